@@ -1,0 +1,170 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one way in which modules run programs: argv lists, locale C, a time limit, a small result."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+_LOCALE = {"LC_ALL": "C", "LANGUAGE": "C"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a program left behind. ``rc`` is negative when a signal ended it, as in Python's subprocess."""
+
+    argv: tuple[str, ...]
+    rc: int
+    stdout: str
+    stderr: str
+
+    @property
+    def said(self) -> str:
+        """The program's own words in one piece: stderr, else stdout, else its exit status."""
+        text = self.stderr.strip() or self.stdout.strip()
+        if text:
+            return text
+        return f"killed by signal {-self.rc}" if self.rc < 0 else f"nothing (exit status {self.rc})"
+
+    def fields(self) -> dict[str, Any]:
+        return {"rc": self.rc, "stdout": self.stdout, "stderr": self.stderr}
+
+
+class CommandError(DomainError):
+    """A program could not do what it was asked for."""
+
+
+class CommandNotFoundError(CommandError):
+    """There is no such program on this host."""
+
+
+class CommandTimeoutError(CommandError):
+    """A program ran past its time limit and was killed with everything it had started."""
+
+
+class Runner:
+    """Runs programs through ``AnsibleModule.run_command``.
+
+    ``timeout`` (seconds, None for no limit) and ``environ`` are the defaults of each call.
+    """
+
+    def __init__(self, module: Any, timeout: float | None = None, environ: Mapping[str, str] | None = None) -> None:
+        self._module = module
+        self._timeout = timeout
+        self._environ = dict(_LOCALE, **(environ or {}))
+
+    def find(self, executable: str) -> str | None:
+        """The path of a program given by name (looked for in PATH and the sbin directories) or by path."""
+        if "/" in executable:
+            usable = Path(executable).is_file() and os.access(executable, os.X_OK)
+            return executable if usable else None
+        path: str | None = self._module.get_bin_path(executable)
+        return path
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        data: str | None = None,
+        timeout: float | None = None,
+        environ: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> Result:
+        """Run a program to its end, whatever its exit status.
+
+        Raises CommandNotFoundError and CommandTimeoutError, CommandError when it can't be started at all.
+        """
+        path = self.find(argv[0])
+        if path is None:
+            raise CommandNotFoundError(f"Error while running {argv[0]}: there is no such program on this host", rc=127)
+        limit = self._timeout if timeout is None else timeout
+        watch = _Watch(limit)
+        try:
+            rc, stdout, stderr = self._module.run_command(
+                [path, *argv[1:]],
+                data=data,
+                binary_data=True,
+                environ_update=dict(self._environ, **(environ or {})),
+                cwd=cwd,
+                encoding=None,
+                expand_user_and_vars=False,
+                handle_exceptions=False,
+                before_communicate_callback=watch.start,
+            )
+        except BrokenPipeError:
+            rc, stdout, stderr = -signal.SIGPIPE, b"", b"it stopped reading its input"
+        except OSError as error:
+            raise CommandError(f"Error while running {path}: {error.strerror or error}", rc=126) from error
+        finally:
+            watch.stop()
+        result = Result(tuple(argv), rc, _text(stdout), _text(stderr))
+        if watch.fired:
+            raise CommandTimeoutError(
+                f"Error while running {Path(path).name}: no answer within {limit:g} s, it was killed", **result.fields()
+            )
+        return result
+
+    def check(self, argv: Sequence[str], doing: str, **options: Any) -> Result:
+        """As ``run``, but any exit status other than 0 is a CommandError ``Error while <doing>: <what it said>``."""
+        result = self.run(argv, **options)
+        if result.rc != 0:
+            raise CommandError(f"Error while {doing}: {result.said}", **result.fields())
+        return result
+
+
+class _Watch:
+    """Kills a process and its descendants when the time is over."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.fired = False
+        self._limit = limit
+        self._timer: threading.Timer | None = None
+
+    def start(self, process: Any) -> None:
+        if self._limit is not None:
+            self._timer = threading.Timer(self._limit, self._fire, [process])
+            self._timer.daemon = True
+            self._timer.start()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fire(self, process: Any) -> None:
+        if process.poll() is not None:
+            return
+        self.fired = True
+        for pid in (process.pid, *_descendants(process.pid)):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                # The command name in parentheses may hold anything, so count from its end.
+                parent = int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

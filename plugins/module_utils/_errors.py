@@ -1,0 +1,19 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one family of errors that the readers raise; modules turn them into fail_json at the edge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DomainError(Exception):
+    """Something went wrong that a person can understand.
+
+    The text is the whole message. ``fields`` are further values for ``fail_json`` (C(rc), C(stdout), ...).
+    """
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.fields = fields
