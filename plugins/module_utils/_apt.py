@@ -1,0 +1,124 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs apt and dpkg so that they never ask, wait their turn, and leave running services alone."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError, Result, Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "DEBIAN_PRIORITY": "critical",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    # needrestart would restart containerd and kubelet under running pods.
+    "NEEDRESTART_MODE": "l",
+    "NEEDRESTART_SUSPEND": "1",
+    "UCF_FORCE_CONFFOLD": "1",
+}
+_KEEP_CONFIGURATION = ("--force-confdef", "--force-confold")
+_COMMON = ("-q", "-o", "Acquire::Retries=3", "-o", "Dpkg::Use-Pty=0")
+_LOCKED = re.compile(
+    r"Could not get lock|Unable to (?:acquire|lock)|frontend lock (?:was|is) locked|database (?:lock )?is locked"
+    r"|locked by another process"
+)
+_WORDS = re.compile(
+    r"^(?:[EW]|Err(?::\d+)?|dpkg(?:-deb)?|Errors were encountered.*|subprocess .*):? ?.*$", re.MULTILINE
+)
+_HOLDER = re.compile(r"(?:held by process|process with pid) (\d+)(?: \(([^)]*)\))?")
+_PAUSE = 2.0
+
+
+class LockTimeoutError(DomainError):
+    """Another package manager did not finish in time."""
+
+
+class Apt:
+    """apt-get, apt-mark, apt-cache and dpkg. ``lock_timeout`` (s) is how long another package manager may take."""
+
+    def __init__(self, runner: Runner, lock_timeout: float) -> None:
+        self._runner = runner
+        self._lock_timeout = lock_timeout
+
+    def update(self, options: Sequence[str], doing: str) -> Result:
+        """Refresh indexes; an index that can't be had is an error, not a warning."""
+        argv = ["apt-get", "update", *_COMMON, "-o", "APT::Update::Error-Mode=any", *options]
+        return self._patiently(argv, doing)
+
+    def install(self, options: Sequence[str], wanted: Sequence[str], doing: str, simulate: bool = False) -> Result:
+        """``apt-get install`` of ``name=version`` words. Raises CommandError with apt's words."""
+        argv = ["apt-get", "install", "-y", *_COMMON, "-o", f"DPkg::Lock::Timeout={int(self._lock_timeout)}"]
+        for flag in _KEEP_CONFIGURATION:
+            argv += ["-o", f"Dpkg::Options::={flag}"]
+        return self._patiently([*argv, *(["-s"] if simulate else []), *options, *wanted], doing)
+
+    def configure_pending(self) -> Result:
+        """Complete what an interrupted dpkg left behind."""
+        argv = ["dpkg", "--configure", "-a", *_KEEP_CONFIGURATION]
+        return self._patiently(argv, "completing the interrupted work of dpkg")
+
+    def fix_broken(self) -> Result:
+        return self.install(["--fix-broken"], [], "repairing packages that were left half installed")
+
+    def hold(self, names: Sequence[str]) -> Result:
+        return self._patiently(["apt-mark", "hold", *names], f"holding {', '.join(names)}")
+
+    def madison(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """The versions that apt knows of each package, newest first as apt lists them."""
+        result = self._runner.check(["apt-cache", "madison", *names], "asking apt for versions", environ=ENVIRONMENT)
+        return read_madison(result.stdout)
+
+    def _patiently(self, argv: list[str], doing: str) -> Result:
+        deadline = time.monotonic() + self._lock_timeout
+        while True:
+            result = self._runner.run(argv, environ=ENVIRONMENT)
+            if result.rc == 0:
+                return result
+            text = f"{result.stdout}\n{result.stderr}"
+            if not _LOCKED.search(text):
+                raise CommandError(f"Error while {doing}: {words(result)}", **result.fields())
+            if time.monotonic() + _PAUSE > deadline:
+                raise LockTimeoutError(
+                    f"Error while {doing}: another package manager{_holder(text)} has held its lock for more than "
+                    f"{self._lock_timeout:g} s. Wait until it is done (apt-daily and unattended-upgrades run after "
+                    "boot), or raise lock_timeout, and run again",
+                    **result.fields(),
+                )
+            time.sleep(_PAUSE)
+
+
+def words(result: Result) -> str:
+    """What apt or dpkg complained about, without the progress lines."""
+    lines = [match.group().strip() for match in _WORDS.finditer(f"{result.stderr}\n{result.stdout}")]
+    return "\n".join(dict.fromkeys(lines)) or result.said
+
+
+def read_madison(text: str) -> dict[str, list[str]]:
+    """``apt-cache madison`` as versions by package; lines of another form are ignored."""
+    versions: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        columns = [column.strip() for column in line.split("|")]
+        if len(columns) == 3 and columns[2].endswith("Packages"):
+            known = versions.setdefault(columns[0], [])
+            if columns[1] not in known:
+                known.append(columns[1])
+    return versions
+
+
+def _holder(text: str) -> str:
+    match = _HOLDER.search(text)
+    if not match:
+        return ""
+    name = match.group(2)
+    if not name:
+        try:
+            name = Path("/proc", match.group(1), "comm").read_text(encoding="utf-8").strip()
+        except OSError:
+            name = "unknown"
+    return f" ({name}, process {match.group(1)})"
