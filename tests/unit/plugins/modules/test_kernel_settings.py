@@ -1,0 +1,146 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FORWARD = "net.ipv4.ip_forward"
+BRIDGE = "net.bridge.bridge-nf-call-iptables"
+WANTED: dict[str, Any] = {"modules": ["overlay", "br_netfilter"], "sysctls": {FORWARD: 1, BRIDGE: True}}
+MODULES_FILE = "etc/modules-load.d/gpulab.conf"
+SYSCTL_FILE = "etc/sysctl.d/95-gpulab.conf"
+
+# Loads a module the way the kernel shows it; br_netfilter brings its settings along.
+MODPROBE = """
+[ "$1" = --dry-run ] && dry=1 && shift 2
+case "$1" in
+  br_netfilter|overlay) ;;
+  *) echo "modprobe: FATAL: Module $1 not found in directory /lib/modules/x" >&2; exit 1;;
+esac
+echo "insmod /lib/modules/x/$1.ko"
+[ -n "$dry" ] && exit 0
+echo "$1 1 0 - Live 0x0" >> {root}/proc/modules
+[ "$1" = br_netfilter ] || exit 0
+mkdir -p {root}/proc/sys/net/bridge
+echo 0 > {root}/proc/sys/net/bridge/bridge-nf-call-iptables
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, programs: Any) -> Path:
+    root = tmp_path / "root"
+    (root / "proc/sys/net/ipv4").mkdir(parents=True)
+    (root / "proc/sys/net/ipv4/ip_forward").write_text("0\n")
+    (root / "proc/modules").write_text("")
+    (root / "lib/modules" / os.uname().release).mkdir(parents=True)
+    programs.add("modprobe", MODPROBE.replace("{root}", str(root)))
+    return root
+
+
+def files(root: Path) -> dict[str, str]:
+    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+
+
+def test_bare_host(run_module: Any, root: Path) -> None:
+    result = run_module("kernel_settings", {**WANTED, "root": str(root)})
+    assert result["changed"]
+    assert result["modules_loaded"] == ["overlay", "br_netfilter"]
+    assert result["sysctls_set"] == {FORWARD: "1", BRIDGE: "1"}
+    found = files(root)
+    assert found["proc/sys/net/ipv4/ip_forward"].strip() == "1"
+    assert found["proc/sys/net/bridge/bridge-nf-call-iptables"].strip() == "1"
+    assert found[MODULES_FILE].splitlines()[1:] == ["overlay", "br_netfilter"]
+    assert found[SYSCTL_FILE].splitlines()[1:] == [f"{BRIDGE} = 1", f"{FORWARD} = 1"]
+    assert (root / SYSCTL_FILE).stat().st_mode & 0o777 == 0o644
+
+
+def test_second_run_changes_nothing(run_module: Any, root: Path) -> None:
+    run_module("kernel_settings", {**WANTED, "root": str(root)})
+    before = files(root)
+    result = run_module("kernel_settings", {**WANTED, "root": str(root)})
+    assert (result["changed"], result["modules_loaded"], result["sysctls_set"], result["diff"]) == (False, [], {}, [])
+    assert files(root) == before
+
+
+def test_check_mode_predicts_what_a_run_does(run_module: Any, root: Path) -> None:
+    before = files(root)
+    predicted = run_module("kernel_settings", {**WANTED, "root": str(root)}, check=True)
+    assert files(root) == before
+    done = run_module("kernel_settings", {**WANTED, "root": str(root)})
+    for key in ("changed", "modules_loaded", "sysctls_set"):
+        assert predicted[key] == done[key]
+    headers = [entry["after_header"] for entry in done["diff"]]
+    assert [entry["after_header"] for entry in predicted["diff"]] == headers
+    assert not run_module("kernel_settings", {**WANTED, "root": str(root)}, check=True)["changed"]
+
+
+def test_builtin_modules_are_not_loaded(run_module: Any, root: Path) -> None:
+    path = root / "lib/modules" / os.uname().release / "modules.builtin"
+    path.write_text("kernel/fs/overlayfs/overlay.ko\n")
+    (root / "sys/module/br_netfilter").mkdir(parents=True)
+    result = run_module("kernel_settings", {"modules": ["overlay", "br-netfilter"], "root": str(root)})
+    assert result["modules_loaded"] == []
+    assert result["changed"], "the file for the next boot is new"
+    assert SYSCTL_FILE not in files(root)
+
+
+def test_alias_of_something_built_in_is_no_change(run_module: Any, root: Path, programs: Any) -> None:
+    programs.add("modprobe", "exit 0")
+    result = run_module("kernel_settings", {"modules": ["ip_conntrack"], "root": str(root)})
+    assert result["modules_loaded"] == []
+
+
+def test_unknown_module(run_module: Any, root: Path) -> None:
+    result = run_module("kernel_settings", {"modules": ["no_such"], "root": str(root)})
+    assert result["failed"]
+    assert result["msg"].startswith(
+        "Error while loading the kernel module no_such: modprobe: FATAL: Module no_such not"
+    )
+    assert result["rc"] == 1
+    assert MODULES_FILE not in files(root)
+    assert run_module("kernel_settings", {"modules": ["no_such"], "root": str(root)}, check=True)["failed"]
+
+
+def test_kernel_without_its_modules_needs_a_reboot(run_module: Any, root: Path) -> None:
+    (root / "lib/modules" / os.uname().release).rmdir()
+    result = run_module("kernel_settings", {"modules": ["no_such"], "root": str(root)})
+    assert "reboot" in result["msg"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_unknown_setting_is_named_and_nothing_is_kept(run_module: Any, root: Path, check: bool) -> None:
+    args = {"sysctls": {"net.ipv4.no_such": 1, FORWARD: 1}, "root": str(root)}
+    result = run_module("kernel_settings", args, check=check)
+    assert result["failed"]
+    assert "net.ipv4.no_such: this kernel has no such setting" in result["msg"]
+    assert FORWARD not in result["msg"]
+    assert SYSCTL_FILE not in files(root)
+
+
+def test_refused_value_gives_the_answer_of_the_kernel(run_module: Any, root: Path) -> None:
+    # A directory in the place of the setting refuses the write, whoever the tests run as.
+    (root / "proc/sys/net/ipv4/odd").mkdir()
+    result = run_module("kernel_settings", {"sysctls": {"net.ipv4.odd": 1}, "root": str(root)})
+    assert result["failed"]
+    assert "net.ipv4.odd: the kernel does not take '1': Is a directory" in result["msg"]
+
+
+def test_later_file_that_wins_is_a_warning(run_module: Any, root: Path) -> None:
+    other = root / "etc/sysctl.d/99-hardening.conf"
+    other.parent.mkdir(parents=True)
+    other.write_text(f"{FORWARD}=0\n")
+    result = run_module("kernel_settings", {"sysctls": {FORWARD: 1}, "root": str(root)})
+    assert result["overridden"] == [{"key": FORWARD, "value": "0", "file": str(other)}]
+    assert "99-hardening.conf" in str(result["warnings"])
+
+
+def test_files_can_be_given_other_names(run_module: Any, root: Path) -> None:
+    args = {**WANTED, "modules_file": "/etc/modules-load.d/k.conf", "sysctl_file": "/etc/sysctl.d/9.conf"}
+    run_module("kernel_settings", {**args, "root": str(root)})
+    assert (root / "etc/modules-load.d/k.conf").exists()
+    assert (root / "etc/sysctl.d/9.conf").exists()
