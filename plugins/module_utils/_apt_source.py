@@ -24,8 +24,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import D
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import fetch
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import (
     file_mode,
-    read_file,
     put_file,
+    read_file,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._openpgp import KeyFormatError, armored
 

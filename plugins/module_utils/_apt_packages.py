@@ -1,0 +1,237 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Packages of exact versions as declared state, with one apt-get call at most."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database, compare_versions, read_status
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import read_file
+
+_INST = re.compile(r"^Inst (\S+) (?:\[([^\]]*)\] )?\((\S+)")
+_REMV = re.compile(r"^(?:Remv|Purg) (\S+) \[([^\]]*)\]")
+
+
+class PackageError(DomainError):
+    """The packages can't be brought about as asked."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A package; without a version any will do."""
+
+    name: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".rstrip()
+
+    @property
+    def word(self) -> str:
+        return f"{self.name}={self.version}" if self.version else self.name
+
+
+@dataclass(frozen=True)
+class Policy:
+    hold: bool = True
+    allow_downgrade: bool = False
+    allow_change_held: bool = True
+    allow_removal: bool = False
+
+    def flags(self) -> list[str]:
+        flags = {
+            "--no-remove": not self.allow_removal,
+            "--allow-downgrades": self.allow_downgrade,
+            "--allow-change-held-packages": self.allow_change_held,
+        }
+        return ["--no-install-recommends", *(flag for flag, given in flags.items() if given)]
+
+
+@dataclass
+class Outcome:
+    """Versions by package, before and after, of all packages that the work touched or that were asked for."""
+
+    changed: bool = False
+    before: dict[str, str] = field(default_factory=dict)
+    after: dict[str, str] = field(default_factory=dict)
+    held_before: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+
+    def diff(self) -> dict[str, str]:
+        def lines(versions: Mapping[str, str], held: set[str]) -> str:
+            return "".join(f"{name} {versions[name]}{' held' * (name in held)}\n" for name in sorted(versions))
+
+        return {"before": lines(self.before, self.held_before), "after": lines(self.after, self.held)}
+
+
+class Packages:
+    """Brings wishes about on this host. ``dpkg`` is the directory of dpkg's database."""
+
+    def __init__(self, apt: Apt, policy: Policy, dpkg: Path = Path("/var/lib/dpkg")) -> None:
+        self._apt = apt
+        self._policy = policy
+        self._dpkg = dpkg
+
+    def ensure(self, wishes: Sequence[Wish], check_mode: bool) -> Outcome:
+        database, repaired = self._read(), False
+        if self._interrupted() and not check_mode:
+            # Also the way to wait for a package manager that is at work right now.
+            repaired = bool(self._apt.configure_pending().stdout.strip())
+            database = self._read()
+        pending = [wish for wish in wishes if not _fulfilled(wish, database)]
+        loose = self._loose(wishes, database)
+        outcome = Outcome(repaired or bool(pending or loose), held_before=_held(wishes, database))
+        if pending:
+            self._refuse(pending, database)
+        if check_mode:
+            after = self._predict(pending, database)
+            outcome.held = outcome.held_before | set(loose)
+        else:
+            after = self._install(pending, database) if pending else _versions(database)
+            outcome.held = self._hold(wishes)
+        before = _versions(database)
+        shown = {wish.name for wish in wishes} | {
+            name for name in {*before, *after} if before.get(name) != after.get(name)
+        }
+        outcome.before = {name: before[name] for name in shown if name in before}
+        outcome.after = {name: after[name] for name in shown if name in after}
+        return outcome
+
+    def _read(self) -> Database:
+        text = (read_file(self._dpkg / "status") or b"").decode("utf-8", "replace")
+        return Database(read_status(text), native_architecture())
+
+    def _interrupted(self) -> bool:
+        updates = self._dpkg / "updates"
+        return updates.is_dir() and any(entry.name.isdigit() for entry in updates.iterdir())
+
+    def _loose(self, wishes: Sequence[Wish], database: Database) -> list[str]:
+        held = _held(wishes, database)
+        return [wish.name for wish in wishes if wish.name not in held] if self._policy.hold else []
+
+    def _refuse(self, pending: Sequence[Wish], database: Database) -> None:
+        lower, frozen = [], []
+        for wish in pending:
+            package = database.get(wish.name)
+            if package and wish.version and compare_versions(wish.version, package.version) < 0:
+                lower.append(f"{wish.name} from {package.version} to {wish.version}")
+            if package and package.held and wish.version != package.version:
+                frozen.append(f"{wish.name} at {package.version}")
+        if lower and not self._policy.allow_downgrade:
+            raise PackageError(
+                f"Error while installing packages: this would downgrade {', '.join(lower)}. Ask for the installed "
+                "version, or allow it (allow_downgrade: true)"
+            )
+        if frozen and not self._policy.allow_change_held:
+            raise PackageError(
+                f"Error while installing packages: on hold are {', '.join(frozen)}. Release them with `apt-mark "
+                "unhold`, or allow the change (allow_change_held: true)"
+            )
+
+    def _unknown(self, pending: Sequence[Wish]) -> dict[Wish, list[str]]:
+        """The wishes that apt can't fulfil, with the versions it knows instead."""
+        known = self._apt.madison([wish.name for wish in pending])
+        return {
+            wish: known.get(wish.name, [])
+            for wish in pending
+            if (wish.version not in known.get(wish.name, []) if wish.version else not known.get(wish.name))
+        }
+
+    def _install(self, pending: Sequence[Wish], database: Database) -> dict[str, str]:
+        flags, trouble = self._policy.flags(), ""
+        if database.unfinished:
+            flags += ["--fix-broken", "--reinstall"]
+            try:
+                self._apt.configure_pending()
+            except CommandError as error:
+                trouble = f"\nBefore that: {error}"
+        self._make_known(pending)
+        doing = f"installing {', '.join(map(str, pending))}"
+        try:
+            self._apt.install(flags, [wish.word for wish in pending], doing)
+        except CommandError as error:
+            raise PackageError(f"{error}{trouble}{_removal_advice(str(error))}", **error.fields) from error
+        after = self._read()
+        missing = [str(wish) for wish in pending if not _fulfilled(wish, after)]
+        if missing:
+            raise PackageError(f"Error while {doing}: apt was content, but dpkg does not have {', '.join(missing)}")
+        return _versions(after)
+
+    def _make_known(self, pending: Sequence[Wish]) -> None:
+        if not self._unknown(pending):
+            return
+        trouble = ""
+        try:
+            self._apt.update([], "refreshing the package indexes")
+        except CommandError as error:
+            # A source of somebody else's may be broken; that matters only if our packages are still unknown.
+            trouble = f"\n{error}"
+        unknown = self._unknown(pending)
+        if unknown:
+            raise PackageError(f"Error while installing packages: {_unknown_text(unknown)}{trouble}")
+
+    def _predict(self, pending: Sequence[Wish], database: Database) -> dict[str, str]:
+        after = _versions(database)
+        if pending and not database.unfinished and not self._unknown(pending):
+            doing = f"simulating the installation of {', '.join(map(str, pending))}"
+            result = self._apt.install(self._policy.flags(), [wish.word for wish in pending], doing, simulate=True)
+            return read_simulation(result.stdout, after)
+        return {**after, **{wish.name: wish.version or "(any version)" for wish in pending}}
+
+    def _hold(self, wishes: Sequence[Wish]) -> set[str]:
+        database = self._read()
+        loose = self._loose(wishes, database)
+        if loose:
+            self._apt.hold(loose)
+        return _held(wishes, database) | set(loose)
+
+
+def read_simulation(text: str, versions: Mapping[str, str]) -> dict[str, str]:
+    """Versions by package after what ``apt-get -s`` announces."""
+    after = dict(versions)
+    for line in text.splitlines():
+        install, remove = _INST.match(line), _REMV.match(line)
+        if install:
+            after[install.group(1).partition(":")[0]] = install.group(3)
+        elif remove:
+            after.pop(remove.group(1).partition(":")[0], None)
+    return after
+
+
+def _fulfilled(wish: Wish, database: Database) -> bool:
+    package = database.get(wish.name)
+    return bool(package and package.installed and wish.version in ("", package.version))
+
+
+def _held(wishes: Sequence[Wish], database: Database) -> set[str]:
+    packages = (database.get(wish.name) for wish in wishes)
+    return {package.name for package in packages if package and package.held}
+
+
+def _versions(database: Database) -> dict[str, str]:
+    return {name: database.version(name) or "" for name in database.names()}
+
+
+def _unknown_text(unknown: Mapping[Wish, Sequence[str]]) -> str:
+    return "; ".join(
+        f"no repository of this host holds {wish}, "
+        + (f"they hold {', '.join(known[:12])}" if known else "nor any other version of it")
+        for wish, known in unknown.items()
+    )
+
+
+def _removal_advice(text: str) -> str:
+    if "remove is disabled" not in text:
+        return ""
+    return (
+        "\nThe packages that apt would remove are somebody's: remove them yourself, or allow it (allow_removal: true)"
+    )

@@ -1,0 +1,166 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apt_packages
+short_description: Install packages in exact versions and hold them
+version_added: 0.1.0
+description:
+  - Installs packages with one call of C(apt-get), in the versions that are asked for, without recommended packages.
+  - Never asks. Changed configuration files of packages stay as they are, and C(needrestart) is kept from restarting
+    services.
+  - An interrupted dpkg is completed first. Other package managers are waited for.
+  - The indexes are refreshed only when apt does not know a wanted version.
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  packages:
+    description: The packages.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the package.
+        type: str
+        required: true
+      version:
+        description: The full version. Without it any installed version will do.
+        type: str
+        default: ""
+  hold:
+    description: Put the packages on hold, so that nothing else changes them. With V(false) a hold is left as it is.
+    type: bool
+    default: true
+  allow_downgrade:
+    description: Allow a version that is lower than the installed one.
+    type: bool
+    default: false
+  allow_change_held:
+    description: Allow another version of a package that is on hold.
+    type: bool
+    default: true
+  allow_removal:
+    description: Allow apt to remove packages that are in the way.
+    type: bool
+    default: false
+  lock_timeout:
+    description: Seconds that another package manager may hold the lock.
+    type: float
+    default: 300
+  dpkg_dir:
+    description: Directory of dpkg's database.
+    type: path
+    default: /var/lib/dpkg
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.proxies
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Has apt simulate the installation when it knows the versions.
+      - Otherwise the change is predicted from dpkg's database alone, as on a host whose repositories are not there yet.
+  diff_mode:
+    support: full
+    details: [Shows the versions of all packages that change, and the holds.]
+  idempotent:
+    support: full
+    details: [A second run starts no program.]
+"""
+
+EXAMPLES = r"""
+- name: Install the Kubernetes packages
+  gpulab.kubernetes.apt_packages:
+    packages:
+      - {name: kubelet, version: 1.36.4-1.1}
+      - {name: kubeadm, version: 1.36.4-1.1}
+      - {name: kubectl, version: 1.36.4-1.1}
+"""
+
+RETURN = r"""
+installed:
+  description: Version by name of the packages that were asked for, afterwards.
+  returned: always
+  type: dict
+  sample: {kubelet: 1.36.4-1.1}
+before:
+  description: Version by name of these packages before; absent ones are left out.
+  returned: always
+  type: dict
+  sample: {}
+others:
+  description: Further packages that were installed, changed or removed (empty version) on the way.
+  returned: always
+  type: dict
+  sample: {conntrack: "1:1.4.7-1+b2"}
+held:
+  description: Those of the packages that are on hold.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_packages import Packages, Policy, Wish
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import PROXY_OPTIONS, use_proxies
+
+_POLICY = ("hold", "allow_downgrade", "allow_change_held", "allow_removal")
+
+
+def run_module(module: AnsibleModule) -> None:
+    use_proxies(module.params)
+    wishes = [Wish(package["name"], package["version"]) for package in module.params["packages"]]
+    policy = Policy(**{name: module.params[name] for name in _POLICY})
+    apt = Apt(Runner(module), module.params["lock_timeout"])
+    outcome = Packages(apt, policy, Path(module.params["dpkg_dir"])).ensure(wishes, module.check_mode)
+    asked = {wish.name for wish in wishes}
+    module.exit_json(
+        changed=outcome.changed,
+        diff=outcome.diff(),
+        installed={name: version for name, version in outcome.after.items() if name in asked},
+        before={name: version for name, version in outcome.before.items() if name in asked},
+        others={name: outcome.after.get(name, "") for name in {*outcome.before, *outcome.after} - asked},
+        held=sorted(outcome.held),
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "packages": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "version": {"type": "str", "default": ""},
+                },
+            },
+            "hold": {"type": "bool", "default": True},
+            "allow_downgrade": {"type": "bool", "default": False},
+            "allow_change_held": {"type": "bool", "default": True},
+            "allow_removal": {"type": "bool", "default": False},
+            "lock_timeout": {"type": "float", "default": 300},
+            "dpkg_dir": {"type": "path", "default": "/var/lib/dpkg"},
+            **PROXY_OPTIONS,
+        },
+        supports_check_mode=True,
+    )
+    try:
+        run_module(module)
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+
+
+if __name__ == "__main__":
+    main()
