@@ -53,8 +53,8 @@ def difference(path: Path, before: str | None, after: str | None) -> dict[str, s
     return {
         "before_header": str(path),
         "after_header": str(path),
-        "before": _printable(before),
-        "after": _printable(after),
+        "before": printable(before),
+        "after": printable(after),
     }
 
 
@@ -78,5 +78,6 @@ def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
     return moved
 
 
-def _printable(text: str | None) -> str:
+def printable(text: str | None) -> str:
+    """The text with what is not UTF-8 replaced, fit for a module's result."""
     return (text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Readers of everything that says where swap is: /proc/swaps, fstab, systemd units, zram-generator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+# Services that make swap of their own at boot, by the packages of that name.
+SWAP_SERVICES = (
+    "dphys-swapfile.service",
+    "swapspace.service",
+    "systemd-swap.service",
+    "zram-config.service",
+    "zramswap.service",
+)
+
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
+_LINE_END = re.compile(r"(?<=\n)")
+_FIELD = re.compile(r"[^ \t\r\n]+")
+
+
+@dataclass(frozen=True)
+class ActiveSwap:
+    """One line of /proc/swaps. Sizes in KiB."""
+
+    name: str
+    type: str
+    size_kib: int
+    used_kib: int
+    priority: int
+
+    def facts(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "size_mib": self.size_kib // 1024,
+            "used_mib": self.used_kib // 1024,
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True)
+class FstabSwap:
+    """A line of fstab whose file system type is swap. ``line`` counts from 1, ``options`` may be missing."""
+
+    line: int
+    text: str
+    spec: str
+    file: str
+    options: str | None
+    fields: int
+
+
+def active_swaps(proc_swaps: str) -> list[ActiveSwap]:
+    """The swap areas in use, from the text of /proc/swaps. Raises DomainError for text of another kind."""
+    found = []
+    for line in proc_swaps.splitlines():
+        fields = line.rsplit(None, 4)
+        if not fields or fields[0] == "Filename":
+            continue
+        try:
+            name, kind, size, used, priority = fields
+            found.append(ActiveSwap(_unescape(name.strip()), kind, int(size), int(used), int(priority)))
+        except ValueError:
+            raise DomainError(f"Error while reading the active swap: {line!r} is no line of /proc/swaps") from None
+    return found
+
+
+def fstab_swaps(fstab: str) -> list[FstabSwap]:
+    """The lines of fstab that turn swap on. A mount that merely has swap in its name or options is none."""
+    found = []
+    for number, line in enumerate(_lines(fstab), start=1):
+        fields = _FIELD.findall(line)
+        if len(fields) >= 3 and not fields[0].startswith("#") and fields[2] == "swap":
+            options = fields[3] if len(fields) > 3 else None
+            found.append(FstabSwap(number, line.rstrip("\r\n"), fields[0], fields[1], options, len(fields)))
+    return found
+
+
+def without_swap(fstab: str) -> str:
+    """The same fstab with its swap lines commented out and every other byte kept."""
+    lines = _lines(fstab)
+    for entry in fstab_swaps(fstab):
+        lines[entry.line - 1] = "# " + lines[entry.line - 1]
+    return "".join(lines)
+
+
+def shortage_mib(swaps: Iterable[ActiveSwap], meminfo: str) -> int | None:
+    """How much memory is missing to take back what lies in swap, in MiB; None when it fits or can't be known.
+
+    Swap on zram already lies in memory and is left out.
+    """
+    available = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
+    if not available:
+        return None
+    used = sum(swap.used_kib for swap in swaps if not swap.name.startswith("/dev/zram"))
+    missing = used - int(available[1])
+    return -(-missing // 1024) if missing > 0 else None
+
+
+def made_from_fstab(unit: str) -> bool:
+    """Whether systemd made this unit file from fstab, and will not make it again once the line is gone."""
+    return bool(re.search(r"^SourcePath=.*/fstab\s*$", unit, re.MULTILINE))
+
+
+def zram_swap_units(configuration: str) -> list[str]:
+    """The swap units that zram-generator makes from its configuration; devices that are mounted are no swap."""
+    units = []
+    sections = re.split(r"^[ \t]*\[([^\]\n]*)\][ \t]*$", configuration, flags=re.MULTILINE)
+    for name, body in zip(sections[1::2], sections[2::2]):
+        mounted = re.search(r"^[ \t]*mount-point[ \t]*=[ \t]*\S", body, re.MULTILINE)
+        if re.fullmatch(r"zram\d+", name) and not mounted:
+            units.append(f"dev-{name}.swap")
+    return units
+
+
+def _lines(text: str) -> list[str]:
+    # Only \n ends a line of fstab; splitlines() knows many more.
+    return [line for line in _LINE_END.split(text) if line]
+
+
+def _unescape(name: str) -> str:
+    raw = name.encode("utf-8", "surrogateescape")
+    return _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), raw).decode("utf-8", "surrogateescape")

@@ -1,0 +1,181 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Turns swap off, now and for the next boot; all of it or, when the memory doesn't suffice, nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _swap as swap
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Result, Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import (
+    difference,
+    printable,
+    read_text,
+    under,
+    write_text,
+)
+
+_MASKS = "/etc/systemd/system"
+_UNIT_DIRECTORIES = (
+    _MASKS,
+    "/run/systemd/system",
+    "/run/systemd/generator.early",
+    "/run/systemd/generator",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+    "/run/systemd/generator.late",
+)
+_CONFIGURATION_DIRECTORIES = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
+_GENERATOR = "/usr/lib/systemd/system-generators/zram-generator"
+_BACKUP = ".gpulab-backup"
+
+
+@dataclass
+class Outcome:
+    active: list[swap.ActiveSwap]
+    fstab: list[swap.FstabSwap]
+    units: list[str]
+    backup: str | None = None
+    diff: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.active or self.fstab or self.units)
+
+    def fstab_facts(self) -> list[dict[str, Any]]:
+        facts = [asdict(entry) for entry in self.fstab]
+        return [{k: printable(v) if isinstance(v, str) else v for k, v in entry.items()} for entry in facts]
+
+
+class SwapOff:
+    """``module`` is an AnsibleModule, ``root`` stands for the root directory."""
+
+    def __init__(self, module: Any, fstab: str, proc_swaps: str, root: str) -> None:
+        self._module = module
+        self._runner = Runner(module, timeout=1800)
+        self._root = root
+        self._fstab = under(root, fstab)
+        self._proc_swaps = under(root, proc_swaps)
+
+    def apply(self) -> Outcome:
+        text = read_text(self._fstab) or ""
+        outcome = Outcome(self._active(), swap.fstab_swaps(text), self._units_to_mask())
+        if outcome.active:
+            off = "".join(f"{area.name}\n" for area in outcome.active)
+            outcome.diff.append(difference(self._proc_swaps, off, ""))
+        if outcome.fstab:
+            outcome.diff.append(difference(self._fstab, text, swap.without_swap(text)))
+        if outcome.units:
+            masked = "".join(f"{unit} masked\n" for unit in outcome.units)
+            outcome.diff.append(difference(under(self._root, _MASKS), "", masked))
+        self._refuse_without_memory(outcome.active)
+        if not self._module.check_mode and outcome.changed:
+            self._turn_off(outcome.active)
+            outcome.backup = self._comment_out(text) if outcome.fstab else None
+            self._mask(outcome.units)
+            if under(self._root, "/run/systemd/system").is_dir():
+                self._runner.check(["systemctl", "daemon-reload"], "telling systemd that swap is off for good")
+            self._verify()
+        return outcome
+
+    def _active(self) -> list[swap.ActiveSwap]:
+        return swap.active_swaps(read_text(self._proc_swaps) or "")
+
+    def _refuse_without_memory(self, areas: list[swap.ActiveSwap]) -> None:
+        missing = swap.shortage_mib(areas, read_text(under(self._root, "/proc/meminfo")) or "")
+        if missing:
+            names = ", ".join(area.name for area in areas)
+            raise DomainError(
+                f"Error while turning off swap {names}: what lies in it does not fit into the available memory, "
+                f"{missing} MiB are missing. Stop something that uses memory, or add some; nothing was changed."
+            )
+
+    def _turn_off(self, areas: list[swap.ActiveSwap]) -> None:
+        done: list[swap.ActiveSwap] = []
+        for area in areas:
+            result = self._runner.run(["swapoff", area.name])
+            if result.rc != 0:
+                raise self._undone(area, done, result)
+            done.append(area)
+
+    def _undone(self, failed: swap.ActiveSwap, done: list[swap.ActiveSwap], result: Result) -> DomainError:
+        state = "Nothing was changed."
+        for area in done:
+            priority = ["--priority", str(area.priority)] if area.priority >= 0 else []
+            if self._runner.run(["swapon", *priority, area.name]).rc != 0:
+                state = f"{area.name} is off and could not be turned on again; nothing else was changed."
+        advice = ""
+        if "allocate memory" in result.said:
+            missing = swap.shortage_mib([failed], read_text(under(self._root, "/proc/meminfo")) or "")
+            advice = f" {missing} MiB of memory are missing." if missing else " The kernel wants more free memory."
+            advice += " Stop something that uses memory, or add some."
+        return DomainError(
+            f"Error while turning off swap {failed.name}: {result.said}.{advice} {state}", **result.fields()
+        )
+
+    def _comment_out(self, text: str) -> str:
+        # The first backup is the one from before all our changes.
+        backup = self._fstab.with_name(self._fstab.name + _BACKUP)
+        if not backup.exists():
+            write_text(self._module, backup, text)
+            state = self._fstab.stat()
+            backup.chmod(state.st_mode & 0o7777)
+            os.chown(backup, state.st_uid, state.st_gid)
+        write_text(self._module, self._fstab, swap.without_swap(text))
+        return str(backup)
+
+    def _units_to_mask(self) -> list[str]:
+        found: dict[str, Path] = {}
+        for directory in _UNIT_DIRECTORIES:
+            for pattern in ("*.swap", *swap.SWAP_SERVICES):
+                for path in under(self._root, directory).glob(pattern):
+                    found.setdefault(path.name, path)
+        names = {name for name, path in found.items() if not self._harmless(path)}
+        names.update(name for name in self._zram_units() if name not in found)
+        return sorted(names)
+
+    def _harmless(self, path: Path) -> bool:
+        if path.is_symlink() and str(path.readlink()) == os.devnull:
+            return True
+        text = read_text(path) if path.is_file() else ""
+        return not text or (path.suffix == ".swap" and swap.made_from_fstab(text))
+
+    def _zram_units(self) -> list[str]:
+        if not under(self._root, _GENERATOR).exists():
+            return []
+        places = [under(self._root, directory) for directory in _CONFIGURATION_DIRECTORIES]
+        main = (place / "zram-generator.conf" for place in places)
+        parts = [path for path in main if path.exists()][:1]
+        parts += [path for place in places for path in place.glob("zram-generator.conf.d/*.conf")]
+        return swap.zram_swap_units("\n".join(read_text(path) or "" for path in parts if path.is_file()))
+
+    def _mask(self, units: list[str]) -> None:
+        directory = under(self._root, _MASKS)
+        for unit in units:
+            path = directory / unit
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                if os.path.lexists(path):
+                    # systemd refuses to mask a unit that was written there by hand.
+                    path.rename(path.with_name(path.name + _BACKUP))
+                path.symlink_to(os.devnull)
+            except OSError as error:
+                raise DomainError(f"Error while masking {unit}: {error.strerror}") from error
+
+    def _verify(self) -> None:
+        # systemd may have turned an area on again before it knew that it shouldn't.
+        for area in self._active():
+            self._runner.check(["swapoff", area.name], f"turning off swap {area.name} once more")
+        left = ", ".join(area.name for area in self._active())
+        if left:
+            raise DomainError(
+                f"Error while turning off swap {left}: it is on again at once. Find out what turns it on "
+                f"(systemctl list-units --type=swap, systemctl list-timers) and stop that."
+            )

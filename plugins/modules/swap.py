@@ -1,0 +1,155 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: swap
+short_description: Turn swap off, now and after a reboot
+version_added: 0.1.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Turns off every swap area in O(proc_swaps) and makes sure that none comes back at the next boot.
+  - Lines of type C(swap) in O(fstab) are commented out, and every other byte, the mode and the owner of the file are
+    kept. The file as it was before the first change stays beside it, with the ending C(.gpulab-backup).
+  - Swap units of systemd that don't come from fstab are masked, among them those of C(zram-generator) and of swap
+    partitions that systemd finds by itself, and so are the services of the packages C(dphys-swapfile),
+    C(swapspace), C(systemd-swap), C(zram-config) and C(zram-tools).
+  - When what lies in swap does not fit into memory, the module fails, says how much is missing, and leaves
+    everything as it was.
+options:
+  state:
+    description: There is one state, no swap at all.
+    type: str
+    choices: [absent]
+    default: absent
+  fstab:
+    description: The file system table.
+    type: path
+    default: /etc/fstab
+  proc_swaps:
+    description: The kernel's list of active swap areas.
+    type: path
+    default: /proc/swaps
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.root
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+notes:
+  - Swap files and partitions themselves are not deleted.
+"""
+
+EXAMPLES = r"""
+- name: Turn swap off for good
+  gpulab.kubernetes.swap:
+    state: absent
+"""
+
+RETURN = r"""
+active_before:
+  description: The swap areas that were on when the module came.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Device or file.
+      type: str
+    type:
+      description: V(partition) or V(file).
+      type: str
+    size_mib:
+      description: Size in MiB.
+      type: int
+    used_mib:
+      description: What lay in it, in MiB.
+      type: int
+    priority:
+      description: Priority of the area.
+      type: int
+  sample: [{name: /swapfile, type: file, size_mib: 2047, used_mib: 12, priority: -2}]
+fstab_lines:
+  description: The lines of O(fstab) that were commented out, or would be in check mode.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    line:
+      description: Number of the line, from 1.
+      type: int
+    text:
+      description: The line as it was.
+      type: str
+    spec:
+      description: First field, what to swap on.
+      type: str
+    file:
+      description: Second field, usually V(none).
+      type: str
+    options:
+      description: Fourth field, null when there is none.
+      type: str
+    fields:
+      description: How many fields the line has.
+      type: int
+  sample:
+    - line: 9
+      text: "/swapfile none swap sw 0 0"
+      spec: /swapfile
+      file: none
+      options: sw
+      fields: 6
+units:
+  description: The systemd units that were masked, or would be in check mode.
+  returned: success
+  type: list
+  elements: str
+  sample: [dev-zram0.swap]
+backup:
+  description: The copy of O(fstab) from before the first change, null when this run did not change it.
+  returned: success
+  type: str
+  sample: /etc/fstab.gpulab-backup
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_off import SwapOff
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["absent"], "default": "absent"},
+            "fstab": {"type": "path", "default": "/etc/fstab"},
+            "proc_swaps": {"type": "path", "default": "/proc/swaps"},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        outcome = SwapOff(module, params["fstab"], params["proc_swaps"], params["root"]).apply()
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    module.exit_json(
+        changed=outcome.changed,
+        diff=outcome.diff,
+        active_before=[area.facts() for area in outcome.active],
+        fstab_lines=outcome.fstab_facts(),
+        units=outcome.units,
+        backup=outcome.backup,
+    )
+
+
+if __name__ == "__main__":
+    main()
