@@ -28,7 +28,8 @@ def armored(data: bytes) -> str:
 
     One block, because apt decodes the armour itself and chokes on several. Raises KeyFormatError.
     """
-    if b"-----BEGIN PGP" in data:
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if data[:1] < b"\x80" and b"-----BEGIN PGP" in data:
         text = data.decode("utf-8", "replace").replace("\r\n", "\n")
         blocks = _BLOCK.findall(text)
         if not blocks:

@@ -1,0 +1,257 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# One program plays apt-get, apt-cache, apt-mark and dpkg upon a small world: state.json holds the packages
+# {name: [want, flag, state, version]}, what the index knows, and what the servers hold.
+PLAYER = r"""
+import json, os, pathlib, sys
+here = pathlib.Path("{directory}")
+name, args = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
+world = json.loads((here / "state.json").read_text())
+with (here / "calls").open("a") as calls:
+    calls.write(name + " " + " ".join(args) + "\n")
+    for variable in ("DEBIAN_FRONTEND", "NEEDRESTART_SUSPEND"):
+        assert variable in os.environ
+def save():
+    (here / "state.json").write_text(json.dumps(world))
+    text = "".join(
+        f"Package: {p}\nStatus: {w} {f} {s}\nArchitecture: all\nVersion: {v}\n\n"
+        for p, (w, f, s, v) in world["packages"].items()
+    )
+    (here / "dpkg/status").write_text(text)
+def fail(text):
+    print(text, file=sys.stderr)
+    sys.exit(100)
+if world["locked"] and name != "apt-cache":
+    world["locked"] -= 1
+    save()
+    fail("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4711 (unattended-upgr)")
+if name == "apt-cache":
+    for package in args[1:]:
+        for version in world["known"].get(package, []):
+            print(f" {package} | {version} | http://depot / Packages")
+elif name == "apt-mark":
+    for package in args[1:]:
+        world["packages"][package][0] = "hold"
+elif name == "dpkg":
+    for journal in (here / "dpkg/updates").glob("[0-9]*"):
+        journal.unlink()
+    for package, entry in world["packages"].items():
+        if entry[2] == "unpacked":
+            entry[2] = "installed"
+            print(f"Setting up {package} ...")
+elif args[0] == "update":
+    if world["update_error"]:
+        fail(world["update_error"])
+    world["known"] = world["held_by_servers"]
+else:
+    if world["install_error"]:
+        fail(world["install_error"])
+    wanted = dict((word.split("=") + [""])[:2] for word in args[1:] if word[0] != "-" and "::" not in word
+                  and ":" not in word.split("=")[0] and word[0].islower())
+    for package, version in wanted.items():
+        version = version or world["known"][package][0]
+        old = world["packages"].get(package)
+        if "-s" in args:
+            print(f"Inst {package} " + (f"[{old[3]}] " if old else "") + f"({version} depot [all])")
+            print(f"Inst dependency (1.0 depot [all])")
+            print(f"Conf {package} ({version} depot [all])")
+        else:
+            world["packages"][package] = ["install", "ok", "installed", version]
+            world["packages"]["dependency"] = ["install", "ok", "installed", "1.0"]
+save()
+"""
+KUBELET = {"name": "kubelet", "version": "1.36.4-1.1"}
+WANTED = [KUBELET, {"name": "kubectl", "version": "1.36.4-1.1"}]
+Ensure = Callable[..., dict[str, Any]]
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        (directory / "dpkg/updates").mkdir(parents=True)
+        self.set(
+            packages={},
+            known={},
+            held_by_servers={"kubelet": ["1.37.1-1.1", "1.36.4-1.1"], "kubectl": ["1.36.4-1.1"]},
+            locked=0,
+            update_error="",
+            install_error="",
+        )
+
+    def set(self, **values: Any) -> None:
+        path = self.directory / "state.json"
+        state = {**(json.loads(path.read_text()) if path.exists() else {}), **values}
+        path.write_text(json.dumps(state))
+        text = "".join(
+            f"Package: {name}\nStatus: {want} {flag} {now}\nArchitecture: all\nVersion: {version}\n\n"
+            for name, (want, flag, now, version) in state["packages"].items()
+        )
+        (self.directory / "dpkg/status").write_text(text)
+
+    def packages(self) -> dict[str, list[str]]:
+        packages: dict[str, list[str]] = json.loads((self.directory / "state.json").read_text())["packages"]
+        return packages
+
+    def calls(self) -> list[str]:
+        path = self.directory / "calls"
+        calls = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return calls
+
+
+@pytest.fixture
+def world(tmp_path: Path, programs: Any) -> World:
+    for name in ("apt-get", "apt-cache", "apt-mark", "dpkg"):
+        programs.python(name, PLAYER.replace("{directory}", str(tmp_path)))
+    return World(tmp_path)
+
+
+@pytest.fixture
+def ensure(run_module: Any, world: World) -> Ensure:
+    def call(packages: list[dict[str, str]] | None = None, check: bool = False, **options: Any) -> dict[str, Any]:
+        args = {"packages": packages or WANTED, "dpkg_dir": str(world.directory / "dpkg"), "lock_timeout": 0, **options}
+        result: dict[str, Any] = run_module("apt_packages", args, check=check)
+        return result
+
+    return call
+
+
+def installed(version: str, want: str = "hold") -> list[str]:
+    return [want, "ok", "installed", version]
+
+
+def test_bare_host_then_nothing_to_do(ensure: Ensure, world: World) -> None:
+    result = ensure()
+    assert result["changed"] and result["before"] == {}
+    assert result["installed"] == {"kubelet": "1.36.4-1.1", "kubectl": "1.36.4-1.1"}
+    assert result["others"] == {"dependency": "1.0"}
+    assert result["held"] == ["kubectl", "kubelet"]
+    calls = world.calls()
+    installs = [call for call in calls if call.startswith("apt-get install")]
+    assert len(installs) == 1 and calls[1].startswith("apt-get update")
+    for option in ("-y", "--no-install-recommends", "--no-remove", "--force-confold", "--force-confdef"):
+        assert option in installs[0]
+    assert "--allow-downgrades" not in installs[0]
+
+    again = ensure()
+    assert not again["changed"] and world.calls() == []
+    assert again["installed"] == again["before"] == result["installed"]
+
+
+def test_index_is_not_refreshed_when_the_version_is_known(ensure: Ensure, world: World) -> None:
+    world.set(known={"kubelet": ["1.36.4-1.1"], "kubectl": ["1.36.4-1.1"]})
+    assert ensure()["changed"]
+    assert not [call for call in world.calls() if " update" in call]
+
+
+@pytest.mark.parametrize("known", [{}, {"kubelet": ["1.36.4-1.1"], "kubectl": ["1.36.4-1.1"]}])
+def test_check_mode_foretells(ensure: Ensure, world: World, known: dict[str, list[str]]) -> None:
+    world.set(known=known)
+    foretold = ensure(check=True)
+    assert foretold["changed"] and world.packages() == {}
+    assert not [call for call in world.calls() if "update" in call or ("-s" not in call and "install" in call)]
+    assert ("dependency 1.0\n" in foretold["diff"]["after"]) == bool(known)
+    real = ensure()
+    assert foretold["installed"] == real["installed"] and foretold["held"] == real["held"]
+    assert not ensure(check=True)["changed"]
+
+
+def test_only_the_hold_is_missing(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.36.4-1.1", "install")})
+    assert ensure([KUBELET], check=True)["changed"]
+    result = ensure([KUBELET])
+    assert result["changed"] and world.calls() == ["apt-mark hold kubelet"]
+    assert result["diff"] == {"before": "kubelet 1.36.4-1.1\n", "after": "kubelet 1.36.4-1.1 held\n"}
+    assert not ensure([KUBELET], hold=False)["changed"]
+
+
+def test_held_package_is_raised_and_held_again(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.35.8-1.1")})
+    assert ensure([KUBELET], allow_change_held=False)["failed"]
+    result = ensure([KUBELET])
+    assert result["before"] == {"kubelet": "1.35.8-1.1"} and result["held"] == ["kubelet"]
+    assert "--allow-change-held-packages" in "".join(world.calls())
+    assert world.packages()["kubelet"] == installed("1.36.4-1.1")
+
+
+def test_downgrade_is_refused_unless_allowed(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.37.1-1.1")})
+    for check in (True, False):
+        result = ensure([KUBELET], check=check)
+        assert result["failed"] and "kubelet from 1.37.1-1.1 to 1.36.4-1.1" in result["msg"]
+    assert world.packages()["kubelet"] == installed("1.37.1-1.1")
+    assert ensure([KUBELET], allow_downgrade=True)["changed"]
+    assert "--allow-downgrades" in "".join(world.calls())
+
+
+def test_unknown_version_lists_what_there_is(ensure: Ensure, world: World) -> None:
+    result = ensure([{"name": "kubelet", "version": "1.36.9-1.1"}, {"name": "kubeadm", "version": "1.36.9-1.1"}])
+    assert result["failed"]
+    assert "kubelet 1.36.9-1.1, they hold 1.37.1-1.1, 1.36.4-1.1" in result["msg"]
+    assert "kubeadm 1.36.9-1.1, nor any other version of it" in result["msg"]
+
+
+def test_broken_source_of_somebody_matters_only_when_needed(ensure: Ensure, world: World) -> None:
+    world.set(update_error="E: The repository 'http://foreign' does not have a Release file.")
+    result = ensure()
+    assert result["failed"] and "http://foreign" in result["msg"]
+    world.set(known={"kubelet": ["1.36.4-1.1"]})
+    assert not ensure([KUBELET])["failed"]
+
+
+def test_without_a_version_any_will_do(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.2-3")})
+    assert not ensure([{"name": "kubelet"}])["changed"]
+    assert ensure([{"name": "kubectl"}])["installed"] == {"kubectl": "1.36.4-1.1"}
+
+
+def test_removal_is_never_silent(ensure: Ensure, world: World) -> None:
+    world.set(install_error="E: Packages need to be removed but remove is disabled.")
+    result = ensure()
+    assert result["failed"] and "remove is disabled" in result["msg"] and "allow_removal" in result["msg"]
+    world.calls()
+    ensure(allow_removal=True)
+    assert "--no-remove" not in "".join(world.calls())
+
+
+def test_interrupted_dpkg_is_completed_first(ensure: Ensure, world: World) -> None:
+    (world.directory / "dpkg/updates/0001").write_text("")
+    world.set(packages={"kubelet": ["hold", "ok", "unpacked", "1.36.4-1.1"]})
+    assert ensure([KUBELET], check=True)["changed"]
+    world.calls()
+    result = ensure([KUBELET])
+    assert result["changed"] and world.calls() == ["dpkg --configure -a --force-confdef --force-confold"]
+    assert not ensure([KUBELET])["changed"]
+
+
+def test_half_installed_package_is_installed_again(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": ["install", "reinstreq", "half-installed", "1.36.4-1.1"]})
+    assert ensure([KUBELET])["changed"]
+    assert world.packages()["kubelet"] == installed("1.36.4-1.1")
+    assert any("--reinstall" in call and "--fix-broken" in call for call in world.calls())
+
+
+def test_half_done_work_of_others_is_left_alone_when_nothing_is_to_do(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.36.4-1.1"), "else": ["install", "ok", "unpacked", "1"]})
+    assert not ensure([KUBELET])["changed"] and world.calls() == []
+
+
+def test_lock_is_waited_for(ensure: Ensure, world: World) -> None:
+    world.set(locked=1)
+    assert ensure([KUBELET], lock_timeout=20)["installed"] == {"kubelet": "1.36.4-1.1"}
+
+
+def test_holder_of_the_lock_is_named(ensure: Ensure, world: World) -> None:
+    world.set(locked=99)
+    result = ensure([KUBELET])
+    assert result["failed"] and "unattended-upgr, process 4711" in result["msg"] and "lock_timeout" in result["msg"]

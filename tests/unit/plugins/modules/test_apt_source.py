@@ -1,0 +1,239 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEY = b"\x99\x01\x0dkey of the repository"
+URI = "http://depot.example/core:/v1.36/deb/"
+
+# Fetches the index of the source file it is given, unless told to fail; every call is noted.
+APT_GET = r"""
+import os, pathlib, sys
+here = pathlib.Path("{directory}")
+with (here / "calls").open("a") as calls:
+    calls.write(" ".join(sys.argv[1:]) + "\n")
+options = dict(word.split("=", 1) for word in sys.argv if "=" in word)
+source = pathlib.Path(options["Dir::Etc::sourcelist"])
+text = source.read_text()
+key = [line.split()[1] for line in text.splitlines() if line.startswith("Signed-By")][0]
+assert pathlib.Path(key).read_text().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+if (here / "fail").exists():
+    print("Err:1 " + (here / "fail").read_text())
+    print("E: " + (here / "fail").read_text(), file=sys.stderr)
+    sys.exit(100)
+uri = [line.split()[1] for line in text.splitlines() if line.startswith("URIs")][0]
+name = uri.split("://")[1].replace("/", "_") + "InRelease"
+(pathlib.Path(options["Dir::State::lists"]) / name).write_text("signed")
+"""
+
+Apply = Callable[..., dict[str, Any]]
+
+
+class Host:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.etc = directory / "etc/apt"
+        self.lists = directory / "lists"
+        self.source = self.etc / "sources.list.d/test.sources"
+        self.key = self.etc / "keyrings/test.asc"
+        (self.etc / "sources.list.d").mkdir(parents=True)
+        self.lists.mkdir()
+        (directory / "key.gpg").write_bytes(KEY)
+
+    def files(self) -> dict[str, str]:
+        return {str(path.relative_to(self.etc)): path.read_text() for path in self.etc.rglob("*") if path.is_file()}
+
+    def calls(self) -> list[str]:
+        calls = self.directory / "calls"
+        return calls.read_text().splitlines() if calls.exists() else []
+
+
+@pytest.fixture
+def host(tmp_path: Path, programs: Any) -> Host:
+    host = Host(tmp_path)
+    programs.python("apt-get", APT_GET.replace("{directory}", str(tmp_path)))
+    return host
+
+
+@pytest.fixture
+def apply(run_module: Any, host: Host) -> Apply:
+    def call(check: bool = False, **options: Any) -> dict[str, Any]:
+        args = {
+            "name": "test",
+            "uris": URI,
+            "key_url": f"file://{host.directory}/key.gpg",
+            "etc_dir": str(host.etc),
+            "lists_dir": str(host.lists),
+            **options,
+        }
+        result: dict[str, Any] = run_module("apt_source", args, check=check)
+        return result
+
+    return call
+
+
+def test_bare_host_then_nothing_to_do(apply: Apply, host: Host) -> None:
+    result = apply()
+    assert result["changed"] and result["refreshed"]
+    assert host.source.read_text().splitlines()[2:] == [
+        "Types: deb",
+        f"URIs: {URI}",
+        "Suites: /",
+        "Architectures: amd64",
+        f"Signed-By: {host.key}",
+    ]
+    assert [path.stat().st_mode & 0o777 for path in (host.source, host.key)] == [0o644, 0o644]
+    (call,) = host.calls()
+    assert f"Dir::Etc::sourcelist={host.source}" in call and "Dir::Etc::sourceparts=-" in call
+    assert "APT::Get::List-Cleanup=0" in call
+
+    (host.directory / "key.gpg").unlink()
+    again = apply()
+    assert not again["failed"] and not again["changed"], "neither the key nor the index is fetched again"
+    assert len(host.calls()) == 1
+
+
+def test_private_umask_leaves_files_that_apt_can_read(apply: Apply, host: Host) -> None:
+    old = os.umask(0o077)
+    try:
+        apply()
+    finally:
+        os.umask(old)
+    assert host.key.stat().st_mode & 0o777 == 0o644
+    assert host.key.parent.stat().st_mode & 0o777 == 0o755
+
+
+def test_check_mode_foretells_the_same_files_and_touches_nothing(apply: Apply, host: Host) -> None:
+    foretold = apply(check=True)
+    assert foretold["changed"] and host.files() == {} and host.calls() == []
+    real = apply()
+    assert [entry["after"] for entry in foretold["diff"]] == [entry["after"] for entry in real["diff"]]
+    assert foretold["diff"][0]["after"] == host.source.read_text()
+    assert not apply(check=True)["changed"]
+
+
+@pytest.mark.parametrize("gone", ["key", "index", "mode"])
+def test_what_is_missing_is_brought_back(apply: Apply, host: Host, gone: str) -> None:
+    apply()
+    before = host.files()
+    if gone == "key":
+        host.key.unlink()
+    elif gone == "index":
+        next(host.lists.iterdir()).unlink()
+    else:
+        host.key.chmod(0o600)
+    assert apply(check=True)["changed"]
+    assert apply()["changed"]
+    assert host.files() == before and host.key.stat().st_mode & 0o777 == 0o644
+    assert not apply()["changed"]
+
+
+def test_other_key_url_fetches_the_key(apply: Apply, host: Host) -> None:
+    apply()
+    (host.directory / "new.gpg").write_bytes(b"\x99other key")
+    before = host.key.read_text()
+    assert apply(key_url=f"file://{host.directory}/new.gpg")["changed"]
+    assert host.key.read_text() != before
+
+
+def test_suites_and_components(apply: Apply, host: Host) -> None:
+    apply(uris="http://h/debian", suites=["bookworm"], components=["stable", "test"])
+    assert "Suites: bookworm\nComponents: stable test\n" in host.source.read_text()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_failed_update_puts_everything_back(apply: Apply, host: Host, first: bool) -> None:
+    if not first:
+        apply()
+    before = host.files()
+    (host.directory / "fail").write_text("The repository 'http://depot.example' is not signed.")
+    result = apply(uris="http://depot.example/other/")
+    assert result["failed"]
+    assert "The repository 'http://depot.example' is not signed." in result["msg"]
+    assert "http://depot.example/other/" in result["msg"]
+    assert host.files() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"<html>proxy says no</html>", "begins with '<html>proxy"), (None, "No such file")],
+)
+def test_bad_key_leaves_nothing(apply: Apply, host: Host, content: bytes | None, words: str) -> None:
+    key = host.directory / "key.gpg"
+    key.unlink() if content is None else key.write_bytes(content)
+    result = apply()
+    assert result["failed"] and words in result["msg"] and str(key) in result["msg"]
+    assert host.files() == {}
+
+
+ONE_LINE = (
+    "# mine\ndeb [signed-by=/usr/share/keyrings/k8s.gpg] http://depot.example/core:/v1.36/deb /\ndeb http://d/ x main\n"
+)
+STANZA = f"Types: deb\nURIs: http://d/\nSuites: x\n\nTypes: deb\nURIs: {URI}\nSuites: ./\nSigned-By: /k.gpg\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        ("sources.list", ONE_LINE, 2),
+        ("sources.list.d/kubernetes.list", ONE_LINE, 2),
+        ("sources.list.d/kubernetes.sources", STANZA, 5),
+        ("sources.list.d/test.sources", STANZA, 1),
+    ],
+)
+def test_conflict_names_file_and_line(apply: Apply, host: Host, file: str, text: str, line: int) -> None:
+    (host.etc / file).write_text(text)
+    for check in (True, False):
+        result = apply(check=check)
+        assert result["failed"]
+        assert f"{host.etc / file} line {line}" in result["msg"]
+        assert "replace_conflicting" in result["msg"]
+    assert host.files() == {file: text}
+
+
+@pytest.mark.parametrize("file", ["sources.list", "sources.list.d/a.list", "sources.list.d/a.sources"])
+def test_conflict_is_disabled_on_request(apply: Apply, host: Host, file: str) -> None:
+    text = STANZA if file.endswith("sources") else ONE_LINE
+    (host.etc / file).write_text(text)
+    result = apply(replace_conflicting=True)
+    assert result["changed"] and result["disabled"] == [str(host.etc / file)]
+    after = (host.etc / file).read_text()
+    assert "http://d/" in after and all(line.startswith("#") for line in after.splitlines() if "depot.example" in line)
+    assert not apply()["changed"]
+
+
+def test_failed_update_enables_the_other_source_again(apply: Apply, host: Host) -> None:
+    (host.etc / "sources.list").write_text(ONE_LINE)
+    (host.directory / "fail").write_text("404")
+    assert apply(replace_conflicting=True)["failed"]
+    assert host.files() == {"sources.list": ONE_LINE}
+
+
+def test_entry_with_further_addresses_is_not_disabled(apply: Apply, host: Host) -> None:
+    text = f"Types: deb\nURIs: {URI} http://other/\nSuites: /\n"
+    (host.etc / "sources.list.d/a.sources").write_text(text)
+    result = apply(replace_conflicting=True)
+    assert result["failed"] and "further addresses" in result["msg"]
+    assert host.files() == {"sources.list.d/a.sources": text}
+
+
+def test_neighbours_that_are_no_conflict(apply: Apply, host: Host) -> None:
+    (host.etc / "sources.list").write_text(f"# deb {URI} /\ndeb http://depot.example/core:/v1.35/deb/ /\n")
+    (host.etc / "sources.list.d/off.sources").write_text(f"Types: deb\nURIs: {URI}\nSuites: /\nEnabled: no\n")
+    (host.etc / "sources.list.d/x.list.save").write_text(f"deb {URI} /\n")
+    assert not apply()["failed"]
+
+
+def test_absent(apply: Apply, host: Host) -> None:
+    apply()
+    assert apply(check=True, state="absent")["changed"]
+    assert apply(state="absent")["changed"]
+    assert host.files() == {}
+    assert not apply(state="absent")["changed"]
