@@ -1,0 +1,179 @@
+"""How each program is built from its Go module."""
+
+from __future__ import annotations
+
+from lab.depot import versions
+from lab.depot.golang import Recipe
+
+# NVIDIA's programs find libnvidia-ml at run time, so its functions stay open when they are linked.
+_NVML_AT_RUN_TIME = "-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy"
+_TENCENT = "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud"
+_CNI = {
+    "main": ("bridge", "dummy", "host-device", "ipvlan", "loopback", "macvlan", "ptp", "tap", "vlan"),
+    "ipam": ("dhcp", "host-local", "static"),
+    "meta": ("bandwidth", "firewall", "portmap", "sbr", "tuning", "vrf"),
+}
+
+
+def kubernetes(version: str) -> Recipe:
+    """All programs of Kubernetes."""
+    major, minor, _patch = version.split(".")
+    values = {
+        "gitVersion": "{version}",
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": "{commit}",
+        "buildDate": "{date}",
+    }
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    names = ("kubeadm", "kubelet", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    return Recipe(
+        "kubernetes",
+        "k8s.io/kubernetes",
+        f"v{version}",
+        {name: f"./cmd/{name}" for name in (*names, "kube-proxy")},
+        ldflags=" ".join(f"-X {package}.{key}={value}" for package in packages for key, value in values.items()),
+        staging=_staging(version),
+        keep=("build/pause/linux/*.c",),
+    )
+
+
+def agnhost() -> Recipe:
+    """Upstream's program for checking networks."""
+    source = versions.AGNHOST_SOURCE
+    programs = {"agnhost": "./test/images/agnhost"}
+    return Recipe("agnhost", "k8s.io/kubernetes", f"v{source}", programs, staging=_staging(source))
+
+
+def _staging(version: str) -> str:
+    return f"v0.{version.split('.', 1)[1]}"
+
+
+def crictl(tag: str) -> Recipe:
+    """The command line of the container runtime interface."""
+    flags = "-X sigs.k8s.io/cri-tools/pkg/version.Version={version}"
+    return Recipe("cri-tools", "sigs.k8s.io/cri-tools", tag, {"crictl": "./cmd/crictl"}, ldflags=flags)
+
+
+def cni_plugins(tag: str) -> Recipe:
+    """The reference CNI plugins."""
+    return Recipe(
+        "cni-plugins",
+        "github.com/containernetworking/plugins",
+        tag,
+        {name: f"./plugins/{kind}/{name}" for kind, names in _CNI.items() for name in names},
+        ldflags="-X github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion={version}",
+    )
+
+
+def etcd(tag: str) -> Recipe:
+    """The etcd server."""
+    flags = "-X go.etcd.io/etcd/api/v3/version.GitSHA={commit}"
+    return Recipe("etcd", "go.etcd.io/etcd/server/v3", tag, {"etcd": "."}, ldflags=flags)
+
+
+def coredns(tag: str) -> Recipe:
+    """The cluster's DNS server."""
+    flags = "-X github.com/coredns/coredns/coremain.GitCommit={commit}"
+    return Recipe("coredns", "github.com/coredns/coredns", tag, {"coredns": "."}, ldflags=flags)
+
+
+def containerd(version: str) -> Recipe:
+    """The container runtime."""
+    package = "github.com/containerd/containerd/v2/version"
+    return Recipe(
+        "containerd",
+        "github.com/containerd/containerd/v2",
+        f"v{version}",
+        {name: f"./cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")},
+        ldflags=f"-X {package}.Version={{version}} -X {package}.Revision={{commit}}",
+        keep=("containerd.service",),
+    )
+
+
+def runc(containerd_version: str) -> Recipe:
+    """The runc that belongs to a containerd, static and with seccomp, as its project releases it."""
+    return Recipe(
+        "runc",
+        "github.com/opencontainers/runc",
+        versions.RUNC[containerd_version],
+        {"runc": "."},
+        cgo=True,
+        static=True,
+        tags=("seccomp", "netgo", "osusergo"),
+    )
+
+
+def flannel(tag: str) -> Recipe:
+    """The pod network's agent."""
+    return Recipe(
+        "flannel",
+        "github.com/flannel-io/flannel",
+        tag,
+        {"flanneld": ".", "install-conf": "./cmd/install_conf"},
+        cgo=True,
+        static=True,
+        ldflags="-X github.com/flannel-io/flannel/pkg/version.Version={version}",
+        # The versions that go.mod names can't be had; no other backend uses them.
+        replaces={f"{_TENCENT}/{name}": f"{_TENCENT}/{name}@v1.0.1100" for name in ("common", "vpc")},
+    )
+
+
+def flannel_cni() -> Recipe:
+    """The flannel CNI plugin, from the last release of the reference plugins that had it."""
+    tag = versions.FLANNEL_CNI_SOURCE
+    programs = {"flannel": "./plugins/meta/flannel"}
+    return Recipe("flannel-cni", "github.com/containernetworking/plugins", tag, programs)
+
+
+def container_toolkit(version: str) -> Recipe:
+    """NVIDIA's container toolkit with the files that its packages hold."""
+    info = "github.com/NVIDIA/nvidia-container-toolkit/internal/info"
+    names = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime", "nvidia-container-runtime-hook")
+    modes = ("nvidia-container-runtime.cdi", "nvidia-container-runtime.legacy")
+    return Recipe(
+        "nvidia-container-toolkit",
+        "github.com/NVIDIA/nvidia-container-toolkit",
+        f"v{version}",
+        {name: f"./cmd/{name}" for name in (*names, *modes)},
+        cgo=True,
+        ldflags=f"-X {info}.version={{number}} -X {info}.gitCommit={{commit}}",
+        external_ldflags=_NVML_AT_RUN_TIME,
+        keep=("deployments/systemd/*", "deployments/udev/*", "packaging/debian/*.post*"),
+    )
+
+
+def device_plugin(tag: str) -> Recipe:
+    """NVIDIA's device plugin and GPU feature discovery."""
+    info = "github.com/NVIDIA/k8s-device-plugin/internal/info"
+    names = ("nvidia-device-plugin", "gpu-feature-discovery", "config-manager", "mps-control-daemon")
+    return Recipe(
+        "k8s-device-plugin",
+        "github.com/NVIDIA/k8s-device-plugin",
+        tag,
+        {name: f"./cmd/{name}" for name in names},
+        cgo=True,
+        ldflags=f"-X {info}.version={{version}} -X {info}.gitCommit={{commit}}",
+        external_ldflags=_NVML_AT_RUN_TIME,
+    )
+
+
+def node_feature_discovery(tag: str) -> Recipe:
+    """Node Feature Discovery as its image holds it: the host's directories are mounted below /host-*."""
+    package = "sigs.k8s.io/node-feature-discovery/pkg"
+    return Recipe(
+        "node-feature-discovery",
+        "sigs.k8s.io/node-feature-discovery",
+        tag,
+        {name: f"./cmd/{name}" for name in ("nfd-master", "nfd-worker", "nfd-gc")},
+        tags=("osusergo", "netgo"),
+        ldflags=f"-X {package}/version.version={{version}} -X {package}/utils/hostpath.pathPrefix=/host-",
+        staging=tag,
+    )
+
+
+def server() -> Recipe:
+    """The depot's own server, built among the sources of the registry it is made from."""
+    module = "github.com/distribution/distribution/v3"
+    return Recipe("depot-server", module, versions.DISTRIBUTION, {"depot-server": "main.go"}, own="server")
