@@ -1,0 +1,177 @@
+#!/bin/sh
+# The simulated NVIDIA kernel module: modprobe runs this instead of loading one (modprobe.d/nvidia-simulated.conf).
+#   module load|unload [--force] nvidia|nvidia_uvm|nvidia_modeset|nvidia_drm
+set -eu
+
+lib=/usr/lib/nvidia-simulated
+run=/run/nvidia-simulated
+state=$run/state.json
+silicon=/etc/gpusim/gpus.json
+pci=/sys/bus/pci/devices
+
+fail() {
+	echo "modprobe: $1" >&2
+	exit 1
+}
+
+lock() {
+	mkdir -p "$run"
+	exec 9>"$run/lock"
+	flock 9
+}
+
+is_loaded() {
+	[ -f "$run/version" ]
+}
+
+field() {
+	sed -n "s/.*\"$1\": \"\{0,1\}\([^\",}]*\).*/\1/p"
+}
+
+node() {
+	[ -e "/dev/$1" ] || mknod -m 0666 "/dev/$1" c "$2" "$3"
+}
+
+mounted() {
+	grep -q " $(readlink -f "$1") " /proc/self/mountinfo
+}
+
+# The kernel's own file systems can't be written to, only covered, and only from inside of the node.
+cover() {
+	mounted "$2" || mount --bind "$1" "$2"
+}
+
+uncover() {
+	while mounted "$1"; do umount "$1"; done
+}
+
+has_gpu() {
+	for entry in "$pci"/*; do
+		[ -r "$entry/vendor" ] && [ "$(cat "$entry/vendor")" = 0x10de ] || continue
+		case $(cat "$entry/class") in 0x03*) return 0 ;; esac
+	done
+	return 1
+}
+
+# What the driver tells below /proc/driver/nvidia.
+write_proc() {
+	case $flavor in
+	open) kernel="NVIDIA UNIX Open Kernel Module for x86_64" ;;
+	*) kernel="NVIDIA UNIX x86_64 Kernel Module" ;;
+	esac
+	mkdir -p "$run/proc/nvidia/gpus"
+	printf 'NVRM version: %s  %s  Release Build  (simulated)\nGCC version:  simulated\n' "$kernel" "$version" \
+		>"$run/proc/nvidia/version"
+	grep '"bus_id"' "$silicon" | while read -r gpu; do
+		gpu() { echo "$gpu" | field "$1"; }
+		mkdir -p "$run/proc/nvidia/gpus/$(gpu bus_id)"
+		cat >"$run/proc/nvidia/gpus/$(gpu bus_id)/information" <<EOF
+Model: 		 $(gpu name)
+IRQ:   		 0
+GPU UUID: 	 $(gpu uuid)
+Video BIOS: 	 $(gpu vbios)
+Bus Type: 	 PCIe
+DMA Size: 	 47 bits
+DMA Mask: 	 0x7fffffffffff
+Bus Location: 	 $(gpu bus_id)
+Device Minor: 	 $(gpu minor)
+GPU Firmware: 	 $version
+GPU Excluded:	 No
+EOF
+	done
+	cover "$run/proc" /proc/driver
+}
+
+# NVIDIA's tools learn major numbers from /proc/devices; nvidia-uvm gets one that no driver of the machine below has.
+write_devices() {
+	major=511
+	while grep -q "^ *$major " /proc/devices; do major=$((major - 1)); done
+	awk -v uvm="$major" '{ print } /^Character devices:/ {
+		print "195 nvidia\n195 nvidia-frontend\n195 nvidia-modeset\n195 nvidiactl\n" uvm " nvidia-uvm" }' \
+		/proc/devices >"$run/devices"
+	cover "$run/devices" /proc/devices
+}
+
+# The state stays one file, also over an unload: containers that were given it follow.
+write_state() {
+	{
+		printf '{"driver": "%s", "faults": [],\n"silicon":\n' "$1"
+		if [ -n "$1" ]; then cat "$silicon"; else echo '{"gpus": []}'; fi
+		echo '}'
+	} >"$run/state.new"
+	cat "$run/state.new" >"$state"
+	rm "$run/state.new"
+}
+
+# nvidia-cdi-refresh looks for nvidia.ko in modules.dep; where that can't be written, a copy covers it.
+list_module() {
+	modules=/lib/modules/$(uname -r)
+	[ -e "$modules/modules.dep" ] || return 0
+	! grep -q '/nvidia\.ko' "$modules/modules.dep" || return 0
+	! "$lib/dkms" install || return 0
+	{ cat "$modules/modules.dep" && echo "updates/dkms/nvidia.ko:"; } >"$run/modules.dep"
+	cover "$run/modules.dep" "$modules/modules.dep"
+}
+
+load_nvidia() {
+	lock
+	! is_loaded || return 0
+	if ! has_gpu || [ ! -r "$silicon" ]; then fail "ERROR: could not insert 'nvidia': No such device"; fi
+	[ -r "$lib/kernel" ] || fail "FATAL: Module nvidia not found in directory /lib/modules/$(uname -r)"
+	# shellcheck source=/dev/null
+	. "$lib/kernel"
+	list_module
+	write_proc
+	write_devices
+	write_state "$version"
+	# nvidia-ctk gives every gsp*.bin of the driver to containers: so the state gets there by itself.
+	firmware=/lib/firmware/nvidia/$version
+	mkdir -p "$firmware"
+	[ -e "$firmware/gsp_gpusim.bin" ] || : >"$firmware/gsp_gpusim.bin"
+	cover "$state" "$firmware/gsp_gpusim.bin"
+	for minor in $(field minor <"$silicon"); do node "nvidia$minor" 195 "$minor"; done
+	node nvidiactl 195 255
+	echo "$version" >"$run/version"
+}
+
+unload_nvidia() {
+	lock
+	is_loaded || return 0
+	version=$(cat "$run/version")
+	if [ "$1" != --force ]; then
+		[ ! -e /dev/nvidia-uvm ] || fail "FATAL: Module nvidia is in use by: nvidia_uvm"
+		[ ! -e /dev/nvidia-modeset ] || fail "FATAL: Module nvidia is in use by: nvidia_modeset"
+		flock --nonblock --exclusive "$state" true || fail "FATAL: Module nvidia is in use."
+	fi
+	write_state ""
+	for name in /dev/nvidia*; do [ ! -c "$name" ] || rm "$name"; done
+	uncover "/lib/firmware/nvidia/$version/gsp_gpusim.bin"
+	rm -f "/lib/firmware/nvidia/$version/gsp_gpusim.bin"
+	uncover /proc/devices
+	uncover /proc/driver
+	rm -rf "$run/proc" "$run/devices" "$run/version"
+}
+
+action=$1
+shift
+force=
+[ "${1:-}" != --force ] || { force=--force && shift; }
+case "$action $1" in
+"load nvidia") load_nvidia ;;
+"load nvidia_uvm")
+	modprobe nvidia
+	major=$(awk '$2 == "nvidia-uvm" { print $1; exit }' "$run/devices")
+	node nvidia-uvm "$major" 0
+	node nvidia-uvm-tools "$major" 1
+	;;
+"load nvidia_modeset")
+	modprobe nvidia
+	node nvidia-modeset 195 254
+	;;
+"load nvidia_drm") modprobe nvidia_modeset ;;
+"unload nvidia") unload_nvidia "$force" ;;
+"unload nvidia_uvm") rm -f /dev/nvidia-uvm /dev/nvidia-uvm-tools ;;
+"unload nvidia_modeset") rm -f /dev/nvidia-modeset ;;
+"unload nvidia_drm") ;;
+*) fail "FATAL: Module $1 not found" ;;
+esac
