@@ -1,0 +1,178 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: managed_files
+short_description: Write a role's configuration files as one state
+version_added: 0.1.0
+description:
+  - Writes and removes small files, all in one execution. Directories that are missing are made.
+  - A file of another hand (one without O(marker)) that is in the way is kept beside the new one, under its name with
+    C(.before-gpulab) appended.
+  - Notes which services run with an older configuration. M(gpulab.kubernetes.managed_service) restarts them, also when
+    the run that changed the file was interrupted.
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  files:
+    description: The files.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Absolute path.
+        type: path
+        required: true
+      content:
+        description: The whole text. A newline is added at the end where there is none.
+        type: str
+        default: ""
+      state:
+        description: Whether the file is there.
+        type: str
+        choices: [present, absent]
+        default: present
+      mode:
+        description: Permissions, octal.
+        type: str
+        default: "0644"
+      service:
+        description: Systemd unit that reads this file only when it starts.
+        type: str
+  prune:
+    description: Places in which files that carry the marker and are not listed in O(files) are removed.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      directory:
+        description: Absolute path of the directory.
+        type: path
+        required: true
+      pattern:
+        description: Glob below the directory.
+        type: str
+        required: true
+  marker:
+    description: Text that every file of this collection holds. Empty means that no file is taken for foreign.
+    type: str
+    default: Managed by gpulab.kubernetes
+  run_dir:
+    description: Directory in which the services to restart are noted. It must not outlive a reboot.
+    type: path
+    default: /run/gpulab
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.root
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details: [Shows every file that is written or removed.]
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Point containerd to the mirrors
+  gpulab.kubernetes.managed_files:
+    files:
+      - path: /etc/containerd/certs.d/registry.k8s.io/hosts.toml
+        content: |
+          # Managed by gpulab.kubernetes
+          server = "https://registry.k8s.io"
+      - path: /etc/systemd/system/containerd.service.d/50-gpulab-proxy.conf
+        state: absent
+        service: containerd
+"""
+
+RETURN = r"""
+files:
+  description: Paths that were written or removed, or would be in check mode.
+  returned: always
+  type: list
+  elements: str
+  sample: [/etc/crictl.yaml]
+kept:
+  description: Where files of another hand lie now that were in the way.
+  returned: always
+  type: list
+  elements: str
+services:
+  description: Units that have to be restarted because of these changes.
+  returned: always
+  type: list
+  elements: str
+  sample: [containerd]
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._managed_files import ManagedFiles, Wanted
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import RUN_DIR, Restarts, Systemd
+
+
+def run_module(module: AnsibleModule) -> None:
+    params = module.params
+    restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
+    files = ManagedFiles(params["root"], params["marker"], restarts, module.check_mode)
+    outcome = files.ensure(
+        [Wanted.from_params(entry) for entry in params["files"]],
+        [(entry["directory"], entry["pattern"]) for entry in params["prune"]],
+    )
+    module.exit_json(
+        changed=bool(outcome.changed),
+        diff=outcome.diff,
+        files=outcome.changed,
+        kept=outcome.kept,
+        services=outcome.services,
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "content": {"type": "str", "default": ""},
+                    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+                    "mode": {"type": "str", "default": "0644"},
+                    "service": {"type": "str"},
+                },
+            },
+            "prune": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "directory": {"type": "path", "required": True},
+                    "pattern": {"type": "str", "required": True},
+                },
+            },
+            "marker": {"type": "str", "default": "Managed by gpulab.kubernetes"},
+            "run_dir": {"type": "path", "default": RUN_DIR},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        run_module(module)
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: managed_service
+short_description: Keep a service enabled and running with its present configuration
+version_added: 0.1.0
+description:
+  - Enables and starts a systemd unit. Restarts it only when a file that M(gpulab.kubernetes.managed_files) wrote for it
+    has changed since it was started. A restart by anybody else counts.
+  - Ask with C(check_mode=true) first whether there would be a restart, where something must be done before one.
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  name:
+    description: The unit. A name without a suffix is a service.
+    type: str
+    required: true
+  enabled:
+    description: Start it at boot. With V(false) this is left as it is.
+    type: bool
+    default: true
+  run_dir:
+    description: Directory in which M(gpulab.kubernetes.managed_files) notes the services to restart.
+    type: path
+    default: /run/gpulab
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - In check mode a unit that does not exist yet is reported as unchanged, because on Debian and Ubuntu the package
+        that brings a service also enables and starts it. Otherwise a missing unit is an error.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Keep containerd running with its configuration
+  gpulab.kubernetes.managed_service:
+    name: containerd
+"""
+
+RETURN = r"""
+actions:
+  description: Verbs of C(systemctl) that were run, or would be in check mode.
+  returned: always
+  type: list
+  elements: str
+  sample: [restart]
+restart:
+  description: Whether a running service was restarted, or would be in check mode.
+  returned: always
+  type: bool
+state:
+  description: State of the unit before, C(not-found) when there is no such unit.
+  returned: always
+  type: str
+  sample: active
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import RUN_DIR, Restarts, Systemd, needed
+
+
+def run_module(module: AnsibleModule) -> None:
+    systemd = Systemd(Runner(module, timeout=300))
+    restarts = Restarts(systemd, Path(module.params["run_dir"]))
+    unit = systemd.unit(module.params["name"])
+    if not unit.exists:
+        if not module.check_mode:
+            raise DomainError(
+                f"Error while starting {unit.name}: this host has no such unit. Install the package that brings it."
+            )
+        module.exit_json(changed=False, actions=[], restart=False, state=unit.load)
+    verbs = needed(unit, restarts.pending(unit), module.params["enabled"])
+    if not module.check_mode:
+        for verb in verbs:
+            systemd.do(verb, "" if verb == "daemon-reload" else unit.name)
+        restarts.settle(unit)
+    module.exit_json(
+        changed=bool(verbs),
+        actions=verbs,
+        restart="restart" in verbs,
+        state=unit.active,
+        diff={
+            "before_header": unit.name,
+            "after_header": unit.name,
+            "before": f"{unit.active}, {unit.file_state}\n",
+            "after": "".join(f"{verb}\n" for verb in verbs) or f"{unit.active}, {unit.file_state}\n",
+        },
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "enabled": {"type": "bool", "default": True},
+            "run_dir": {"type": "path", "default": RUN_DIR},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        run_module(module)
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+
+
+if __name__ == "__main__":
+    main()

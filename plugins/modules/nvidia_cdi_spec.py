@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_cdi_spec
+short_description: Wait until the CDI specification lists every GPU
+version_added: 0.1.0
+description:
+  - The specification is written by the toolkit's own service C(nvidia-cdi-refresh). This module keeps that service and
+    its path unit enabled, triggers it when the file is missing or behind the host's GPUs or driver, and waits.
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  count:
+    description: How many GPUs the host has. A GPU in MIG mode counts as one.
+    type: int
+    required: true
+  uuids:
+    description: Their UUIDs, where they are known.
+    type: list
+    elements: str
+    default: []
+  driver_version:
+    description: Version of the driver whose libraries the specification shall name. Empty means any.
+    type: str
+    default: ""
+  path:
+    description: The specification.
+    type: path
+    default: /var/run/cdi/nvidia.yaml
+  kind:
+    description: Kind of the devices in it.
+    type: str
+    default: nvidia.com/gpu
+  unit:
+    description: The service that writes it.
+    type: str
+    default: nvidia-cdi-refresh.service
+  path_unit:
+    description: The unit that triggers that service when driver or toolkit change.
+    type: str
+    default: nvidia-cdi-refresh.path
+  timeout:
+    description: Seconds to wait.
+    type: float
+    default: 120
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - In check mode a host without C(nvidia-ctk) is reported as unchanged, because the package that brings it also
+        triggers the service.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Wait until CDI lists the four GPUs
+  gpulab.kubernetes.nvidia_cdi_spec:
+    count: 4
+    driver_version: 580.178.04
+"""
+
+RETURN = r"""
+devices:
+  description: Names of the devices in the specification.
+  returned: always
+  type: list
+  elements: str
+  sample: ["0", GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11, all]
+actions:
+  description: What systemctl was asked for, or would be in check mode.
+  returned: always
+  type: list
+  elements: str
+  sample: [start nvidia-cdi-refresh.service]
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cdi import CdiSpec, Expected
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+
+def run_module(module: AnsibleModule) -> None:
+    params = module.params
+    expected = Expected(params["count"], tuple(params["uuids"]), params["driver_version"])
+    units = (params["unit"], params["path_unit"])
+    spec = CdiSpec(Runner(module, timeout=params["timeout"]), Path(params["path"]), params["kind"], units)
+    outcome = spec.ensure(expected, params["timeout"], module.check_mode)
+    module.exit_json(changed=outcome.changed, devices=outcome.devices, actions=outcome.actions)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "count": {"type": "int", "required": True},
+            "uuids": {"type": "list", "elements": "str", "default": []},
+            "driver_version": {"type": "str", "default": ""},
+            "path": {"type": "path", "default": "/var/run/cdi/nvidia.yaml"},
+            "kind": {"type": "str", "default": "nvidia.com/gpu"},
+            "unit": {"type": "str", "default": "nvidia-cdi-refresh.service"},
+            "path_unit": {"type": "str", "default": "nvidia-cdi-refresh.path"},
+            "timeout": {"type": "float", "default": 120},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        run_module(module)
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+
+
+if __name__ == "__main__":
+    main()

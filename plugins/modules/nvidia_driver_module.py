@@ -1,0 +1,106 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_driver_module
+short_description: Load the NVIDIA kernel module in an exact version
+version_added: 0.1.0
+description:
+  - Loads C(nvidia) and judges by C(/proc/driver/nvidia/version). Another version that is loaded, or nouveau, is
+    unloaded first where nobody uses it; where somebody does, RV(reboot_required) is true and nothing is changed.
+  - Makes the initial ramdisk anew when it is older than the blacklist and nouveau could be loaded from it.
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  version:
+    description: The driver's version as the kernel module reports it.
+    type: str
+    required: true
+  blacklist:
+    description:
+      - The file in C(/etc/modprobe.d) that keeps nouveau out. Empty means that the initial ramdisk is left alone.
+    type: path
+    default: ""
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.root
+attributes:
+  check_mode:
+    support: full
+    details: [Whether a reboot would be required can't be known before the unloading is tried.]
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Load the driver
+  gpulab.kubernetes.nvidia_driver_module:
+    version: 580.178.04
+    blacklist: /etc/modprobe.d/gpulab-nouveau.conf
+"""
+
+RETURN = r"""
+loaded_before:
+  description: The version that was loaded before, empty when there was none.
+  returned: always
+  type: str
+  sample: ""
+loaded_version:
+  description: The version that is loaded now, empty when there is none.
+  returned: always
+  type: str
+  sample: 580.178.04
+reboot_required:
+  description: Whether only a reboot brings the wanted version.
+  returned: always
+  type: bool
+reason:
+  description: Why a reboot is required, empty when it is not.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver import Driver
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "version": {"type": "str", "required": True},
+            "blacklist": {"type": "path", "default": ""},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    version = module.params["version"]
+    driver = Driver(Runner(module, timeout=600), module.params["root"], module.check_mode)
+    try:
+        outcome = driver.ensure(version, module.params["blacklist"] or "")
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    module.exit_json(
+        changed=outcome.changed,
+        loaded_before=outcome.loaded_before,
+        loaded_version=outcome.loaded_version,
+        reboot_required=outcome.reboot_required,
+        reason=outcome.reason,
+        diff={
+            "before_header": "loaded NVIDIA driver",
+            "after_header": "loaded NVIDIA driver",
+            "before": f"{outcome.loaded_before or 'none'}\n",
+            "after": f"{version}\n",
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
