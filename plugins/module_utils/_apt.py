@@ -63,9 +63,6 @@ class Apt:
         argv = ["dpkg", "--configure", "-a", *_KEEP_CONFIGURATION]
         return self._patiently(argv, "completing the interrupted work of dpkg")
 
-    def fix_broken(self) -> Result:
-        return self.install(["--fix-broken"], [], "repairing packages that were left half installed")
-
     def hold(self, names: Sequence[str]) -> Result:
         return self._patiently(["apt-mark", "hold", *names], f"holding {', '.join(names)}")
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ class Wish:
 
     name: str
     version: str = ""
+    optional: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}".rstrip()
@@ -65,6 +67,13 @@ class Outcome:
     after: dict[str, str] = field(default_factory=dict)
     held_before: set[str] = field(default_factory=set)
     held: set[str] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
+
+    def show(self, before: Mapping[str, str], after: Mapping[str, str], wishes: Sequence[Wish]) -> None:
+        """Keep the versions of what was asked for and of what differs."""
+        names = {wish.name for wish in wishes} | {n for n in {*before, *after} if before.get(n) != after.get(n)}
+        self.before = {name: before[name] for name in names if name in before}
+        self.after = {name: after[name] for name in names if name in after}
 
     def diff(self) -> dict[str, str]:
         def lines(versions: Mapping[str, str], held: set[str]) -> str:
@@ -82,29 +91,44 @@ class Packages:
         self._dpkg = dpkg
 
     def ensure(self, wishes: Sequence[Wish], check_mode: bool) -> Outcome:
-        database, repaired = self._read(), False
-        if self._interrupted() and not check_mode:
+        first = database = self._read()
+        wishes, missing = self._drop_optional(wishes, database, check_mode)
+        trouble = ""
+        if not check_mode and (self._interrupted() or (database.unfinished and _pending(wishes, database))):
             # Also the way to wait for a package manager that is at work right now.
-            repaired = bool(self._apt.configure_pending().stdout.strip())
+            trouble = self._complete(wishes)
             database = self._read()
-        pending = [wish for wish in wishes if not _fulfilled(wish, database)]
-        loose = self._loose(wishes, database)
-        outcome = Outcome(repaired or bool(pending or loose), held_before=_held(wishes, database))
+        pending, loose = _pending(wishes, database), self._loose(wishes, database)
+        repaired = any(first.get(wish.name) != database.get(wish.name) for wish in wishes)
+        outcome = Outcome(repaired or bool(pending or loose), missing=missing, held_before=_held(wishes, first))
         if pending:
             self._refuse(pending, database)
         if check_mode:
             after = self._predict(pending, database)
             outcome.held = outcome.held_before | set(loose)
         else:
-            after = self._install(pending, database) if pending else _versions(database)
+            after = self._install(pending, trouble) if pending else _versions(database)
             outcome.held = self._hold(wishes)
-        before = _versions(database)
-        shown = {wish.name for wish in wishes} | {
-            name for name in {*before, *after} if before.get(name) != after.get(name)
-        }
-        outcome.before = {name: before[name] for name in shown if name in before}
-        outcome.after = {name: after[name] for name in shown if name in after}
+        outcome.show(_versions(first), after, wishes)
         return outcome
+
+    def _complete(self, wishes: Sequence[Wish]) -> str:
+        """Finish what dpkg left undone; what could not be finished is said, and left to the installation itself."""
+        trouble = []
+        try:
+            self._apt.configure_pending()
+        except CommandError as error:
+            trouble.append(str(error))
+        broken = self._read().broken
+        if broken:
+            asked = {wish.name: wish.word for wish in wishes}
+            words = [asked.get(name, name) for name in broken]
+            doing = f"installing {', '.join(broken)} again, which an interrupted dpkg left half installed"
+            try:
+                self._apt.install([*self._policy.flags(), "--fix-broken", "--reinstall"], words, doing)
+            except CommandError as error:
+                trouble.append(str(error))
+        return "".join(f"\nBefore that: {text}" for text in trouble)
 
     def _read(self) -> Database:
         text = (read_file(self._dpkg / "status") or b"").decode("utf-8", "replace")
@@ -146,25 +170,33 @@ class Packages:
             if (wish.version not in known.get(wish.name, []) if wish.version else not known.get(wish.name))
         }
 
-    def _install(self, pending: Sequence[Wish], database: Database) -> dict[str, str]:
-        flags, trouble = self._policy.flags(), ""
-        if database.unfinished:
-            flags += ["--fix-broken", "--reinstall"]
-            try:
-                self._apt.configure_pending()
-            except CommandError as error:
-                trouble = f"\nBefore that: {error}"
+    def _install(self, pending: Sequence[Wish], trouble: str) -> dict[str, str]:
         self._make_known(pending)
+        flags = [*self._policy.flags(), *(["--fix-broken"] if trouble else [])]
         doing = f"installing {', '.join(map(str, pending))}"
         try:
             self._apt.install(flags, [wish.word for wish in pending], doing)
         except CommandError as error:
             raise PackageError(f"{error}{trouble}{_removal_advice(str(error))}", **error.fields) from error
         after = self._read()
-        missing = [str(wish) for wish in pending if not _fulfilled(wish, after)]
+        missing = [str(wish) for wish in _pending(pending, after)]
         if missing:
             raise PackageError(f"Error while {doing}: apt was content, but dpkg does not have {', '.join(missing)}")
         return _versions(after)
+
+    def _drop_optional(
+        self, wishes: Sequence[Wish], database: Database, check_mode: bool
+    ) -> tuple[list[Wish], list[str]]:
+        """The wishes without those optional ones that no repository holds, and the names of the latter."""
+        pending = _pending(wishes, database)
+        doubtful = [wish for wish in pending if wish.optional]
+        unknown = self._unknown(doubtful) if doubtful else {}
+        # Only next to other work, or every run would refresh the indexes for a package that does not exist.
+        if unknown and len(doubtful) < len(pending) and not check_mode:
+            with contextlib.suppress(CommandError):
+                self._apt.update([], "refreshing the package indexes")
+            unknown = self._unknown(doubtful)
+        return [wish for wish in wishes if wish not in unknown], [wish.name for wish in unknown]
 
     def _make_known(self, pending: Sequence[Wish]) -> None:
         if not self._unknown(pending):
@@ -207,9 +239,10 @@ def read_simulation(text: str, versions: Mapping[str, str]) -> dict[str, str]:
     return after
 
 
-def _fulfilled(wish: Wish, database: Database) -> bool:
-    package = database.get(wish.name)
-    return bool(package and package.installed and wish.version in ("", package.version))
+def _pending(wishes: Sequence[Wish], database: Database) -> list[Wish]:
+    """The wishes that are not fulfilled yet."""
+    packages = [(wish, database.get(wish.name)) for wish in wishes]
+    return [w for w, found in packages if not (found and found.installed and w.version in ("", found.version))]
 
 
 def _held(wishes: Sequence[Wish], database: Database) -> set[str]:

@@ -46,7 +46,10 @@ class Database:
     def __init__(self, packages: Iterator[Package], architecture: str = "") -> None:
         self._packages: dict[str, Package] = {}
         self.unfinished: list[str] = []
+        self.broken: list[str] = []
         for package in packages:
+            if package.reinstall_required:
+                self.broken.append(package.name)
             if package.unfinished:
                 self.unfinished.append(package.name)
             native = package.architecture in ("all", architecture)

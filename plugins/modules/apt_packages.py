@@ -32,6 +32,12 @@ options:
         description: The full version. Without it any installed version will do.
         type: str
         default: ""
+      optional:
+        description:
+          - Leave the package out when no repository of the host holds it.
+          - On its behalf alone the indexes are not refreshed, so name it next to the packages that it goes with.
+        type: bool
+        default: false
   hold:
     description: Put the packages on hold, so that nothing else changes them. With V(false) a hold is left as it is.
     type: bool
@@ -103,6 +109,11 @@ held:
   returned: always
   type: list
   elements: str
+missing:
+  description: Optional packages that no repository of the host holds.
+  returned: always
+  type: list
+  elements: str
 """
 
 from pathlib import Path
@@ -119,7 +130,7 @@ _POLICY = ("hold", "allow_downgrade", "allow_change_held", "allow_removal")
 
 def run_module(module: AnsibleModule) -> None:
     use_proxies(module.params)
-    wishes = [Wish(package["name"], package["version"]) for package in module.params["packages"]]
+    wishes = [Wish(**package) for package in module.params["packages"]]
     policy = Policy(**{name: module.params[name] for name in _POLICY})
     apt = Apt(Runner(module), module.params["lock_timeout"])
     outcome = Packages(apt, policy, Path(module.params["dpkg_dir"])).ensure(wishes, module.check_mode)
@@ -131,6 +142,7 @@ def run_module(module: AnsibleModule) -> None:
         before={name: version for name, version in outcome.before.items() if name in asked},
         others={name: outcome.after.get(name, "") for name in {*outcome.before, *outcome.after} - asked},
         held=sorted(outcome.held),
+        missing=outcome.missing,
     )
 
 
@@ -144,6 +156,7 @@ def main() -> None:
                 "options": {
                     "name": {"type": "str", "required": True},
                     "version": {"type": "str", "default": ""},
+                    "optional": {"type": "bool", "default": False},
                 },
             },
             "hold": {"type": "bool", "default": True},

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 LIST = """\
 # deb http://old.example/ stable main
-deb [arch=amd64,arm64 signed-by=/etc/apt/keyrings/docker.gpg] https://download.docker.com/linux/debian bookworm stable #x
+deb [arch=amd64,arm64 signed-by=/etc/apt/keyrings/docker.gpg] https://download.docker.com/linux/debian bookworm stable #
 deb-src http://mirror.example/debian bookworm main contrib
 
 deb cdrom:[Debian GNU/Linux 12 _Bookworm_ - amd64 1]/ bookworm main

@@ -71,7 +71,7 @@ else:
 save()
 """
 KUBELET = {"name": "kubelet", "version": "1.36.4-1.1"}
-WANTED = [KUBELET, {"name": "kubectl", "version": "1.36.4-1.1"}]
+WANTED: list[dict[str, Any]] = [KUBELET, {"name": "kubectl", "version": "1.36.4-1.1"}]
 Ensure = Callable[..., dict[str, Any]]
 
 
@@ -118,7 +118,7 @@ def world(tmp_path: Path, programs: Any) -> World:
 
 @pytest.fixture
 def ensure(run_module: Any, world: World) -> Ensure:
-    def call(packages: list[dict[str, str]] | None = None, check: bool = False, **options: Any) -> dict[str, Any]:
+    def call(packages: list[dict[str, Any]] | None = None, check: bool = False, **options: Any) -> dict[str, Any]:
         args = {"packages": packages or WANTED, "dpkg_dir": str(world.directory / "dpkg"), "lock_timeout": 0, **options}
         result: dict[str, Any] = run_module("apt_packages", args, check=check)
         return result
@@ -255,3 +255,27 @@ def test_holder_of_the_lock_is_named(ensure: Ensure, world: World) -> None:
     world.set(locked=99)
     result = ensure([KUBELET])
     assert result["failed"] and "unattended-upgr, process 4711" in result["msg"] and "lock_timeout" in result["msg"]
+
+
+def test_half_installed_dependency_is_repaired_on_the_way(ensure: Ensure, world: World) -> None:
+    world.set(
+        packages={
+            "kubelet": ["hold", "ok", "unpacked", "1.36.4-1.1"],
+            "cni": ["install", "reinstreq", "half-installed", "1.9"],
+        },
+        known={"cni": ["1.9"]},
+    )
+    assert ensure([KUBELET])["changed"]
+    assert world.packages()["cni"] == installed("1.9", "install")
+    assert [call.split()[-1] for call in world.calls() if "--reinstall" in call] == ["cni"]
+
+
+def test_optional_package_that_nobody_has_is_left_out(ensure: Ensure, world: World) -> None:
+    headers = {"name": "linux-headers-odd", "optional": True}
+    assert ensure([KUBELET, headers], check=True)["missing"] == ["linux-headers-odd"]
+    result = ensure([KUBELET, headers])
+    assert result["missing"] == ["linux-headers-odd"] and result["installed"] == {"kubelet": "1.36.4-1.1"}
+    world.calls()
+    assert not ensure([KUBELET, headers])["changed"]
+    assert world.calls() == ["apt-cache madison linux-headers-odd"]
+    assert ensure([{"name": "kubectl", "optional": True}])["installed"] == {"kubectl": "1.36.4-1.1"}
