@@ -1,1 +1,34 @@
 """The depot: packages and images, built from their sources and served the way their upstreams serve them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.depot.cache import DepotError
+from lab.depot.versions import DEFAULT_KUBERNETES
+
+# Packages of Debian and Ubuntu that building and serving need on the host, beside Go (or pip, which brings it).
+HOST_PACKAGES = [
+    "gcc",
+    "libc6-dev",
+    "libseccomp-dev",
+    "binutils",
+    "gpg",
+    "gpg-agent",
+    "gpgconf",
+    "debootstrap",
+    "podman",
+]
+
+__all__ = ["DEFAULT_KUBERNETES", "HOST_PACKAGES", "DepotError", "build"]
+
+
+def build(versions: Sequence[str] = (DEFAULT_KUBERNETES,)) -> None:
+    """Build everything that labs with these Kubernetes versions need; what is there already costs nothing.
+
+    Raises DepotError.
+    """
+    # Loaded late: whoever only asks for names pays nothing for it.
+    from lab.depot.builder import build as build_all
+
+    build_all(versions)

@@ -1,0 +1,110 @@
+"""Build what is missing, step by step: programs, packages, repositories, images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from lab import progress
+from lab.depot import cache, driver_debs, golang, packages, recipes, repositories, signing, versions
+from lab.depot.golang import Recipe
+from lab.depot.packages import Package
+from lab.depot.repositories import Repository
+
+
+def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
+    """Build everything that a lab with these Kubernetes versions needs; what is there already costs nothing.
+
+    Raises DepotError.
+    """
+    wanted = _with_built(kubernetes)
+    with cache.lock("depot"):
+        if not signing.is_made():
+            with progress.step("Signing key of the depot"):
+                signing.make()
+        _programs(_recipes(wanted))
+        _packages(wanted)
+
+
+def _with_built(kubernetes: Sequence[str]) -> list[str]:
+    """Add the versions that were asked for earlier: their packages stay in the repositories."""
+    for version in kubernetes:
+        versions.kubernetes_packages(version)
+    return [v for v in versions.table()["kubernetes"] if v in kubernetes or golang.is_built(recipes.kubernetes(v))]
+
+
+def _recipes(kubernetes: Iterable[str]) -> list[Recipe]:
+    found = [recipes.server()]
+    for version in kubernetes:
+        debs = versions.kubernetes_packages(version)
+        found += [recipes.kubernetes(version), recipes.crictl(versions.crictl(debs["cri-tools"]))]
+        found.append(recipes.cni_plugins(versions.upstream(debs["kubernetes-cni"])))
+    for version in versions.containerd_packages():
+        found += [recipes.containerd(version), recipes.runc(version)]
+    found += [recipes.container_toolkit(version) for version in versions.toolkit_versions()]
+    return list({recipe.key: recipe for recipe in found}.values())
+
+
+def _programs(wanted: Iterable[Recipe]) -> None:
+    for recipe in wanted:
+        if not golang.is_built(recipe):
+            with progress.step(f"{recipe.name} {recipe.version} from {recipe.module}"):
+                golang.build(recipe)
+
+
+def _packages(kubernetes: Iterable[str]) -> None:
+    groups: dict[str, list[Package]] = {}
+    for package in _all_packages(kubernetes):
+        groups.setdefault(package.group, []).append(package)
+    for group, members in groups.items():
+        missing = [package for package in members if not package.is_packed]
+        if missing:
+            with progress.step(f"Packages: {group}") as step:
+                for package in missing:
+                    package.build()
+                step.note(", ".join(package.filename for package in missing))
+    places = [(v, entry[3]) for v in versions.driver_versions() for entry in versions.DISTRIBUTIONS]
+    if not all(driver_debs.are_packed(*place) for place in places):
+        _optional("Packages: simulated NVIDIA driver", driver_debs.build)
+    _repositories(groups)
+
+
+def _all_packages(kubernetes: Iterable[str]) -> list[Package]:
+    found = [package for version in kubernetes for package in packages.kubernetes(version)]
+    for version, debs in versions.containerd_packages().items():
+        found += [packages.containerd(version, debs[entry[0]]) for entry in versions.DISTRIBUTIONS]
+    for version, deb in versions.toolkit_versions().items():
+        found += packages.container_toolkit(version, deb)
+    return found + [packages.cuda_keyring(entry[3]) for entry in versions.DISTRIBUTIONS]
+
+
+def _repositories(groups: dict[str, list[Package]]) -> None:
+    debs = {group: {package.path: package.key for package in members} for group, members in groups.items()}
+    found: list[Repository] = []
+    for group in debs:
+        if group.startswith("kubernetes-"):
+            found.append(repositories.kubernetes(group.removeprefix("kubernetes-"), debs[group]))
+    for system in sorted({entry[1] for entry in versions.DISTRIBUTIONS}):
+        suites = {
+            codename: {path: key for path, key in debs["containerd"].items() if f"~{codename}_" in path.name}
+            for _name, owner, codename, _cuda in versions.DISTRIBUTIONS
+            if owner == system
+        }
+        found.append(repositories.docker(system, suites))
+    found.append(repositories.container_toolkit(debs["nvidia-container-toolkit"]))
+    for *_docker, cuda in versions.DISTRIBUTIONS:
+        found.append(repositories.cuda(cuda, debs[f"cuda-{cuda}"] | driver_debs.found(cuda)))
+    missing = [repository for repository in found if not repository.is_written]
+    if missing:
+        with progress.step("Signed apt repositories") as step, signing.loaded() as signer:
+            for repository in missing:
+                repository.build(signer)
+            step.note(f"{len(missing)} of {len(found)}")
+
+
+def _optional(title: str, work: Callable[[], None]) -> None:
+    """Do a step that another part of the lab provides; without that part the rest is built all the same."""
+    try:
+        with progress.step(title):
+            work()
+    except cache.DepotError as error:
+        progress.warn(str(error))
