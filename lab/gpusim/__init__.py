@@ -1,0 +1,6 @@
+"""Simulated GPUs: the silicon of a node, the driver packages for it, faults, and the image that checks for a GPU."""
+
+from lab.gpusim.driver_debs import build_driver_debs
+from lab.gpusim.silicon import SiliconFiles, silicon
+
+__all__ = ["SiliconFiles", "build_driver_debs", "silicon"]

@@ -116,7 +116,7 @@ def compile_library(built: Driver, include: Path, out: Path, compiler: str = "gc
                 f'-DGPUSIM_CUDA_MAJOR="{major}"',
                 f"-DGPUSIM_CUDA_VERSION={int(major) * 1000 + int(minor) * 10}",
                 *("-Wl,-soname,libnvidia-ml.so.1", f"-Wl,--version-script={exports}", "-Wl,--build-id=none"),
-                *("-s", "-o", out, *sorted(SOURCES.glob("*.c")), generated),
+                *("-s", "-o", str(out), *map(str, sorted(SOURCES.glob("*.c"))), str(generated)),
             ],
             doing=f"compiling the simulated NVML of driver {built.version}",
             log="gpusim",

@@ -1,4 +1,4 @@
-"""The GPU models that the lab simulates, with the figures that real boards report (nvidia-smi -q of a T4 and an A100)."""
+"""The GPU models that the lab simulates, with the figures that real boards report in nvidia-smi -q."""
 
 from __future__ import annotations
 

@@ -1,0 +1,92 @@
+"""Fetch nvidia-smi itself from Debian's non-free component, with the user's own apt and mirror.
+
+Its licence allows neither its redistribution nor taking it apart: it is downloaded on the user's machine, unpacked for
+the one program, and stays in the user's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab import paths
+from lab.depot import cache, tools
+
+MIRROR_VARIABLE = "GPULAB_DEBIAN_MIRROR"
+
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_PROGRAM = "usr/lib/nvidia/current/nvidia-smi"
+
+
+def nvidia_smi(suite: str, mirror: str | None = None) -> Path:
+    """Return the program of a Debian suite, with its copyright file beside it.
+
+    `mirror` is the address of a Debian archive; without it GPULAB_DEBIAN_MIRROR or the host's own apt sources tell it.
+    Raises DepotError where there is neither, or the download fails.
+    """
+    target = paths.component_dir("nvidia-smi", suite)
+    if not (target / "nvidia-smi").is_file():
+        with cache.lock(f"nvidia-smi-{suite}"), tempfile.TemporaryDirectory() as work:
+            package = _download(suite, mirror or _mirror(), Path(work))
+            tools.run(["dpkg-deb", "--extract", package, Path(work, "unpacked")], doing="unpacking nvidia-smi")
+            with cache.fresh(target, package.name) as directory:
+                for name in (_PROGRAM, "usr/share/doc/nvidia-smi/copyright"):
+                    shutil.copy(Path(work, "unpacked", name), directory)
+    return target / "nvidia-smi"
+
+
+def _mirror() -> str:
+    chosen = os.environ.get(MIRROR_VARIABLE)
+    if chosen:
+        return chosen
+    listed = tools.run(
+        ["apt-get", "indextargets", "--format", "$(ORIGIN) $(COMPONENT) $(SITE)", "Identifier: Packages"],
+        doing="reading the host's apt sources",
+        log="gpusim",
+    )
+    mirror = choose_mirror(listed.splitlines())
+    if mirror is None:
+        raise cache.DepotError(
+            "Error while looking for nvidia-smi: this machine's apt knows no Debian mirror. "
+            "Name one with --debian-mirror URL (it must carry the component non-free)."
+        )
+    return mirror
+
+
+def choose_mirror(targets: Sequence[str]) -> str | None:
+    """Return the first Debian archive in lines of origin, component and address; security archives lack nvidia-smi."""
+    for line in targets:
+        origin, _, rest = line.partition(" ")
+        component, _, site = rest.partition(" ")
+        if origin == "Debian" and component == "main" and "security" not in site:
+            return site
+    return None
+
+
+def _download(suite: str, mirror: str, work: Path) -> Path:
+    if not _KEYRING.is_file():
+        raise cache.DepotError(
+            f"Error while fetching nvidia-smi: {_KEYRING} is not there. Install debian-archive-keyring."
+        )
+    for part in ("state/lists/partial", "cache/archives/partial", "download"):
+        Path(work, part).mkdir(parents=True)
+    Path(work, "sources.list").write_text(f"deb [signed-by={_KEYRING}] {mirror} {suite} non-free\n")
+    options = {
+        "Dir::Etc::sourcelist": work / "sources.list",
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::Etc::preferences": "/dev/null",
+        "Dir::Etc::preferencesparts": "/dev/null",
+        "Dir::State": work / "state",
+        "Dir::State::status": "/dev/null",
+        "Dir::Cache": work / "cache",
+        "APT::Architecture": "amd64",
+        "APT::Sandbox::User": "",
+    }
+    apt = ["apt-get", "--quiet", *(f"--option={name}={value}" for name, value in options.items())]
+    doing = f"fetching nvidia-smi of {suite} from {mirror}"
+    tools.run([*apt, "update"], doing=doing, log="gpusim")
+    tools.run([*apt, "download", "nvidia-smi"], doing=doing, log="gpusim", cwd=work / "download")
+    return next(Path(work, "download").glob("nvidia-smi_*.deb"))
