@@ -28,8 +28,9 @@ _LOCKED = re.compile(
     r"Could not get lock|Unable to (?:acquire|lock)|frontend lock (?:was|is) locked|database (?:lock )?is locked"
     r"|locked by another process"
 )
-_WORDS = re.compile(
-    r"^(?:[EW]|Err(?::\d+)?|dpkg(?:-deb)?|Errors were encountered.*|subprocess .*):? ?.*$", re.MULTILINE
+_COMPLAINT = re.compile(
+    r"(?:[EW]|Err(?::\d+)?|dpkg(?:-deb)?): ?|Err:\d+ |Errors were encountered|subprocess "
+    r"|The following (?:held )?packages (?:have unmet|will be (?:REMOVED|DOWNGRADED|changed))"
 )
 _HOLDER = re.compile(r"(?:held by process|process with pid) (\d+)(?: \(([^)]*)\))?")
 _PAUSE = 2.0
@@ -91,9 +92,14 @@ class Apt:
 
 
 def words(result: Result) -> str:
-    """What apt or dpkg complained about, without the progress lines."""
-    lines = [match.group().strip() for match in _WORDS.finditer(f"{result.stderr}\n{result.stdout}")]
-    return "\n".join(dict.fromkeys(lines)) or result.said
+    """What apt or dpkg complained about, without the progress lines. Indented lines belong to the one above."""
+    kept: list[str] = []
+    keeping = False
+    for line in f"{result.stderr}\n{result.stdout}".splitlines():
+        keeping = bool(_COMPLAINT.match(line) or (keeping and line.startswith(" ")))
+        if keeping:
+            kept.append(line.rstrip())
+    return "\n".join(dict.fromkeys(kept)) or result.said
 
 
 def read_madison(text: str) -> dict[str, list[str]]:
