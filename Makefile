@@ -1,0 +1,125 @@
+# `make help` lists what there is. Everything runs from .venv, which `make` creates.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := venv
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+OLD := .cache/venv-3.11
+export PATH := $(BIN):$(PATH)
+export PYTHONUNBUFFERED := 1
+unexport ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
+
+NAME ?= lab
+SPEC ?= lab/specs/default.yml
+INVENTORY ?= $(NAME).ini
+PYTEST := $(BIN)/python -m pytest
+
+# The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
+GROUPS := check-mode interrupted shapes growing wrong-input faults
+tests_check-mode := test_check_mode.py test_second_run.py
+tests_interrupted := test_interrupted.py
+tests_shapes := test_shapes.py
+tests_growing := test_single_node.py test_add_worker.py
+tests_wrong-input := test_wrong_input.py test_isolation.py
+tests_faults := test_faults.py
+GROUP ?= $(GROUPS)
+
+.PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
+
+help: ## list the targets
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	echo "  groups of test-all: $(GROUPS)"
+
+venv: ## create .venv with the newest Python that fits (the default target)
+	@.ci/make-venv $(VENV) requirements-dev.txt 3.14 3.13 3.12 || {
+	  [ $$? -eq 3 ] || exit 1
+	  echo "venv: no Python 3.12 to 3.14 found, trying 3.11 with ansible-core 2.19"
+	  .ci/make-venv $(VENV) requirements-dev.txt 3.11 || { echo "venv: no Python 3.11 to 3.14 here; install one, with its venv module, or say make PYTHON=/path/to/python3" >&2; exit 1; }
+	}
+
+lab: venv ## build the depot, start bare nodes, run site.yml on them, show the report
+	@started=$$SECONDS
+	echo "lab: 1/4 the depot: packages and images (about 25 minutes the first time, seconds after that)"
+	python -m lab build
+	echo "lab: 2/4 bare nodes, written to $(INVENTORY)"
+	python -m lab up --name $(NAME) --spec $(SPEC) --inventory $(INVENTORY)
+	echo "lab: 3/4 ansible-playbook site.yml -i $(INVENTORY)"
+	ansible-playbook site.yml -i $(INVENTORY)
+	echo "lab: 4/4 the report"
+	python -m lab.report gpulab-report.json
+	echo "lab: done in $$((SECONDS - started)) s; 'python -m lab kubectl get nodes' looks at it, 'make lab-down' removes it"
+
+lab-down: venv ## remove the lab, and nothing else
+	@echo "lab-down: removing the lab $(NAME)"
+	python -m lab down --name $(NAME)
+	rm -f $(INVENTORY)
+
+test: lint unit galaxy molecule ## lint, unit tests, the collection as a package, molecule default on the lab (20 minutes)
+
+test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
+	@failed=
+	for group in $(GROUP); do $(MAKE) "$$group" || failed+=" $$group"; done
+	[ -z "$$failed" ] || { echo "test-all: failed:$$failed" >&2; exit 1; }
+
+$(GROUPS): venv
+	@echo "$@: $(tests_$@)"
+	$(PYTEST) $(addprefix tests/integration/,$(tests_$@))
+
+groups: # print the names of the groups
+	@echo $(GROUPS)
+
+labs: # print the names of the labs that the long tests use
+	@echo $(subst _,-,$(patsubst tests/integration/test_%.py,$${GPULAB_TEST_PREFIX:-it}-%,$(wildcard tests/integration/test_*.py)))
+
+lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (production), ansible-test sanity
+	@echo "lint: 1/6 ruff"
+	ruff check --quiet .
+	ruff format --quiet --check .
+	echo "lint: 2/6 mypy"
+	mypy --no-error-summary plugins lab tests docs
+	echo "lint: 3/6 yamllint"
+	yamllint --strict .
+	echo "lint: 4/6 documents are what their generators make, changelog fragments are valid"
+	python docs/generate.py --check
+	antsibull-changelog lint
+	echo "lint: 5/6 ansible-lint, production profile (about a minute)"
+	ansible-lint --offline --quiet --strict
+	echo "lint: 6/6 ansible-test sanity"
+	python tests/sanity/run.py
+
+unit: venv unit-old ## unit tests, also on Python 3.11 with ansible-core 2.19 where there is one
+	@echo "unit: tests/unit on $$(python --version)"
+	$(PYTEST) tests/unit
+
+unit-old: venv
+	@if .ci/make-venv $(OLD) requirements-old.txt 3.11; then
+	  echo "unit: tests/unit and a syntax check on $$($(OLD)/bin/python --version) with ansible-core 2.19"
+	  $(OLD)/bin/python -m pytest tests/unit
+	  PATH="$(CURDIR)/$(OLD)/bin:$$PATH" $(OLD)/bin/ansible-playbook -i inventories/three-machines.ini --syntax-check site.yml playbooks/*.yml
+	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
+	else exit 1; fi
+
+galaxy: venv ## the collection built, installed, and called by its name from another directory
+	@echo "galaxy: build, install, syntax check from another directory"
+	$(PYTEST) tests/packaging
+
+molecule: venv ## molecule default on a lab of its own (about 10 minutes once the depot is built)
+	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
+	python -m lab build
+	molecule test --scenario-name default
+
+bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run
+	@python tests/bench/bench.py
+
+docs: venv ## write docs/variables.md and the table of versions in README.md anew
+	@echo "docs: from roles/*/meta/argument_specs.yml and roles/cluster/vars/main.yml"
+	python docs/generate.py
+
+clean: ## remove what was made in the checkout (not the depot's cache, not a running lab)
+	@echo "clean: .cache, tool caches, reports; .venv stays (rm -r $(VENV) removes it)"
+	rm -rf .cache .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis report gpulab-kubernetes-*.tar.gz
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

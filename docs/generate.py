@@ -1,0 +1,148 @@
+"""Write docs/variables.md and README.md's table of versions; with ``--check`` only say whether they are current."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+ROLES = (
+    "cluster",
+    "preflight",
+    "host",
+    "nvidia_driver",
+    "containerd",
+    "nvidia_container_toolkit",
+    "kubeadm",
+    "flannel",
+    "nvidia_device_plugin",
+    "acceptance",
+)
+BEGIN, END = "<!-- versions: written by docs/generate.py -->", "<!-- end of versions -->"
+HEAD = """\
+# Variables
+
+Written by `make docs` from the roles' argument specifications; don't edit it by hand.
+Set them in the inventory or its group_vars. Those of `cluster` are shared by all roles. Names that begin with `_` are
+not for you.
+"""
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def markdown(text: str) -> str:
+    """Turn Ansible's markup (``C(...)``, ``O(...)``, ``V(...)``, ``B(...)``, ``L(...)``, ``U(...)``) into Markdown."""
+    text = re.sub(r"\b[COVEP]\(([^)]*)\)", r"`\1`", text)
+    text = re.sub(r"\bB\(([^)]*)\)", r"**\1**", text)
+    text = re.sub(r"\bI\(([^)]*)\)", r"*\1*", text)
+    text = re.sub(r"\bL\(([^,)]*), *([^)]*)\)", r"[\1](\2)", text)
+    return re.sub(r"\b[UM]\(([^)]*)\)", r"\1", text)
+
+
+def sentences(description: str | list[str]) -> str:
+    parts = [description] if isinstance(description, str) else description
+    return " ".join(" ".join(part.split()) for part in parts)
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def shown(value: Any) -> str:
+    """Return a default as a person would write it, one line, in code."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"`{cell(' '.join(text.split()))}`" if text != "" else "empty"
+
+
+def row(name: str, option: dict[str, Any]) -> str:
+    kind = option.get("type", "str")
+    if "elements" in option:
+        kind += f" of {option['elements']}"
+    if "default" in option:
+        default = shown(option["default"])
+    else:
+        default = "**required**" if option.get("required") else "not set"
+    text = markdown(sentences(option.get("description", "")))
+    if "choices" in option:
+        text += " One of " + ", ".join(shown(choice) for choice in option["choices"]) + "."
+    return f"| `{name}` | {kind} | {default} | {cell(text)} |"
+
+
+def variables() -> str:
+    parts = [HEAD]
+    for role in ROLES:
+        path = ROOT / "roles" / role / "meta" / "argument_specs.yml"
+        if not path.is_file():
+            continue
+        spec = load(path)["argument_specs"]["main"]
+        parts.append(f"## {role}\n\n{spec['short_description'].rstrip('.')}.\n")
+        options: dict[str, dict[str, Any]] = spec.get("options") or {}
+        own = {name: option for name, option in options.items() if name.startswith(role)}
+        if own:
+            rows = "\n".join(row(name, option) for name, option in own.items())
+            parts.append(f"| variable | type | default | what it is |\n| --- | --- | --- | --- |\n{rows}\n")
+    return "\n".join(parts)
+
+
+def versions() -> str:
+    """Return the README's table of versions, from the one table that the roles use."""
+    table = load(ROOT / "roles" / "cluster" / "vars" / "main.yml")
+    known, default = table["_cluster_versions"], defaults()
+
+    def listed(component: str, variable: str) -> str:
+        chosen = default.get(variable)
+        return ", ".join(f"**{v}**" if v == chosen else v for v in known[component])
+
+    rows = [
+        ("Hosts", ", ".join(table["_cluster_distributions"]) + " (amd64)"),
+        ("Kubernetes", listed("kubernetes", "cluster_kubernetes_version")),
+        ("containerd.io", listed("containerd", "containerd_version")),
+        ("NVIDIA driver", listed("nvidia_driver", "nvidia_driver_version")),
+        ("NVIDIA container toolkit", listed("nvidia_container_toolkit", "nvidia_container_toolkit_version")),
+        ("NVIDIA device plugin and GPU feature discovery", str(known["nvidia_device_plugin"]).lstrip("v")),
+        ("Node Feature Discovery", str(known["node_feature_discovery"]).lstrip("v")),
+        ("flannel", str(known["flannel"]).lstrip("v")),
+    ]
+    body = "\n".join(f"| {name} | {text} |" for name, text in rows)
+    return f"| what | versions (**default**) |\n| --- | --- |\n{body}"
+
+
+def defaults() -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for path in sorted(ROOT.glob("roles/*/defaults/main.yml")):
+        merged.update(load(path) or {})
+    return merged
+
+
+def readme() -> str:
+    text = (ROOT / "README.md").read_text()
+    before, rest = text.split(BEGIN, 1)
+    return f"{before}{BEGIN}\n\n{versions()}\n\n{END}{rest.split(END, 1)[1]}"
+
+
+def main() -> int:
+    check, stale = "--check" in sys.argv[1:], False
+    for path, wanted in ((ROOT / "docs" / "variables.md", variables()), (ROOT / "README.md", readme())):
+        current = path.read_text() if path.is_file() else ""
+        if current == wanted:
+            continue
+        stale = True
+        if check:
+            name = str(path.relative_to(ROOT))
+            lines = difflib.unified_diff(current.splitlines(), wanted.splitlines(), name, "generated", lineterm="", n=0)
+            sys.stdout.write("\n".join(lines) + f"\n{name} is not current: run `make docs`\n")
+        else:
+            path.write_text(wanted)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

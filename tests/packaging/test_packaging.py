@@ -1,0 +1,109 @@
+"""The collection as people get it: built and installed, or a plain clone; called by its name from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+INVENTORY = ROOT / "inventories" / "three-machines.ini"
+PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
+
+
+def run(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> str:
+    """Run a command outside the checkout, with its settings left behind; return what it printed."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**clean, "ANSIBLE_LOCALHOST_WARNING": "false", **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("built")
+    run("ansible-galaxy", "collection", "build", ROOT, "--output-path", out, cwd=out)
+    return next(out.glob("gpulab-kubernetes-*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def installed(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("installed")
+    run("ansible-galaxy", "collection", "install", "--no-deps", "--collections-path", path, tarball, cwd=path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("clone")
+    run("git", "clone", "--quiet", ROOT, path / "kubernetes", cwd=path)
+    return path / "kubernetes" / "collections"
+
+
+def test_the_package_holds_the_product_and_nothing_else(tarball: Path) -> None:
+    with tarfile.open(tarball) as archive:
+        names = archive.getnames()
+    tops = {name.split("/")[0] for name in names}
+    assert {"plugins", "roles", "playbooks", "meta", "README.md", "LICENSE", "CHANGELOG.rst"} <= tops
+    assert not {"lab", "molecule", "collections", ".venv", ".cache", ".git", "lab.ini"} & tops
+    assert not [name for name in names if name.endswith((".ini.tmp", ".pyc", "-report.json"))]
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
+    assert f"v{version}" in (ROOT / "CHANGELOG.rst").read_text()
+
+
+@pytest.mark.parametrize("way", ["installed", "cloned"])
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_every_playbook_is_found_by_its_name(
+    way: str, playbook: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(request.getfixturevalue(way))}
+    name = f"gpulab.kubernetes.{playbook}"
+    run("ansible-playbook", name, "-i", INVENTORY, "--syntax-check", cwd=tmp_path, env=env)
+    listed = run("ansible-playbook", name, "-i", INVENTORY, "--list-tasks", cwd=tmp_path, env=env)
+    assert "play #1" in listed
+    assert "preflight" in listed or playbook == "verify"
+
+
+def test_every_module_has_documentation_that_can_be_shown(installed: Path, tmp_path: Path) -> None:
+    modules = [f"gpulab.kubernetes.{p.stem}" for p in (ROOT / "plugins" / "modules").glob("*.py") if p.stem[0] != "_"]
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(installed)}
+    listed = run("ansible-doc", "--list", "--type", "module", "gpulab.kubernetes", cwd=tmp_path, env=env)
+    for module in modules:
+        assert module in listed
+    run("ansible-doc", "--type", "module", "--json", *modules, cwd=tmp_path, env=env)
+
+
+@pytest.mark.parametrize("inventory", sorted(p.name for p in (ROOT / "inventories").iterdir()))
+def test_an_example_inventory_can_be_read_and_has_both_groups(inventory: str, tmp_path: Path) -> None:
+    path = ROOT / "inventories" / inventory
+    printed = run("ansible-inventory", "-i", path, "--list", "--yaml", cwd=tmp_path)
+    groups = yaml.safe_load(printed)["all"]["children"]
+    assert len(groups["control_plane"]["hosts"]) == 1
+    assert groups["workers"]["hosts"]
+
+
+def test_an_example_sets_only_variables_that_exist() -> None:
+    known = {
+        name
+        for path in ROOT.glob("roles/*/meta/argument_specs.yml")
+        for name in yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options") or {}
+    }
+    for path in (ROOT / "inventories").glob("*/group_vars/*.yml"):
+        used = {name for name in yaml.safe_load(path.read_text()) if not name.startswith("ansible_")}
+        assert used <= known, f"{path.relative_to(ROOT)}: {sorted(used - known)}"

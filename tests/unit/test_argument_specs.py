@@ -1,0 +1,60 @@
+"""A role's argument specification is its only schema: it and the role's defaults say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.parents[1].name for path in ROOT.glob("roles/*/meta/main.yml"))
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "str": str,
+    "path": str,
+    "raw": object,
+    "int": int,
+    "float": (int, float),
+    "bool": bool,
+    "list": list,
+    "dict": dict,
+}
+
+
+def read(path: Path) -> Any:
+    return (yaml.safe_load(path.read_text()) if path.is_file() else None) or {}
+
+
+def options_of(role: str) -> dict[str, dict[str, Any]]:
+    specs = read(ROOT / "roles" / role / "meta" / "argument_specs.yml").get("argument_specs", {})
+    options: dict[str, dict[str, Any]] = specs.get("main", {}).get("options") or {}
+    return options
+
+
+def test_there_are_roles() -> None:
+    assert "cluster" in ROLES
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_defaults_and_the_specification_agree(role: str) -> None:
+    specified = {name: option["default"] for name, option in options_of(role).items() if "default" in option}
+    assert read(ROOT / "roles" / role / "defaults" / "main.yml") == specified
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_variable_is_described_and_named_after_its_role(role: str) -> None:
+    for name, option in options_of(role).items():
+        assert option.get("description"), f"{name} has no description"
+        assert name.startswith(f"{role}_"), f"{name} does not begin with {role}_"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_default_fits_its_type_and_choices(role: str) -> None:
+    for name, option in options_of(role).items():
+        if "default" not in option:
+            continue
+        default, kind = option["default"], option.get("type", "str")
+        if not (isinstance(default, str) and "{{" in default):
+            assert isinstance(default, TYPES[kind]), f"{name}: {default!r} is no {kind}"
+        assert default in option.get("choices", [default]), f"{name}: {default!r} is not a choice"
