@@ -1,0 +1,151 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judges how far a rollout has come on named nodes. Pure: objects of the API in, what is still missing out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _pods
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._pods import Object
+
+_GENERATION = "deprecated.daemonset.template.generation"
+_POD_GENERATION = "pod-template-generation"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What has to be so: pods of DaemonSets on these nodes, Deployments available, allocatable GPUs per node."""
+
+    daemonsets: tuple[str, ...] = ()
+    deployments: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    nodes_ready: bool = False
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the API has: nodes, and the workloads, pods and events of one namespace."""
+
+    nodes: Sequence[Object] = ()
+    daemonsets: Sequence[Object] = ()
+    deployments: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    events: Sequence[Object] = ()
+
+
+@dataclass(frozen=True)
+class Missing:
+    """One thing that is not as wanted. ``pod`` is the one whose log may tell more."""
+
+    node: str
+    text: str
+    pod: str = ""
+    final: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.text}" if self.node else self.text
+
+
+def missing(wanted: Wanted, seen: Seen) -> list[Missing]:
+    """Everything that is not yet as wanted, nodes in the order given."""
+    nodes = {_pods.name(node): node for node in seen.nodes}
+    found = [entry for deployment in wanted.deployments for entry in _deployment(deployment, seen)]
+    for node in dict.fromkeys([*wanted.nodes, *wanted.allocatable]):
+        if node not in nodes:
+            found.append(Missing(node, "there is no such node in the cluster", final=True))
+            continue
+        if node in wanted.nodes:
+            for daemonset in wanted.daemonsets:
+                found += _daemonset(daemonset, nodes[node], seen)
+        if wanted.nodes_ready and not _pods.is_ready(nodes[node]):
+            found.append(Missing(node, _pods.not_ready_reason(nodes[node])))
+        found += _allocatable(wanted, nodes[node], seen)
+    return found
+
+
+def _deployment(wanted: str, seen: Seen) -> Iterable[Missing]:
+    found = _named(seen.deployments, wanted)
+    if found is None:
+        yield Missing("", f"there is no Deployment {wanted}")
+        return
+    status = found.get("status") or {}
+    replicas = found["spec"].get("replicas", 1)
+    current = status.get("observedGeneration", 0) >= found["metadata"].get("generation", 0)
+    if current and min(status.get("updatedReplicas") or 0, status.get("availableReplicas") or 0) >= replicas:
+        return
+    for pod in seen.pods:
+        if _labelled(pod, found) and not _pods.is_ready(pod):
+            ill = _trouble(pod, seen)
+            yield Missing(_pods.node_of(pod), f"Deployment {wanted}: {ill.text}", _pods.name(pod), ill.final)
+            return
+    yield Missing("", f"Deployment {wanted} is not available yet")
+
+
+def _daemonset(wanted: str, node: Object, seen: Seen) -> Iterable[Missing]:
+    where = _pods.name(node)
+    found = _named(seen.daemonsets, wanted)
+    if found is None:
+        yield Missing(where, f"there is no DaemonSet {wanted}")
+        return
+    pods = [pod for pod in seen.pods if _labelled(pod, found) and _pods.node_of(pod) == where]
+    if not pods:
+        yield Missing(where, f"DaemonSet {wanted} has no pod on this node{_asks(found)}")
+    elif not any(_pods.is_ready(pod) and _current(pod, found) for pod in pods):
+        ill = _trouble(pods[-1], seen)
+        yield Missing(where, f"DaemonSet {wanted}: {ill.text}", _pods.name(pods[-1]), ill.final)
+
+
+def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
+    where = _pods.name(node)
+    want = wanted.allocatable.get(where)
+    have = _pods.quantity(node, "allocatable")
+    if want is None or have == want:
+        return
+    capacity = _pods.quantity(node, "capacity")
+    ill = f", {capacity - have} of {capacity} unhealthy" if capacity > have else ""
+    sets = [found for found in seen.daemonsets if _pods.name(found) in wanted.daemonsets]
+    pods = [pod for pod in seen.pods if _pods.node_of(pod) == where and any(_labelled(pod, found) for found in sets)]
+    yield Missing(where, f"{have} of {want} GPUs are allocatable{ill}", _pods.name(pods[0]) if pods else "")
+
+
+def _trouble(pod: Object, seen: Seen) -> _pods.Trouble:
+    uid = pod["metadata"].get("uid")
+    events = [event for event in seen.events if (event.get("involvedObject") or {}).get("uid") == uid]
+    return _pods.trouble(pod, events) or _pods.Trouble(f"pod {_pods.name(pod)} is not ready yet ({_pods.phase(pod)})")
+
+
+def _current(pod: Object, daemonset: Object) -> bool:
+    """Whether a pod was made from the DaemonSet's present template."""
+    want = (daemonset["metadata"].get("annotations") or {}).get(_GENERATION)
+    have = (pod["metadata"].get("labels") or {}).get(_POD_GENERATION)
+    observed = (daemonset.get("status") or {}).get("observedGeneration", 0)
+    return observed >= daemonset["metadata"].get("generation", 0) and (want is None or have is None or want == have)
+
+
+def _asks(daemonset: Object) -> str:
+    """Which labels a DaemonSet asks nodes for, as the end of a sentence."""
+    affinity = daemonset["spec"]["template"]["spec"].get("affinity") or {}
+    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = [
+        " and ".join(
+            f"{each['key']} {each['operator']} {','.join(each.get('values') or [])}".rstrip() for each in expressions
+        )
+        for expressions in (term.get("matchExpressions") or [] for term in required.get("nodeSelectorTerms") or [])
+    ]
+    return f" (it asks for the label {', or '.join(terms)})" if terms else ""
+
+
+def _labelled(pod: Object, workload: Object) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    wanted = workload["spec"]["selector"].get("matchLabels") or {}
+    return not pod["metadata"].get("deletionTimestamp") and all(
+        labels.get(key) == value for key, value in wanted.items()
+    )
+
+
+def _named(things: Sequence[Object], wanted: str) -> Object | None:
+    return next((thing for thing in things if _pods.name(thing) == wanted), None)

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waits for a rollout: the loop around the judgement in _rollout."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Sequence
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api, ApiError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout import Missing, Seen, Wanted, missing
+
+# How long a trouble that seldom ends by itself is watched before it is taken for good, in seconds.
+PATIENCE = 60.0
+_LOG_LINES = "8"
+
+
+class Patience:
+    """Remembers since when each trouble lasts."""
+
+    def __init__(self, limit: float = PATIENCE) -> None:
+        self._limit = limit
+        self._since: dict[str, float] = {}
+
+    def lost(self, troubles: Iterable[str], now: float) -> bool:
+        """Whether there are troubles, and one of them has lasted too long."""
+        self._since = {text: self._since.get(text, now) for text in troubles}
+        return any(now - since >= self._limit for since in self._since.values())
+
+
+class Waiter:
+    """Looks at one namespace until what is wanted is there."""
+
+    def __init__(self, api: Api, namespace: str, wanted: Wanted) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._wanted = wanted
+
+    def wait(self, timeout: float) -> list[Missing]:
+        """What is missing when everything is there (nothing), or the time or the hope is over."""
+        deadline = time.monotonic() + timeout
+        patience = Patience()
+        while True:
+            found = missing(self._wanted, self._look())
+            now = time.monotonic()
+            hopeless = patience.lost((str(entry) for entry in found if entry.final), now)
+            if not found or now >= deadline or hopeless:
+                return found
+            time.sleep(1)
+
+    def explain(self, found: Sequence[Missing]) -> str:
+        """The missing things as text, each with the last lines of its pod's log."""
+        lines: list[str] = []
+        for entry in found:
+            lines.append(f"- {entry}")
+            lines += [f"    {line}" for line in self._log(entry.pod)]
+        return "\n".join(lines)
+
+    def _look(self) -> Seen:
+        core, apps = f"/api/v1/namespaces/{self._namespace}", f"/apis/apps/v1/namespaces/{self._namespace}"
+        return Seen(
+            nodes=self._api.items("/api/v1/nodes"),
+            daemonsets=self._api.items(f"{apps}/daemonsets") if self._wanted.daemonsets else (),
+            deployments=self._api.items(f"{apps}/deployments") if self._wanted.deployments else (),
+            pods=self._api.items(f"{core}/pods"),
+            events=self._api.items(f"{core}/events", fieldSelector="involvedObject.kind=Pod"),
+        )
+
+    def _log(self, pod: str) -> list[str]:
+        """The last lines of a pod's log, of its last life when the present one has said nothing."""
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{pod}/log"
+        for previous in ("false", "true") if pod else ():
+            with contextlib.suppress(ApiError):
+                text = self._api.text(path, tailLines=_LOG_LINES, previous=previous)
+                if text.strip():
+                    return [f"log of pod {pod}:", *text.splitlines()]
+        return []
