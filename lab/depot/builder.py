@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from lab import progress
-from lab.depot import cache, driver_debs, golang, packages, recipes, repositories, signing, versions
+from lab.depot import (
+    cache,
+    check_image,
+    driver_debs,
+    golang,
+    images,
+    packages,
+    recipes,
+    registry,
+    repositories,
+    signing,
+    versions,
+)
 from lab.depot.golang import Recipe
 from lab.depot.packages import Package
 from lab.depot.repositories import Repository
@@ -23,6 +35,8 @@ def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
                 signing.make()
         _programs(_recipes(wanted))
         _packages(wanted)
+        _programs(images.sources(wanted))
+        _images(wanted)
 
 
 def _with_built(kubernetes: Sequence[str]) -> list[str]:
@@ -99,6 +113,22 @@ def _repositories(groups: dict[str, list[Package]]) -> None:
             for repository in missing:
                 repository.build(signer)
             step.note(f"{len(missing)} of {len(found)}")
+
+
+def _images(kubernetes: Iterable[str]) -> None:
+    found = [image for version in kubernetes for image in images.kubernetes(version)] + images.add_ons()
+    missing = [image for image in found if not image.is_stored]
+    if any(image.on_base for image in missing) and not images.base_is_made():
+        with progress.step("Debian with network tools, the base of some images"):
+            images.base_layer()
+    if not missing and check_image.is_stored():
+        return
+    with registry.writable() as target:
+        for image in missing:
+            with progress.step(f"Image {image.reference}"):
+                image.store(target)
+        if not check_image.is_stored():
+            _optional(f"Image {versions.CHECK_IMAGE} (simulated)", lambda: check_image.store(target))
 
 
 def _optional(title: str, work: Callable[[], None]) -> None:

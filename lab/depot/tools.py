@@ -15,7 +15,7 @@ _TAIL = 25
 
 
 def run(
-    argv: Sequence[str | Path],
+    argv: Sequence[object],
     *,
     doing: str,
     log: str = "depot",

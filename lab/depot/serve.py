@@ -1,0 +1,134 @@
+"""The depot as one container on the networks of the labs: HTTP on port 80, the registry on port 5000."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import paths
+from lab.depot import cache, golang, recipes, tools
+
+CONTAINER = "gpulab-depot"
+_IMAGE = "localhost/gpulab-depot"
+_SERVER = "depot-server"
+
+
+@dataclass(frozen=True)
+class Depot:
+    """Where a lab's nodes reach the depot."""
+
+    url: str
+    registry: str
+
+
+def ensure_serving(network: str, ip: str) -> Depot:
+    """Let the depot answer under an address of a lab's network; start it when it isn't running.
+
+    The container publishes no port of the host. Raises DepotError.
+    """
+    with cache.lock("serve"):
+        image = _image()
+        state = _inspect()
+        # A new server, or another cache: the old container goes, its networks are taken over.
+        others: dict[str, str] = {}
+        if state and (state["image"] != image or state["files"] != str(paths.www())):
+            others = {name: address for name, address in state["networks"].items() if name != network}
+            _podman("rm", "--force", "--time=2", CONTAINER, doing="replacing the depot's container")
+            state = None
+        if state is None:
+            _start(network, ip, image)
+        else:
+            _join(state, network, ip)
+        for name, address in others.items():
+            _podman("network", "connect", f"--ip={address}", name, CONTAINER, doing=f"joining {name}")
+    return Depot(f"http://{ip}", f"{ip}:5000")
+
+
+def detach(network: str) -> None:
+    """Leave a lab's network; the container goes with its last network. Raises DepotError."""
+    with cache.lock("serve"):
+        state = _inspect()
+        if state is None:
+            return
+        if set(state["networks"]) <= {network}:
+            _podman("rm", "--force", "--time=2", CONTAINER, doing="removing the depot's container")
+        elif network in state["networks"]:
+            _podman("network", "disconnect", "--force", network, CONTAINER, doing=f"leaving the network {network}")
+
+
+def networks() -> dict[str, str]:
+    """Return the networks that the depot is on, with its address there."""
+    state = _inspect()
+    found: dict[str, str] = state["networks"] if state else {}
+    return found
+
+
+def _start(network: str, ip: str, image: str) -> None:
+    argv = ["run", "--detach", f"--name={CONTAINER}", f"--network={network}:ip={ip}", "--restart=always"]
+    argv += ["--read-only", "--cap-drop=all", "--cap-add=NET_BIND_SERVICE", "--log-driver=k8s-file"]
+    argv += [f"--volume={paths.www()}:/files:ro", f"--volume={paths.registry()}:/images:ro"]
+    argv += [image, "-files=/files", "-storage=/images"]
+    _podman(*argv, doing="starting the depot's container")
+
+
+def _join(state: dict[str, Any], network: str, ip: str) -> None:
+    if state["networks"].get(network) not in (None, ip):
+        doing = f"leaving the network {network} for another address"
+        _podman("network", "disconnect", "--force", network, CONTAINER, doing=doing)
+        state["networks"].pop(network)
+    if network not in state["networks"]:
+        _podman("network", "connect", f"--ip={ip}", network, CONTAINER, doing=f"joining the network {network}")
+    if not state["running"]:
+        _podman("start", CONTAINER, doing="starting the depot's container")
+
+
+def _inspect() -> dict[str, Any] | None:
+    listed = _podman(
+        "ps", "--all", f"--filter=name=^{CONTAINER}$", "--format={{.Names}}", doing="looking for the depot"
+    )
+    if CONTAINER not in listed.split():
+        return None
+    described = json.loads(_podman("inspect", CONTAINER, doing="reading the depot's container"))[0]
+    joined = described["NetworkSettings"]["Networks"] or {}
+    return {
+        "image": described["ImageName"],
+        "running": described["State"]["Running"],
+        "files": next((mount["Source"] for mount in described["Mounts"] if mount["Destination"] == "/files"), ""),
+        "networks": {name: about.get("IPAddress", "") for name, about in joined.items()},
+    }
+
+
+def _image() -> str:
+    """Return the name of the container's image: the server and nothing else."""
+    recipe = recipes.server()
+    name = f"{_IMAGE}:{recipe.key}"
+    known = _podman("images", "--format={{.Repository}}:{{.Tag}}", doing="listing images").split()
+    if name in known:
+        return name
+    server = golang.build(recipe) / _SERVER
+    with tempfile.TemporaryDirectory() as work:
+        root = Path(work, "root.tar")
+        with tarfile.open(root, "w") as tar:
+            tar.add(server, arcname=_SERVER)
+        entry = f'--change=ENTRYPOINT ["/{_SERVER}"]'
+        _podman("import", "--quiet", entry, str(root), name, doing="making the depot's image")
+    for old in known:
+        if (
+            old.startswith(f"{_IMAGE}:")
+            and not _podman("ps", "-aq", f"--filter=ancestor={old}", doing="looking").split()
+        ):
+            _podman("rmi", old, doing="removing the depot's former image")
+    return name
+
+
+def _runtime() -> list[str]:
+    # crun refuses to start containers on hosts with hybrid cgroups; runc takes both.
+    return ["--runtime=runc"] if Path("/sys/fs/cgroup/unified").is_dir() else []
+
+
+def _podman(*arguments: str, doing: str) -> str:
+    return tools.run(["podman", *_runtime(), *arguments], doing=doing, log="podman")
