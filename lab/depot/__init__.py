@@ -20,7 +20,7 @@ HOST_PACKAGES = [
     "podman",
 ]
 
-__all__ = ["DEFAULT_KUBERNETES", "HOST_PACKAGES", "DepotError", "build"]
+__all__ = ["DEFAULT_KUBERNETES", "HOST_PACKAGES", "DepotError", "build", "listing"]
 
 
 def build(versions: Sequence[str] = (DEFAULT_KUBERNETES,)) -> None:
@@ -32,3 +32,10 @@ def build(versions: Sequence[str] = (DEFAULT_KUBERNETES,)) -> None:
     from lab.depot.builder import build as build_all
 
     build_all(versions)
+
+
+def listing(versions: Sequence[str] = (DEFAULT_KUBERNETES,)) -> list[str]:
+    """Return one line per program, package and image, with whether it is built."""
+    from lab.depot.builder import listing as list_all
+
+    return list_all(versions)

@@ -39,6 +39,25 @@ def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
         _images(wanted)
 
 
+def listing(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> list[str]:
+    """Return one line per program, package and image: whether it is there, and its name."""
+    wanted = _with_built(kubernetes)
+    known = [version for version in wanted if golang.is_built(recipes.kubernetes(version))]
+    built = [*_recipes(wanted), *images.sources(known)]
+    rows = [(golang.is_built(recipe), f"program  {recipe.name} {recipe.version}") for recipe in built]
+    rows += [(package.is_packed, f"package  {package.group}/{package.filename}") for package in _all_packages(wanted)]
+    rows += [
+        (driver_debs.are_packed(version, entry[3]), f"packages driver {version} for {entry[3]} (simulated)")
+        for version in versions.driver_versions()
+        for entry in versions.DISTRIBUTIONS
+    ]
+    found = [image for version in known for image in images.kubernetes(version)] + images.add_ons()
+    rows += [(image.is_stored, f"image    {image.reference}") for image in found]
+    rows.append((check_image.is_stored(), f"image    {versions.CHECK_IMAGE} (simulated)"))
+    rows += [(False, f"images   of Kubernetes {v}: named by its kubeadm") for v in wanted if v not in known]
+    return [f"{'built  ' if there else 'missing'}  {text}" for there, text in rows]
+
+
 def _with_built(kubernetes: Sequence[str]) -> list[str]:
     """Add the versions that were asked for earlier: their packages stay in the repositories."""
     for version in kubernetes:

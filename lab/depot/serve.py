@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import tarfile
 import tempfile
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from lab.depot import cache, golang, recipes, tools
 CONTAINER = "gpulab-depot"
 _IMAGE = "localhost/gpulab-depot"
 _SERVER = "depot-server"
+_LIMIT = 4096
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,14 @@ def _start(network: str, ip: str, image: str) -> None:
     argv = ["run", "--detach", f"--name={CONTAINER}", f"--network={network}:ip={ip}", "--restart=always"]
     argv += ["--read-only", "--cap-drop=all", "--cap-add=NET_BIND_SERVICE", "--log-driver=k8s-file"]
     argv += [f"--volume={paths.www()}:/files:ro", f"--volume={paths.registry()}:/images:ro"]
-    argv += [image, "-files=/files", "-storage=/images"]
-    _podman(*argv, doing="starting the depot's container")
+    argv += [*_limits(), image, "-files=/files", "-storage=/images"]
+    doing = "starting the depot's container"
+    try:
+        _podman(*argv, doing=doing)
+    except cache.DepotError:
+        # A container that could not start would stay behind, created and useless.
+        _podman("rm", "--force", "--ignore", CONTAINER, doing=doing)
+        raise
 
 
 def _join(state: dict[str, Any], network: str, ip: str) -> None:
@@ -123,6 +131,16 @@ def _image() -> str:
         ):
             _podman("rmi", old, doing="removing the depot's former image")
     return name
+
+
+def _limits() -> list[str]:
+    # Podman asks for more than a caller without CAP_SYS_RESOURCE may give; one server needs little.
+    hard = {
+        "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        "nproc": resource.getrlimit(resource.RLIMIT_NPROC)[1],
+    }
+    wanted = {name: min(limit, _LIMIT) if limit > 0 else _LIMIT for name, limit in hard.items()}
+    return [f"--ulimit={name}={limit}:{limit}" for name, limit in wanted.items()]
 
 
 def _runtime() -> list[str]:
