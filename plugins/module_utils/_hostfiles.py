@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,11 @@ def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
             raise DomainError(f"Error while moving {path} aside to {target}: {error.strerror or error}") from error
         moved.append(str(target))
     return moved
+
+
+def time_stamp() -> str:
+    """The time now in UTC, fit for a file name; later ones sort after earlier ones."""
+    return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
 def printable(text: str | None) -> str:

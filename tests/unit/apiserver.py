@@ -11,6 +11,7 @@ import ipaddress
 import json
 import ssl
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,7 @@ class ApiServer:
         self.authority = authority
         self.answers: dict[str, tuple[int, Any]] = {}
         self.asked: list[tuple[str | None, str]] = []
+        self.before_answer: Callable[[], None] = lambda: None
         certificate, key = authority.issue("kube-apiserver")
         pair, ca = directory / "apiserver.pem", directory / "client-ca.pem"
         pair.write_text(certificate + key)
@@ -151,9 +153,20 @@ class ApiServer:
 
     def barren(self) -> None:
         """Answer as a cluster that serves, but whose kubeadm init was interrupted before it let anybody join."""
+        self.answers.clear()
         self.answers[NODES] = (200, {"items": [{"metadata": {"name": "cp1"}}]})
         self.answers[DAEMONSETS] = (200, {"items": []})
         self.answers[DEPLOYMENTS] = (200, {"items": []})
+
+    def published(self) -> None:
+        """Answer as a cluster that others can join, but that has no addons."""
+        self.barren()
+        self.answers[CLUSTER_INFO] = (200, {"kind": "ConfigMap"})
+
+    def down(self) -> None:
+        """Answer as an API server that has no etcd."""
+        for path in (CLUSTER_INFO, NODES, DAEMONSETS, DEPLOYMENTS):
+            self.answers[path] = (500, {"message": "etcdserver: request timed out"})
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -165,6 +178,7 @@ class ApiServer:
                 certificate = self.connection.getpeercert()
                 names = dict(pair for part in certificate["subject"] for pair in part) if certificate else {}
                 server.asked.append((names.get("commonName"), self.path))
+                server.before_answer()
                 status, body = server.answers.get(self.path, (404, {"message": "not found"}))
                 data = json.dumps(body).encode()
                 self.send_response(status)

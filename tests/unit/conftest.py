@@ -81,6 +81,29 @@ class ModuleRunner:
         timeout: float = 60,
     ) -> dict[str, Any]:
         """The module's result; ``failed`` is always there. A traceback fails the test."""
+        process = self.start(module, args, check=check, diff=diff, environ=environ, path=path)
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        assert "Traceback" not in stderr + stdout, stderr + stdout
+        result: dict[str, Any] = json.loads(stdout)
+        result.setdefault("failed", False)
+        assert process.returncode == (1 if result["failed"] else 0)
+        return result
+
+    def start(
+        self,
+        module: str,
+        args: Mapping[str, Any],
+        *,
+        check: bool = False,
+        diff: bool = True,
+        environ: Mapping[str, str] | None = None,
+        path: str | None = None,
+    ) -> subprocess.Popen[str]:
+        """Only start the module, for tests that interrupt it."""
         text = json.dumps(
             {
                 "ANSIBLE_MODULE_ARGS": {
@@ -93,21 +116,20 @@ class ModuleRunner:
             }
         )
         search = path if path is not None else f"{self.programs.directory}{os.pathsep}{os.environ['PATH']}"
-        process = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-c", _LAUNCHER, module],
-            input=text,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=timeout,
-            check=False,
             cwd=self.directory,
             env={**os.environ, **(environ or {}), "PATH": search},
         )
-        assert "Traceback" not in process.stderr + process.stdout, process.stderr + process.stdout
-        result: dict[str, Any] = json.loads(process.stdout)
-        result.setdefault("failed", False)
-        assert process.returncode == (1 if result["failed"] else 0)
-        return result
+        assert process.stdin
+        process.stdin.write(text)
+        process.stdin.close()
+        process.stdin = None
+        return process
 
 
 @pytest.fixture

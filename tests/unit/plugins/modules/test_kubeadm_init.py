@@ -1,0 +1,406 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver import ApiServer, Authority, rotated_kubeconfig
+
+SECRET = "abcdef.0123456789abcdef"
+CONFIG = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nbootstrapTokens:\n- token: {SECRET}\n"
+UP, DOWN = True, False
+
+# Does to the files of a host what kubeadm does, in its order; after the phase named in the file "stop" it hangs.
+KUBEADM = """
+import json, pathlib, shutil, sys, time
+
+root = pathlib.Path({root!r})
+etc, kubelet, data = root / "etc/kubernetes", root / "var/lib/kubelet", root / "var/lib/etcd/member/snap/db"
+with (root / "log").open("a") as log:
+    log.write(" ".join(["kubeadm", *sys.argv[1:]]) + "\\n")
+
+def hang(phase):
+    stop = root / "stop"
+    if stop.exists() and stop.read_text() == phase:
+        (root / "stopped").touch()
+        while stop.exists():
+            time.sleep(0.05)
+
+if sys.argv[1:4] == ["reset", "phase", "cleanup-node"]:
+    hang("reset")
+    for directory in (etc / "manifests", etc / "pki", kubelet):
+        if directory.exists():
+            shutil.rmtree(directory)
+    for path in etc.glob("*.conf"):
+        path.unlink()
+    sys.exit(0)
+
+config = pathlib.Path(sys.argv[sys.argv.index("--config") + 1])
+with (root / "log").open("a") as log:
+    log.write("mode " + oct(config.stat().st_mode & 0o777) + "\\n")
+(root / "config").write_text(config.read_text())
+ignored = "--ignore-preflight-errors=all" in sys.argv
+
+def put(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_text(text)
+
+def append(text):
+    data.parent.mkdir(parents=True, exist_ok=True)
+    with data.open("a") as file:
+        file.write(text + "\\0")
+
+def preflight():
+    wrong = []
+    for path in (*(etc / "manifests").glob("[ek]*[dr].yaml"), *root.glob("var/lib/etcd/*")):
+        wrong.append("[ERROR FileAvailable]: " + str(path) + " already exists")
+    if wrong and not ignored:
+        print("error: error execution phase preflight: [preflight] Some fatal errors occurred:", file=sys.stderr)
+        print("\\n".join(wrong), file=sys.stderr)
+        sys.exit(1)
+
+def certs():
+    put(etc / "pki/ca.crt", (root / "seed/ca.crt").read_text())
+    put(etc / "pki/ca.key", "key")
+
+def kubeconfig():
+    for name in ("admin", "super-admin", "controller-manager", "scheduler", "kubelet"):
+        put(etc / (name + ".conf"), (root / "seed/admin.conf").read_text())
+
+def manifests():
+    for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        put(etc / "manifests" / (name + ".yaml"), "kind: Pod")
+
+def kubelet_start():
+    put(kubelet / "pki/kubelet-client-current.pem", "certificate")
+
+def wait_control_plane():
+    append("/registry/namespaces/default")
+
+def bootstrap_token():
+    append("/registry/configmaps/kube-public/cluster-info")
+
+def kubelet_finalize():
+    (etc / "kubelet.conf").write_text((root / "seed/kubelet.conf").read_text())
+
+def addon():
+    append("/registry/daemonsets/kube-system/kube-proxy")
+
+for phase in (preflight, certs, kubeconfig, manifests, kubelet_start, wait_control_plane, bootstrap_token,
+              kubelet_finalize, addon):
+    phase()
+    hang(phase.__name__)
+print("kubeadm join 127.0.0.1:6443 --token {secret} --discovery-token-ca-cert-hash sha256:0")
+"""
+
+PHASES = ["preflight", "certs", "kubeconfig", "manifests", "kubelet_start", "wait_control_plane"]
+
+
+class Host:
+    def __init__(self, root: Path, programs: Any, run: Any, api: ApiServer, authority: Authority) -> None:
+        self.root = root
+        self.programs = programs
+        self._run = run
+        self.api = api
+        self.etc = root / "etc/kubernetes"
+        self.data = root / "var/lib/etcd/member/snap/db"
+        seed = root / "seed"
+        seed.mkdir(parents=True)
+        (seed / "ca.crt").write_text(authority.pem)
+        (seed / "admin.conf").write_text(authority.kubeconfig(api.url))
+        (seed / "kubelet.conf").write_text(rotated_kubeconfig(api.url, authority.pem))
+        body = KUBEADM.replace("{root!r}", repr(str(root))).replace("{secret}", SECRET)
+        self.kubeadm = programs.python("kubeadm", body)
+        programs.add("systemctl", f'echo "systemctl $*" >> {root}/log\n[ "$1" != is-active ]')
+        self.up = UP
+        api.before_answer = self._follow
+
+    def _follow(self) -> None:
+        """Let the API server answer as the data of the simulated etcd demand."""
+        text = self.data.read_text() if self.data.exists() else ""
+        if not self.up or not text:
+            self.api.down()
+        elif "daemonsets" in text:
+            self.api.finished()
+        elif "cluster-info" in text:
+            self.api.published()
+        else:
+            self.api.barren()
+
+    def args(self, **changes: Any) -> dict[str, Any]:
+        return {"config": CONFIG, "root": str(self.root), "api_timeout": 0, "timeout": 30, **changes}
+
+    def run(self, check: bool = False, **changes: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self._run("kubeadm_init", self.args(**changes), check=check)
+        assert SECRET not in json.dumps(result)
+        return result
+
+    def interrupt(self, phase: str, kill_kubeadm: bool = True) -> None:
+        """Start an init and kill it, as far as the module and perhaps kubeadm go, in the middle of a phase."""
+        (self.root / "stop").write_text(phase)
+        process = self._run.start("kubeadm_init", self.args())
+        deadline = time.monotonic() + 30
+        while not (self.root / "stopped").exists():
+            assert time.monotonic() < deadline, process.communicate()
+            time.sleep(0.05)
+        (kubeadm,) = (
+            int(path.name)
+            for path in Path("/proc").iterdir()
+            if path.name.isdigit() and str(self.kubeadm).encode() in _read(path / "cmdline")
+        )
+        process.kill()
+        process.communicate()
+        if kill_kubeadm:
+            os.kill(kubeadm, signal.SIGKILL)
+            (self.root / "stop").unlink()
+        (self.root / "stopped").unlink()
+
+    def files(self) -> dict[str, str]:
+        skipped = ("log", "config", "stop")
+        paths = (path for path in self.root.rglob("*") if path.is_file() and path.name not in skipped)
+        return {str(path.relative_to(self.root)): path.read_text() for path in paths}
+
+    @property
+    def log(self) -> list[str]:
+        path = self.root / "log"
+        return path.read_text().splitlines() if path.exists() else []
+
+    @property
+    def inits(self) -> int:
+        return sum(line.startswith("kubeadm init") for line in self.log)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def host(tmp_path: Path, programs: Any, run_module: Any, api: ApiServer, authority: Authority) -> Host:
+    return Host(tmp_path / "root", programs, run_module, api, authority)
+
+
+def test_bare_host(host: Host) -> None:
+    predicted = host.run(check=True)
+    assert (predicted["changed"], predicted["initialized"]) == (True, False)
+    assert host.log == []
+    assert not (host.root / "var").exists()
+    result = host.run(ignore_preflight_errors=["SystemVerification", "Swap"])
+    assert (result["changed"], result["initialized"], result["moved_aside"]) == (True, True, [])
+    config = host.root / "run/gpulab/kubeadm-init.yaml"
+    assert host.log == [
+        f"kubeadm init --config {config} --ignore-preflight-errors=SystemVerification,Swap",
+        "mode 0o600",
+    ]
+    assert (host.root / "config").read_text() == CONFIG
+    assert not config.exists()
+    assert not list((host.root / "var/lib/gpulab").iterdir())
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_finished_host_is_left_alone(host: Host, check: bool) -> None:
+    host.run()
+    before = host.files()
+    result = host.run(check=check)
+    assert (result["changed"], result["initialized"]) == (False, True)
+    assert result["evidence"]["api"] == "alive"
+    assert host.inits == 1
+    assert host.files() == before
+
+
+@pytest.mark.parametrize("api_afterwards", [UP, DOWN])
+@pytest.mark.parametrize("phase", PHASES)
+def test_init_that_never_finished_is_begun_anew(host: Host, phase: str, api_afterwards: bool) -> None:
+    host.interrupt(phase)
+    host.up = api_afterwards
+    found = sorted(name for name in host.files() if name.startswith(("etc/", "var/lib/etcd")))
+    predicted = host.run(check=True)
+    assert (predicted["changed"], predicted["initialized"]) == (True, False)
+    assert sorted(name for name in host.files() if name.startswith(("etc/", "var/lib/etcd"))) == found
+    result = host.run()
+    assert (result["changed"], result["initialized"]) == (True, True)
+    assert host.inits == 2
+    aside = sorted(name.split("/", 4)[4] for name in host.files() if name.startswith("var/lib/gpulab/aside-"))
+    assert aside == found
+    assert not (host.root / "var/lib/gpulab/kubeadm-init.json").exists()
+    host.up = UP
+    assert not host.run()["changed"]
+
+
+def test_what_was_moved_aside_is_private(host: Host) -> None:
+    host.interrupt("wait_control_plane")
+    host.run()
+    (aside,) = (host.root / "var/lib/gpulab").glob("aside-*")
+    assert aside.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("phase", ["bootstrap_token", "kubelet_finalize"])
+def test_published_cluster_without_addons_is_finished_over_what_is_there(host: Host, phase: str) -> None:
+    host.interrupt(phase)
+    data = host.data.read_text()
+    result = host.run()
+    assert (result["changed"], result["initialized"], result["moved_aside"]) == (True, True, [])
+    assert host.log[-2].endswith("--ignore-preflight-errors=all")
+    assert not any("reset" in line for line in host.log)
+    assert host.data.read_text().startswith(data), "nothing was taken away"
+    assert not host.run()["changed"]
+
+
+@pytest.mark.parametrize("phase", ["bootstrap_token", "kubelet_finalize", "addon"])
+@pytest.mark.parametrize("check", [False, True])
+def test_published_cluster_that_is_ill_is_never_touched(host: Host, phase: str, check: bool) -> None:
+    host.interrupt(phase)
+    host.up = DOWN
+    before = host.files()
+    result = host.run(check=check)
+    assert result["failed"]
+    assert result["msg"].startswith("Error while initialising the control plane: https://127.0.0.1:")
+    assert "etcdserver: request timed out" in result["msg"]
+    assert "never initialised again or reset" in result["msg"]
+    assert result["evidence"]["etcd"] == "alive"
+    assert host.files() == before
+    assert host.inits == 1
+
+
+def test_finished_cluster_whose_disk_of_etcd_is_missing(host: Host) -> None:
+    host.run()
+    host.data.unlink()
+    before = host.files()
+    assert host.run()["failed"]
+    assert host.files() == before
+
+
+def test_finished_cluster_with_a_stale_record(host: Host) -> None:
+    host.run()
+    record = host.root / "var/lib/gpulab/kubeadm-init.json"
+    record.write_text("{}")
+    host.up = DOWN
+    assert host.run()["failed"]
+    host.up = UP
+    assert host.run(check=True)["initialized"]
+    assert record.exists()
+    assert not host.run()["changed"]
+    assert not record.exists()
+    assert host.inits == 1
+
+
+def test_certificates_of_somebody_else(host: Host, other_authority: Authority) -> None:
+    host.run()
+    (host.etc / "admin.conf").write_text(other_authority.kubeconfig(host.api.url))
+    (host.etc / "super-admin.conf").unlink()
+    result = host.run()
+    assert result["failed"]
+    assert "shows a certificate that is not of this cluster" in result["msg"]
+
+
+def test_cut_off_admin_conf_of_a_finished_cluster(host: Host) -> None:
+    host.run()
+    for name in ("admin.conf", "super-admin.conf"):
+        (host.etc / name).write_text("apiVersion: v1\nclus")
+    assert host.run()["failed"]
+    assert host.inits == 1
+
+
+def test_address_of_the_cluster_is_down_but_this_host_answers(host: Host, authority: Authority) -> None:
+    host.run()
+    for name in ("admin.conf", "super-admin.conf"):
+        (host.etc / name).write_text(authority.kubeconfig("https://127.0.0.1:1"))
+    assert host.run()["initialized"]
+
+
+def test_worker_is_not_initialised(host: Host) -> None:
+    host.etc.mkdir(parents=True)
+    (host.etc / "kubelet.conf").write_text((host.root / "seed/kubelet.conf").read_text())
+    for check in (True, False):
+        result = host.run(check=check)
+        assert result["failed"]
+        assert "this host is a worker of a cluster" in result["msg"]
+        assert "kubeadm reset" in result["msg"]
+    assert host.log == []
+
+
+def test_what_its_owner_put_there_survives(host: Host) -> None:
+    for name, text in (("pki/ca.crt", "own ca"), ("pki/ca.key", "own key"), ("manifests/kube-vip.yaml", "vip")):
+        (host.etc / name).parent.mkdir(parents=True, exist_ok=True)
+        (host.etc / name).write_text(text)
+    (host.etc / "pki/ca.key").chmod(0o600)
+    host.up = DOWN
+    host.interrupt("wait_control_plane")
+    host.interrupt("reset")
+    assert not (host.etc / "pki").exists()
+    assert host.run()["initialized"]
+    assert (host.etc / "pki/ca.crt").read_text() == "own ca"
+    assert (host.etc / "pki/ca.key").read_text() == "own key"
+    assert (host.etc / "pki/ca.key").stat().st_mode & 0o777 == 0o600
+    assert (host.etc / "manifests/kube-vip.yaml").read_text() == "vip"
+
+
+def test_kubeadm_that_outlived_its_controller_is_waited_for(host: Host) -> None:
+    host.interrupt("certs", kill_kubeadm=False)
+    process = host._run.start("kubeadm_init", host.args())
+    time.sleep(1.5)
+    assert process.poll() is None
+    (host.root / "stop").unlink()
+    result = json.loads(process.communicate(timeout=30)[0])
+    assert (result["changed"], result["initialized"]) == (False, True)
+    assert host.inits == 1
+
+
+def test_kubeadm_that_never_ends_is_named(host: Host) -> None:
+    host.interrupt("certs", kill_kubeadm=False)
+    result = host.run(timeout=1)
+    (host.root / "stop").unlink()
+    assert result["failed"]
+    assert "Error while waiting for another kubeadm (process " in result["msg"]
+
+
+def test_hung_kubeadm_is_killed_and_cleared_away_by_the_next_run(host: Host) -> None:
+    (host.root / "stop").write_text("manifests")
+    result = host.run(timeout=2)
+    assert result["failed"]
+    assert result["msg"] == "Error while initialising the control plane: kubeadm: no answer within 2 s, it was killed"
+    (host.root / "stop").unlink()
+    assert host.run()["initialized"]
+
+
+def test_complaint_of_kubeadm(host: Host) -> None:
+    host.programs.add(
+        "kubeadm",
+        'echo "W1120 10:00:00.000000 1 x.go:1] noise" >&2\n'
+        f'echo "error: error execution phase preflight: token {SECRET}" >&2\nexit 1',
+    )
+    result = host.run()
+    assert result["failed"]
+    said = "Error while initialising the control plane: error: error execution phase preflight: token ********"
+    assert result["msg"] == said
+    assert result["rc"] == 1
+    assert not (host.root / "run/gpulab/kubeadm-init.yaml").exists()
+
+
+def test_missing_kubeadm(host: Host) -> None:
+    assert host.run(check=True, executable="kubeadm-is-not-here")["changed"]
+    result = host.run(executable="kubeadm-is-not-here")
+    assert "kubeadm-is-not-here: there is no such program on this host" in result["msg"]
+
+
+def test_api_server_that_is_still_starting_is_waited_for(host: Host) -> None:
+    host.run()
+    host.programs.add("systemctl", "exit 0")
+    answers = iter([DOWN, DOWN, UP, UP])
+
+    def follow() -> None:
+        host.up = next(answers)
+        host._follow()
+
+    host.api.before_answer = follow
+    assert host.run(api_timeout=30)["initialized"]
