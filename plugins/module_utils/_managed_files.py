@@ -20,19 +20,23 @@ _KEPT = ".before-gpulab"
 
 @dataclass(frozen=True)
 class Wanted:
-    """``text`` is None for a file that shall not be there. ``service`` must restart when it changes."""
+    """``text`` is None for a file that shall not be there. ``service`` must restart when it changes.
+
+    ``keep`` saves what another hand wrote there.
+    """
 
     path: str
     text: str | None
     mode: int = 0o644
     service: str = ""
+    keep: bool = True
 
     @classmethod
     def from_params(cls, entry: Mapping[str, Any]) -> Wanted:
         text = None if entry["state"] == "absent" else entry["content"] or ""
         if text and not text.endswith("\n"):
             text += "\n"
-        return cls(entry["path"], text, int(entry["mode"], 8), entry["service"] or "")
+        return cls(entry["path"], text, int(entry["mode"], 8), entry["service"] or "", entry["keep_foreign"])
 
 
 @dataclass
@@ -57,7 +61,13 @@ class ManagedFiles:
         outcome = Outcome()
         for entry in [*wanted, *self._leftovers(wanted, prune)]:
             self._ensure(entry, outcome)
+            self._add_service(entry.service, outcome)
         return outcome
+
+    def _add_service(self, name: str, outcome: Outcome) -> None:
+        # Noted by a run that was interrupted before it came to the restart.
+        if name and name not in outcome.services and self.restarts.noted(name):
+            outcome.services.append(name)
 
     def _leftovers(self, wanted: Sequence[Wanted], prune: Sequence[tuple[str, str]]) -> list[Wanted]:
         known = {entry.path for entry in wanted}
@@ -86,7 +96,7 @@ class ManagedFiles:
             )
         if entry.service and entry.service not in outcome.services:
             outcome.services.append(entry.service)
-        foreign = bool(self.marker) and before is not None and self.marker not in before
+        foreign = entry.keep and bool(self.marker) and before is not None and self.marker not in before
         try:
             self._apply(entry, file, before if foreign else None, outcome)
         except OSError as error:

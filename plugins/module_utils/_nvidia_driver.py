@@ -108,7 +108,8 @@ class Driver:
                 )
 
     def _unload(self, loaded: set[str]) -> Result:
-        names = [name for name in _MODULES if name in loaded] or ["nvidia"]
+        # A container shows its host's list, in which they may be missing.
+        names = [name for name in _MODULES if name in loaded] or ["nvidia_uvm", "nvidia_modeset", "nvidia"]
         for name in names:
             result = self._runner.run(["modprobe", "-r", name])
             if result.rc != 0:

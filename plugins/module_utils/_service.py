@@ -59,6 +59,10 @@ def parse_show(name: str, text: str) -> Unit:
     )
 
 
+def full_name(name: str) -> str:
+    return name if "." in name else f"{name}.service"
+
+
 class Systemd:
     """systemctl and journalctl. A host without systemd has no unit."""
 
@@ -67,7 +71,7 @@ class Systemd:
 
     def unit(self, name: str) -> Unit:
         """A name without a suffix is a service."""
-        name = name if "." in name else f"{name}.service"
+        name = full_name(name)
         argv = ["systemctl", "show", *(f"--property={key}" for key in _PROPERTIES), name]
         try:
             return parse_show(name, self._runner.check(argv, f"reading the state of {name}").stdout)
@@ -105,6 +109,10 @@ class Restarts:
 
     def _note(self, unit: Unit) -> Path:
         return self.directory / "restart" / unit.name
+
+    def noted(self, name: str) -> bool:
+        """Whether the unit still runs with an older configuration. Starts no program as long as nothing is noted."""
+        return self._note(Unit(full_name(name))).exists() and self.pending(self.systemd.unit(name))
 
     def note(self, name: str) -> None:
         """Call this before the change, so that a run killed in between restarts too often rather than never."""

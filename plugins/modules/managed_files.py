@@ -44,6 +44,10 @@ options:
       service:
         description: Systemd unit that reads this file only when it starts.
         type: str
+      keep_foreign:
+        description: Keep a file of another hand. Set V(false) where a package generates the file.
+        type: bool
+        default: true
   prune:
     description: Places in which files that carry the marker and are not listed in O(files) are removed.
     type: list
@@ -105,7 +109,7 @@ kept:
   type: list
   elements: str
 services:
-  description: Units that have to be restarted because of these changes.
+  description: Units that have to be restarted because of these changes, or of those of an interrupted run.
   returned: always
   type: list
   elements: str
@@ -151,6 +155,7 @@ def main() -> None:
                     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
                     "mode": {"type": "str", "default": "0644"},
                     "service": {"type": "str"},
+                    "keep_foreign": {"type": "bool", "default": True},
                 },
             },
             "prune": {

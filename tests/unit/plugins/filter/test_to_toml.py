@@ -1,0 +1,68 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tomllib
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_hosts import containerd_hosts
+from ansible_collections.gpulab.kubernetes.plugins.filter.to_toml import to_toml
+from hypothesis import given
+from hypothesis import strategies as st
+
+SCALARS = (
+    st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(allow_nan=False, allow_infinity=False)
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+)
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=5))
+def test_reads_back_as_it_was_written(values: dict[str, Any]) -> None:
+    assert tomllib.loads(to_toml(values)) == values
+
+
+def test_tables_of_containerd() -> None:
+    values = {"version": 4, "plugins": {"io.containerd.cri.v1.runtime": {"cni": {"bin_dirs": ["/opt/cni/bin"]}}}}
+    assert to_toml(values) == (
+        'version = 4\n\n[plugins."io.containerd.cri.v1.runtime".cni]\nbin_dirs = ["/opt/cni/bin"]\n'
+    )
+
+
+def test_null_is_left_out() -> None:
+    assert to_toml({"a": None, "b": 1}) == "b = 1\n"
+
+
+@pytest.mark.parametrize("values", ["text", {"a": object()}])
+def test_what_toml_does_not_know(values: Any) -> None:
+    with pytest.raises(AnsibleFilterError, match="to_toml"):
+        to_toml(values)
+
+
+def test_mirrors_of_one_registry_share_a_file_in_their_order() -> None:
+    mirrors = [
+        {"registry": "docker.io", "endpoint": "https://a", "override_path": True, "ca": None},
+        {"registry": "nvcr.io", "endpoint": "https://b"},
+        {"registry": "docker.io", "endpoint": "https://c", "skip_verify": True},
+    ]
+    files = containerd_hosts(mirrors, "/certs")
+    assert [file["path"] for file in files] == ["/certs/docker.io/hosts.toml", "/certs/nvcr.io/hosts.toml"]
+    docker = tomllib.loads(files[0]["content"])
+    assert docker["server"] == "https://registry-1.docker.io"
+    assert list(docker["host"]) == ["https://a", "https://c"]
+    assert docker["host"]["https://a"] == {"capabilities": ["pull", "resolve"], "override_path": True}
+
+
+def test_the_default_for_all_registries_names_no_server() -> None:
+    assert "server" not in tomllib.loads(
+        containerd_hosts([{"registry": "_default", "endpoint": "http://m"}])[0]["content"]
+    )
+
+
+def test_a_mirror_without_an_endpoint() -> None:
+    with pytest.raises(AnsibleFilterError, match="endpoint"):
+        containerd_hosts([{"registry": "docker.io"}])

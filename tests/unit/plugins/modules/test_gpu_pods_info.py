@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TRAIN = "0f1f2a5e-3f61-4e3e-8a51-6b0f2b1a9d10"
+DONE = "aaaaaaaa-3f61-4e3e-8a51-6b0f2b1a9d10"
+
+
+def entry(uid: str, resource: str, devices: Any) -> dict[str, Any]:
+    return {"PodUID": uid, "ContainerName": "c", "ResourceName": resource, "DeviceIDs": devices, "AllocResp": ""}
+
+
+class Host:
+    def __init__(self, root: Path, run: Any) -> None:
+        self.root = root
+        self._run = run
+        for name in ("kubelet/device-plugins", "proc", "pods"):
+            (root / name).mkdir(parents=True)
+        self.checkpoint = root / "kubelet/device-plugins/kubelet_internal_checkpoint"
+
+    def allocate(self, *entries: dict[str, Any]) -> None:
+        self.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": list(entries)}, "Checksum": 1}))
+
+    def process(self, pid: int, cgroup: str) -> None:
+        (self.root / f"proc/{pid}").mkdir()
+        (self.root / f"proc/{pid}/cgroup").write_text(cgroup)
+
+    def run(self) -> dict[str, Any]:
+        args = {
+            "kubelet_root": str(self.root / "kubelet"),
+            "proc": str(self.root / "proc"),
+            "pod_logs": str(self.root / "pods"),
+        }
+        result: dict[str, Any] = self._run("gpu_pods_info", args)
+        return result
+
+
+@pytest.fixture
+def host(tmp_path: Path, run_module: Any) -> Host:
+    return Host(tmp_path / "host", run_module)
+
+
+def test_a_host_without_kubelet_has_none(host: Host) -> None:
+    assert host.run()["pods"] == []
+
+
+def test_only_pods_that_live_and_hold_gpus(host: Host) -> None:
+    host.allocate(
+        entry(TRAIN, "nvidia.com/gpu", {"-1": ["GPU-2"], "0": ["GPU-1"]}),
+        entry(TRAIN, "nvidia.com/mig-1g.5gb", {"0": ["MIG-1"]}),
+        entry(DONE, "nvidia.com/gpu", {"-1": ["GPU-3"]}),
+        entry("bbbbbbbb-3f61-4e3e-8a51-6b0f2b1a9d10", "example.com/nic", {"-1": ["nic0"]}),
+    )
+    (host.root / f"pods/research_train-0_{TRAIN}").mkdir()
+    slice_name = TRAIN.replace("-", "_")
+    host.process(10, f"0::/kubepods.slice/kubepods-pod{slice_name}.slice/cri-containerd-abc.scope\n")
+    host.process(11, "0::/system.slice/sshd.service\n")
+    pods = host.run()["pods"]
+    assert [(pod["namespace"], pod["name"]) for pod in pods] == [("research", "train-0")]
+    assert pods[0]["devices"] == ["GPU-1", "GPU-2", "MIG-1"]
+    assert pods[0]["resources"] == ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"]
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        f"12:memory:/kubepods/besteffort/pod{TRAIN}/abc\n1:name=systemd:/kubepods/besteffort/pod{TRAIN}/abc\n",
+        f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{TRAIN.replace('-', '_')}.slice\n",
+    ],
+)
+def test_both_cgroup_drivers(host: Host, cgroup: str) -> None:
+    host.allocate(entry(TRAIN, "nvidia.com/gpu", {"-1": ["GPU-1"]}))
+    host.process(10, cgroup)
+    assert [pod["uid"] for pod in host.run()["pods"]] == [TRAIN]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"Data": {"PodDeviceEntries": [{"PodUID": 1}]}}'])
+def test_an_unreadable_record_is_an_error_and_not_no_pod(host: Host, text: str) -> None:
+    host.checkpoint.write_text(text)
+    result = host.run()
+    assert result["failed"] and "record of devices" in result["msg"]
+
+
+def test_an_empty_record(host: Host) -> None:
+    host.checkpoint.write_text('{"Data": {"PodDeviceEntries": null, "RegisteredDevices": {}}, "Checksum": 2}')
+    assert host.run()["pods"] == []

@@ -1,0 +1,230 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that are written and the services that run with them: the two modules and their notes together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MARKER = "# Managed by gpulab.kubernetes\n"
+CONFIG = "/etc/containerd/config.toml"
+
+# A systemd with one unit in a JSON file, which gets a new invocation at every start.
+SYSTEMCTL = """
+import json, sys
+place, log = {state!r}, {log!r}
+units = json.load(open(place))
+verb, name = sys.argv[1], sys.argv[-1]
+if verb == "show":
+    unit = units.get(name, {{"LoadState": "not-found", "ActiveState": "inactive"}})
+    print("\\n".join(f"{{key}}={{value}}" for key, value in unit.items()))
+    sys.exit(0)
+open(log, "a").write(" ".join(sys.argv[1:]) + "\\n")
+if verb in ("start", "restart"):
+    if units[name].get("broken"):
+        sys.exit("Job for containerd.service failed because the control process exited with error code.")
+    number = int(units[name].get("InvocationID") or "0")
+    units[name].update(ActiveState="active", InvocationID=str(number + 1), NeedDaemonReload="no")
+if verb == "enable":
+    units[name]["UnitFileState"] = "enabled"
+json.dump(units, open(place, "w"))
+"""
+
+
+class Host:
+    def __init__(self, root: Path, programs: Any, run: Any) -> None:
+        self.root = root
+        self.state = root / "systemd.json"
+        self.log_file = root / "systemctl.log"
+        self._run = run
+        self.unit(None)
+        programs.python("systemctl", SYSTEMCTL.format(state=str(self.state), log=str(self.log_file)))
+        programs.add("journalctl", "echo 'containerd: invalid plugin config'")
+
+    def unit(self, active: str | None, **properties: Any) -> None:
+        unit = {
+            "LoadState": "loaded",
+            "ActiveState": active,
+            "UnitFileState": "enabled",
+            "InvocationID": "7" if active == "active" else "",
+            "NeedDaemonReload": "no",
+            **properties,
+        }
+        self.state.write_text(json.dumps({"containerd.service": unit} if active else {}))
+
+    def files(self, *files: dict[str, Any], check: bool = False, **options: Any) -> dict[str, Any]:
+        args = {"files": list(files), "root": str(self.root), "run_dir": str(self.root / "run"), **options}
+        result: dict[str, Any] = self._run("managed_files", args, check=check)
+        return result
+
+    def config(self, text: str = "a = 1\n", **options: Any) -> dict[str, Any]:
+        return self.files({"path": CONFIG, "content": MARKER + text, "service": "containerd"}, **options)
+
+    def service(self, check: bool = False, **options: Any) -> dict[str, Any]:
+        args = {"name": "containerd", "run_dir": str(self.root / "run"), **options}
+        result: dict[str, Any] = self._run("managed_service", args, check=check)
+        return result
+
+    @property
+    def log(self) -> list[str]:
+        return self.log_file.read_text().splitlines() if self.log_file.exists() else []
+
+
+@pytest.fixture
+def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
+    root = tmp_path / "root"
+    root.mkdir()
+    return Host(root, programs, run_module)
+
+
+def test_writes_into_missing_directories_and_says_what(host: Host) -> None:
+    predicted = host.config(check=True)
+    assert predicted["changed"] and predicted["diff"][0]["after"] == MARKER + "a = 1\n"
+    assert not (host.root / "etc").exists()
+
+    result = host.config()
+    assert result["changed"] and result["files"] == [CONFIG] and result["services"] == ["containerd"]
+    file = host.root / "etc/containerd/config.toml"
+    assert file.read_text() == MARKER + "a = 1\n"
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert file.parent.stat().st_mode & 0o777 == 0o755
+
+
+def test_second_run_changes_nothing(host: Host) -> None:
+    host.config()
+    again = host.config()
+    assert not again["changed"] and again["diff"] == [] and again["services"] == []
+
+
+def test_mode_alone_is_a_change(host: Host) -> None:
+    host.config()
+    file = host.root / "etc/containerd/config.toml"
+    file.chmod(0o600)
+    result = host.config()
+    assert result["changed"] and "0600" in result["diff"][0]["before"]
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_foreign_file_is_kept_beside(host: Host) -> None:
+    file = host.root / "etc/containerd/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("disabled_plugins = ['cri']\n")
+    result = host.config()
+    kept = file.with_name("config.toml.before-gpulab")
+    assert result["kept"] == [str(kept)]
+    assert kept.read_text() == "disabled_plugins = ['cri']\n"
+    # A later change of our own file is no reason to keep it.
+    assert host.config("b = 2\n")["kept"] == []
+    assert kept.read_text() == "disabled_plugins = ['cri']\n"
+
+
+def test_generated_files_are_not_kept(host: Host) -> None:
+    (host.root / "generated").write_text("x\n")
+    host.files({"path": "/generated", "content": MARKER, "keep_foreign": False})
+    assert not (host.root / "generated.before-gpulab").exists()
+
+
+def test_absent_removes_and_needs_nothing_to_be_there(host: Host) -> None:
+    assert not host.files({"path": CONFIG, "state": "absent"})["changed"]
+    host.config()
+    assert host.files({"path": CONFIG, "state": "absent"})["changed"]
+    assert not (host.root / "etc/containerd/config.toml").exists()
+
+
+def test_prune_removes_what_we_no_longer_want_and_nothing_of_others(host: Host) -> None:
+    certs = host.root / "etc/certs.d"
+    for name, text in {"ours": MARKER, "old": MARKER, "theirs": "server = 'x'\n"}.items():
+        (certs / name).mkdir(parents=True)
+        (certs / name / "hosts.toml").write_text(text)
+    prune = [{"directory": "/etc/certs.d", "pattern": "*/hosts.toml"}]
+    result = host.files({"path": "/etc/certs.d/ours/hosts.toml", "content": MARKER}, prune=prune)
+    assert result["files"] == ["/etc/certs.d/old/hosts.toml"]
+    assert sorted(path.parent.name for path in certs.glob("*/hosts.toml")) == ["ours", "theirs"]
+
+
+def test_a_directory_in_the_way_is_an_error(host: Host) -> None:
+    (host.root / "etc/containerd/config.toml").mkdir(parents=True)
+    result = host.config()
+    assert result["failed"] and CONFIG in result["msg"]
+
+
+def test_a_running_service_is_restarted_once_for_a_change(host: Host) -> None:
+    host.unit("active")
+    host.config()
+    assert host.service(check=True)["restart"]
+    assert host.log == []
+    result = host.service()
+    assert result["changed"] and result["actions"] == ["restart"]
+    assert not host.service()["changed"]
+    assert host.log == ["restart containerd.service"]
+
+
+def test_nothing_to_do_without_a_change(host: Host) -> None:
+    host.unit("active")
+    result = host.service()
+    assert not result["changed"] and result["actions"] == [] and host.log == []
+
+
+def test_an_interrupted_run_still_restarts_later(host: Host) -> None:
+    host.unit("active")
+    host.config()
+    again = host.config()
+    assert not again["changed"] and again["services"] == ["containerd"]
+    assert host.service()["actions"] == ["restart"]
+    assert host.config()["services"] == []
+
+
+def test_a_service_that_others_restarted_is_left_alone(host: Host) -> None:
+    host.unit("active")
+    host.config()
+    host.unit("active", InvocationID="8")
+    assert host.config()["services"] == []
+    assert not host.service()["changed"] and host.log == []
+
+
+def test_a_package_that_starts_its_service_after_the_file_was_written_needs_no_restart(host: Host) -> None:
+    host.config()
+    host.unit("active", InvocationID="1")
+    assert not host.service()["changed"]
+
+
+def test_a_check_run_notes_nothing(host: Host) -> None:
+    host.unit("active")
+    host.config(check=True)
+    assert not host.service()["changed"]
+
+
+def test_a_stopped_and_disabled_service_is_brought_up(host: Host) -> None:
+    host.unit("failed", UnitFileState="disabled", NeedDaemonReload="yes")
+    predicted = host.service(check=True)
+    assert predicted["changed"] and host.log == []
+    result = host.service()
+    assert result["actions"] == predicted["actions"] == ["enable", "daemon-reload", "reset-failed", "start"]
+    assert not result["restart"]
+    assert host.log[1] == "daemon-reload"
+    assert not host.service()["changed"]
+
+
+def test_a_masked_service_is_somebodys_decision(host: Host) -> None:
+    host.unit("inactive", LoadState="masked", UnitFileState="masked")
+    result = host.service()
+    assert result["failed"] and "unmask" in result["msg"]
+
+
+def test_a_missing_unit_is_an_error_but_not_in_check_mode(host: Host) -> None:
+    assert not host.service(check=True)["changed"]
+    result = host.service()
+    assert result["failed"] and "containerd.service" in result["msg"]
+
+
+def test_a_failed_start_shows_the_journal_and_is_tried_again(host: Host) -> None:
+    host.unit("active", broken=True)
+    host.config()
+    result = host.service()
+    assert result["failed"] and "invalid plugin config" in result["msg"]
+    assert host.config()["services"] == ["containerd"]

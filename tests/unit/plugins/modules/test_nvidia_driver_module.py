@@ -1,0 +1,144 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VERSION = "580.178.04"
+RELEASE = os.uname().release
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {0}  Release Build  (dvs-builder@U22)\n"
+PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {0}  Tue Aug 11 07:00:00 UTC 2026\n"
+
+MODPROBE = """
+echo "modprobe $*" >> {root}/log
+case "$*" in
+  nvidia) [ -z "{error}" ] || {{ echo "{error}" >&2; exit 1; }}
+          printf '%s' '{loads}' > {root}/proc/driver/nvidia/version ;;
+  "-r nvidia") [ -z "{busy}" ] || {{ echo "modprobe: FATAL: Module nvidia is in use." >&2; exit 1; }}
+          rm -f {root}/proc/driver/nvidia/version ;;
+  "-r nouveau") [ -z "{busy}" ] || {{ echo "modprobe: FATAL: Module nouveau is in use." >&2; exit 1; }} ;;
+esac
+"""
+
+
+class Host:
+    def __init__(self, root: Path, programs: Any, run: Any) -> None:
+        self.root = root
+        self.programs = programs
+        self._run = run
+        for name in ("proc/driver/nvidia", "boot", "etc/modprobe.d", f"lib/modules/{RELEASE}"):
+            (root / name).mkdir(parents=True)
+        (root / "proc/modules").write_text("overlay 200704 0 - Live 0x0\n")
+        self.modprobe()
+        programs.add(
+            "update-initramfs", f'echo "update-initramfs $*" >> {root}/log; touch {root}/boot/initrd.img-{RELEASE}'
+        )
+
+    def modprobe(self, loads: str = OPEN.format(VERSION), error: str = "", busy: str = "") -> None:
+        self.programs.add("modprobe", MODPROBE.format(root=self.root, loads=loads.strip(), error=error, busy=busy))
+
+    def loaded(self, text: str) -> None:
+        (self.root / "proc/driver/nvidia/version").write_text(text)
+
+    def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
+        args = {"version": VERSION, "root": str(self.root), **options}
+        result: dict[str, Any] = self._run("nvidia_driver_module", args, check=check)
+        return result
+
+    @property
+    def log(self) -> list[str]:
+        path = self.root / "log"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
+    return Host(tmp_path / "host", programs, run_module)
+
+
+def test_loads_once(host: Host) -> None:
+    assert host.run(check=True)["changed"] and host.log == []
+    result = host.run()
+    assert result["changed"] and result["loaded_version"] == VERSION and not result["reboot_required"]
+    again = host.run()
+    assert not again["changed"] and again["loaded_before"] == VERSION
+    assert host.log == ["modprobe nvidia"]
+
+
+@pytest.mark.parametrize("text", [OPEN, PROPRIETARY])
+def test_both_kinds_of_module_are_read(host: Host, text: str) -> None:
+    host.loaded(text.format(VERSION))
+    assert not host.run()["changed"]
+
+
+def test_another_version_is_unloaded_first(host: Host) -> None:
+    host.loaded(PROPRIETARY.format("570.10"))
+    (host.root / "proc/modules").write_text("nvidia 1 2 nvidia_uvm - x\nnvidia_uvm 1 0 - x\n")
+    result = host.run()
+    assert result["loaded_version"] == VERSION and result["loaded_before"] == "570.10"
+    assert host.log == ["modprobe -r nvidia_uvm", "modprobe -r nvidia", "modprobe nvidia"]
+
+
+def test_a_version_in_use_needs_a_reboot(host: Host) -> None:
+    host.loaded(PROPRIETARY.format("570.10"))
+    host.modprobe(busy="yes")
+    result = host.run()
+    assert not result["failed"] and result["reboot_required"]
+    assert "570.10" in result["reason"] and "in use" in result["reason"]
+    assert result["loaded_version"] == "570.10"
+
+
+def test_nouveau_is_unloaded_or_needs_a_reboot(host: Host) -> None:
+    (host.root / "proc/modules").write_text("nouveau 1 0 - x\n")
+    host.modprobe(busy="yes")
+    result = host.run()
+    assert result["reboot_required"] and "nouveau" in result["reason"]
+    host.modprobe()
+    assert host.run()["loaded_version"] == VERSION
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.1.0", f"linux-headers-{RELEASE}"),
+        ("modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", "Secure Boot"),
+        ("modprobe: ERROR: could not insert 'nvidia': No such device", "NVRM"),
+        ("modprobe: ERROR: could not insert 'nvidia': Invalid argument", "dkms status"),
+    ],
+)
+def test_each_failure_has_its_advice(host: Host, said: str, advice: str) -> None:
+    host.modprobe(error=said)
+    result = host.run()
+    assert result["failed"] and said in result["msg"] and advice in result["msg"] and VERSION in result["msg"]
+
+
+def test_success_of_modprobe_alone_is_not_enough(host: Host) -> None:
+    host.programs.add("modprobe", "exit 0")
+    result = host.run()
+    assert result["failed"] and "/proc/driver/nvidia/version" in result["msg"]
+
+
+def test_a_module_of_another_version_is_named(host: Host) -> None:
+    host.modprobe(loads=OPEN.format("595.91.07"))
+    result = host.run()
+    assert result["failed"] and "595.91.07" in result["msg"]
+
+
+def test_the_initial_ramdisk_is_made_anew_only_when_it_matters(host: Host) -> None:
+    host.loaded(OPEN.format(VERSION))
+    image, blacklist = host.root / f"boot/initrd.img-{RELEASE}", host.root / "etc/modprobe.d/b.conf"
+    image.write_text("")
+    os.utime(image, (1, 1))
+    blacklist.write_text("blacklist nouveau\n")
+    options: dict[str, Any] = {"blacklist": "/etc/modprobe.d/b.conf"}
+    assert not host.run(**options)["changed"], "nouveau is not among this kernel's modules"
+    (host.root / f"lib/modules/{RELEASE}/modules.dep").write_text("kernel/drivers/gpu/drm/nouveau/nouveau.ko.xz: x\n")
+    assert host.run(check=True, **options)["changed"]
+    assert host.run(**options)["changed"]
+    assert not host.run(**options)["changed"]
+    assert host.log == ["update-initramfs -u"]
