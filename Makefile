@@ -27,6 +27,7 @@ tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
 GROUP ?= $(GROUPS)
+LABS := default interrupted shapes single-node add-worker wrong-input
 
 .PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
 
@@ -73,7 +74,7 @@ groups: # print the names of the groups
 	@echo $(GROUPS)
 
 labs: # print the names of the labs that the long tests use
-	@echo $(subst _,-,$(patsubst tests/integration/test_%.py,$${GPULAB_TEST_PREFIX:-it}-%,$(wildcard tests/integration/test_*.py)))
+	@echo $(addprefix $${GPULAB_TEST_PREFIX:-it}-,$(LABS))
 
 lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (production), ansible-test sanity
 	@echo "lint: 1/6 ruff"

@@ -1,0 +1,36 @@
+"""Labs that the tests of one run share; see the Makefile for which tests run together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from support.cluster import Cluster
+from support.hosts import ROOT, Inventory
+from support.lab import Lab, running
+from support.play import Run, play
+
+
+@dataclass(frozen=True)
+class Built:
+    """The default lab after its first site.yml."""
+
+    lab: Lab
+    inventory: Inventory
+    cluster: Cluster
+    run: Run
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """Return the default lab, bare until `built` is asked for."""
+    with running("default", ROOT / "lab" / "specs" / "default.yml") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def built(lab: Lab) -> Built:
+    run = play(lab.path).expect_success()
+    inventory = lab.inventory()
+    return Built(lab, inventory, Cluster.of(inventory), run)

@@ -1,0 +1,82 @@
+"""A run on a finished cluster: nothing changes, nothing restarts, what runs goes on running."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Built
+from support.hosts import ROOT
+from support.play import play
+from support.state import services
+
+EXECUTIONS_PER_HOST = 40
+
+
+@pytest.fixture(scope="module")
+def tenant(built: Built) -> Iterator[dict[str, Any]]:
+    """A user's pod that holds one GPU."""
+    yield built.cluster.start_gpu_pod("tenant", 1)
+    built.cluster.delete_pod("tenant")
+
+
+def still_the_same(built: Built, pod: dict[str, Any]) -> None:
+    now = built.cluster.get("pod", pod["metadata"]["name"])
+    assert now["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert now["status"]["containerStatuses"] == pod["status"]["containerStatuses"]
+
+
+def report(built: Built) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(built.lab.report.read_text())
+    return read
+
+
+def test_the_first_run_proved_every_gpu(built: Built) -> None:
+    totals, expected = report(built)["totals"], sum(built.inventory.expected_gpus().values())
+    assert (totals["gpus"], totals["proven"], totals["in_use"]) == (expected, expected, 0)
+
+
+def test_it_changes_and_restarts_nothing_and_keeps_the_proof(built: Built, tenant: dict[str, Any]) -> None:
+    running_since, proof = services(built.inventory), report(built)
+    run = play(built.lab.path).expect_unchanged()
+    assert services(built.inventory) == running_since
+    still_the_same(built, tenant)
+    assert report(built)["kept"] is True
+    assert report(built)["totals"]["proven"] == proof["totals"]["proven"]
+    assert {host: count for host, count in run.executions().items() if count > EXECUTIONS_PER_HOST} == {}
+
+
+def test_a_fresh_proof_names_the_gpu_in_use_and_evicts_nobody(built: Built, tenant: dict[str, Any]) -> None:
+    play(built.lab.path, playbook="playbooks/verify.yml").expect_success()
+    found = report(built)
+    expected = sum(built.inventory.expected_gpus().values())
+    assert found["kept"] is False
+    assert (found["totals"]["proven"], found["totals"]["in_use"]) == (expected - 1, 1)
+    devices = found["hosts"][tenant["spec"]["nodeName"]]["devices"]
+    assert [d["state"] for d in devices if "tenant" in (d.get("pod") or "")] == ["in_use"]
+    still_the_same(built, tenant)
+
+
+def test_a_setting_that_drifted_is_put_back_and_nothing_else(built: Built) -> None:
+    host = built.inventory.workers[0]
+    host.run("sysctl -q -w net.ipv4.ip_forward=0 && rm /etc/sysctl.d/95-gpulab.conf")
+    run = play(built.lab.path).expect_success()
+    assert {name for name, _ in run.changed()} == {host.name}
+    assert len(run.changed_tasks()) == 1
+    assert host.run("sysctl -n net.ipv4.ip_forward; ls /etc/sysctl.d/95-gpulab.conf").split()[0] == "1"
+
+
+def test_the_installed_collection_does_the_same_from_another_directory(built: Built, tmp_path: Path) -> None:
+    galaxy("build", str(ROOT), "--output-path", str(tmp_path))
+    archive = next(tmp_path.glob("gpulab-kubernetes-*.tar.gz"))
+    galaxy("install", "--no-deps", "--collections-path", str(tmp_path / "installed"), str(archive))
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "installed"), "ANSIBLE_CONFIG": "/dev/null"}
+    play(built.lab.path, playbook="gpulab.kubernetes.site", cwd=tmp_path, env=env).expect_unchanged()
+
+
+def galaxy(*arguments: str) -> None:
+    subprocess.run(["ansible-galaxy", "collection", *arguments], cwd="/", check=True, capture_output=True)

@@ -1,0 +1,165 @@
+"""Wrong input gives all its errors at once, before anything changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.hosts import Host, Inventory
+from support.lab import Lab, running
+from support.play import Run, play
+from support.state import snapshots
+
+SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
+LISTEN = "setsid python3 -m http.server --bind 0.0.0.0 {port} >/dev/null 2>&1 </dev/null & echo $!"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with running("wrong-input", SPEC) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def inventory(lab: Lab) -> Inventory:
+    return lab.inventory()
+
+
+@pytest.fixture
+def unchanged(inventory: Inventory) -> Iterator[None]:
+    """The hosts are the same after the test as before it."""
+    before = snapshots(inventory)
+    yield
+    after = snapshots(inventory)
+    assert {name: set(before[name]) ^ set(after[name]) for name in before} == {name: set() for name in before}
+
+
+def refused(path: Path, *arguments: str) -> str:
+    """Run site.yml, expect that it refuses before any change, and return its words."""
+    run = play(path, *arguments)
+    assert run.status != 0, "the run was not refused"
+    assert roles_reached(run) <= {"", "preflight", "cluster"}
+    assert run.changed() == set()
+    return run.failures()
+
+
+def roles_reached(run: Run) -> set[str]:
+    return {event["role"] for event in run.results("ok", "changed", "failed")}
+
+
+def variables(**values: object) -> list[str]:
+    return ["--extra-vars", json.dumps(values)]
+
+
+def edited(lab: Lab, pattern: str, replacement: str) -> Path:
+    """Return a copy of the lab's inventory with an edit."""
+    path = lab.directory / "edited.ini"
+    text, count = re.subn(pattern, replacement, lab.path.read_text(), flags=re.MULTILINE)
+    assert count, f"nothing matches {pattern}"
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_settings_that_cannot_be_are_all_named_at_once(lab: Lab) -> None:
+    words = refused(
+        lab.path,
+        *variables(
+            cluster_kubernetes_version="1.99.0",
+            cluster_pod_network="10.96.0.0/16",
+            cluster_expected_gpus=7,
+            containerd_version="9.9.9",
+        ),
+    )
+    for expected in ("1.99.0", "1.36.4", "10.96.0.0/16", "10.96.0.0/12", "7", "9.9.9", "2.3.6"):
+        assert expected in words
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_pod_network_that_holds_the_hosts_is_refused(lab: Lab, inventory: Inventory) -> None:
+    address = inventory.control_plane.variables["ansible_host"]
+    network = ".".join(address.split(".")[:2]) + ".0.0/16"
+    words = refused(lab.path, *variables(cluster_pod_network=network))
+    assert network in words
+    assert address in words
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_no_control_plane_is_refused(lab: Lab) -> None:
+    words = refused(edited(lab, r"^\[control_plane\]$", "[somewhere_else]"))
+    assert "control_plane" in words
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_two_control_planes_are_refused(lab: Lab) -> None:
+    words = refused(edited(lab, r"^\[workers\]$", "gpu1\n\n[workers]"))
+    assert "cp1" in words
+    assert "gpu1" in words
+    assert "control_plane" in words
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_an_unreachable_host_is_named_beside_the_others_problems(lab: Lab, inventory: Inventory) -> None:
+    free = inventory.control_plane.variables["ansible_host"].rpartition(".")[0] + ".249"
+    path = edited(lab, r"^\[workers\]$", f"[workers]\ngone ansible_host={free}")
+    words = refused(path, *variables(cluster_expected_gpus=7))
+    assert "gone" in words
+    assert "7" in words
+
+
+def test_problems_of_the_hosts_are_all_named_at_once(lab: Lab, inventory: Inventory) -> None:
+    cp1, gpu1 = inventory.hosts["cp1"], inventory.hosts["gpu1"]
+    busy = cp1.run(LISTEN.format(port=6443)).strip()
+    gpu1.run("hostname cp1")
+    gpu1.run("cp -a /etc/os-release /root/os-release && printf 'ID=fedora\\nVERSION_ID=44\\n' > /etc/os-release.new")
+    gpu1.run("rm /etc/os-release && mv /etc/os-release.new /etc/os-release")
+    try:
+        words = refused(lab.path)
+    finally:
+        cp1.run(f"kill {busy}")
+        gpu1.run("hostname gpu1; rm /etc/os-release; cp -a /root/os-release /etc/os-release; rm /root/os-release")
+    assert "6443" in words
+    assert "edora" in words
+    assert "cp1" in words
+    assert "unique" in words
+
+
+def test_a_user_without_sudo_is_named(lab: Lab, inventory: Inventory) -> None:
+    gpu1: Host = inventory.hosts["gpu1"]
+    gpu1.run("useradd --create-home plain && cp -r ~gpulab/.ssh ~plain/ && chown -R plain: ~plain/.ssh")
+    try:
+        words = refused(edited(lab, r"^(gpu1 .*)$", r"\1 ansible_user=plain"))
+    finally:
+        gpu1.run("userdel --remove plain 2>/dev/null || ! id plain")
+    assert "gpu1" in words
+    assert "sudo" in words
+
+
+def test_a_driver_of_another_origin_is_named_with_the_choices(lab: Lab, inventory: Inventory) -> None:
+    gpu1 = inventory.hosts["gpu1"]
+    gpu1.run(
+        "mkdir -p /usr/bin && printf '#!/bin/sh\\n' > /usr/bin/nvidia-uninstall && chmod 755 /usr/bin/nvidia-uninstall"
+    )
+    try:
+        words = refused(lab.path)
+    finally:
+        gpu1.run("rm /usr/bin/nvidia-uninstall")
+    assert "gpu1" in words
+    assert "nvidia_driver_replace_foreign" in words
+    assert "preinstalled" in words
+
+
+def test_an_apt_source_of_the_same_address_under_another_name_is_named(lab: Lab, inventory: Inventory) -> None:
+    cp1 = inventory.control_plane
+    address = f"{cp1.variables['kubeadm_repository_url']}/v1.36/deb/"
+    source = "/etc/apt/sources.list.d/mine.list"
+    cp1.run(f"echo 'deb [signed-by=/etc/apt/keyrings/mine.gpg] {address} /' > {source}")
+    try:
+        words = refused(lab.path)
+    finally:
+        cp1.run(f"rm {source}")
+    assert source in words

@@ -1,0 +1,70 @@
+"""A lab of one test: made from a spec, removed with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.hosts import ROOT, Inventory
+
+PREFIX = os.environ.get("GPULAB_TEST_PREFIX", "it")
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running lab; its inventory lies in a directory of its own, so that reports don't mix."""
+
+    name: str
+    directory: Path
+
+    @property
+    def path(self) -> Path:
+        return self.directory / "lab.ini"
+
+    @property
+    def report(self) -> Path:
+        return self.directory / "gpulab-report.json"
+
+    def inventory(self) -> Inventory:
+        return Inventory.read(self.path)
+
+    def fault(self, node: str, kind: str, *arguments: str) -> None:
+        """Switch a fault of a node's simulated GPUs on (or off, with the kind that says so)."""
+        lab_command("fault", "--name", self.name, node, kind, *arguments)
+
+
+def lab_command(*arguments: str, timeout: float = 2400) -> str:
+    """Run `python -m lab` and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lab", *arguments],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, f"python -m lab {' '.join(arguments)} ended with {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+@contextmanager
+def running(name: str, spec: Path) -> Iterator[Lab]:
+    """Have a lab for the length of a block. With KEEP_LAB in the environment it is left for a look at it."""
+    full = f"{PREFIX}-{name}"
+    directory = ROOT / ".cache" / "labs" / full
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    lab = Lab(full, directory)
+    try:
+        lab_command("up", "--name", full, "--spec", str(spec), "--inventory", str(lab.path))
+        yield lab
+    finally:
+        if "KEEP_LAB" not in os.environ:
+            lab_command("down", "--name", full)
