@@ -16,7 +16,7 @@ struct field {
 
 static const struct field gpu_fields[] = {
     FIELD(TEXT, gpu, uuid), FIELD(TEXT, gpu, name), FIELD(TEXT, gpu, serial), FIELD(TEXT, gpu, bus_id),
-    FIELD(TEXT, gpu, vbios), FIELD(TEXT, gpu, board_part_number), FIELD(TEXT, gpu, part_number),
+    FIELD(TEXT, gpu, vbios), FIELD(TEXT, gpu, board_part_number),
     FIELD(TEXT, gpu, inforom_image), FIELD(TEXT, gpu, inforom_oem), FIELD(TEXT, gpu, inforom_ecc),
     FIELD(NUMBER, gpu, minor), FIELD(NUMBER, gpu, architecture), FIELD(NUMBER, gpu, brand),
     FIELD(NUMBER, gpu, compute_major), FIELD(NUMBER, gpu, compute_minor), FIELD(NUMBER, gpu, numa_node),

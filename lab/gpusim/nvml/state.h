@@ -13,7 +13,7 @@
 #define MAX_FAULTS 32
 
 struct gpu {
-    char uuid[48], name[64], serial[24], bus_id[32], vbios[24], board_part_number[40], part_number[40];
+    char uuid[48], name[64], serial[24], bus_id[32], vbios[24], board_part_number[40];
     char inforom_image[24], inforom_oem[8], inforom_ecc[8];
     int minor, architecture, brand, compute_major, compute_minor, numa_node, mig_capable, cores, memory_bus_width;
     int pci_device_id, pci_subsystem_id;
