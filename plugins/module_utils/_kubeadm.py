@@ -118,8 +118,9 @@ def tokens(text: str) -> list[Token]:
 
 
 def certificate_key(text: str) -> str:
-    """The key in the output of C(kubeadm init phase upload-certs --upload-certs)."""
+    """The key in the output of C(kubeadm init phase upload-certs --upload-certs), or of C(kubeadm init)."""
     keys = [line.strip() for line in text.splitlines() if _KEY.fullmatch(line.strip())]
+    keys = keys or re.findall(r"--certificate-key[ =]([0-9a-fA-F]{64})\b", text)
     if len(set(keys)) != 1:
         raise KubeadmTextError(f"Error while reading the certificate key of kubeadm: none in {mask(text)[:400]!r}")
     return keys[0]

@@ -1,0 +1,188 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver import Authority
+
+OLD = "oldold.0123456789abcdef"
+NEW = "newnew.0123456789abcdef"
+KEY = "3c" * 32
+
+# Keeps its tokens in a file, as the cluster does.
+KUBEADM = """
+import json, pathlib, sys
+root = pathlib.Path({root!r})
+with (root / "log").open("a") as log:
+    log.write(" ".join(sys.argv[1:]) + "\\n")
+print("W1120 10:00:00.000000 1 x.go:1] noise", file=sys.stderr)
+if sys.argv[1:3] == ["token", "list"]:
+    print((root / "tokens").read_text(), end="")
+elif sys.argv[1:3] == ["token", "create"]:
+    with (root / "tokens").open("a") as tokens:
+        tokens.write((root / "new").read_text())
+    print((root / "command").read_text(), end="")
+elif sys.argv[1:4] == ["init", "phase", "upload-certs"]:
+    print('[upload-certs] Storing the certificates in Secret "kubeadm-certs" in the "kube-system" Namespace')
+    print("[upload-certs] Using certificate key:\\n{key}")
+else:
+    sys.exit(9)
+"""
+
+
+def token(name: str, life: timedelta | None = timedelta(hours=2), **changes: Any) -> str:
+    data: dict[str, Any] = {
+        "kind": "BootstrapToken",
+        "token": name,
+        "usages": ["authentication", "signing"],
+        "groups": ["system:bootstrappers:kubeadm:default-node-token"],
+    }
+    if life is not None:
+        data["expires"] = (datetime.now(timezone.utc) + life).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return json.dumps({**data, **changes}, indent=4) + "\n"
+
+
+class ControlPlane:
+    def __init__(self, root: Path, programs: Any, run: Any, authority: Authority) -> None:
+        root.mkdir()
+        self.root = root
+        self._run = run
+        self.hash = authority.hash
+        self.kubeconfig = root / "admin.conf"
+        self.kubeconfig.write_text(authority.kubeconfig("https://api.example.org:6443"))
+        (root / "tokens").write_text("")
+        (root / "new").write_text(token(NEW, timedelta(hours=1)))
+        self.prints(f"kubeadm join api.example.org:6443 --token {NEW} --discovery-token-ca-cert-hash {self.hash} \n")
+        programs.python("kubeadm", KUBEADM.replace("{root!r}", repr(str(root))).replace("{key}", KEY))
+
+    def prints(self, text: str) -> None:
+        (self.root / "command").write_text(text)
+
+    def has(self, *found: str) -> None:
+        (self.root / "tokens").write_text("".join(found))
+
+    def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
+        args = {"kubeconfig": str(self.kubeconfig), **options}
+        result: dict[str, Any] = self._run("kubeadm_join_info", args, check=check)
+        return result
+
+    @property
+    def log(self) -> list[str]:
+        path = self.root / "log"
+        return path.read_text().splitlines() if path.exists() else []
+
+    @property
+    def creates(self) -> list[str]:
+        return [line for line in self.log if line.startswith("token create")]
+
+
+@pytest.fixture
+def cp(tmp_path: Path, programs: Any, run_module: Any, authority: Authority) -> ControlPlane:
+    return ControlPlane(tmp_path / "cp", programs, run_module, authority)
+
+
+def test_token_is_made_and_then_used_again(cp: ControlPlane) -> None:
+    predicted = cp.run(check=True)
+    assert (predicted["changed"], predicted["token"]) == (True, None)
+    assert predicted["api_endpoint"] == {"host": "api.example.org", "port": 6443}
+    assert predicted["ca_cert_hashes"] == [cp.hash]
+    assert cp.creates == []
+    made = cp.run()
+    assert (made["changed"], made["token"], made["reused"]) == (True, NEW, False)
+    described = "--description made by gpulab.kubernetes"
+    assert cp.creates == [f"token create --ttl 1h --print-join-command {described} --kubeconfig {cp.kubeconfig}"]
+    again = cp.run()
+    assert (again["changed"], again["token"], again["reused"]) == (False, NEW, True)
+    same = ("api_endpoint", "ca_cert_hashes", "expires", "certificate_key", "control_plane")
+    assert {key: again[key] for key in same} == {key: made[key] for key in same}
+    assert made["expires"].endswith("Z")
+    assert (made["certificate_key"], made["control_plane"], made["unsafe_skip_ca_verification"]) == (None, False, False)
+    assert len(cp.creates) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "chosen"),
+    [
+        ([token(OLD)], OLD),
+        ([token(OLD, None)], OLD),
+        ([token("aaaaaa.0123456789abcdef", timedelta(minutes=30)), token(OLD)], OLD),
+        ([token(OLD, timedelta(minutes=5))], NEW),
+        ([token(OLD, timedelta(minutes=-5))], NEW),
+        ([token(OLD, usages=["signing"])], NEW),
+        ([token(OLD, groups=["system:bootstrappers:other"])], NEW),
+        ([token(OLD)[:-20]], NEW),
+    ],
+)
+def test_which_token_is_used_again(cp: ControlPlane, found: list[str], chosen: str) -> None:
+    cp.has(*found)
+    assert cp.run()["token"] == chosen
+
+
+def test_reuse_can_be_refused(cp: ControlPlane) -> None:
+    cp.has(token(OLD))
+    assert cp.run(reuse=False)["token"] == NEW
+    assert cp.run(reuse=False, check=True)["changed"]
+
+
+def test_other_life_and_ttl(cp: ControlPlane) -> None:
+    cp.has(token(OLD, timedelta(minutes=5)))
+    assert cp.run(min_life=60)["token"] == OLD
+    cp.run(min_life=3600, ttl="30m", description="")
+    assert cp.creates == [f"token create --ttl 30m --print-join-command --kubeconfig {cp.kubeconfig}"]
+
+
+def test_control_plane_gets_the_key_of_fresh_certificates(cp: ControlPlane) -> None:
+    assert cp.run(control_plane=True, check=True)["certificate_key"] is None
+    result = cp.run(control_plane=True)
+    assert (result["certificate_key"], result["control_plane"], result["token"]) == (KEY, True, NEW)
+    again = cp.run(control_plane=True)
+    assert (again["changed"], again["reused"]) == (True, True)
+    assert not any(KEY in line for line in cp.log), "secrets don't belong into the process list"
+
+
+def test_control_plane_that_does_not_exist_yet(cp: ControlPlane) -> None:
+    cp.kubeconfig.unlink()
+    predicted = cp.run(check=True)
+    assert predicted["changed"]
+    assert predicted["api_endpoint"] == {"host": None, "port": None}
+    assert (predicted["token"], predicted["ca_cert_hashes"], predicted["expires"]) == (None, [], None)
+    assert cp.log == []
+
+
+def test_check_mode_without_kubeadm_on_a_bare_host(cp: ControlPlane) -> None:
+    cp.kubeconfig.unlink()
+    assert cp.run(check=True, executable="kubeadm-is-not-here")["changed"]
+
+
+def test_command_alone_is_enough(cp: ControlPlane) -> None:
+    cp.kubeconfig.unlink()
+    cp.prints(f"kubeadm join [fd00::1]:6443 --token {NEW}     --discovery-token-ca-cert-hash {cp.hash} \n")
+    result = cp.run()
+    assert (result["api_endpoint"], result["token"]) == ({"host": "fd00::1", "port": 6443}, NEW)
+
+
+def test_unreadable_command_is_an_error_without_secrets(cp: ControlPlane) -> None:
+    cp.prints(f"kubeadm join api.example.org --token {NEW} --discovery-token-ca-cert-hash {cp.hash}\n")
+    result = cp.run()
+    assert result["failed"]
+    assert "it names no endpoint host:port: kubeadm join api.example.org --token ********" in result["msg"]
+    assert NEW not in json.dumps(result)
+
+
+def test_failure_of_kubeadm_is_told_without_secrets(cp: ControlPlane, programs: Any) -> None:
+    programs.add("kubeadm", f'echo "error: timed out waiting for the condition ({OLD})" >&2; exit 1')
+    result = cp.run()
+    assert result["msg"] == "Error while listing the join tokens: error: timed out waiting for the condition (********)"
+    assert result["rc"] == 1
+    assert OLD not in json.dumps(result)
+
+
+def test_hung_kubeadm(cp: ControlPlane, programs: Any) -> None:
+    programs.add("kubeadm", "sleep 600")
+    assert "kubeadm: no answer within 1 s, it was killed" in cp.run(timeout=1)["msg"]
