@@ -1,24 +1,25 @@
-"""Hosts that present themselves as Ubuntu 24.04, with two networks each, and the other driver branch."""
+"""A host that presents itself as Ubuntu 24.04, two networks on each host, and the other driver branch."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.cluster import Cluster
-from support.hosts import Host, Inventory
+from support.hosts import ROOT, Host, Inventory
 from support.lab import Lab, running
 from support.play import play
 
-SPEC = Path(__file__).parent / "specs" / "shapes.yml"
+SPEC = ROOT / "lab" / "specs" / "shapes.yml"
+DRIVER = "595.91.07"
+CHOICE = ["--extra-vars", f"nvidia_driver_version={DRIVER}"]
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     with running("shapes", SPEC) as started:
-        play(started.path).expect_success()
+        play(started.path, *CHOICE).expect_success()
         yield started
 
 
@@ -63,26 +64,32 @@ def test_the_address_of_the_default_route_is_used_everywhere(inventory: Inventor
 
 
 def test_packages_come_under_ubuntu_s_names_and_versions(inventory: Inventory) -> None:
-    for host in inventory.hosts.values():
+    shaped = [host for host in inventory.hosts.values() if "ID=ubuntu" in host.run("cat /etc/os-release").split()]
+    assert shaped
+    for host in shaped:
         assert "~ubuntu.24.04~noble" in host.run("dpkg-query -W -f '${Version}' containerd.io")
-        assert "/linux/ubuntu" in host.run("cat /etc/apt/sources.list.d/*.sources")
+        assert "ubuntu1" in host.run("dpkg-query -W -f '${Version}' nvidia-open")
+        sources = host.run("cat /etc/apt/sources.list.d/*.sources")
+        assert "/linux/ubuntu" in sources
+        assert "/ubuntu2404/x86_64" in sources
 
 
 def test_the_driver_of_the_unversioned_names_is_loaded(inventory: Inventory) -> None:
     for name in inventory.expected_gpus():
         host = inventory.hosts[name]
-        assert "595.91.07" in host.run("cat /proc/driver/nvidia/version")
-        assert "/ubuntu2404/x86_64" in host.run("cat /etc/apt/sources.list.d/*.sources")
+        assert DRIVER in host.run("cat /proc/driver/nvidia/version")
         assert "nvidia-driver-pinning" in host.run("dpkg-query -W -f '${Package}\\n'")
 
 
-def test_every_gpu_is_proven_and_named_as_what_it_is(lab: Lab, inventory: Inventory, cluster: Cluster) -> None:
+def test_every_gpu_is_proven_with_that_driver(lab: Lab, inventory: Inventory, cluster: Cluster) -> None:
     report = json.loads(lab.report.read_text())
     assert report["totals"]["proven"] == sum(inventory.expected_gpus().values())
     assert cluster.allocatable_gpus() == inventory.expected_gpus()
     labels = {n["metadata"]["name"]: n["metadata"]["labels"] for n in cluster.get("nodes")["items"]}
-    assert all("A100" in labels[name]["nvidia.com/gpu.product"] for name in inventory.expected_gpus())
+    for name, count in inventory.expected_gpus().items():
+        assert labels[name]["nvidia.com/gpu.count"] == str(count)
+        assert labels[name]["nvidia.com/cuda.driver-version.full"] == DRIVER
 
 
 def test_a_second_run_changes_nothing(lab: Lab) -> None:
-    play(lab.path).expect_unchanged()
+    play(lab.path, *CHOICE).expect_unchanged()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support.cluster import Cluster
+from support.hosts import ROOT
 from support.lab import Lab, running
 from support.play import play
 
-SPEC = Path(__file__).parent / "specs" / "single-node.yml"
+SPEC = ROOT / "lab" / "specs" / "single.yml"
 
 
 @pytest.fixture(scope="module")

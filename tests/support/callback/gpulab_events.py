@@ -2,7 +2,7 @@
 
 Lines: ``{"event": "result", host, role, task, status, message}`` with status ok, changed, skipped, failed or
 unreachable; ``{"event": "execution", host, module, role, task}`` for every module run on a remote host;
-``{"event": "stats", host, ok, changed, failures, unreachable, ...}``.
+``{"event": "task", role, task, at}`` at the start of each task; ``{"event": "stats", host, ok, changed, ...}``.
 
 ``$GPULAB_KILL_IN=role`` kills ansible-playbook with SIGKILL at the first change that this role made, or at the start of
 its second task that follows none. ``$GPULAB_KILL_AT=task name`` kills at the start of that task.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -101,6 +102,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         os.kill(os.getpid(), signal.SIGKILL)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        if self.disabled:
+            return
+        write(event="task", role=role_of(task), task=task.get_name(), at=time.monotonic())
         if task.get_name() == os.environ.get("GPULAB_KILL_AT"):
             self._kill(task)
         if role_of(task) in ("preflight", "acceptance") and role_of(task) == os.environ.get("GPULAB_KILL_IN"):

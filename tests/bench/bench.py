@@ -1,0 +1,120 @@
+"""Measure what issue-sized promises are about, and print it as JSON.
+
+A lab of its own is made twice: for site.yml, and for the same result by hand (by_hand.sh). Nothing is cached between
+the two but the depot. Progress goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.hosts import ROOT, Inventory
+from support.lab import Lab, lab_command, running
+from support.play import Run, play
+
+HERE = Path(__file__).resolve().parent
+SPEC = Path(os.environ.get("SPEC", ROOT / "lab" / "specs" / "default.yml"))
+LIMITS = {"lab_cached_s": 300, "ratio": 2.5, "second_run_s": 25, "remote_executions_per_host": 40}
+T = TypeVar("T")
+
+
+def timed(what: str, action: Callable[[], T]) -> tuple[T, float]:
+    """Do something, say how long it took, and return both."""
+    print(f"bench: {what} ...", file=sys.stderr, flush=True)
+    started = time.monotonic()
+    result = action()
+    seconds = round(time.monotonic() - started, 1)
+    print(f"bench: {what}: {seconds} s", file=sys.stderr, flush=True)
+    return result, seconds
+
+
+@contextmanager
+def bare_lab(name: str) -> Iterator[tuple[Lab, float]]:
+    """Have bare nodes; with how many seconds they took, the depot's part (nothing to build) included."""
+    started = time.monotonic()
+    lab_command("build")
+    with running(name, SPEC) as lab:
+        seconds = round(time.monotonic() - started, 1)
+        print(f"bench: bare nodes: {seconds} s", file=sys.stderr, flush=True)
+        yield lab, seconds
+
+
+def by_ansible() -> dict[str, object]:
+    with bare_lab("bench") as (lab, up):
+        first, site = timed("site.yml on bare nodes", lambda: play(lab.path).expect_success())
+        second, again = timed("site.yml a second time", lambda: play(lab.path).expect_unchanged())
+        checked, check = timed("site.yml --check", lambda: play(lab.path, "--check").expect_unchanged())
+    return {
+        "lab_cached_s": round(up + site, 1),
+        "bare_nodes_s": up,
+        "site_s": site,
+        "site_s_per_role": per_role(first),
+        "second_run_s": again,
+        "check_s": check,
+        "remote_executions_per_host": second.executions(),
+        "remote_executions_per_host_first_run": first.executions(),
+        "remote_executions_per_host_check": checked.executions(),
+    }
+
+
+def per_role(run: Run) -> dict[str, float]:
+    """Return how many seconds passed in each role, from the start of one task to the start of the next."""
+    seconds: dict[str, float] = {}
+    tasks = [event for event in run.events if event["event"] == "task"]
+    for task, following in zip(tasks, tasks[1:], strict=False):
+        seconds[task["role"]] = seconds.get(task["role"], 0) + following["at"] - task["at"]
+    return {role: round(value, 1) for role, value in seconds.items()}
+
+
+def by_hand() -> float:
+    with bare_lab("bench-by-hand") as (lab, _), tempfile.TemporaryDirectory(prefix="by-hand-") as scratch:
+        work = Path(scratch)
+        prepare(lab, work)
+        script = ["bash", str(HERE / "by_hand.sh"), str(work)]
+        log = ROOT / ".cache" / "by_hand.log"
+        with log.open("w") as output:
+            done, seconds = timed(
+                "the same by hand", lambda: subprocess.run(script, stdout=output, stderr=subprocess.STDOUT)
+            )
+        if done.returncode:
+            raise SystemExit(f"by_hand.sh ended with {done.returncode}; the end of {log}:\n{log.read_text()[-3000:]}")
+    return seconds
+
+
+def prepare(lab: Lab, work: Path) -> None:
+    """Write down what a person has at hand before typing the first command: addresses, versions, manifests."""
+    inventory = Inventory.read(lab.path)
+    (work / "manifests").mkdir()
+    command = ["ansible-playbook", str(HERE / "render.yml"), "-i", str(lab.path), "-e", f"work={work}"]
+    subprocess.run(command, cwd=ROOT, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    gpus = inventory.expected_gpus()
+    for host in inventory.hosts.values():
+        (work / f"ssh-{host.name}").write_text("\n".join(host.ssh()) + "\n")
+    (work / "hosts").write_text("".join(f"{name} {gpus.get(name, 0)}\n" for name in inventory.hosts))
+    (work / "control_plane").write_text(inventory.control_plane.name + "\n")
+
+
+def main() -> None:
+    figures: dict[str, object] = {"machine": {"cores": os.cpu_count(), "system": platform.platform()}, "limits": LIMITS}
+    figures.update(by_ansible())
+    hand = by_hand()
+    site = figures["site_s"]
+    assert isinstance(site, float)
+    figures.update({"by_hand_s": hand, "ratio": round(site / hand, 2)})
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()
