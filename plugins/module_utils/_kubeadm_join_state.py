@@ -1,0 +1,97 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decides from evidence whether a host joins a cluster. Pure: evidence in, verdict out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# What the API said about this host's node.
+UNASKED, KNOWN, DELETED, REFUSED, SILENT = "unasked", "known", "deleted", "refused", "silent"
+
+JOIN, JOINED, CLEAN, REFUSE = "join", "joined", "clean", "refuse"
+
+_RESET = "To take this host out of it by hand: kubectl drain and kubectl delete node there, then kubeadm reset here."
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """``leftovers``: files of an interrupted join that kubeadm would stumble over. ``node``: the name it joined by."""
+
+    kubelet_conf: bool = False
+    bootstrap_conf: bool = False
+    control_plane: bool = False
+    leftovers: tuple[str, ...] = ()
+    server: str = ""
+    ca_cert_hashes: tuple[str, ...] = ()
+    node: str | None = None
+    api: str = UNASKED
+    api_message: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``action``: C(join), C(joined), C(clean) (what an interrupted join left, then join), C(refuse)."""
+
+    action: str
+    reason: str
+    advice: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+def belongs_elsewhere(found: Evidence, ca_cert_hashes: Sequence[str]) -> bool:
+    """Whether this host is in a cluster whose CA is not the wanted one."""
+    wanted = {value.lower() for value in ca_cert_hashes}
+    return bool(wanted and found.ca_cert_hashes and not wanted & set(found.ca_cert_hashes))
+
+
+def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
+    """The decision table; kubeadm_join documents it."""
+    if found.kubelet_conf:
+        return _member(found, ca_cert_hashes)
+    if found.control_plane:
+        return Verdict(
+            REFUSE,
+            "there are parts of a control plane on this host, but it is in no cluster",
+            "Finish it with kubeadm_init, or clear it away with kubeadm reset if it shall be a worker.",
+        )
+    if found.leftovers:
+        return Verdict(CLEAN, f"an earlier join was interrupted and left {', '.join(found.leftovers)}")
+    return Verdict(JOIN, "this host is in no cluster")
+
+
+def _member(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
+    cluster = f"the cluster at {found.server}"
+    if belongs_elsewhere(found, ca_cert_hashes):
+        return Verdict(
+            REFUSE,
+            f"this host is in another cluster, {cluster}, whose CA is {' or '.join(found.ca_cert_hashes)}; "
+            f"the CA of the wanted one is {' or '.join(ca_cert_hashes)}",
+            _RESET,
+        )
+    name = found.node or "unknown"
+    if found.api == DELETED:
+        return Verdict(
+            REFUSE,
+            f"this host once joined {cluster} as node {name}, and the node was deleted there",
+            "If that was a mistake, systemctl restart kubelet brings the node back. If this host shall join anew, run "
+            "kubeadm reset on it first.",
+        )
+    if found.api == REFUSED:
+        return Verdict(
+            REFUSE,
+            f"this host once joined {cluster} as node {name}, and is refused there now: {found.api_message}",
+            "Its certificate may have expired or been revoked (journalctl -u kubelet; "
+            "openssl x509 -noout -dates -in /var/lib/kubelet/pki/kubelet-client-current.pem). "
+            "kubeadm reset on this host lets it join anew.",
+        )
+    if found.api == KNOWN:
+        return Verdict(JOINED, f"this host is node {name} of {cluster}")
+    doubt = found.api_message or "the certificate of the kubelet could not be read"
+    return Verdict(
+        JOINED,
+        f"this host is a node of {cluster}",
+        warnings=[f"Whether node {name} is still known in {cluster} could not be found out: {doubt}"],
+    )

@@ -1,0 +1,165 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kubeadm_join
+short_description: Make sure that this host is a node of a cluster
+version_added: 0.1.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Runs C(kubeadm join) on a host that is in no cluster, and nothing on one that is in the wanted one.
+  - A host that has a kubelet.conf is in a cluster. It is the wanted one when the CA in it has one of
+    O(ca_cert_hashes). Whether the cluster still knows the node is asked with the kubelet's own certificate; when the
+    API does not answer, that stays open and gives a warning.
+  - A host of another cluster, and one whose node was deleted from the API, is an error with advice. Nothing is reset.
+  - What an interrupted C(kubeadm join) left behind, before the kubelet got its certificate, is moved to
+    C(/var/lib/gpulab/aside-TIME), and the host is joined then.
+  - When another kubeadm is still at work on the host, such as one whose controller was killed, it is waited for.
+options:
+  api_endpoint:
+    description: Where the API of the cluster is reached. Needed to join, unless O(config) is given.
+    type: dict
+    suboptions:
+      host:
+        description: Name or address, an IPv6 address without brackets.
+        type: str
+      port:
+        description: Port.
+        type: int
+  token:
+    description: A valid bootstrap token. Needed to join, unless O(config) is given.
+    type: str
+  ca_cert_hashes:
+    description:
+      - Hashes of the public keys of the cluster's CAs, such as V(sha256:7c2e...).
+      - Without them a host that is in any cluster counts as joined.
+    type: list
+    elements: str
+    default: []
+  config:
+    description:
+      - A JoinConfiguration for kubeadm in YAML, with everything in it. Without it one is made of O(api_endpoint),
+        O(token), O(ca_cert_hashes) and O(node_name).
+      - It is given to kubeadm in a file of mode 0600 below C(/run/gpulab), which is removed afterwards.
+    type: str
+  ignore_preflight_errors:
+    description: Preflight checks of C(kubeadm join) whose errors are only warnings.
+    type: list
+    elements: str
+    default: []
+  node_name:
+    description: Name of the node. Without it kubeadm takes the host's name. Not used when O(config) is given.
+    type: str
+  timeout:
+    description: Time limit for C(kubeadm join) in seconds, also for another kubeadm that is waited for.
+    type: int
+    default: 600
+  api_timeout:
+    description: How long a host that joined within the last minutes may take to appear in the API, in seconds.
+    type: int
+    default: 60
+  executable:
+    description: Name or path of kubeadm.
+    type: str
+    default: kubeadm
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.root
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Nothing is run, and nothing is needed to join with. A host that would get an error gets it as well.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+seealso:
+  - module: gpulab.kubernetes.kubeadm_join_info
+"""
+
+EXAMPLES = r"""
+- name: Join the worker
+  gpulab.kubernetes.kubeadm_join:
+    api_endpoint: "{{ join_info.api_endpoint }}"
+    token: "{{ join_info.token }}"
+    ca_cert_hashes: "{{ join_info.ca_cert_hashes }}"
+    node_name: "{{ inventory_hostname }}"
+"""
+
+RETURN = r"""
+joined:
+  description: Whether the host is a node of the cluster now. In check mode it tells the state that was found.
+  returned: success
+  type: bool
+  sample: true
+reason:
+  description: Why the module did what it did, or did nothing.
+  returned: success
+  type: str
+  sample: this host is node gpu1 of the cluster at https://10.0.0.10:6443
+node_name:
+  description: The name under which the host is in the cluster, null while it is in none.
+  returned: success
+  type: str
+  sample: gpu1
+moved_aside:
+  description: Where the remains of an interrupted join lie now.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+from dataclasses import asdict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_join import KubeadmJoin, Wanted
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "api_endpoint": {"type": "dict", "options": {"host": {"type": "str"}, "port": {"type": "int"}}},
+            "token": {"type": "str", "no_log": True},
+            "ca_cert_hashes": {"type": "list", "elements": "str", "default": []},
+            "config": {"type": "str", "no_log": True},
+            "ignore_preflight_errors": {"type": "list", "elements": "str", "default": []},
+            "node_name": {"type": "str"},
+            "timeout": {"type": "int", "default": 600},
+            "api_timeout": {"type": "int", "default": 60},
+            "executable": {"type": "str", "default": "kubeadm"},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    endpoint = params["api_endpoint"] or {}
+    wanted = Wanted(
+        host=endpoint.get("host"),
+        port=endpoint.get("port"),
+        token=params["token"],
+        ca_cert_hashes=tuple(params["ca_cert_hashes"]),
+        config=params["config"],
+        ignored=tuple(params["ignore_preflight_errors"]),
+        node_name=params["node_name"],
+    )
+    try:
+        join = KubeadmJoin(module, params["executable"], params["timeout"], params["api_timeout"], params["root"])
+        outcome = join.apply(wanted)
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    facts = asdict(outcome)
+    for warning in facts.pop("warnings"):
+        module.warn(warning)
+    module.exit_json(**facts)
+
+
+if __name__ == "__main__":
+    main()

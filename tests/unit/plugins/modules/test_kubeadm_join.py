@@ -1,0 +1,326 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from apiserver import ApiServer, Authority, rotated_kubeconfig
+
+TOKEN = "abcdef.0123456789abcdef"
+NODE = "/api/v1/nodes/gpu1"
+
+# Does to the files of a host what kubeadm join does; at the point named in the file "stop" it hangs.
+KUBEADM = """
+import pathlib, sys, time
+
+root = pathlib.Path({root!r})
+etc, kubelet = root / "etc/kubernetes", root / "var/lib/kubelet"
+with (root / "log").open("a") as log:
+    log.write(" ".join(["kubeadm", *sys.argv[1:]]) + "\\n")
+config = pathlib.Path(sys.argv[sys.argv.index("--config") + 1])
+(root / "mode").write_text(oct(config.stat().st_mode & 0o777))
+(root / "config").write_text(config.read_text())
+
+def hang(point):
+    stop = root / "stop"
+    if stop.exists() and stop.read_text() == point:
+        (root / "stopped").touch()
+        while stop.exists():
+            time.sleep(0.05)
+
+def put(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+for name in ("kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt"):
+    if (etc / name).exists():
+        print("error: error execution phase preflight: [preflight] Some fatal errors occurred:", file=sys.stderr)
+        print("\\t[ERROR FileAvailable]: " + name + " already exists", file=sys.stderr)
+        sys.exit(1)
+hang("preflight")
+put(etc / "bootstrap-kubelet.conf", "token: {token}")
+hang("bootstrap")
+put(etc / "pki/ca.crt", (root / "seed/ca.crt").read_text())
+put(kubelet / "config.yaml", "kind: KubeletConfiguration")
+hang("waiting")
+put(kubelet / "pki/kubelet-client-current.pem", (root / "seed/client.pem").read_text())
+put(etc / "kubelet.conf", (root / "seed/kubelet.conf").read_text())
+hang("registered")
+(etc / "bootstrap-kubelet.conf").unlink()
+"""
+
+
+class Host:
+    def __init__(self, root: Path, programs: Any, run: Any, api: ApiServer, authority: Authority) -> None:
+        self.root = root
+        self.programs = programs
+        self.api = api
+        self.authority = authority
+        self._run = run
+        self.etc = root / "etc/kubernetes"
+        seed = root / "seed"
+        seed.mkdir(parents=True)
+        (seed / "ca.crt").write_text(authority.pem)
+        (seed / "client.pem").write_text("".join(authority.issue("system:node:gpu1")))
+        (seed / "kubelet.conf").write_text(rotated_kubeconfig(api.url, authority.pem))
+        body = KUBEADM.replace("{root!r}", repr(str(root))).replace("{token}", TOKEN)
+        self.kubeadm = programs.python("kubeadm", body)
+        programs.add("systemctl", f'echo "systemctl $*" >> {root}/log')
+        api.answers[NODE] = (200, {"kind": "Node"})
+
+    def args(self, **changes: Any) -> dict[str, Any]:
+        args = {
+            "api_endpoint": {"host": "10.0.0.10", "port": 6443},
+            "token": TOKEN,
+            "ca_cert_hashes": [self.authority.hash],
+            "node_name": "gpu1",
+            "api_timeout": 0,
+            "timeout": 30,
+            "root": str(self.root),
+            **changes,
+        }
+        return {key: value for key, value in args.items() if value is not None}
+
+    def run(self, check: bool = False, **changes: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self._run("kubeadm_join", self.args(**changes), check=check)
+        assert TOKEN not in json.dumps(result)
+        return result
+
+    def interrupt(self, point: str, kill_kubeadm: bool = True) -> None:
+        (self.root / "stop").write_text(point)
+        process = self._run.start("kubeadm_join", self.args())
+        deadline = time.monotonic() + 30
+        while not (self.root / "stopped").exists():
+            assert time.monotonic() < deadline, process.communicate()
+            time.sleep(0.05)
+        needle = str(self.kubeadm).encode()
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        (kubeadm,) = (pid for pid in pids if needle in _read(Path(f"/proc/{pid}/cmdline")))
+        process.kill()
+        process.communicate()
+        if kill_kubeadm:
+            os.kill(kubeadm, signal.SIGKILL)
+            (self.root / "stop").unlink()
+        (self.root / "stopped").unlink()
+
+    def files(self) -> dict[str, str]:
+        roots = (self.root / "etc", self.root / "var")
+        paths = (path for root in roots for path in root.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.root)): path.read_text() for path in paths}
+
+    @property
+    def log(self) -> list[str]:
+        path = self.root / "log"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.fixture
+def host(tmp_path: Path, programs: Any, run_module: Any, api: ApiServer, authority: Authority) -> Host:
+    return Host(tmp_path / "root", programs, run_module, api, authority)
+
+
+def test_host_joins_and_stays(host: Host) -> None:
+    predicted = host.run(check=True, token=None, api_endpoint=None)
+    assert (predicted["changed"], predicted["joined"], predicted["node_name"]) == (True, False, None)
+    assert host.log == []
+    result = host.run(ignore_preflight_errors=["SystemVerification"])
+    assert (result["changed"], result["joined"], result["node_name"]) == (True, True, "gpu1")
+    path = host.root / "run/gpulab/kubeadm-join.yaml"
+    assert host.log == [f"kubeadm join --config {path} --ignore-preflight-errors=SystemVerification"]
+    assert (host.root / "mode").read_text() == "0o600"
+    assert not path.exists()
+    assert yaml.safe_load((host.root / "config").read_text()) == {
+        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "kind": "JoinConfiguration",
+        "discovery": {
+            "bootstrapToken": {
+                "token": TOKEN,
+                "apiServerEndpoint": "10.0.0.10:6443",
+                "caCertHashes": [host.authority.hash],
+            }
+        },
+        "nodeRegistration": {"name": "gpu1"},
+    }
+    for check in (True, False):
+        again = host.run(check=check, token=None, api_endpoint=None)
+        assert (again["changed"], again["joined"], again["node_name"]) == (False, True, "gpu1")
+    assert host.api.asked[-1] == ("system:node:gpu1", NODE)
+    assert len(host.log) == 1
+
+
+def test_whole_configuration_is_taken_as_it_is(host: Host) -> None:
+    config = f"# mine\nkind: JoinConfiguration\ntoken: {TOKEN}\n"
+    host.run(config=config, token=None, api_endpoint=None)
+    assert (host.root / "config").read_text() == config
+
+
+def test_ipv6_endpoint_gets_its_brackets(host: Host) -> None:
+    host.run(api_endpoint={"host": "fd00::1", "port": 6443})
+    found = yaml.safe_load((host.root / "config").read_text())
+    assert found["discovery"]["bootstrapToken"]["apiServerEndpoint"] == "[fd00::1]:6443"
+
+
+@pytest.mark.parametrize("missing", ["token", "api_endpoint", "ca_cert_hashes"])
+def test_nothing_to_join_with(host: Host, missing: str) -> None:
+    result = host._run("kubeadm_join", host.args(**{missing: None}))
+    assert result["failed"]
+    assert "there is nothing to join with" in result["msg"]
+    assert host.log == []
+
+
+@pytest.mark.parametrize("point", ["preflight", "bootstrap", "waiting"])
+def test_interrupted_join_is_completed(host: Host, point: str) -> None:
+    host.interrupt(point)
+    left = host.files()
+    predicted = host.run(check=True)
+    assert (predicted["changed"], predicted["joined"]) == (True, False)
+    assert host.files() == left
+    result = host.run()
+    assert (result["changed"], result["joined"], result["node_name"]) == (True, True, "gpu1")
+    aside = [name.split("/", 4)[4] for name in host.files() if name.startswith("var/lib/gpulab/aside-")]
+    assert sorted(aside) == sorted(left)
+    assert len(result["moved_aside"]) == len(left)
+    assert not host.run()["changed"]
+
+
+def test_join_interrupted_after_the_kubelet_had_its_certificate(host: Host) -> None:
+    host.interrupt("registered")
+    assert host.run(check=True)["changed"]
+    result = host.run()
+    assert (result["changed"], result["joined"], result["moved_aside"]) == (True, True, [])
+    assert not (host.etc / "bootstrap-kubelet.conf").exists(), "it holds the token"
+    assert not host.run()["changed"]
+    assert len(host.log) == 1
+
+
+def test_kubelet_that_finished_the_join_meanwhile(host: Host) -> None:
+    host.interrupt("waiting")
+    finish = (
+        f'echo "systemctl $*" >> {host.root}/log\n'
+        f"mkdir -p {host.root}/var/lib/kubelet/pki\n"
+        f"cp {host.root}/seed/client.pem {host.root}/var/lib/kubelet/pki/kubelet-client-current.pem\n"
+        f"cp {host.root}/seed/kubelet.conf {host.etc}/kubelet.conf"
+    )
+    host.programs.add("systemctl", finish)
+    result = host.run()
+    assert (result["changed"], result["joined"], result["moved_aside"]) == (True, True, [])
+    assert host.log[1:] == ["systemctl stop kubelet", "systemctl start kubelet"]
+
+
+def test_kubeadm_that_outlived_its_controller_is_waited_for(host: Host) -> None:
+    host.interrupt("waiting", kill_kubeadm=False)
+    process = host._run.start("kubeadm_join", host.args())
+    time.sleep(1.5)
+    assert process.poll() is None
+    (host.root / "stop").unlink()
+    result = json.loads(process.communicate(timeout=30)[0])
+    assert (result["changed"], result["joined"]) == (False, True)
+    assert len(host.log) == 1
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_worker_of_another_cluster(host: Host, other_authority: Authority, check: bool) -> None:
+    host.run()
+    before = host.files()
+    result = host.run(check=check, ca_cert_hashes=[other_authority.hash])
+    assert result["failed"]
+    for part in (host.authority.hash, other_authority.hash, host.api.url, "kubeadm reset"):
+        assert part in result["msg"]
+    assert host.files() == before
+    assert len(host.log) == 1
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_worker_whose_node_was_deleted(host: Host, check: bool) -> None:
+    host.run()
+    del host.api.answers[NODE]
+    result = host.run(check=check)
+    assert result["failed"]
+    assert f"once joined the cluster at {host.api.url} as node gpu1, and the node was deleted there" in result["msg"]
+    assert "systemctl restart kubelet" in result["msg"]
+
+
+def test_worker_that_has_only_just_joined_may_take_its_time(host: Host) -> None:
+    host.run()
+    del host.api.answers[NODE]
+    seen = len(host.api.asked)
+
+    def register() -> None:
+        if len(host.api.asked) > seen + 1:
+            host.api.answers[NODE] = (200, {})
+
+    host.api.before_answer = register
+    assert host.run(api_timeout=30)["joined"]
+    old = time.time() - 3600
+    os.utime(host.etc / "kubelet.conf", (old, old))
+    host.api.before_answer = lambda: None
+    del host.api.answers[NODE]
+    begun = time.monotonic()
+    assert host.run(api_timeout=30)["failed"]
+    assert time.monotonic() - begun < 15
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_worker_that_is_refused(host: Host, status: int) -> None:
+    host.run()
+    host.api.answers[NODE] = (status, {"message": "who are you?"})
+    result = host.run()
+    assert result["failed"]
+    assert f"answers {status} to {NODE}: who are you?" in result["msg"]
+
+
+def test_api_that_does_not_answer_leaves_the_question_open(host: Host) -> None:
+    host.run()
+    host.api.stop()
+    result = host.run()
+    assert (result["changed"], result["joined"]) == (False, True)
+    assert "could not be found out" in str(result["warnings"])
+
+
+def test_control_plane_that_is_a_worker_too(host: Host) -> None:
+    host.run()
+    (host.etc / "manifests").mkdir()
+    (host.etc / "manifests/kube-apiserver.yaml").touch()
+    assert not host.run()["changed"]
+
+
+def test_unfinished_control_plane_is_no_worker(host: Host) -> None:
+    (host.etc / "pki").mkdir(parents=True)
+    (host.etc / "pki/ca.key").touch()
+    result = host.run()
+    assert result["failed"]
+    assert "there are parts of a control plane on this host" in result["msg"]
+
+
+def test_without_hashes_any_cluster_will_do(host: Host) -> None:
+    host.run()
+    assert not host.run(ca_cert_hashes=[])["changed"]
+
+
+def test_complaint_of_kubeadm(host: Host) -> None:
+    host.programs.add("kubeadm", f'echo "error: could not find token {TOKEN}" >&2; exit 1')
+    result = host.run()
+    assert result["failed"]
+    assert result["msg"].startswith("Error while joining the cluster: error: could not find token ***")
+    assert not (host.root / "run/gpulab/kubeadm-join.yaml").exists()
+
+
+def test_kubelet_conf_that_can_not_be_read(host: Host) -> None:
+    host.etc.mkdir(parents=True)
+    (host.etc / "kubelet.conf").write_text("rubbish")
+    assert host.run()["msg"].startswith("Error while reading a kubeconfig")
