@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-_FIELD = re.compile(r"^(Package|Status|Version|Architecture): (.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^(Package|Status|Version|Architecture|Maintainer): (.*)$", re.MULTILINE)
 _PARTS = re.compile(r"(\D*)(\d*)")
 ABSENT_STATES = frozenset({"not-installed", "config-files"})
 
@@ -25,6 +25,7 @@ class Package:
     want: str
     state: str
     reinstall_required: bool = False
+    maintainer: str = ""
 
     @property
     def installed(self) -> bool:
@@ -81,6 +82,7 @@ def read_status(text: str) -> Iterator[Package]:
                 want=words[0],
                 state=words[2],
                 reinstall_required=words[1] == "reinstreq",
+                maintainer=fields.get("Maintainer", ""),
             )
 
 

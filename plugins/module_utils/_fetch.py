@@ -39,12 +39,17 @@ def use_proxies(params: Mapping[str, Any]) -> None:
 
 
 def fetch(url: str, what: str, timeout: float = 30) -> bytes:
-    """The bytes at an address (http, https, file). A server that stumbles is asked again; raises FetchError."""
+    """The bytes at an address (http, https, file). A server that stumbles is asked again; raises FetchError.
+
+    The error's field C(status) is the server's answer, 0 when there was none.
+    """
+    status = 0
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return _read(url, timeout)
         except urllib.error.HTTPError as error:
-            reason, again = f"the server answered {error.code} {error.reason}", error.code >= 500
+            status, again = error.code, error.code >= 500
+            reason = f"the server answered {error.code} {error.reason}"
         except (OSError, http.client.HTTPException) as error:
             reason, again = str(getattr(error, "reason", "") or error or type(error).__name__), True
         except ValueError as error:
@@ -52,7 +57,7 @@ def fetch(url: str, what: str, timeout: float = 30) -> bytes:
         if not again or attempt == _ATTEMPTS:
             break
         time.sleep(attempt)
-    raise FetchError(f"Error while fetching {what} from {url}: {reason}")
+    raise FetchError(f"Error while fetching {what} from {url}: {reason}", status=status)
 
 
 def _read(url: str, timeout: float) -> bytes:

@@ -9,7 +9,7 @@ outside of them has no family, and a person has to say which modules it takes.
 
 Kernel modules: docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html - open from Turing on,
 required for Grace Hopper and from Blackwell on, impossible for Maxwell, Pascal and Volta.
-Last branches: 580 for Maxwell, Pascal and Volta, 470 for Kepler, 390 for Fermi (nvidia.com/en-us/drivers/unix/legacy-gpu).
+Last branches: 580 for Maxwell, Pascal and Volta, 470 for Kepler, 390 for Fermi (NVIDIA's page of legacy GPUs).
 """
 
 from __future__ import annotations

@@ -1,0 +1,340 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: preflight_info
+short_description: Read everything that decides whether a host can join a GPU cluster
+version_added: 0.1.0
+description:
+  - Reads a host in one go, changes and judges nothing. The filter P(gpulab.kubernetes.preflight_problems#filter)
+    holds the rules.
+  - Works without root as far as that goes, and says whether it was root.
+  - A repository is asked only for packages that are not installed in the wanted version.
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  ports:
+    description: Ports that nobody else may listen at, such as V(6443/tcp).
+    type: list
+    elements: str
+    default: []
+  reachable_ports:
+    description: Ports that the packet filter has to let in, such as V(8472/udp).
+    type: list
+    elements: str
+    default: []
+  disk_paths:
+    description: Paths whose free space is wanted. They need not exist yet.
+    type: list
+    elements: str
+    default: [/]
+  kernel_modules:
+    description: Kernel modules whose presence is wanted.
+    type: list
+    elements: str
+    default: [overlay, br_netfilter]
+  repositories:
+    description: Package repositories that are to hold certain versions.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name of the repository, for messages.
+        type: str
+        required: true
+      uri:
+        description: Its address.
+        type: str
+        required: true
+      suite:
+        description: Suite, or the path of a flat repository, which ends in a slash.
+        type: str
+        default: /
+      component:
+        description: Component, for repositories that are not flat.
+        type: str
+        default: main
+      packages:
+        description: Wanted version by name of the package. An empty version means any.
+        type: dict
+        required: true
+      any:
+        description: Whether it is enough that one of the packages is installed.
+        type: bool
+        default: false
+      gpus:
+        description: Whether it matters only to hosts with NVIDIA GPUs.
+        type: bool
+        default: false
+  controller_time:
+    description: The controller's clock, in seconds since 1970, to compare this host's with.
+    type: float
+    default: 0
+  timeout:
+    description: Seconds that a repository may take to answer.
+    type: float
+    default: 10
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.reader
+  - gpulab.kubernetes.attributes.root
+  - gpulab.kubernetes.proxies
+"""
+
+EXAMPLES = r"""
+- name: Read the host
+  gpulab.kubernetes.preflight_info:
+    ports: [6443/tcp, 10250/tcp]
+    reachable_ports: [6443/tcp, 10250/tcp, 8472/udp]
+    repositories:
+      - name: Kubernetes
+        uri: https://pkgs.k8s.io/core:/stable:/v1.36/deb/
+        packages: {kubelet: 1.36.4-1.1, kubeadm: 1.36.4-1.1}
+  register: host
+"""
+
+RETURN = r"""
+os:
+  description: The distribution, and what this collection and NVIDIA's repository call it.
+  returned: always
+  type: dict
+  sample:
+    id: debian
+    version_id: "12"
+    codename: bookworm
+    pretty_name: Debian GNU/Linux 12 (bookworm)
+    key: Debian 12
+    repository_name: debian12
+kernel:
+  description: Release of the running kernel.
+  returned: always
+  type: str
+architecture:
+  description: Debian's name of the architecture.
+  returned: always
+  type: str
+  sample: amd64
+python:
+  description: Version of the Python that ran this module.
+  returned: always
+  type: str
+is_root:
+  description: Whether the module ran as root.
+  returned: always
+  type: bool
+cpus:
+  description: Processors that programs may use.
+  returned: always
+  type: int
+memory_mib:
+  description: Size of the memory.
+  returned: always
+  type: int
+memory_available_mib:
+  description: Memory that programs could still get.
+  returned: always
+  type: int
+swaps:
+  description: Active swap areas.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{name: /dev/sda2, type: partition, size_mib: 2048, used_mib: 0, priority: -2}]
+disks:
+  description: Free space where each of O(disk_paths) is, or will be. Paths with one C(device) share it.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{path: /var/lib/containerd, free_mib: 81920, total_mib: 102400, device: "2049"}]
+hostname:
+  description: The host's name, as the kernel has it.
+  returned: always
+  type: str
+machine_id:
+  description: The systemd machine id.
+  returned: always
+  type: str
+product_uuid:
+  description: The UUID of the board, empty when it can't be read.
+  returned: always
+  type: str
+now:
+  description: This host's clock, in seconds since 1970.
+  returned: always
+  type: float
+clock_offset:
+  description: How far it is ahead of O(controller_time), in seconds.
+  returned: always
+  type: float
+cgroup_version:
+  description: V(1) or V(2).
+  returned: always
+  type: int
+secure_boot:
+  description: Whether Secure Boot is on.
+  returned: always
+  type: bool
+kernel_modules:
+  description: State of each of O(kernel_modules), C(loaded), C(builtin), C(available) or C(missing).
+  returned: always
+  type: dict
+  sample: {overlay: loaded, br_netfilter: available}
+addresses:
+  description: Global addresses.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{address: 10.0.0.11, prefix: 24, interface: eth0, family: inet}]
+routes:
+  description: The main IPv4 routing table.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{destination: default, gateway: 10.0.0.1, interface: eth0, source: ""}]
+default_address:
+  description: The address of the default route, empty when there is none.
+  returned: always
+  type: str
+listeners:
+  description: Who listens at O(ports).
+  returned: always
+  type: list
+  elements: dict
+  sample: [{port: 6443, protocol: tcp, address: "::", process: kube-apiserver, pid: 1234}]
+firewall:
+  description: The packet filter. C(blocks) are those of O(reachable_ports) that it refuses, null when it can't be read.
+  returned: always
+  type: dict
+  sample: {tool: ufw, active: true, blocks: [6443/tcp]}
+gpus:
+  description: NVIDIA GPUs on the PCI bus, whatever driver they have.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{address: "0000:3b:00.0", device_id: "0x1eb8", class: "0x030200", driver: nvidia}]
+nvswitches:
+  description: Number of NVSwitches on the PCI bus.
+  returned: always
+  type: int
+nvidia_driver:
+  description: >-
+    The driver that is there. C(origin) is V(none), V(cuda_repository), V(distribution), V(runfile) or V(other).
+  returned: always
+  type: dict
+  sample:
+    loaded_version: 580.178.04
+    loaded_modules: open
+    packages: {nvidia-open-580: 580.178.04-1}
+    origin: cuda_repository
+    nouveau_loaded: false
+installed:
+  description: Versions of installed packages that have to do with containers, Kubernetes and GPUs.
+  returned: always
+  type: dict
+  sample: {containerd.io: 2.3.6-1~debian.12~bookworm}
+repositories:
+  description: >-
+    What is to be known of O(repositories): whether it was asked, why that failed, which wanted versions it lacks, which
+    it has, and which sources of another hand name its address.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - name: Kubernetes
+      uri: https://pkgs.k8s.io/core:/stable:/v1.36/deb/
+      asked: true
+      error: ""
+      missing: {kubelet: 1.36.9-1.1}
+      available: {kubelet: [1.36.4-1.1]}
+      conflicts: [{file: /etc/apt/sources.list, line: 3, uri: "https://pkgs.k8s.io/core:/stable:/v1.36/deb/"}]
+cluster:
+  description: The cluster that the host belongs to, by what kubeadm left on it.
+  returned: always
+  type: dict
+  sample:
+    admin_conf: true
+    kubelet_conf: true
+    role: control_plane
+    finished: true
+    ca_hashes: ["sha256:..."]
+    server: https://10.0.0.11:6443
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _host_facts as host
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _network_facts as network
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database, read_status
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import PROXY_OPTIONS, use_proxies
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, under
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._repositories import survey
+
+_REPOSITORY: dict[str, dict[str, Any]] = {
+    "name": {"type": "str", "required": True},
+    "uri": {"type": "str", "required": True},
+    "suite": {"type": "str", "default": "/"},
+    "component": {"type": "str", "default": "main"},
+    "packages": {"type": "dict", "required": True},
+    "any": {"type": "bool", "default": False},
+    "gpus": {"type": "bool", "default": False},
+}
+
+
+def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
+    root = params["root"]
+    status = read_text(under(root, "/var/lib/dpkg/status")) or ""
+    database = Database(read_status(status), native_architecture())
+    gpus, nvswitches = host.gpus(root)
+    repositories = [one for one in params["repositories"] if gpus or not one["gpus"]]
+    addresses, routes = network.addresses(runner), network.routes(runner)
+    return {
+        **host.system(root, params["controller_time"]),
+        "disks": host.disks(root, params["disk_paths"]),
+        "kernel_modules": host.kernel_modules(root, params["kernel_modules"]),
+        "addresses": addresses,
+        "routes": routes,
+        "default_address": network.default_address(addresses, routes),
+        "listeners": network.listeners(root, params["ports"]),
+        "firewall": network.firewall(runner, root, params["reachable_ports"]),
+        "gpus": gpus,
+        "nvswitches": nvswitches,
+        "nvidia_driver": host.nvidia_driver(root, database),
+        "installed": host.installed(database),
+        "repositories": survey(repositories, database, under(root, "/etc/apt"), params["timeout"]),
+        "cluster": host.cluster(root),
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "ports": {"type": "list", "elements": "str", "default": []},
+            "reachable_ports": {"type": "list", "elements": "str", "default": []},
+            "disk_paths": {"type": "list", "elements": "str", "default": ["/"]},
+            "kernel_modules": {"type": "list", "elements": "str", "default": ["overlay", "br_netfilter"]},
+            "repositories": {"type": "list", "elements": "dict", "default": [], "options": _REPOSITORY},
+            "controller_time": {"type": "float", "default": 0},
+            "timeout": {"type": "float", "default": 10},
+            "root": {"type": "path", "default": "/"},
+            **PROXY_OPTIONS,
+        },
+        supports_check_mode=True,
+    )
+    use_proxies(module.params)
+    try:
+        module.exit_json(changed=False, **read_host(module.params, Runner(module, timeout=30)))
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+
+
+if __name__ == "__main__":
+    main()
