@@ -71,8 +71,8 @@ def _xid(kind: str) -> int:
 
 
 def _sequence(state: dict[str, Any]) -> int:
-    """Faults are numbered by the time, so that one after a `clear` is newer than all before it."""
-    last = max((entry.get("sequence", 0) for entry in state["faults"]), default=0)
+    """Number a fault above all before it, cleared ones and those of an earlier load of the driver included."""
+    last: int = max([state.get("sequence", 0), *(entry.get("sequence", 0) for entry in state["faults"])])
     return max(last + 1, int((time.time() - _EPOCH) * 10))
 
 
@@ -80,7 +80,7 @@ def _clear(node_exec: NodeExec, state: dict[str, Any]) -> str:
     if not state.get("driver"):
         node_exec(["modprobe", "--all", "nvidia", "nvidia_modeset", "nvidia_uvm"])
         return "The driver is loaded."
-    _write(node_exec, {**state, "faults": []})
+    _write(node_exec, {**state, "faults": [], "sequence": _sequence(state) - 1})
     _pretend(node_exec, state["driver"])
     return "All faults are cleared."
 

@@ -75,8 +75,9 @@ def test_description_arrives_whole(make: Make) -> None:
     seen = made.run("""
 nvml.nvmlInit_v2()
 print(json.dumps([
-    {"name": text("nvmlDeviceGetName", h), "uuid": text("nvmlDeviceGetUUID", h), "serial": text("nvmlDeviceGetSerial", h),
-     "minor": number("nvmlDeviceGetMinorNumber", h), "power_max_mw": number("nvmlDeviceGetEnforcedPowerLimit", h),
+    {"name": text("nvmlDeviceGetName", h), "uuid": text("nvmlDeviceGetUUID", h),
+     "serial": text("nvmlDeviceGetSerial", h), "minor": number("nvmlDeviceGetMinorNumber", h),
+     "power_max_mw": number("nvmlDeviceGetEnforcedPowerLimit", h),
      "cores": number("nvmlDeviceGetNumGpuCores", h), "pcie_generation": number("nvmlDeviceGetMaxPcieLinkGeneration", h)}
     for h in (device(0)[1], device(1)[1])]))
 """)
@@ -87,7 +88,8 @@ def test_pci_address_and_memory(make: Make) -> None:
     seen = make().run("""
 class Pci(ctypes.Structure):
     _fields_ = [("legacy", ctypes.c_char * 16), ("domain", ctypes.c_uint), ("bus", ctypes.c_uint),
-                ("device", ctypes.c_uint), ("id", ctypes.c_uint), ("sub", ctypes.c_uint), ("bus_id", ctypes.c_char * 32)]
+                ("device", ctypes.c_uint), ("id", ctypes.c_uint), ("sub", ctypes.c_uint),
+                ("bus_id", ctypes.c_char * 32)]
 nvml.nvmlInit_v2()
 pci, memory = Pci(), (ctypes.c_ulonglong * 3)()
 nvml.nvmlDeviceGetPciInfo_v3(device(2)[1], ctypes.byref(pci))

@@ -1,0 +1,118 @@
+"""Faults, switched on by real shell commands on a scratch copy of the driver's files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.depot.cache import DepotError
+from lab.gpusim import fault, models
+
+DRIVER, OTHER = "580.178.04", "595.91.07"
+PROC = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build  (simulated)\nGCC version:  simulated\n"
+)
+
+
+class Node:
+    """A node whose driver files lie in a scratch directory; modprobe and the module are recorded, not run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.ran: list[list[str]] = []
+        self.state = root / "state.json"
+        self.version = root / "proc/nvidia/version"
+        self.version.parent.mkdir(parents=True)
+        self.version.write_text(PROC.format(DRIVER))
+        self.load(DRIVER)
+
+    def load(self, driver: str) -> None:
+        """Write the state as the simulated module does."""
+        silicon = {"gpus": models.describe(models.T4, 2, "gpu1") if driver else []}
+        self.state.write_text(json.dumps({"driver": driver, "faults": [], "silicon": silicon}))
+
+    def __call__(self, argv: Sequence[str]) -> str:
+        if argv[0] not in ("sh", "cat"):
+            self.ran.append(list(argv))
+            return ""
+        here = [part.replace("/run/nvidia-simulated", str(self.root)) for part in argv]
+        return subprocess.run(here, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+    @property
+    def faults(self) -> list[dict[str, Any]]:
+        """The faults that the driver's state holds."""
+        found: list[dict[str, Any]] = json.loads(self.state.read_text())["faults"]
+        return found
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node with two T4 and a loaded driver."""
+    return Node(tmp_path)
+
+
+def test_faults_add_up_in_the_same_file(node: Node) -> None:
+    before = node.state.stat().st_ino
+    assert fault(node, "lost", 1) == "GPU 1 is lost (Xid 79)."
+    assert fault(node, "xid:48") == "The driver reported Xid 48 for GPU 0."
+    assert node.state.stat().st_ino == before
+    first, second = node.faults
+    assert (first["kind"], first["gpu"]) == ("lost", 1)
+    assert (second["kind"], second["gpu"], second["xid"]) == ("xid", 0, 48)
+    assert second["sequence"] > first["sequence"]
+
+
+def test_a_fault_after_a_clear_is_newer_than_all_before(node: Node) -> None:
+    fault(node, "xid:48")
+    former = node.faults[0]["sequence"]
+    fault(node, "clear")
+    assert node.faults == []
+    fault(node, "xid:48")
+    assert node.faults[0]["sequence"] > former
+
+
+def test_mismatch_shows_in_proc_too_and_is_cleared(node: Node) -> None:
+    fault(node, "mismatch")
+    assert node.faults == [{"kind": "mismatch"}]
+    assert node.version.read_text() == PROC.format(OTHER)
+    fault(node, "clear")
+    assert node.faults == []
+    assert node.version.read_text() == PROC.format(DRIVER)
+
+
+def test_unload_forces_and_clear_loads_again(node: Node) -> None:
+    fault(node, "unload")
+    assert node.ran == [["/usr/lib/nvidia-simulated/module", "unload", "--force", "nvidia"]]
+    node.load("")
+    fault(node, "clear")
+    assert node.ran[1:] == [["modprobe", "--all", "nvidia", "nvidia_modeset", "nvidia_uvm"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpu", "words"),
+    [
+        ("gone", 0, "known faults are lost, xid:<number>"),
+        ("xid:0", 0, "known faults"),
+        ("lost", 2, r"GPU 2 is not there"),
+    ],
+)
+def test_wrong_wishes_change_nothing(node: Node, kind: str, gpu: int, words: str) -> None:
+    before = node.state.read_text()
+    with pytest.raises(DepotError, match=words):
+        fault(node, kind, gpu)
+    assert node.state.read_text() == before
+
+
+@pytest.mark.parametrize("kind", ["lost", "xid:79", "mismatch"])
+def test_without_a_driver_there_is_nothing_to_break(node: Node, kind: str) -> None:
+    node.load("")
+    with pytest.raises(DepotError, match="not loaded"):
+        fault(node, kind)
+    node.state.unlink()
+    with pytest.raises(DepotError, match="not loaded"):
+        fault(node, kind)
