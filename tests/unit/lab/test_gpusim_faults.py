@@ -56,11 +56,11 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_faults_add_up_in_the_same_file(node: Node) -> None:
-    before = node.state.stat().st_ino
-    assert fault(node, "lost", 1) == "GPU 1 is lost (Xid 79)."
-    assert fault(node, "xid:48") == "The driver reported Xid 48 for GPU 0."
-    assert node.state.stat().st_ino == before
+def test_faults_add_up_in_the_file_that_containers_hold(node: Node) -> None:
+    with node.state.open() as held:
+        assert fault(node, "lost", 1) == "GPU 1 is lost (Xid 79)."
+        assert fault(node, "xid:48") == "The driver reported Xid 48 for GPU 0."
+        assert json.load(held)["faults"] == node.faults
     first, second = node.faults
     assert (first["kind"], first["gpu"]) == ("lost", 1)
     assert (second["kind"], second["gpu"], second["xid"]) == ("xid", 0, 48)
