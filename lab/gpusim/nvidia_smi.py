@@ -6,16 +6,12 @@ the one program, and stays in the user's cache.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from lab import paths
-from lab.depot import cache, tools
-
-MIRROR_VARIABLE = "GPULAB_DEBIAN_MIRROR"
+from lab.depot import cache, debian, tools
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _PROGRAM = "usr/lib/nvidia/current/nvidia-smi"
@@ -30,40 +26,12 @@ def nvidia_smi(suite: str, mirror: str | None = None) -> Path:
     target = paths.component_dir("nvidia-smi", suite)
     if not (target / "nvidia-smi").is_file():
         with cache.lock(f"nvidia-smi-{suite}"), tempfile.TemporaryDirectory() as work:
-            package = _download(suite, mirror or _mirror(), Path(work))
+            package = _download(suite, mirror or debian.mirror(), Path(work))
             tools.run(["dpkg-deb", "--extract", package, Path(work, "unpacked")], doing="unpacking nvidia-smi")
             with cache.fresh(target, package.name) as directory:
                 for name in (_PROGRAM, "usr/share/doc/nvidia-smi/copyright"):
                     shutil.copy(Path(work, "unpacked", name), directory)
     return target / "nvidia-smi"
-
-
-def _mirror() -> str:
-    chosen = os.environ.get(MIRROR_VARIABLE)
-    if chosen:
-        return chosen
-    listed = tools.run(
-        ["apt-get", "indextargets", "--format", "$(ORIGIN) $(COMPONENT) $(SITE)", "Identifier: Packages"],
-        doing="reading the host's apt sources",
-        log="gpusim",
-    )
-    mirror = choose_mirror(listed.splitlines())
-    if mirror is None:
-        raise cache.DepotError(
-            "Error while looking for nvidia-smi: this machine's apt knows no Debian mirror. "
-            "Name one with --debian-mirror URL (it must carry the component non-free)."
-        )
-    return mirror
-
-
-def choose_mirror(targets: Sequence[str]) -> str | None:
-    """Return the first Debian archive in lines of origin, component and address; security archives lack nvidia-smi."""
-    for line in targets:
-        origin, _, rest = line.partition(" ")
-        component, _, site = rest.partition(" ")
-        if origin == "Debian" and component == "main" and "security" not in site:
-            return site
-    return None
 
 
 def _download(suite: str, mirror: str, work: Path) -> Path:

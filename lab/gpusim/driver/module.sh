@@ -32,17 +32,16 @@ node() {
 	[ -e "/dev/$1" ] || mknod -m 0666 "/dev/$1" c "$2" "$3"
 }
 
-mounted() {
-	grep -q " $(readlink -f "$1") " /proc/self/mountinfo
-}
-
 # The kernel's own file systems can't be written to, only covered, and only from inside of the node.
 cover() {
-	mounted "$2" || mount --bind "$1" "$2"
+	mount --bind "$1" "$2"
+	echo "$2" >>"$run/mounts"
 }
 
-uncover() {
-	while mounted "$1"; do umount "$1"; done
+uncover_all() {
+	[ -f "$run/mounts" ] || return 0
+	while read -r place; do umount "$place"; done <"$run/mounts"
+	rm "$run/mounts"
 }
 
 has_gpu() {
@@ -120,6 +119,7 @@ load_nvidia() {
 	[ -r "$lib/kernel" ] || fail "FATAL: Module nvidia not found in directory /lib/modules/$(uname -r)"
 	# shellcheck source=/dev/null
 	. "$lib/kernel"
+	uncover_all
 	list_module
 	write_proc
 	write_devices
@@ -145,10 +145,8 @@ unload_nvidia() {
 	fi
 	write_state ""
 	for name in /dev/nvidia*; do [ ! -c "$name" ] || rm "$name"; done
-	uncover "/lib/firmware/nvidia/$version/gsp_gpusim.bin"
+	uncover_all
 	rm -f "/lib/firmware/nvidia/$version/gsp_gpusim.bin"
-	uncover /proc/devices
-	uncover /proc/driver
 	rm -rf "$run/proc" "$run/devices" "$run/version"
 }
 

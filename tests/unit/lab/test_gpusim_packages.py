@@ -10,7 +10,7 @@ import pytest
 
 from lab.depot import versions
 from lab.depot.cache import DepotError
-from lab.gpusim import build_driver_debs, driver_debs, library, nvidia_smi
+from lab.gpusim import build_driver_debs, driver_debs, library
 from lab.gpusim.packages import Package, packages
 
 OLD, NEW = "580.178.04", "595.91.07"
@@ -141,15 +141,3 @@ def test_shell_scripts_are_well_formed() -> None:
     assert len(scripts) == 5
     for script in scripts:
         subprocess.run(["sh", "-n", script], check=True)
-
-
-@pytest.mark.parametrize(
-    ("lines", "mirror"),
-    [
-        (["Ubuntu main http://u.invalid", "Debian main http://d.invalid/debian"], "http://d.invalid/debian"),
-        (["Debian main http://d.invalid/debian-security", "Debian contrib http://d.invalid/debian"], None),
-        ([], None),
-    ],
-)
-def test_mirror_is_the_hosts_own(lines: list[str], mirror: str | None) -> None:
-    assert nvidia_smi.choose_mirror(lines) == mirror
