@@ -162,6 +162,17 @@ def test_without_the_driver_nothing_starts(make: Make) -> None:
     assert made.run('print(json.dumps(number("nvmlDeviceGetCount_v2")))') == -UNINITIALIZED
 
 
+def test_the_state_is_found_below_the_root_that_the_library_came_from(make: Make) -> None:
+    made = make()
+    libraries = made.root / "driver-root/usr/lib/x86_64-linux-gnu"
+    firmware = made.root / f"driver-root/lib/firmware/nvidia/{DRIVER}"
+    libraries.mkdir(parents=True)
+    firmware.mkdir(parents=True)
+    made.library = Path(shutil.copy(made.library, libraries))
+    made.state.rename(firmware / "gsp_gpusim.bin")
+    assert made.run('nvml.nvmlInit_v2()\nprint(json.dumps(number("nvmlDeviceGetCount_v2")))') == 4
+
+
 def test_another_loaded_version_is_a_mismatch(make: Make) -> None:
     made = make()
     made.write(LATER)
