@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api, ApiError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout import Missing, Seen, Wanted, missing
@@ -30,6 +30,14 @@ class Patience:
         return any(now - since >= self._limit for since in self._since.values())
 
 
+def pauses() -> Iterator[float]:
+    """Seconds between looks: short at first, for what is there in a moment, then a second each."""
+    pause = 0.1
+    while True:
+        yield pause
+        pause = min(1.0, pause * 2)
+
+
 class Waiter:
     """Looks at one namespace until what is wanted is there."""
 
@@ -42,13 +50,14 @@ class Waiter:
         """What is missing when everything is there (nothing), or the time or the hope is over."""
         deadline = time.monotonic() + timeout
         patience = Patience()
-        while True:
+        for pause in pauses():
             found = missing(self._wanted, self._look())
             now = time.monotonic()
             hopeless = patience.lost((str(entry) for entry in found if entry.final), now)
             if not found or now >= deadline or hopeless:
-                return found
-            time.sleep(1)
+                break
+            time.sleep(pause)
+        return found
 
     def explain(self, found: Sequence[Missing]) -> str:
         """The missing things as text, each with the last lines of its pod's log."""

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The verdict: what pods reported against what hosts have, GPU by GPU. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _pods
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import Gpu, Target, label_problem
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_run import PodProof
+
+# A check that does not really compute says so in its output, and the report repeats it.
+SIMULATED = "[simulated]"
+
+
+def host_entry(target: Target, proofs: Sequence[PodProof], image: str, plugin_log: str = "") -> dict[str, Any]:
+    """A host's part of the report, from its own proofs. ``plugin_log`` may tell why GPUs aren't offered."""
+    reported: dict[str, PodProof] = {}
+    problems = _host_problems(target, plugin_log)
+    for proof in proofs:
+        if proof.kind == "gpu":
+            problems += _pod_problems(target, proof, reported)
+    devices = _devices(target, reported, proofs)
+    problems += [
+        _problem(target, device["reason"], device["uuid"]) for device in devices if device["state"] == "missing"
+    ]
+    if not target.host.gpus and target.host.wanted:
+        problems += [_problem(target, f"pod {proof.name}: {proof.trouble}") for proof in proofs if proof.trouble]
+    label = label_problem(target) if target.node is not None else ""
+    if label:
+        problems.append(_problem(target, label))
+    states = [device["state"] for device in devices]
+    return {
+        "os": target.info.get("osImage", ""),
+        "kernel": target.info.get("kernelVersion", ""),
+        "driver": target.host.driver,
+        "toolkit": target.host.toolkit,
+        "containerd": target.info.get("containerRuntimeVersion", "").replace("containerd://", ""),
+        "kubelet": target.info.get("kubeletVersion", ""),
+        "gpus": {
+            "expected": target.host.wanted,
+            "nvidia_smi": len(target.host.gpus),
+            "pci": target.host.pci,
+            "capacity": target.capacity,
+            "allocatable": target.allocatable,
+            "proven": states.count("proven"),
+            "in_use": states.count("in_use"),
+        },
+        "devices": devices,
+        "labels": target.labels,
+        "isolation": _isolation(target, proofs, problems),
+        "fingerprint": target.fingerprint(image),
+        "kept": False,
+        "problems": problems,
+    }
+
+
+def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
+    host, found = target.host, []
+    if target.node is None:
+        return [_problem(target, "the cluster has no node of this name: it has not joined, or was deleted")]
+    if not target.ready:
+        found.append(_problem(target, _pods.not_ready_reason(target.node)))
+    if host.wanted and host.state != "ok":
+        found.append(_problem(target, f"nvidia-smi: {host.message or host.state}"))
+    if host.expected is not None and host.expected != host.pci:
+        found.append(_problem(target, f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"))
+    if host.state == "ok" and len(host.gpus) != host.pci:
+        found.append(_problem(target, f"nvidia-smi sees {len(host.gpus)} of {host.pci} GPUs on the PCI bus"))
+    if target.allocatable != host.wanted:
+        why = f"{target.allocatable} of {host.wanted} GPUs are allocatable (capacity {target.capacity})"
+        found.append(_problem(target, f"{why}{': device plugin: ' + plugin_log if plugin_log else ''}"))
+    return found
+
+
+def _pod_problems(target: Target, proof: PodProof, reported: dict[str, PodProof]) -> list[dict[str, str]]:
+    """What is wrong with a pod's report; GPUs that it may prove are added to ``reported``."""
+    found = []
+    if not proof.trouble and len(proof.gpus) != 1:
+        seen = ", ".join(gpu.uuid for gpu in proof.gpus) or "none"
+        found.append(_problem(target, f"pod {proof.name} asked for 1 GPU and saw {len(proof.gpus)} ({seen})"))
+    for gpu in proof.gpus:
+        if gpu.uuid in reported:
+            cause = f"pods {reported[gpu.uuid].name} and {proof.name} were given the same GPU"
+            found.append(_problem(target, cause, gpu.uuid))
+        elif gpu.uuid not in {own.uuid for own in target.host.gpus}:
+            found.append(_problem(target, f"pod {proof.name} reported a GPU that the host does not have", gpu.uuid))
+        elif len(proof.gpus) == 1:
+            reported[gpu.uuid] = proof
+    return found
+
+
+def _devices(target: Target, reported: Mapping[str, PodProof], proofs: Sequence[PodProof]) -> list[dict[str, Any]]:
+    """The state of each GPU of the host, in the order of nvidia-smi."""
+    held = {uuid: pod for uuid, pod in target.host.held.items() if pod in target.holders and uuid not in reported}
+    open_ones = [gpu for gpu in target.host.gpus if gpu.uuid not in reported and gpu.uuid not in held]
+    # Without kubelet's record only the number is known: then what isn't proven is in use, if the numbers agree.
+    unnamed = sum(target.holders.values()) - len(held)
+    pods = ", ".join(sorted(set(target.holders) - set(held.values())) or sorted(target.holders))
+    found = []
+    for gpu in target.host.gpus:
+        device: dict[str, Any] = {"uuid": gpu.uuid, "name": gpu.name}
+        if gpu.uuid in reported:
+            proof = reported[gpu.uuid]
+            device.update(state="proven", pod=proof.name, check_output=proof.output)
+        elif gpu.uuid in held:
+            device.update(state="in_use", pod=held[gpu.uuid])
+        elif unnamed >= len(open_ones):
+            device.update(state="in_use", pod=pods)
+        else:
+            device.update(state="missing", reason=_reason(target, gpu, proofs, unnamed, pods))
+        found.append(device)
+    return found
+
+
+def _reason(target: Target, gpu: Gpu, proofs: Sequence[PodProof], unnamed: int, pods: str) -> str:
+    """Why a GPU was not proven. Which pod would have got it is not known, so all that failed are told."""
+    troubles = list(dict.fromkeys(proof.trouble for proof in proofs if proof.kind == "gpu" and proof.trouble))
+    if not troubles and target.allocatable < len(target.host.gpus):
+        troubles = [f"the device plugin offers {target.allocatable} of {len(target.host.gpus)} GPUs"]
+    reason = "; ".join(troubles) or "no pod was given this GPU"
+    return f"{reason} (or it is one of {unnamed} GPUs held by {pods})" if unnamed > 0 else reason
+
+
+def _isolation(target: Target, proofs: Sequence[PodProof], problems: list[dict[str, str]]) -> dict[str, Any]:
+    for proof in proofs:
+        if proof.kind != "isolation":
+            continue
+        if proof.trouble:
+            problems.append(_problem(target, f"isolation was not proven, pod {proof.name}: {proof.trouble}"))
+        elif proof.leaked:
+            seen = ", ".join(proof.leaked)
+            problems.append(_problem(target, f"a pod that asked for no GPU sees {seen} (NVIDIA_VISIBLE_DEVICES=all)"))
+        return {"ok": not proof.trouble and not proof.leaked, "saw": proof.leaked}
+    return {}
+
+
+def _problem(target: Target, cause: str, gpu: str = "") -> dict[str, str]:
+    return {"host": target.name, "gpu": gpu, "cause": cause}
+
+
+def whole(
+    hosts: Mapping[str, Mapping[str, Any]], network: Mapping[str, Any], cluster: Mapping[str, str], generated: str
+) -> dict[str, Any]:
+    """The report of one run, from its parts."""
+    devices = [device for entry in hosts.values() for device in entry["devices"]]
+    outputs = sorted({device["check_output"].splitlines()[-1] for device in devices if device.get("check_output")})
+    problems = [problem for entry in hosts.values() for problem in entry["problems"]]
+    problems += [{"gpu": "", **problem} for problem in network.get("problems", [])]
+    return {
+        "generated": generated,
+        "cluster": dict(cluster),
+        "hosts": {name: dict(entry) for name, entry in hosts.items()},
+        "network": dict(network),
+        "isolation": {name: entry["isolation"]["ok"] for name, entry in hosts.items() if entry["isolation"]},
+        "totals": {
+            "gpus": sum(entry["gpus"]["expected"] for entry in hosts.values()),
+            "proven": sum(entry["gpus"]["proven"] for entry in hosts.values()),
+            "in_use": sum(entry["gpus"]["in_use"] for entry in hosts.values()),
+        },
+        "checks": outputs,
+        "simulated": any(SIMULATED in device.get("check_output", "") for device in devices),
+        "kept": bool(hosts) and all(entry["kept"] for entry in hosts.values()) and network.get("kept", True),
+        "problems": problems,
+    }

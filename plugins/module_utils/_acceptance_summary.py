@@ -1,0 +1,69 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report in words, for a terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Report = Mapping[str, Any]
+
+
+def summary(report: Report) -> list[str]:
+    """A few lines for a person: what is proven, where, by what, and what is wrong."""
+    totals = report["totals"]
+    with_gpus = {name: entry for name, entry in report["hosts"].items() if entry["gpus"]["expected"]}
+    line = f"{totals['proven']} of {totals['gpus']} GPUs proven on {_count(len(with_gpus), 'host')}"
+    if totals["in_use"]:
+        line += f", {totals['in_use']} in use by others"
+    lines = [line + _kept(report)]
+    if report["simulated"]:
+        lines.append("The check says that it is simulated: this shows how the parts fit, not that a GPU computes.")
+    lines += [f"The check said: {text}" for text in report["checks"]]
+    lines += [_host(name, entry) for name, entry in with_gpus.items()]
+    if report["network"]:
+        lines.append(_network(report["network"]))
+    if report["isolation"]:
+        ok = all(report["isolation"].values())
+        lines.append(f"Isolation: {'a pod that asks for no GPU sees none' if ok else 'NOT proven'}")
+    return lines
+
+
+def problems(report: Report) -> list[str]:
+    """Everything that is wrong, host, GPU and cause in a line each."""
+    return [": ".join(filter(None, (each["host"], each["gpu"], each["cause"]))) for each in report["problems"]]
+
+
+def _host(name: str, entry: Mapping[str, Any]) -> str:
+    gpus = entry["gpus"]
+    models = sorted({device["name"] for device in entry["devices"]})
+    line = f"{name}: {gpus['proven']} of {gpus['expected']} proven"
+    if gpus["in_use"]:
+        pods = sorted({device["pod"] for device in entry["devices"] if device["state"] == "in_use"})
+        line += f", {gpus['in_use']} in use by {', '.join(pods)}"
+    driver = f"driver {entry['driver'] or 'unknown'}"
+    return f"{line} ({', '.join([*models, driver])})"
+
+
+def _network(network: Mapping[str, Any]) -> str:
+    across = network["pod_to_pod"]
+    good = sum(1 for each in across if each["ok"])
+    words = {True: "ok", False: "NOT ok"}
+    return (
+        f"Network: pod to pod {good} of {len(across)}, Service {words[network['service']]}, DNS {words[network['dns']]}"
+    )
+
+
+def _kept(report: Report) -> str:
+    moments = sorted({entry["proven_at"] for entry in report["hosts"].values() if entry["kept"]})
+    if not moments:
+        return ""
+    if report["kept"]:
+        return f" (kept from the proof of {moments[0]}, nothing has changed since)"
+    return " (partly kept from an earlier proof)"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

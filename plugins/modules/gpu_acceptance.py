@@ -1,0 +1,210 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_acceptance
+short_description: Prove that pods reach every GPU of these hosts
+version_added: 0.1.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Runs one pod for each free GPU, all at the same time. Each runs the check of O(image), tells which GPU it was given,
+    and holds it until all have told theirs. The set of these GPUs is compared with what the hosts have.
+  - On each host with GPUs, a pod that asks for none, but sets C(NVIDIA_VISIBLE_DEVICES=all), must see none.
+  - On each host, a pod dials others across nodes, a Service by its address, and the same Service by its name.
+  - GPUs that pods of others hold count as in use. No pod is evicted.
+  - The proof is remembered in the ConfigMap C(kube-system/gpulab-acceptance). As long as neither the node since its
+    last boot, its GPUs, its versions, nor what is allocatable has changed, the next run keeps it and makes no pod.
+  - What is wrong is returned in RV(report), and is no failure of the module itself.
+options:
+  kubeconfig:
+    description: Kubeconfig file of the cluster.
+    type: path
+    required: true
+  nodes:
+    description: The hosts to prove, and what each says about itself.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the node.
+        type: str
+        required: true
+      gpus:
+        description:
+          - The GPUs that nvidia-smi sees, as M(gpulab.kubernetes.nvidia_smi_info) returns them. Only C(uuid) and
+            C(name) are used; an entry without a UUID is a GPU that does not answer.
+        type: list
+        elements: dict
+        default: []
+      pci:
+        description: How many GPUs are on the PCI bus.
+        type: int
+        default: 0
+      expected:
+        description: How many GPUs there should be. Not set means as many as nvidia-smi or the PCI bus have.
+        type: int
+      state:
+        description: State that M(gpulab.kubernetes.nvidia_smi_info) returned; V(ok) is the good one.
+        type: str
+        default: ok
+      message:
+        description: What is wrong when O(nodes[].state) is not V(ok).
+        type: str
+        default: ""
+      driver:
+        description: Version of the driver.
+        type: str
+        default: ""
+      toolkit:
+        description: Version of the NVIDIA container toolkit.
+        type: str
+        default: ""
+      held:
+        description: UUID of a GPU -> the pod that holds it, as C(namespace/name).
+        type: dict
+        default: {}
+  image:
+    description:
+      - Image of the check. Its own command has to exit with 0 if a GPU computes; C(/bin/sh) and C(sleep) are needed.
+      - If its output holds C([simulated]), the report says that the proof is simulated.
+    type: str
+    required: true
+  network_image:
+    description: Image of Kubernetes' test server agnhost.
+    type: str
+    required: true
+  namespace:
+    description: Namespace for the pods. It is made for the proof and removed afterwards.
+    type: str
+    default: gpulab-acceptance
+  force:
+    description: Prove everything afresh, whatever an earlier proof covers.
+    type: bool
+    default: false
+  timeout:
+    description: How long the pods may take until all have reported, in seconds.
+    type: int
+    default: 300
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - In check mode it makes no pod. It says whether there is anything to prove.
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+    details:
+      - With O(force=true) it proves again each time, and says so.
+requirements:
+  - kubernetes (Python package)
+"""
+
+EXAMPLES = r"""
+- name: Prove the GPUs of two hosts
+  gpulab.kubernetes.gpu_acceptance:
+    kubeconfig: /run/user/1000/kubeconfig
+    image: nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0
+    network_image: registry.k8s.io/e2e-test-images/agnhost:2.63.0
+    nodes:
+      - name: gpu1
+        pci: 1
+        driver: 580.178.04
+        gpus:
+          - uuid: GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11
+            name: Tesla T4
+"""
+
+RETURN = r"""
+report:
+  description:
+    - The report, as the role C(acceptance) writes it. Empty in check mode when there is something to prove.
+    - RV(report.problems) is empty when everything is proven.
+  returned: success
+  type: dict
+  sample:
+    generated: "2026-11-21T04:00:00Z"
+    totals: {gpus: 1, proven: 1, in_use: 0}
+    kept: false
+    problems: []
+kept:
+  description: Whether all of it is an earlier proof that still holds.
+  returned: success
+  type: bool
+  sample: false
+summary:
+  description: The report in a few lines for a person.
+  returned: success
+  type: list
+  elements: str
+  sample: ["1 of 1 GPUs proven on 1 host"]
+problems:
+  description: Everything that is wrong, as a line each with host, GPU and cause.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import read_hosts
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_pods import Settings
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_session import Session
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_summary import problems, summary
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+_NODE = {
+    "name": {"type": "str", "required": True},
+    "gpus": {"type": "list", "elements": "dict", "default": []},
+    "pci": {"type": "int", "default": 0},
+    "expected": {"type": "int"},
+    "state": {"type": "str", "default": "ok"},
+    "message": {"type": "str", "default": ""},
+    "driver": {"type": "str", "default": ""},
+    "toolkit": {"type": "str", "default": ""},
+    "held": {"type": "dict", "default": {}},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "kubeconfig": {"type": "path", "required": True},
+            "nodes": {"type": "list", "elements": "dict", "options": _NODE, "required": True},
+            "image": {"type": "str", "required": True},
+            "network_image": {"type": "str", "required": True},
+            "namespace": {"type": "str", "default": "gpulab-acceptance"},
+            "force": {"type": "bool", "default": False},
+            "timeout": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    if KUBERNETES_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
+    params = module.params
+    settings = Settings(params["namespace"], params["image"], params["network_image"], params["timeout"])
+    try:
+        session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
+        changed, report = session.accept(params["force"], module.check_mode)
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    module.exit_json(
+        changed=changed,
+        report=report,
+        kept=bool(report) and report["kept"],
+        summary=summary(report) if report else [],
+        problems=problems(report) if report else [],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_host_info
+short_description: Tell which GPUs a host has, and who holds them, without asking the driver
+version_added: 0.1.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Reads the GPUs on the PCI bus, the versions of installed packages, and from kubelet's record which running pod
+    holds which GPU. It runs no program, so it answers when the driver does not.
+options:
+  packages:
+    description: Packages whose versions are wanted.
+    type: list
+    elements: str
+    default: [nvidia-container-toolkit]
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.reader
+  - gpulab.kubernetes.attributes.root
+"""
+
+EXAMPLES = r"""
+- name: See which pods hold GPUs of this host
+  gpulab.kubernetes.gpu_host_info:
+  register: gpu_host
+"""
+
+RETURN = r"""
+pci:
+  description: NVIDIA GPUs on the PCI bus, by address.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    address:
+      description: PCI address.
+      type: str
+    device_id:
+      description: PCI device id.
+      type: str
+  sample: [{address: "0000:3b:00.0", device_id: "0x1eb8"}]
+packages:
+  description: Version of each of O(packages) that is installed.
+  returned: success
+  type: dict
+  sample: {nvidia-container-toolkit: 1.20.1-1}
+held:
+  description: UUID of a GPU -> the running pod that holds it, as C(namespace/name).
+  returned: success
+  type: dict
+  sample: {GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11: research/train-0}
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_host import held, installed, pci_gpus
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import running_gpu_pods
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "packages": {"type": "list", "elements": "str", "default": ["nvidia-container-toolkit"]},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    root = Path(module.params["root"])
+    try:
+        pods = running_gpu_pods(root / "var/lib/kubelet", root / "proc", root / "var/log/pods")
+        packages = installed(root, module.params["packages"])
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    module.exit_json(changed=False, pci=pci_gpus(root), packages=packages, held=held(pods))
+
+
+if __name__ == "__main__":
+    main()

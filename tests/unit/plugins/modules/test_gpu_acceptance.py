@@ -1,0 +1,364 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module against a small API server: what a user of the role relies on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster, FakeNode
+
+T4 = ["GPU-t0", "GPU-t1", "GPU-t2"]
+A100 = ["GPU-a0", "GPU-a1"]
+MODEL = "NVIDIA A100-SXM4-40GB"
+
+
+class Lab:
+    """A control plane and two workers with GPUs, and the module to prove them."""
+
+    def __init__(self, run: Callable[..., dict[str, Any]], kubeconfig: Path, cluster: FakeCluster) -> None:
+        self._run = run
+        self._kubeconfig = kubeconfig
+        self.cluster = cluster
+        self.hosts: list[dict[str, Any]] = [
+            {"name": "cp1"},
+            {"name": "gpu1", "pci": 3, "driver": "580.1", "gpus": [{"uuid": uuid, "name": "Tesla T4"} for uuid in T4]},
+            {"name": "gpu2", "pci": 2, "driver": "580.1", "gpus": [{"uuid": uuid, "name": MODEL} for uuid in A100]},
+        ]
+
+    def prove(self, *, check: bool = False, **more: Any) -> dict[str, Any]:
+        args = {
+            "kubeconfig": str(self._kubeconfig),
+            "nodes": self.hosts,
+            "image": "check:1",
+            "network_image": "agnhost:1",
+            "timeout": 2,
+            **more,
+        }
+        return self._run("gpu_acceptance", args, check=check)
+
+    def node(self, name: str) -> FakeNode:
+        return self.cluster.nodes[name]
+
+
+@pytest.fixture
+def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[Lab]:
+    cluster = FakeCluster(FakeNode("cp1"), FakeNode("gpu1", T4), FakeNode("gpu2", A100, MODEL))
+    with ExitStack() as stack:
+        yield Lab(run_module, stack.enter_context(cluster.serve(tmp_path)), cluster)
+
+
+def causes(result: dict[str, Any], host: str) -> list[str]:
+    return [problem["cause"] for problem in result["report"]["problems"] if problem["host"] == host]
+
+
+def states(result: dict[str, Any], host: str) -> dict[str, str]:
+    return {device["uuid"]: device["state"] for device in result["report"]["hosts"][host]["devices"]}
+
+
+def test_every_gpu_is_proven_at_the_same_time(lab: Lab) -> None:
+    result = lab.prove()
+    assert result["problems"] == []
+    assert result["changed"]
+    assert result["report"]["totals"] == {"gpus": 5, "proven": 5, "in_use": 0}
+    assert lab.cluster.most_gpu_pods == 5
+    assert states(result, "gpu2") == {"GPU-a0": "proven", "GPU-a1": "proven"}
+    assert result["summary"][0] == "5 of 5 GPUs proven on 2 hosts"
+
+
+def test_the_report_tells_what_each_host_has(lab: Lab) -> None:
+    lab.hosts[1]["toolkit"] = "1.20.1-1"
+    report = lab.prove()["report"]
+    entry = report["hosts"]["gpu1"]
+    assert entry["gpus"] == {
+        "expected": 3,
+        "nvidia_smi": 3,
+        "pci": 3,
+        "capacity": 3,
+        "allocatable": 3,
+        "proven": 3,
+        "in_use": 0,
+    }
+    versions = {key: entry[key] for key in ("os", "kernel", "driver", "toolkit", "containerd", "kubelet")}
+    assert versions == {
+        "os": "Debian 13",
+        "kernel": "6.12",
+        "driver": "580.1",
+        "toolkit": "1.20.1-1",
+        "containerd": "2.3.6",
+        "kubelet": "v1.36.4",
+    }
+    assert report["cluster"]["kubernetes_version"] == "v1.36.4"
+    assert report["hosts"]["cp1"]["gpus"]["nvidia_smi"] == 0
+    assert report["isolation"] == {"gpu1": True, "gpu2": True}
+    assert report["network"]["service"] and report["network"]["dns"]
+    assert len(report["network"]["pod_to_pod"]) == 6
+
+
+def test_nothing_is_left_in_the_cluster_but_the_memory_of_the_proof(lab: Lab) -> None:
+    lab.prove()
+    assert list(lab.cluster.namespaces) == ["kube-system"]
+    assert lab.cluster.pods == {}
+
+
+def test_a_second_run_keeps_the_proof_and_makes_no_pod(lab: Lab) -> None:
+    first = lab.prove()
+    lab.cluster.created.clear()
+    second = lab.prove()
+    assert lab.cluster.created == []
+    assert not second["changed"]
+    assert second["kept"] and second["report"]["kept"]
+    assert second["report"]["totals"] == first["report"]["totals"]
+    assert "kept from the proof of" in second["summary"][0]
+
+
+def test_force_proves_again(lab: Lab) -> None:
+    lab.prove()
+    result = lab.prove(force=True)
+    assert result["changed"]
+    assert not result["kept"]
+    assert lab.cluster.created.count("Pod/gpu-0-gpu1") == 2
+
+
+def reboot(lab: Lab) -> None:
+    lab.node("gpu1").boot = "boot-2"
+
+
+def new_driver(lab: Lab) -> None:
+    lab.hosts[1]["driver"] = "595.1"
+    lab.node("gpu1").labels = {
+        **lab.node("gpu1").body()["metadata"]["labels"],
+        "nvidia.com/cuda.driver-version.full": "595.1",
+    }
+
+
+def new_toolkit(lab: Lab) -> None:
+    lab.hosts[1]["toolkit"] = "1.21.0-1"
+
+
+def new_gpu(lab: Lab) -> None:
+    lab.node("gpu1").gpus = [*T4[:2], "GPU-new"]
+    lab.hosts[1]["gpus"] = [{"uuid": uuid, "name": "Tesla T4"} for uuid in lab.node("gpu1").gpus]
+
+
+@pytest.mark.parametrize("change", [reboot, new_driver, new_toolkit, new_gpu])
+def test_what_changes_a_host_is_proven_again_there_only(lab: Lab, change: Callable[[Lab], None]) -> None:
+    lab.prove()
+    change(lab)
+    lab.cluster.created.clear()
+    result = lab.prove()
+    assert result["problems"] == []
+    gpu_pods = sorted(name for name in lab.cluster.created if name.startswith("Pod/gpu-"))
+    assert gpu_pods == ["Pod/gpu-0-gpu1", "Pod/gpu-1-gpu1", "Pod/gpu-2-gpu1"]
+    assert result["report"]["totals"]["proven"] == 5
+    assert [result["report"]["hosts"][name]["kept"] for name in ("gpu1", "gpu2")] == [False, True]
+    assert "partly kept" in result["summary"][0]
+
+
+def test_a_run_for_some_hosts_leaves_the_proof_of_the_others(lab: Lab) -> None:
+    lab.prove()
+    everyone = lab.hosts
+    lab.hosts = everyone[1:2]
+    limited = lab.prove(force=True)
+    assert list(limited["report"]["hosts"]) == ["gpu1"]
+    lab.hosts = everyone
+    lab.cluster.created.clear()
+    whole = lab.prove()
+    assert not [name for name in lab.cluster.created if name.startswith("Pod/gpu-")]
+    assert whole["report"]["totals"]["proven"] == 5
+
+
+def test_a_failed_proof_is_not_kept(lab: Lab) -> None:
+    lab.cluster.check_fails = True
+    assert lab.prove()["problems"]
+    lab.cluster.check_fails = False
+    result = lab.prove()
+    assert result["changed"]
+    assert result["problems"] == []
+
+
+def test_check_mode_makes_nothing_and_predicts(lab: Lab) -> None:
+    predicted = lab.prove(check=True)
+    assert predicted["changed"]
+    assert predicted["report"] == {}
+    assert lab.cluster.created == []
+    lab.prove()
+    assert not lab.prove(check=True)["changed"]
+
+
+def test_a_gpu_held_by_a_user_is_in_use_and_named(lab: Lab) -> None:
+    lab.cluster.user_pod("train", "gpu1")
+    lab.node("gpu1").given = T4[1:]
+    result = lab.prove()
+    assert result["problems"] == []
+    assert states(result, "gpu1") == {"GPU-t0": "in_use", "GPU-t1": "proven", "GPU-t2": "proven"}
+    assert result["report"]["hosts"]["gpu1"]["devices"][0]["pod"] == "team/train"
+    assert result["report"]["totals"] == {"gpus": 5, "proven": 4, "in_use": 1}
+    assert "team/train" in lab.cluster.pods
+
+
+def test_kubelets_record_tells_in_use_from_missing(lab: Lab) -> None:
+    lab.cluster.user_pod("train", "gpu1")
+    lab.hosts[1]["held"] = {"GPU-t1": "team/train"}
+    lab.node("gpu1").allocatable = 2
+    lab.node("gpu1").given = ["GPU-t0"]
+    lab.cluster.plugin_log = "I1 fine\nI2 'nvidia.com/gpu' device marked unhealthy: GPU-t2"
+    plugin = lab.cluster.user_pod("plugin", "gpu1", gpus=0)
+    plugin["metadata"]["labels"] = {"app": "nvidia-device-plugin"}
+    result = lab.prove()
+    assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "in_use", "GPU-t2": "missing"}
+    assert any("device marked unhealthy: GPU-t2" in cause for cause in causes(result, "gpu1"))
+    assert any(problem["gpu"] == "GPU-t2" for problem in result["report"]["problems"])
+
+
+def test_gpus_in_use_that_become_free_are_proven_then(lab: Lab) -> None:
+    lab.cluster.user_pod("train", "gpu1")
+    lab.node("gpu1").given = T4[1:]
+    lab.prove()
+    assert not lab.prove()["changed"]
+    del lab.cluster.pods["team/train"]
+    lab.node("gpu1").given = None
+    assert lab.prove()["report"]["totals"] == {"gpus": 5, "proven": 5, "in_use": 0}
+
+
+def test_a_gpu_that_is_taken_while_pods_start_counts_as_in_use(lab: Lab) -> None:
+    snatch = lab.cluster.user_pod("snatch", "gpu2")
+    del lab.cluster.pods["team/snatch"]
+    lab.cluster.snatch = snatch
+    lab.node("gpu2").given = ["GPU-a1"]
+    result = lab.prove()
+    assert result["problems"] == []
+    assert states(result, "gpu2") == {"GPU-a0": "in_use", "GPU-a1": "proven"}
+
+
+def test_no_allocatable_gpu_never_passes_in_silence(lab: Lab) -> None:
+    lab.node("gpu1").allocatable = 0
+    result = lab.prove()
+    assert "0 of 3 GPUs are allocatable" in causes(result, "gpu1")[0]
+    assert states(result, "gpu1") == dict.fromkeys(T4, "missing")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("pull_error", "manifest unknown", "ImagePullBackOff: image check:1 can't be pulled: manifest unknown"),
+        ("check_fails", True, "container check failed: exit status 1: Test FAILED"),
+        ("extra_gpu", "GPU-t9", "asked for 1 GPU and saw 2"),
+    ],
+)
+def test_each_gpu_that_is_missed_has_its_reason(lab: Lab, attribute: str, value: Any, said: str) -> None:
+    setattr(lab.cluster, attribute, value)
+    result = lab.prove()
+    assert any(said in cause for cause in causes(result, "gpu1")), causes(result, "gpu1")
+    assert result["report"]["totals"]["proven"] == 0
+    missing = {problem["gpu"] for problem in result["report"]["problems"] if problem["host"] == "gpu2"}
+    assert missing >= set(A100)
+
+
+def test_the_same_gpu_twice_proves_one(lab: Lab) -> None:
+    lab.node("gpu2").given = ["GPU-a0"]
+    result = lab.prove()
+    assert states(result, "gpu2") == {"GPU-a0": "proven", "GPU-a1": "missing"}
+    assert any("were given the same GPU" in cause for cause in causes(result, "gpu2"))
+
+
+def test_a_gpu_that_the_host_does_not_have_is_named(lab: Lab) -> None:
+    lab.node("gpu2").given = ["GPU-a0", "GPU-other"]
+    result = lab.prove()
+    assert {
+        "host": "gpu2",
+        "gpu": "GPU-other",
+        "cause": "pod gpu-1-gpu2 reported a GPU that the host does not have",
+    } in result["report"]["problems"]
+
+
+def test_a_pod_that_sees_gpus_without_asking_is_a_problem(lab: Lab) -> None:
+    lab.node("gpu1").leaks = ["/dev/nvidia0", "GPU 0: Tesla T4 (UUID: GPU-t0)"]
+    result = lab.prove()
+    assert any("a pod that asked for no GPU sees /dev/nvidia0" in cause for cause in causes(result, "gpu1"))
+    assert result["report"]["isolation"] == {"gpu1": False, "gpu2": True}
+
+
+def test_wrong_labels_are_a_problem(lab: Lab) -> None:
+    lab.node("gpu1").labels = {}
+    lab.node("gpu2").labels = {**lab.node("gpu2").body()["metadata"]["labels"], "nvidia.com/gpu.count": "1"}
+    result = lab.prove()
+    assert any("GPU feature discovery has not labelled it" in cause for cause in causes(result, "gpu1"))
+    assert causes(result, "gpu2") == ["label nvidia.com/gpu.count says 1, nvidia-smi has 2"]
+
+
+def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:
+    lab.cluster.deaf = {("gpu1", "gpu2")}
+    result = lab.prove(timeout=1)
+    [cause] = causes(result, "gpu1")
+    assert "does not reach" in cause and "on gpu2: dial tcp: i/o timeout" in cause
+    assert {"from": "gpu1", "to": "gpu2", "ok": False} in result["report"]["network"]["pod_to_pod"]
+    assert result["report"]["totals"]["proven"] == 5
+
+
+def test_dns_that_fails_is_told_from_a_service_that_fails(lab: Lab) -> None:
+    lab.cluster.no_dns = True
+    network = lab.prove(timeout=1)["report"]["network"]
+    assert network["service"] is True
+    assert network["dns"] is False
+    assert "no such host" in network["problems"][0]["cause"]
+
+
+def test_what_the_host_says_is_compared_too(lab: Lab) -> None:
+    lab.hosts[1].update(expected=4, pci=3, state="driver_not_loaded", message="the driver is not loaded", gpus=[])
+    result = lab.prove()
+    told = "\n".join(causes(result, "gpu1"))
+    assert "nvidia-smi: the driver is not loaded" in told
+    assert "3 of 4 expected GPUs are on the PCI bus" in told
+    assert result["report"]["totals"]["gpus"] == 6
+
+
+def test_a_node_that_is_down_or_absent_does_not_hold_up_the_others(lab: Lab) -> None:
+    lab.node("gpu1").ready = False
+    del lab.cluster.nodes["cp1"]
+    result = lab.prove()
+    assert "the node is not ready: kubelet stopped posting" in causes(result, "gpu1")
+    assert causes(result, "cp1") == ["the cluster has no node of this name: it has not joined, or was deleted"]
+    assert states(result, "gpu2") == dict.fromkeys(A100, "proven")
+
+
+def test_a_simulated_check_says_so(lab: Lab) -> None:
+    assert lab.prove()["report"]["simulated"] is False
+    lab.cluster.check_output = "[simulated] no GPU computes here\nTest PASSED"
+    result = lab.prove(force=True)
+    assert result["report"]["simulated"] is True
+    assert any("simulated" in line for line in result["summary"])
+    assert result["report"]["checks"] == ["Test PASSED"]
+
+
+def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
+    labels = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
+    lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance", "labels": labels}}
+    old = lab.cluster.user_pod("gpu-0-gpu1", "gpu1", gpus=3)
+    old["metadata"]["namespace"] = "gpulab-acceptance"
+    lab.cluster.pods = {"gpulab-acceptance/gpu-0-gpu1": old}
+    result = lab.prove()
+    assert result["problems"] == []
+    assert result["report"]["totals"]["proven"] == 5
+
+
+def test_a_namespace_of_somebody_else_is_left_alone(lab: Lab) -> None:
+    lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance"}}
+    result = lab.prove()
+    assert result["failed"]
+    assert "is not ours" in result["msg"]
+    assert "gpulab-acceptance" in lab.cluster.namespaces
+
+
+def test_an_api_that_does_not_answer_is_an_error_with_advice(lab: Lab, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text((tmp_path / "kubeconfig").read_text().replace("127.0.0.1:", "127.0.0.1:1"[:-1] + "1"))
+    result = lab.prove(kubeconfig=str(other))
+    assert result["failed"]
+    assert "Error while asking the API" in result["msg"]
+    assert "cluster_api_delegate" in result["msg"]

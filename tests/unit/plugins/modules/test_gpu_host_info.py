@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+UID = "0f1f2a5e-3f61-4e3e-8a51-6b0f2b1a9d10"
+STATUS = """Package: nvidia-container-toolkit
+Status: hold ok installed
+Version: 1.20.1-1
+Architecture: amd64
+
+Package: kubelet
+Status: deinstall ok config-files
+Version: 1.36.4-1.1
+Architecture: amd64
+"""
+
+
+def device(root: Path, address: str, vendor: str, kind: str, model: str) -> None:
+    directory = root / "sys/bus/pci/devices" / address
+    directory.mkdir(parents=True)
+    for name, value in (("vendor", vendor), ("class", kind), ("device", model)):
+        (directory / name).write_text(f"{value}\n")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    top = tmp_path / "host"
+    (top / "var/lib/dpkg").mkdir(parents=True)
+    (top / "proc").mkdir()
+    return top
+
+
+def test_gpus_are_counted_on_the_bus(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+    device(root, "0000:3b:00.0", "0x10de", "0x030200", "0x1eb8")
+    device(root, "0000:3b:00.1", "0x10de", "0x040300", "0x10f8")
+    device(root, "0000:00:02.0", "0x1234", "0x030000", "0x1111")
+    device(root, "0000:02:00.0", "0x10DE", "0x030000", "0x20B0")
+    result = run_module("gpu_host_info", {"root": str(root)})
+    assert result["pci"] == [
+        {"address": "0000:02:00.0", "device_id": "0x20b0"},
+        {"address": "0000:3b:00.0", "device_id": "0x1eb8"},
+    ]
+
+
+def test_versions_are_those_of_installed_packages(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+    (root / "var/lib/dpkg/status").write_text(STATUS)
+    names = ["nvidia-container-toolkit", "kubelet", "other"]
+    result = run_module("gpu_host_info", {"root": str(root), "packages": names})
+    assert result["packages"] == {"nvidia-container-toolkit": "1.20.1-1"}
+
+
+def test_gpus_are_held_by_pods_that_live(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+    entry = {"PodUID": UID, "ResourceName": "nvidia.com/gpu", "DeviceIDs": {"0": ["GPU-1"]}}
+    checkpoint = root / "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": [entry]}}))
+    (root / f"var/log/pods/research_train-0_{UID}").mkdir(parents=True)
+    assert run_module("gpu_host_info", {"root": str(root)})["held"] == {}
+    process = root / "proc/42"
+    process.mkdir()
+    (process / "cgroup").write_text(f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/x.scope\n")
+    assert run_module("gpu_host_info", {"root": str(root)})["held"] == {"GPU-1": "research/train-0"}
+
+
+def test_a_bare_host_has_nothing(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+    result = run_module("gpu_host_info", {"root": str(root)}, check=True)
+    assert (result["pci"], result["packages"], result["held"]) == ([], {}, {})

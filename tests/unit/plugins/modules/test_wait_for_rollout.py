@@ -1,0 +1,83 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster, FakeNode
+
+
+class Cluster:
+    def __init__(self, run: Callable[..., dict[str, Any]], kubeconfig: Path, state: FakeCluster) -> None:
+        self._run = run
+        self._kubeconfig = kubeconfig
+        self.state = state
+        pod = state.user_pod("plugin-x", "gpu1", gpus=0)
+        pod["metadata"]["labels"] = {"app": "plugin"}
+        pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+        spec = {"selector": {"matchLabels": {"app": "plugin"}}, "template": {"spec": {}}}
+        state.daemonsets = [{"metadata": {"name": "plugin"}, "spec": spec}]
+
+    def wait(self, check: bool = False, **more: Any) -> dict[str, Any]:
+        args = {
+            "kubeconfig": str(self._kubeconfig),
+            "namespace": "team",
+            "daemonsets": ["plugin"],
+            "nodes": ["gpu1"],
+            "nodes_ready": True,
+            "allocatable": {"gpu1": 2},
+            "timeout": 1,
+            **more,
+        }
+        return self._run("wait_for_rollout", args, check=check)
+
+
+@pytest.fixture
+def cluster(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[Cluster]:
+    state = FakeCluster(FakeNode("cp1", ready=False), FakeNode("gpu1", ["GPU-0", "GPU-1"]))
+    with ExitStack() as stack:
+        yield Cluster(run_module, stack.enter_context(state.serve(tmp_path)), state)
+
+
+def test_it_ends_at_once_when_all_is_there(cluster: Cluster) -> None:
+    result = cluster.wait(timeout=60)
+    assert not result["failed"]
+    assert not result["changed"]
+    assert result["missing"] == []
+
+
+def test_it_waits_for_what_comes_late(cluster: Cluster) -> None:
+    node = cluster.state.nodes["gpu1"]
+    node.allocatable = 0
+
+    def recover() -> None:
+        time.sleep(1.5)
+        node.allocatable = 2
+
+    threading.Thread(target=recover).start()
+    assert not cluster.wait(timeout=60)["failed"]
+
+
+def test_it_says_what_is_missing_and_what_the_pod_said(cluster: Cluster) -> None:
+    cluster.state.nodes["gpu1"].allocatable = 0
+    cluster.state.plugin_log = "NVML: Driver/library version mismatch"
+    result = cluster.wait()
+    assert result["failed"]
+    assert "gpu1: 0 of 2 GPUs are allocatable" in result["msg"]
+    assert "NVML: Driver/library version mismatch" in result["msg"]
+
+
+def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:
+    cluster.state.daemonsets = []
+    started = time.monotonic()
+    result = cluster.wait(check=True, timeout=60)
+    assert not result["failed"]
+    assert result["missing"] == [{"node": "gpu1", "text": "there is no DaemonSet plugin"}]
+    assert time.monotonic() - started < 20
