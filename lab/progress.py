@@ -28,6 +28,10 @@ class Step:
         self.remark = remark
 
 
+_RUNNING: list[Step] = []
+_SPINNER = threading.Lock()
+
+
 def seconds(value: float) -> str:
     """Return a duration as people read it: 3.2 s, 48 s, 2 min 05 s."""
     if value < 10:
@@ -50,6 +54,7 @@ def warn(text: str) -> None:
 def step(title: str) -> Iterator[Step]:
     """Show a step while it runs and leave one line with its duration; nested steps print their own lines first."""
     current = Step(title)
+    _RUNNING.append(current)
     started = time.monotonic()
     done = threading.Event()
     watcher = threading.Thread(target=_signs_of_life, args=(current, started, done), daemon=True)
@@ -59,10 +64,12 @@ def step(title: str) -> Iterator[Step]:
     except BaseException:
         done.set()
         watcher.join()
+        _RUNNING.remove(current)
         console.print(f"[red]✗[/red] {escape(title)} [dim]({seconds(time.monotonic() - started)})[/dim]")
         raise
     done.set()
     watcher.join()
+    _RUNNING.remove(current)
     remark = f": {escape(current.remark)}" if current.remark else ""
     console.print(f"[green]✓[/green] {escape(title)}{remark} [dim]({seconds(time.monotonic() - started)})[/dim]")
 
@@ -73,7 +80,9 @@ def _signs_of_life(current: Step, started: float, done: threading.Event) -> None
         return
     wait = _FIRST_SIGN_AFTER
     while not done.wait(wait):
-        console.print(f"  {escape(current.title)} ... {seconds(time.monotonic() - started)}")
+        # Of nested steps the innermost one speaks.
+        if _RUNNING[-1] is current:
+            console.print(f"  {escape(current.title)} ... {seconds(time.monotonic() - started)}")
         wait = _NEXT_SIGN_AFTER
 
 
@@ -85,9 +94,6 @@ def _spin(current: Step, started: float, done: threading.Event) -> None:
     try:
         with console.status(escape(current.title)) as status:
             while not done.wait(1.0):
-                status.update(f"{escape(current.title)} [dim]{seconds(time.monotonic() - started)}[/dim]")
+                status.update(f"{escape(_RUNNING[-1].title)} [dim]{seconds(time.monotonic() - started)}[/dim]")
     finally:
         _SPINNER.release()
-
-
-_SPINNER = threading.Lock()

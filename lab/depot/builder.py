@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from lab import progress
 from lab.depot import (
@@ -29,6 +29,9 @@ def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
     Raises DepotError.
     """
     wanted = _with_built(kubernetes)
+    # Looked at without the lock: whoever has everything doesn't wait for another build.
+    if all(there for there, _text in _state(wanted)):
+        return
     with cache.lock("depot"):
         if not signing.is_made():
             with progress.step("Signing key of the depot"):
@@ -40,22 +43,30 @@ def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
 
 
 def listing(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> list[str]:
-    """Return one line per program, package and image: whether it is there, and its name."""
-    wanted = _with_built(kubernetes)
+    """Return one line per program, package, repository and image: whether it is there, and its name."""
+    return [f"{'built  ' if there else 'missing'}  {text}" for there, text in _state(_with_built(kubernetes))]
+
+
+def _state(wanted: Sequence[str]) -> list[tuple[bool, str]]:
     known = [version for version in wanted if golang.is_built(recipes.kubernetes(version))]
     built = [*_recipes(wanted), *images.sources(known)]
-    rows = [(golang.is_built(recipe), f"program  {recipe.name} {recipe.version}") for recipe in built]
-    rows += [(package.is_packed, f"package  {package.group}/{package.filename}") for package in _all_packages(wanted)]
+    rows = [(golang.is_built(recipe), f"program    {recipe.name} {recipe.version}") for recipe in built]
+    groups = _groups(wanted)
     rows += [
-        (driver_debs.are_packed(version, entry[3]), f"packages driver {version} for {entry[3]} (simulated)")
+        (package.is_packed, f"package    {group}/{package.filename}")
+        for group, members in groups.items()
+        for package in members
+    ]
+    rows += [
+        (driver_debs.are_packed(version, entry[3]), f"packages   driver {version} for {entry[3]} (simulated)")
         for version in versions.driver_versions()
         for entry in versions.DISTRIBUTIONS
     ]
+    rows += [(found.is_written, f"repository {found.below}") for found in _repositories(groups)]
     found = [image for version in known for image in images.kubernetes(version)] + images.add_ons()
-    rows += [(image.is_stored, f"image    {image.reference}") for image in found]
-    rows.append((check_image.is_stored(), f"image    {versions.CHECK_IMAGE} (simulated)"))
-    rows += [(False, f"images   of Kubernetes {v}: named by its kubeadm") for v in wanted if v not in known]
-    return [f"{'built  ' if there else 'missing'}  {text}" for there, text in rows]
+    rows += [(image.is_stored, f"image      {image.reference}") for image in found]
+    rows.append((check_image.is_stored(), f"image      {versions.CHECK_IMAGE} (simulated)"))
+    return rows + [(False, f"images     of Kubernetes {v}: named by its kubeadm") for v in wanted if v not in known]
 
 
 def _with_built(kubernetes: Sequence[str]) -> list[str]:
@@ -84,10 +95,21 @@ def _programs(wanted: Iterable[Recipe]) -> None:
                 golang.build(recipe)
 
 
-def _packages(kubernetes: Iterable[str]) -> None:
+def _groups(kubernetes: Iterable[str]) -> dict[str, list[Package]]:
+    found = [package for version in kubernetes for package in packages.kubernetes(version)]
+    for version, debs in versions.containerd_packages().items():
+        found += [packages.containerd(version, debs[entry[0]]) for entry in versions.DISTRIBUTIONS]
+    for version, deb in versions.toolkit_versions().items():
+        found += packages.container_toolkit(version, deb)
+    found += [packages.cuda_keyring(entry[3]) for entry in versions.DISTRIBUTIONS]
     groups: dict[str, list[Package]] = {}
-    for package in _all_packages(kubernetes):
+    for package in found:
         groups.setdefault(package.group, []).append(package)
+    return groups
+
+
+def _packages(kubernetes: Iterable[str]) -> None:
+    groups = _groups(kubernetes)
     for group, members in groups.items():
         missing = [package for package in members if not package.is_packed]
         if missing:
@@ -98,24 +120,22 @@ def _packages(kubernetes: Iterable[str]) -> None:
     places = [(v, entry[3]) for v in versions.driver_versions() for entry in versions.DISTRIBUTIONS]
     if not all(driver_debs.are_packed(*place) for place in places):
         _optional("Packages: simulated NVIDIA driver", driver_debs.build)
-    _repositories(groups)
+    found = _repositories(groups)
+    unwritten = [repository for repository in found if not repository.is_written]
+    if unwritten:
+        with progress.step("Signed apt repositories") as step, signing.loaded() as signer:
+            for repository in unwritten:
+                repository.build(signer)
+            step.note(f"{len(unwritten)} of {len(found)}")
 
 
-def _all_packages(kubernetes: Iterable[str]) -> list[Package]:
-    found = [package for version in kubernetes for package in packages.kubernetes(version)]
-    for version, debs in versions.containerd_packages().items():
-        found += [packages.containerd(version, debs[entry[0]]) for entry in versions.DISTRIBUTIONS]
-    for version, deb in versions.toolkit_versions().items():
-        found += packages.container_toolkit(version, deb)
-    return found + [packages.cuda_keyring(entry[3]) for entry in versions.DISTRIBUTIONS]
-
-
-def _repositories(groups: dict[str, list[Package]]) -> None:
+def _repositories(groups: Mapping[str, Sequence[Package]]) -> list[Repository]:
     debs = {group: {package.path: package.key for package in members} for group, members in groups.items()}
-    found: list[Repository] = []
-    for group in debs:
-        if group.startswith("kubernetes-"):
-            found.append(repositories.kubernetes(group.removeprefix("kubernetes-"), debs[group]))
+    found = [
+        repositories.kubernetes(group.removeprefix("kubernetes-"), debs[group])
+        for group in debs
+        if group.startswith("kubernetes-")
+    ]
     for system in sorted({entry[1] for entry in versions.DISTRIBUTIONS}):
         suites = {
             codename: {path: key for path, key in debs["containerd"].items() if f"~{codename}_" in path.name}
@@ -126,12 +146,7 @@ def _repositories(groups: dict[str, list[Package]]) -> None:
     found.append(repositories.container_toolkit(debs["nvidia-container-toolkit"]))
     for *_docker, cuda in versions.DISTRIBUTIONS:
         found.append(repositories.cuda(cuda, debs[f"cuda-{cuda}"] | driver_debs.found(cuda)))
-    missing = [repository for repository in found if not repository.is_written]
-    if missing:
-        with progress.step("Signed apt repositories") as step, signing.loaded() as signer:
-            for repository in missing:
-                repository.build(signer)
-            step.note(f"{len(missing)} of {len(found)}")
+    return found
 
 
 def _images(kubernetes: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,7 @@ class Image:
     settings: Settings
     on_base: bool = False
     directories: Mapping[str, int] = field(default_factory=dict)
+    prepare: Callable[[], None] = lambda: None
 
     @property
     def is_stored(self) -> bool:
@@ -50,6 +51,7 @@ class Image:
 
     def store(self, registry: Registry) -> None:
         """Make the image and store it."""
+        self.prepare()
         with tempfile.TemporaryDirectory(dir=paths.registry(), prefix=".image-") as work:
             files = dict(self.files)
             directories = dict(self.directories)
@@ -106,8 +108,7 @@ def kubernetes(version: str) -> list[Image]:
                 _image(reference, coredns, {"/coredns": coredns.program("coredns")}, entrypoint=("/coredns",))
             )
         elif name == "pause":
-            program = {"/pause": _pause(tag) / "pause"}
-            images.append(_image(reference, source, program, entrypoint=("/pause",), user="65535:65535"))
+            images.append(_pause_image(reference, tag, source))
         else:
             program = {f"/usr/local/bin/{name}": source.program(name)}
             entrypoint = (f"/usr/local/bin/{name}",)
@@ -191,16 +192,27 @@ def add_ons() -> list[Image]:
     ]
 
 
-def _pause(tag: str) -> Path:
-    """Compile upstream's pause, a static C program."""
-    source = recipes.kubernetes(versions.DEFAULT_KUBERNETES).source("build/pause/linux")
+def _pause_image(reference: str, tag: str, source: Recipe) -> Image:
+    # Several Kubernetes versions share one pause: the key has the tag only, whichever of their sources it came from.
     directory = paths.component_dir("pause", tag)
-    key = cache.digest(tag, "static")
+    labels = {"org.opencontainers.image.title": "pause", "org.opencontainers.image.version": tag}
+    settings = Settings(("/pause",), (), "65535:65535", {}, labels)
+
+    def prepare() -> None:
+        _compile_pause(tag, source)
+
+    files: dict[str, oci.Content] = {"/pause": directory / "pause"}
+    return Image(reference, cache.digest(_code(), reference, settings), files, settings, prepare=prepare)
+
+
+def _compile_pause(tag: str, source: Recipe) -> None:
+    """Compile upstream's pause, a static C program."""
+    directory, key = paths.component_dir("pause", tag), cache.digest(tag, "static")
     if cache.key_of(directory) != key:
+        code = source.source("build/pause/linux") / "pause.c"
         with cache.fresh(directory, key) as work:
-            argv = ["gcc", "-Os", "-static", "-s", f"-DVERSION=v{tag}", "-o", work / "pause", source / "pause.c"]
+            argv = ["gcc", "-Os", "-static", "-s", f"-DVERSION=v{tag}", "-o", work / "pause", code]
             tools.run(argv, doing=f"compiling pause {tag}")
-    return directory
 
 
 def base_layer() -> Layer:

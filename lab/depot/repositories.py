@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +39,8 @@ class Repository:
 
 def _key(*inputs: object) -> str:
     code = cache.tree_digest(_HERE / "repositories.py", _HERE / "apt.py")
-    return cache.digest(code, signing.armored().read_text(), *inputs)
+    key = signing.armored().read_text() if signing.is_made() else ""
+    return cache.digest(code, key, *inputs)
 
 
 def kubernetes(minor: str, debs: Mapping[Path, str]) -> Repository:
@@ -85,15 +86,3 @@ def cuda(distribution: str, debs: Mapping[Path, str]) -> Repository:
 
 def _copy_key(path: Path) -> None:
     path.write_bytes(signing.armored().read_bytes())
-
-
-def addresses(minors: Sequence[str], distributions: Sequence[str]) -> list[str]:
-    """Return the directories below www/ that hold an apt index, for the list that people read."""
-    flat = [f"{KUBERNETES}/{minor}/deb" for minor in minors]
-    suites = [f"{DOCKER}/{system}" for system in ("debian", "ubuntu")]
-    return [
-        *flat,
-        *suites,
-        f"{CONTAINER_TOOLKIT}/stable/deb/amd64",
-        *(f"{CUDA}/{name}/x86_64" for name in distributions),
-    ]

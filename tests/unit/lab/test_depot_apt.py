@@ -1,0 +1,158 @@
+"""Signed repositories: apt itself accepts them from a directory, and every sum is right."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.depot import apt, deb, repositories, signing
+
+tools = ("gpg", "gpgv", "gpgconf")
+pytestmark = pytest.mark.skipif(not all(map(shutil.which, tools)), reason="GnuPG signs the repositories")
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with a key, made once: RSA 4096 takes a while."""
+    with pytest.MonkeyPatch.context() as patch:
+        directory = tmp_path_factory.mktemp("cache")
+        patch.setenv("GPULAB_CACHE", str(directory))
+        signing.make()
+    return directory
+
+
+@pytest.fixture
+def debs(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Two packages, and the key's cache chosen."""
+    monkeypatch.setenv("GPULAB_CACHE", str(key))
+    return [deb.make(name, "1.0-1", out=key / "debs", files={f"/{name}": name}) for name in ("one", "two")]
+
+
+def verified(root: Path) -> bool:
+    """Say whether both signatures of a Release file are the depot's."""
+    argv = ["gpgv", "--keyring", str(signing.binary())]
+    inline = subprocess.run([*argv, root / "InRelease"], capture_output=True, check=False)
+    detached = subprocess.run([*argv, root / "Release.gpg", root / "Release"], capture_output=True, check=False)
+    return inline.returncode == detached.returncode == 0
+
+
+def update(source: str, root: Path) -> subprocess.CompletedProcess[str]:
+    """Run apt-get update with one source and nothing of this machine's own configuration."""
+    for name in ("lists/partial", "cache/archives/partial", "etc/preferences.d", "etc/trusted.gpg.d"):
+        (root / name).mkdir(parents=True)
+    (root / "status").write_text("")
+    (root / "sources.list").write_text(source)
+    settings = {
+        "Dir::Etc": root / "etc",
+        "Dir::Etc::SourceList": root / "sources.list",
+        "Dir::Etc::SourceParts": "-",
+        "Dir::State::Lists": root / "lists",
+        "Dir::State::Status": root / "status",
+        "Dir::Cache": root / "cache",
+        "APT::Architecture": "amd64",
+        "APT::Sandbox::User": "root",
+    }
+    options = [f"-o{name}={value}" for name, value in settings.items()]
+    done = subprocess.run(["apt-get", *options, "update", "-qq"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return done
+    argv = ["apt-cache", *options, "madison", "one", "two"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def test_the_key_is_kept_private(debs: list[Path]) -> None:
+    assert signing.directory().stat().st_mode & 0o077 == 0
+    assert (signing.directory() / "secret.asc").stat().st_mode & 0o077 == 0
+    assert signing.armored().read_text().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+
+
+def test_sums_and_sizes_are_right(debs: list[Path], key: Path) -> None:
+    root = key / "flat"
+    with signing.loaded() as signer:
+        apt.write_flat(root, debs, signer, label="Test", below="amd64")
+
+    release = (root / "Release").read_text()
+    for name in ("Packages", "Packages.gz"):
+        data = (root / name).read_bytes()
+        assert f" {hashlib.sha256(data).hexdigest()} {len(data)} {name}\n" in release
+    assert gzip.decompress((root / "Packages.gz").read_bytes()) == (root / "Packages").read_bytes()
+    for stanza in (root / "Packages").read_text().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in stanza.strip().splitlines())
+        data = (root / fields["Filename"]).read_bytes()
+        assert fields["SHA256"] == hashlib.sha256(data).hexdigest()
+        assert int(fields["Size"]) == len(data)
+    assert verified(root)
+
+
+def test_a_changed_release_is_not_verified(debs: list[Path], key: Path) -> None:
+    root = key / "changed"
+    with signing.loaded() as signer:
+        apt.write_flat(root, debs, signer, label="Test")
+    release = root / "Release"
+    release.write_text(release.read_text().replace("Label: Test", "Label: Best"))
+
+    assert not verified(root)
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt reads the repositories")
+@pytest.mark.parametrize("layout", ["flat", "suites"])
+def test_apt_accepts_the_repository(debs: list[Path], tmp_path: Path, layout: str) -> None:
+    root = tmp_path / "repository"
+    with signing.loaded() as signer:
+        if layout == "flat":
+            apt.write_flat(root, debs, signer, label="Test", below="amd64")
+        else:
+            apt.write_suites(root, {"bookworm": debs}, signer, label="Test")
+    place = "/" if layout == "flat" else "bookworm stable"
+    said = update(f"deb [signed-by={signing.armored()}] copy:{root} {place}\n", tmp_path / "apt")
+
+    assert said.returncode == 0, said.stderr
+    assert [line.split("|")[0].strip() for line in said.stdout.splitlines()] == ["one", "two"]
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt reads the repositories")
+def test_apt_refuses_a_forged_repository(debs: list[Path], tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    with signing.loaded() as signer:
+        apt.write_flat(root, debs, signer, label="Test")
+    inline = root / "InRelease"
+    inline.write_text(inline.read_text().replace("Label: Test", "Label: Best"))
+    said = update(f"deb [signed-by={signing.armored()}] copy:{root} /\n", tmp_path / "apt")
+
+    assert said.returncode != 0
+    assert "BADSIG" in said.stderr or "not signed" in said.stderr or "invalid" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("repository", "files"),
+    [
+        (lambda d: repositories.kubernetes("v1.36", d), ["Release.key", "InRelease", "amd64/one_1.0-1_amd64.deb"]),
+        (
+            lambda d: repositories.docker("debian", {"bookworm": d}),
+            ["gpg", "dists/bookworm/InRelease", "dists/bookworm/stable/binary-amd64/Packages.gz"],
+        ),
+        (repositories.container_toolkit, ["gpgkey", "stable/deb/amd64/Release.gpg"]),
+        (lambda d: repositories.cuda("debian12", d), ["3bf863cc.pub", "Packages", "one_1.0-1_amd64.deb"]),
+    ],
+)
+def test_files_lie_where_upstream_has_them(debs: list[Path], repository: object, files: list[str]) -> None:
+    wanted = repository(dict.fromkeys(debs, "key"))  # type: ignore[operator]
+    assert not wanted.is_written
+    with signing.loaded() as signer:
+        wanted.build(signer)
+
+    root = signing.directory().parent / "www" / wanted.below
+    assert [name for name in files if not (root / name).is_file()] == []
+    assert wanted.is_written
+    assert not repository(dict.fromkeys(debs, "other")).is_written  # type: ignore[operator]
+
+
+def test_what_is_no_package_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.deb").write_text("hello")
+    with pytest.raises(ValueError, match=r"x\.deb: this is no Debian package"):
+        apt.control(tmp_path / "x.deb")
