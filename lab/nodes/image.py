@@ -1,0 +1,218 @@
+"""Images of nodes: a minimal Debian with SSH and Python, and what makes it a machine of a lab."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab import paths, progress
+from lab.depot import cache, debian, tools
+from lab.nodes import podman
+from lab.nodes.mirror import Mirror
+
+REPOSITORY = "localhost/gpulab-node"
+USER = "gpulab"
+
+_FILES = Path(__file__).resolve().parent / "image"
+_HERE = "usr/lib/lab-node"
+_PACKAGES = (
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "openssh-server",
+    "python3",
+    "python3-apt",
+    "sudo",
+    "iproute2",
+    "kmod",
+    "procps",
+    "ca-certificates",
+)
+_CODENAMES = {"debian12": "bookworm", "debian13": "trixie", "ubuntu2404-shaped": "bookworm"}
+# Consoles and kernel file systems that a container has not, and timers that would use the disk or hold apt's lock.
+_MASKED = (
+    "console-getty.service",
+    "getty.target",
+    "systemd-udevd.service",
+    "systemd-udev-trigger.service",
+    "systemd-logind.service",
+    "dev-hugepages.mount",
+    "dev-mqueue.mount",
+    "sys-kernel-config.mount",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "sys-fs-fuse-connections.mount",
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "e2scrub_all.timer",
+    "fstrim.timer",
+)
+_SWAP_FILE = "swap.img"
+_FSTAB = "# <file system> <mount point> <type> <options> <dump> <pass>\n/swap.img none swap sw 0 0\n"
+_UBUNTU_RELEASE = """PRETTY_NAME="Ubuntu 24.04.3 LTS"
+NAME="Ubuntu"
+VERSION_ID="24.04"
+VERSION="24.04.3 LTS (Noble Numbat)"
+VERSION_CODENAME=noble
+ID=ubuntu
+ID_LIKE=debian
+HOME_URL="https://www.ubuntu.com/"
+SUPPORT_URL="https://help.ubuntu.com/"
+BUG_REPORT_URL="https://bugs.launchpad.net/ubuntu/"
+PRIVACY_POLICY_URL="https://www.ubuntu.com/legal/terms-and-policies/privacy-policy"
+UBUNTU_CODENAME=noble
+LOGO=ubuntu-logo
+VARIANT="Debian 12 shaped as Ubuntu 24.04 by the lab"
+VARIANT_ID=shaped
+"""
+_LSB_RELEASE = """DISTRIB_ID=Ubuntu
+DISTRIB_RELEASE=24.04
+DISTRIB_CODENAME=noble
+DISTRIB_DESCRIPTION="Ubuntu 24.04.3 LTS"
+"""
+
+
+def ensure(system: str, mirror: Mirror) -> str:
+    """Return the name of the image of an operating system; make it when its recipe changed. Raises DepotError."""
+    codename = _CODENAMES[system]
+    base = cache.digest(codename, mirror.archive, *_PACKAGES)
+    recipe = cache.digest(base, mirror, system, cache.tree_digest(_FILES, Path(__file__)))
+    name = f"{REPOSITORY}:{system}-{recipe[:12]}"
+    with cache.lock(f"image-{codename}"):
+        known = podman.images()
+        if name not in known:
+            archive = _base(codename, base, mirror)
+            with progress.step(f"Making the image of {system}"):
+                _make(name, system, archive, mirror)
+            _remove_former(system, name, known)
+    return name
+
+
+def _base(codename: str, key: str, mirror: Mirror) -> Path:
+    """Return an archive of the bare root file system, made by debootstrap once per recipe."""
+    archive = paths.images() / f"{codename}-{key[:12]}.tar"
+    if archive.is_file():
+        return archive
+    with progress.step(f"Fetching Debian {codename} from {mirror.archive}"), _scratch() as work:
+        root = work / "root"
+        if mirror.proxy:
+            os.environ.setdefault("http_proxy", mirror.proxy)
+        debian.root_filesystem(root, codename, _PACKAGES, address=mirror.archive)
+        _tar("--create", f"--file={work / 'root.tar'}", f"--directory={root}", ".")
+        (work / "root.tar").rename(archive)
+    for former in paths.images().glob(f"{codename}-*.tar"):
+        if former != archive:
+            former.unlink()
+    return archive
+
+
+def _make(name: str, system: str, archive: Path, mirror: Mirror) -> None:
+    with _scratch() as work:
+        root = work / "root"
+        root.mkdir(mode=0o755)
+        _tar("--extract", f"--file={archive}", f"--directory={root}")
+        _furnish(root, system, mirror)
+        _tar("--create", f"--file={work / 'image.tar'}", f"--directory={root}", ".")
+        options = ["--change=ENV container=podman", f'--change=ENTRYPOINT ["/{_HERE}/init"]']
+        podman.run("import", "--quiet", *options, work / "image.tar", name, doing=f"importing the image {name}")
+
+
+def _furnish(root: Path, system: str, mirror: Mirror) -> None:
+    """Turn a bare root file system into that of a machine as an installer leaves it."""
+    own = root / _HERE
+    own.mkdir(parents=True)
+    for source in ("init", "swap", "sysctls"):
+        shutil.copy(_FILES / source, own / source)
+    for program in ("swapon", "swapoff"):
+        _divert(root, f"/sbin/{program}")
+        (root / "usr/sbin" / program).symlink_to(f"../lib/{Path(_HERE).name}/swap")
+    _chroot(root, "useradd", "--create-home", "--shell=/bin/bash", "--password=*", USER)
+    for unit in _MASKED:
+        (root / "etc/systemd/system" / unit).unlink(missing_ok=True)
+        (root / "etc/systemd/system" / unit).symlink_to("/dev/null")
+    for key in (root / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    (root / "var/log/journal").mkdir(exist_ok=True)
+    (root / _SWAP_FILE).write_bytes(bytes(4086) + b"SWAPSPACE2")
+    (root / _SWAP_FILE).chmod(0o600)
+    _write(root, "etc/fstab", _FSTAB)
+    _write(root, "etc/machine-id", "")
+    _write(root, "etc/default/locale", "LANG=C.UTF-8\n")
+    _write(root, f"etc/sudoers.d/{USER}", f"{USER} ALL=(ALL:ALL) NOPASSWD: ALL\n", 0o440)
+    # The kernel's log is the machine's below; many nodes would each store a copy.
+    _write(root, "etc/systemd/journald.conf.d/50-lab.conf", "[Journal]\nReadKMsg=no\nSystemMaxUse=200M\n")
+    _sources(root, system, mirror)
+    if mirror.proxy:
+        _write(root, "etc/apt/apt.conf.d/90proxy", f'Acquire::http::Proxy "{mirror.proxy}";\n')
+    if system == "ubuntu2404-shaped":
+        _shape(root)
+
+
+def _sources(root: Path, system: str, mirror: Mirror) -> None:
+    """apt's sources in the syntax that the release's own installer writes."""
+    codename = _CODENAMES[system]
+    if system == "debian12":
+        lines = [f"deb {mirror.archive} {codename} main", f"deb {mirror.archive} {codename}-updates main"]
+        lines += [f"deb {mirror.security} {codename}-security main"] if mirror.security else []
+        _write(root, "etc/apt/sources.list", "".join(f"{line}\n" for line in lines))
+    else:
+        (root / "etc/apt/sources.list").unlink(missing_ok=True)
+        _write(root, "etc/apt/sources.list.d/debian.sources", mirror.sources(codename))
+
+
+def _shape(root: Path) -> None:
+    """Let a Debian present itself as Ubuntu 24.04, as far as data go: its packages stay Debian's."""
+    _divert(root, "/usr/lib/os-release")
+    _write(root, "usr/lib/os-release", _UBUNTU_RELEASE)
+    _write(root, "etc/lsb-release", _LSB_RELEASE)
+    _write(root, "etc/debian_version", "trixie/sid\n")
+    _write(root, "etc/issue", "Ubuntu 24.04.3 LTS (shaped) \\n \\l\n\n")
+
+
+def _divert(root: Path, path: str) -> None:
+    """Set a file of a package aside so that an upgrade of the package leaves ours alone."""
+    owned = _chroot(root, "dpkg-query", "--listfiles", "mount").split()
+    place = f"/usr{path}" if f"/usr{path}" in owned else path
+    _chroot(root, "dpkg-divert", "--local", "--rename", f"--divert={place}.distrib", "--add", place)
+
+
+def _write(root: Path, name: str, text: str, mode: int = 0o644) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def _remove_former(system: str, name: str, known: list[str]) -> None:
+    """Remove older images of the same system that no container uses."""
+    for other in known:
+        if other.startswith(f"{REPOSITORY}:{system}-") and other != name:
+            users = podman.run("ps", "--all", "--quiet", f"--filter=ancestor={other}", doing="looking for containers")
+            if not users.split():
+                podman.run("rmi", other, doing=f"removing the former image {other}")
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    work = Path(tempfile.mkdtemp(prefix=".work-", dir=paths.images()))
+    try:
+        yield work
+    finally:
+        # An interrupted debootstrap leaves its mounts behind, and they are the machine's own /proc and /sys.
+        for name in ("proc", "sys"):
+            if (work / "root" / name).is_mount():
+                tools.run(["umount", work / "root" / name], doing=f"unmounting {work}/root/{name}")
+        tools.run(["rm", "--recursive", "--force", "--one-file-system", work], doing=f"removing {work}")
+
+
+def _chroot(root: Path, *argv: str) -> str:
+    clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"}
+    return tools.run(["chroot", root, *argv], doing=f"running {argv[0]} in {root}", log="image", env=clean)
+
+
+def _tar(*arguments: str) -> None:
+    tools.run(["tar", "--numeric-owner", *arguments], doing="packing a root file system", log="image", nice=5)

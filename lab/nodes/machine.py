@@ -1,0 +1,175 @@
+"""One node: a container that boots systemd, with as few doors to the machine below as a Kubernetes node allows.
+
+Tried on a hybrid cgroup v1 with runc. On cgroup v2 the same flags are used with Podman's own runtime: untested.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import gpusim, paths
+from lab.depot import tools
+from lab.nodes import inventory, podman, system
+from lab.nodes.errors import LabError
+from lab.nodes.image import USER
+from lab.nodes.spec import Node
+
+_SECCOMP = Path(__file__).resolve().parent / "image" / "seccomp.json"
+_VOLUMES = ("containerd", "kubelet", "etcd")
+# SYS_ADMIN has to stay, so swap is shut by seccomp.json.
+_DROPPED = ("SYS_MODULE", "SYS_TIME", "SYS_RAWIO", "WAKE_ALARM", "BLOCK_SUSPEND", "MAC_ADMIN", "MAC_OVERRIDE")
+_BOOT_SECONDS = 90
+_UP = ("running", "degraded")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node belongs: its lab, its address on the cluster's network and on the extra one, if any."""
+
+    lab: str
+    network: str
+    address: str
+    extra_network: str = ""
+    extra_address: str = ""
+
+
+def container(lab: str, node: str) -> str:
+    """Return the name of a node's container."""
+    return f"gpulab-{lab}-{node}"
+
+
+def make(node: Node, place: Place, image: str) -> None:
+    """Create a node and start it. Raises DepotError."""
+    name = container(place.lab, node.name)
+    label = f"--label={podman.LABEL}={place.lab}"
+    for volume in _VOLUMES:
+        podman.run("volume", "create", label, f"{name}-{volume}", doing=f"making the volumes of {node.name}")
+    podman.run("create", label, *_options(node, place), image, doing=f"making the node {node.name}")
+    podman.run("cp", "-", f"{name}:/", doing=f"giving {node.name} its identity", stdin=_identity(node, place))
+    podman.run("start", name, doing=f"starting the node {node.name}")
+
+
+def remove(lab: str, node: str) -> None:
+    """Remove what there is of a node: its container and its volumes. Raises DepotError."""
+    name = container(lab, node)
+    # Two labs may come to the same name ("a", "b-c" and "a-b", "c"): only what carries this lab's label goes.
+    if name in podman.containers(lab):
+        podman.run("rm", "--force", "--volumes", "--time=0", name, doing=f"removing the node {node}")
+    there = podman.volumes(lab)
+    for volume in (f"{name}-{suffix}" for suffix in _VOLUMES):
+        if volume in there:
+            podman.run("volume", "rm", volume, doing=f"removing the volume {volume}")
+
+
+def _options(node: Node, place: Place) -> list[str]:
+    name = container(place.lab, node.name)
+    options = [
+        f"--name={name}",
+        f"--hostname={node.name}",
+        "--no-hosts",
+        "--restart=always",
+        "--stop-signal=SIGRTMIN+3",
+    ]
+    options += ["--systemd=false", "--cgroupns=private", "--pids-limit=-1", "--log-opt=max-size=10mb"]
+    options += ["--cap-add=ALL", *(f"--cap-drop={capability}" for capability in _DROPPED)]
+    options += [f"--security-opt=seccomp={_SECCOMP}", "--security-opt=apparmor=unconfined"]
+    # Containers of the node need any device rule; its /dev holds none of the machine's devices all the same.
+    options += ["--security-opt=label=disable", "--device-cgroup-rule=a *:* rwm", "--device=/dev/kmsg"]
+    options += ["--tmpfs=/run:exec,mode=755", "--tmpfs=/run/lock", "--tmpfs=/tmp:exec"]
+    options += [f"--volume={name}-{volume}:/var/lib/{volume}" for volume in _VOLUMES]
+    options += [f"--volume={source}:{target}:ro" for source, target in _silicon(node, place).items()]
+    return [*options, *system.limits(), *_networks(node, place)]
+
+
+def _silicon(node: Node, place: Place) -> dict[Path, str]:
+    # A node without GPUs gets an empty PCI directory, which hides those of the machine below.
+    model, count = (node.gpus.model, node.gpus.count) if node.gpus else ("", 0)
+    return gpusim.silicon(model, count, f"{place.lab}-{node.name}").mounts
+
+
+def _networks(node: Node, place: Place) -> list[str]:
+    if not place.extra_network:
+        return [f"--network={place.network}:ip={place.address},alias={node.name},interface_name=eth0"]
+    # The first interface leads nowhere: whoever takes "the first address" instead of the default route's is found out.
+    return [
+        f"--network={place.extra_network}:ip={place.extra_address},interface_name=eth0",
+        f"--network={place.network}:ip={place.address},alias={node.name},interface_name=eth1",
+    ]
+
+
+def _identity(node: Node, place: Place) -> bytes:
+    """A tar of the files that make one machine different from another."""
+    directory = paths.lab_dir(place.lab)
+    key = host_key(directory, node.name)
+    hosts = f"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{place.address} {node.name}\n"
+    files = {
+        "etc/hosts": (hosts, 0o644),
+        "etc/machine-id": (f"{uuid.uuid4().hex}\n", 0o444),
+        "etc/ssh/ssh_host_ed25519_key": (key.read_text(), 0o600),
+        "etc/ssh/ssh_host_ed25519_key.pub": (key.with_suffix(".pub").read_text(), 0o644),
+        f"home/{USER}/.ssh/authorized_keys": ((directory / "id_ed25519.pub").read_text(), 0o600),
+        "usr/lib/lab-node/modules.builtin": (system.modules_builtin(), 0o644),
+    }
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        ssh = tarfile.TarInfo(f"home/{USER}/.ssh")
+        ssh.type, ssh.mode = tarfile.DIRTYPE, 0o700
+        tar.addfile(ssh)
+        for name, (text, mode) in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode, entry.mtime = len(text.encode()), mode, int(time.time())
+            tar.addfile(entry, io.BytesIO(text.encode()))
+    return packed.getvalue()
+
+
+def host_key(directory: Path, node: str) -> Path:
+    """Return the SSH host key of a node, made once: who the node is, is known before it first answers."""
+    return _key(directory / f"host_{node}", comment=node)
+
+
+def user_key(directory: Path) -> Path:
+    """Return the SSH key that opens the nodes of a lab, made once."""
+    return _key(directory / "id_ed25519", comment=f"gpulab-{directory.name}")
+
+
+def _key(path: Path, comment: str) -> Path:
+    if not path.with_suffix(".pub").is_file():
+        path.unlink(missing_ok=True)
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path]
+        tools.run(argv, doing=f"making the SSH key {path}", log="ssh")
+    return path
+
+
+def wait(lab: str, node: str, address: str) -> str:
+    """Wait until a node has booted and lets the user in; return systemd's word for its state. Raises LabError."""
+    name = container(lab, node)
+    end = time.monotonic() + _BOOT_SECONDS
+    state = said = ""
+    while time.monotonic() < end:
+        if state not in _UP:
+            state = podman.answers(name, "systemctl", "is-system-running")[1]
+        if state in _UP:
+            done = subprocess.run(ssh(lab, address, "true"), capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return state
+            said = done.stderr.strip()
+        time.sleep(0.3)
+    what = f"ssh said: {said}" if state in _UP else f"systemd says: {state or 'nothing'}"
+    raise LabError(
+        f"Error while waiting for the node {node}: not usable after {_BOOT_SECONDS} s, {what}. "
+        f"See `podman logs {name}` and `podman exec {name} journalctl -b`; `python -m lab up --name {lab}` makes it anew."
+    )
+
+
+def ssh(lab: str, address: str, *command: str, terminal: bool = False) -> list[str]:
+    """Return the argv that runs a command on a node as its user, or opens a shell there."""
+    directory = paths.lab_dir(lab)
+    options = inventory.ssh_options(directory)
+    how = ["-t"] if terminal else ["-oBatchMode=yes"]
+    return ["ssh", *how, "-oConnectTimeout=5", *options, f"-i{directory / 'id_ed25519'}", f"{USER}@{address}", *command]

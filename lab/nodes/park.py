@@ -1,0 +1,237 @@
+"""A lab as a whole: up, down, and what is there. Every step can be interrupted and is completed by the next `up`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab import depot, paths, progress
+from lab.depot import cache, serve
+from lab.nodes import image, inventory, machine, network, podman, state, system
+from lab.nodes.errors import LabError
+from lab.nodes.mirror import find
+from lab.nodes.spec import DEFAULT, Node, Spec, load
+from lab.nodes.state import Member, State
+
+# Two nodes boot at a time: more would only wait for each other on a small machine.
+_AT_ONCE = 2
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,20}[a-z0-9])?")
+_VERSION = "cluster_kubernetes_version"
+
+
+def up(name: str, spec_file: Path | None, inventory_file: Path | None, mirror: str, *, with_depot: bool) -> State:
+    """Bring a lab up, or what is missing of it, and write its inventory. Raises LabError or DepotError."""
+    _check_name(name)
+    wanted = load(spec_file) if spec_file else None
+    system.require()
+    with _held(name):
+        known = _known(name, wanted, inventory_file)
+        spec = known.described()
+        if with_depot:
+            depot.build([str(spec.vars.get(_VERSION, depot.DEFAULT_KUBERNETES))])
+        _networks(known, spec)
+        _nodes(known, spec, mirror)
+        if with_depot:
+            served = serve.ensure_serving(_network(name), network.address(known.subnets["main"], network.DEPOT_HOST))
+            known.depot = {"url": served.url, "registry": served.registry}
+            known.save()
+        _write_files(known, spec)
+    return known
+
+
+def _known(name: str, wanted: Spec | None, inventory_file: Path | None) -> State:
+    """Return the state of a lab with the spec that is wanted now. Raises LabError where they don't go together."""
+    known = state.load(name)
+    place = str(inventory_file.absolute()) if inventory_file else ""
+    if known is None:
+        spec = wanted or load(DEFAULT)
+        known = State(name, spec.as_dict(), place or str(default_inventory(name)))
+    elif wanted:
+        _compare(known, wanted)
+        known.spec = wanted.as_dict()
+    if place and place != known.inventory:
+        _remove_inventory(known)
+        known.inventory = place
+    known.save()
+    return known
+
+
+def default_inventory(name: str) -> Path:
+    """Return where a lab's inventory goes by default: each lab has its own at the root of the checkout."""
+    return paths.REPOSITORY / f"{name}.ini"
+
+
+def _compare(known: State, wanted: Spec) -> None:
+    made = {name: member for name, member in known.nodes.items() if member.ready}
+    now = {node.name: node for node in wanted.nodes}
+    problems = [f"the node {name} is no longer in the spec" for name in made if name not in now]
+    problems += [
+        f"the node {name} was made as {_words(member.hardware)}, the spec now says {_words(now[name].hardware())}"
+        for name, member in made.items()
+        if name in now and member.hardware != now[name].hardware()
+    ]
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        raise LabError(
+            f"Error while bringing up the lab {known.name}: a running lab only takes more nodes.\n{listed}\n"
+            f"Remove it first (`python -m lab down --name {known.name}`) or use another --name."
+        )
+
+
+def _words(hardware: dict[str, object]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in hardware.items())
+
+
+def _networks(known: State, spec: Spec) -> None:
+    there = podman.networks()
+    wanted = {"main": _network(known.name)}
+    if any(node.extra_networks for node in spec.nodes):
+        wanted["extra"] = _network(known.name, "extra")
+    for key, name in wanted.items():
+        if name in there:
+            known.subnets[key] = there[name][0]
+            continue
+        with progress.step(f"Making the network {name}") as step:
+            avoid = [str(spec.vars.get(f"cluster_{kind}_network", "")) for kind in ("pod", "service")]
+            known.subnets[key] = network.create(name, known.name, avoid=avoid, internal=key == "extra")
+            step.note(known.subnets[key])
+        known.save()
+    known.save()
+
+
+def _network(lab: str, suffix: str = "") -> str:
+    return f"gpulab-{lab}-{suffix}" if suffix else f"gpulab-{lab}"
+
+
+def _nodes(known: State, spec: Spec, mirror: str) -> None:
+    containers = podman.containers(known.name)
+    states = {
+        node.name: containers.get(machine.container(known.name, node.name), {}).get("state") for node in spec.nodes
+    }
+    make = [node for node in spec.nodes if not (known.nodes.get(node.name) and known.nodes[node.name].ready)]
+    lost = [node for node in spec.nodes if node not in make and states[node.name] is None]
+    stopped = [node for node in spec.nodes if node not in [*make, *lost] and states[node.name] != "running"]
+    if not [*make, *lost, *stopped]:
+        return
+    for node in [*make, *lost]:
+        address = known.nodes[node.name].address if node.name in known.nodes else _free_address(known)
+        known.nodes[node.name] = Member(address, node.hardware())
+    known.save()
+    directory = paths.lab_dir(known.name)
+    machine.user_key(directory)
+    found = find(mirror) if make or lost else None
+    images = {name: image.ensure(name, found) for name in sorted({n.os for n in [*make, *lost]})} if found else {}
+    for node in [*make, *lost]:
+        machine.host_key(directory, node.name)
+    _write_known_hosts(known)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        jobs = [pool.submit(_boot, known, node, images[node.os]) for node in [*make, *lost]]
+        jobs += [pool.submit(_wake, known, node) for node in stopped]
+        failures = [error for job in jobs if (error := job.exception())]
+    if failures:
+        raise failures[0]
+
+
+def _free_address(known: State) -> str:
+    taken = {member.address for member in known.nodes.values()}
+    hosts = (network.address(known.subnets["main"], host) for host in range(network.FIRST_NODE, 255))
+    return next(address for address in hosts if address not in taken)
+
+
+def _boot(known: State, node: Node, image_name: str) -> None:
+    member = known.nodes[node.name]
+    place = machine.Place(known.name, _network(known.name), member.address)
+    if node.extra_networks:
+        host = int(member.address.rsplit(".", 1)[1])
+        place = machine.Place(
+            known.name,
+            _network(known.name),
+            member.address,
+            _network(known.name, "extra"),
+            network.address(known.subnets["extra"], host),
+        )
+    with progress.step(f"Starting {node.name}") as step:
+        machine.remove(known.name, node.name)
+        machine.make(node, place, image_name)
+        step.note(f"{node.os} at {member.address}, systemd {machine.wait(known.name, node.name, member.address)}")
+    member.ready = True
+    known.save()
+
+
+def _wake(known: State, node: Node) -> None:
+    member = known.nodes[node.name]
+    with progress.step(f"Starting {node.name} again") as step:
+        podman.run("start", machine.container(known.name, node.name), doing=f"starting the node {node.name}")
+        step.note(f"systemd {machine.wait(known.name, node.name, member.address)}")
+
+
+def _write_known_hosts(known: State) -> None:
+    directory = paths.lab_dir(known.name)
+    keys = ((name, member, directory / f"host_{name}.pub") for name, member in known.nodes.items())
+    lines = [f"{m.address},{name} {' '.join(key.read_text().split()[:2])}" for name, m, key in keys if key.is_file()]
+    _replace_if_changed(directory / "known_hosts", "".join(f"{line}\n" for line in lines))
+
+
+def _write_files(known: State, spec: Spec) -> None:
+    addresses = {name: member.address for name, member in known.nodes.items()}
+    text = inventory.render(known.name, spec, addresses, paths.lab_dir(known.name), known.depot)
+    _replace_if_changed(Path(known.inventory), text)
+
+
+def _replace_if_changed(path: Path, text: str) -> None:
+    if not path.is_file() or path.read_text() != text or path.stat().st_mode & 0o077:
+        state.write_private(path, text)
+
+
+def down(name: str) -> bool:
+    """Remove a lab: its containers, volumes, networks, inventory and state; return whether there was anything.
+
+    Works on a lab that is half made, and on one whose state is gone. Raises LabError or DepotError.
+    """
+    _check_name(name)
+    system.require_podman()
+    directory = paths.labs() / name
+    with _held(name):
+        containers, networks = podman.containers(name), podman.networks(name)
+        volumes = podman.volumes(name)
+        there = bool(containers or networks or volumes or (directory / "state.json").exists())
+        if containers:
+            with progress.step(f"Removing the nodes of {name}") as step:
+                podman.run("rm", "--force", "--volumes", "--time=0", *containers, doing=f"removing the nodes of {name}")
+                step.note(", ".join(sorted(containers)))
+        if volumes:
+            podman.run("volume", "rm", *podman.volumes(name), doing=f"removing the volumes of {name}")
+        for net in networks:
+            serve.detach(net)
+            podman.run("network", "rm", net, doing=f"removing the network {net}")
+        try:
+            known = state.load(name)
+        except LabError:
+            known = None
+        _remove_inventory(known or State(name, {}, str(default_inventory(name))))
+        cache.remove(directory)
+    return there
+
+
+def _remove_inventory(known: State) -> None:
+    path = Path(known.inventory)
+    if path.is_file() and inventory.belongs_to(path.read_text(), known.name):
+        path.unlink()
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or name == "depot":
+        raise LabError(
+            f"Error while reading --name {name!r}: at most 22 small letters, digits and '-', beginning with a letter, "
+            "and not depot."
+        )
+
+
+@contextmanager
+def _held(name: str) -> Iterator[None]:
+    """One command at a time changes a lab."""
+    with cache.lock(f"lab-{name}"):
+        yield

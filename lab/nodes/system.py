@@ -1,0 +1,156 @@
+"""What the machine below the lab is like: privileges, packages, limits and kernel."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+
+from lab import depot, progress
+from lab.depot import tools
+from lab.nodes.errors import LabError
+
+# Debian and Ubuntu packages, and a command of each that shows that it is there.
+_PACKAGES = {
+    "podman": "podman",
+    "runc": "runc",
+    "netavark": "/usr/lib/podman/netavark",
+    "aardvark-dns": "/usr/lib/podman/aardvark-dns",
+    "iptables": "iptables",
+    "debootstrap": "debootstrap",
+    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "openssh-client": "ssh-keygen",
+    "iproute2": "ip",
+    "tar": "tar",
+}
+_MODULES = ("overlay", "br_netfilter", "vxlan", "veth", "bridge", "nf_tables", "ip_tables", "iptable_nat", "xt_comment")
+# Where kernels keep what may be asked for by name; a kernel without loadable modules has no list of its own.
+_BUILT_IN = {
+    "overlay": "kernel/fs/overlayfs/overlay.ko",
+    "br_netfilter": "kernel/net/bridge/br_netfilter.ko",
+    "vxlan": "kernel/drivers/net/vxlan/vxlan.ko",
+    "nf_conntrack": "kernel/net/netfilter/nf_conntrack.ko",
+}
+_SIGNS = {
+    "overlay": "/sys/module/overlay",
+    "br_netfilter": "/proc/sys/net/bridge/bridge-nf-call-iptables",
+    "vxlan": "/sys/module/vxlan",
+    "nf_conntrack": "/sys/module/nf_conntrack",
+}
+_NOT_OURS = re.compile(r"nvidia|nouveau")
+_FILES_WANTED = 1048576
+_PROCESSES_WANTED = 1048576
+_PODMANS_PROCESSES = 32768
+_CAP_SYS_RESOURCE = 24
+
+
+def require() -> None:
+    """Make sure that the lab can run here: root, the packages, the kernel's modules. Raises LabError."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        raise LabError(f"Error while preparing: the lab runs on Linux on x86_64, this is {platform.platform()}.")
+    absent = missing_packages()
+    if os.geteuid() != 0:
+        first = f" First: sudo apt-get install --yes {' '.join(absent)}" if absent else ""
+        raise LabError(
+            "Error while preparing: nodes run systemd and container engines of their own, which rootless Podman "
+            f"can't give them. Run the same command as root: sudo -E python3 -m lab ...{first}"
+        )
+    if absent:
+        install(absent)
+    _load_modules()
+
+
+def require_podman() -> None:
+    """Make sure that containers of a lab can be looked at. Raises LabError."""
+    if os.geteuid() != 0:
+        raise LabError(
+            "Error while looking for the lab: its containers are root's. Run the same command as root (sudo -E)."
+        )
+    if not shutil.which("podman"):
+        raise LabError(
+            "Error while looking for the lab: podman is not installed, so there is none: `apt-get install podman`."
+        )
+
+
+def missing_packages() -> list[str]:
+    """Return the packages of the host that nodes and depot need and that are not there."""
+    absent = [package for package, sign in _PACKAGES.items() if not _there(sign)]
+    others = [package for package in depot.HOST_PACKAGES if package not in _PACKAGES]
+    if others and shutil.which("dpkg-query"):
+        argv = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Abbrev}\n", *others]
+        said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+        installed = {line.split()[0] for line in said.splitlines() if line.split()[1:2] == ["ii"]}
+        absent += [package for package in others if package not in installed]
+    return absent
+
+
+def _there(sign: str) -> bool:
+    if sign.startswith("/"):
+        return Path(sign).exists() or shutil.which(Path(sign).name) is not None
+    return shutil.which(sign, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
+
+
+def install(packages: list[str]) -> None:
+    """Install packages of the host's distribution. Raises LabError where there is no apt."""
+    command = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    if not shutil.which("apt-get"):
+        raise LabError(
+            f"Error while preparing: these packages (names of Debian) are missing: {' '.join(packages)}. "
+            "Install them with your distribution's tool and run again."
+        )
+    with progress.step(f"Installing {' '.join(packages)}"):
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        tools.run(["apt-get", "update"], doing="reading apt's sources", log="apt", env=quiet)
+        tools.run(command, doing=f"installing packages ({' '.join(command)})", log="apt", env=quiet)
+
+
+def _load_modules() -> None:
+    """Load what nodes use of the kernel; a node may not, and a kernel that has it built in has nothing to load."""
+    if not shutil.which("modprobe") or not Path("/lib/modules", platform.release()).is_dir():
+        return
+    subprocess.run(["modprobe", "--all", "--quiet", *_MODULES], capture_output=True, check=False)
+
+
+def modules_builtin() -> str:
+    """Return the modules.builtin of a node: whatever the running kernel has, loaded or built in, but for GPU drivers."""
+    release = Path("/lib/modules", platform.release())
+    names = {path.name: f"kernel/lab/{path.name}.ko" for path in Path("/sys/module").iterdir() if _loaded(path)}
+    for listing in ("modules.builtin", "modules.dep"):
+        path = release / listing
+        for line in path.read_text().splitlines() if path.is_file() else ():
+            place = re.sub(r"\.ko(\.\w+)?$", ".ko", line.split(":")[0].strip())
+            name = Path(place).stem.replace("-", "_")
+            if listing == "modules.builtin" or name in names:
+                names[name] = place
+    names |= {name: place for name, place in _BUILT_IN.items() if name not in names and Path(_SIGNS[name]).exists()}
+    return "".join(f"{place}\n" for name, place in sorted(names.items()) if not _NOT_OURS.match(name))
+
+
+def _loaded(module: Path) -> bool:
+    return (module / "initstate").is_file()
+
+
+def limits() -> list[str]:
+    """The limits of a node: much where the caller may raise them, else the most that Podman hands on.
+
+    Raising needs CAP_SYS_RESOURCE; Podman lowers its own limit of processes before it starts a container.
+    """
+    wanted = {"nofile": _FILES_WANTED, "nproc": _PROCESSES_WANTED}
+    if not _may_raise_limits():
+        hard = {
+            "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+            "nproc": min(resource.getrlimit(resource.RLIMIT_NPROC)[1], _PODMANS_PROCESSES),
+        }
+        # -1 is "unlimited".
+        wanted = {name: min(value, hard[name]) if hard[name] >= 0 else value for name, value in wanted.items()}
+    return [f"--ulimit={name}={value}:{value}" for name, value in wanted.items()]
+
+
+def _may_raise_limits() -> bool:
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return bool(found and int(found[1], 16) >> _CAP_SYS_RESOURCE & 1)
