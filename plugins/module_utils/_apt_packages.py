@@ -28,11 +28,12 @@ class PackageError(DomainError):
 
 @dataclass(frozen=True)
 class Wish:
-    """A package; without a version any will do."""
+    """A package; without a version any will do. ``hold`` None means what the policy says."""
 
     name: str
     version: str = ""
     optional: bool = False
+    hold: bool | None = None
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}".rstrip()
@@ -140,7 +141,8 @@ class Packages:
 
     def _loose(self, wishes: Sequence[Wish], database: Database) -> list[str]:
         held = _held(wishes, database)
-        return [wish.name for wish in wishes if wish.name not in held] if self._policy.hold else []
+        wanted = [wish.name for wish in wishes if (self._policy.hold if wish.hold is None else wish.hold)]
+        return [name for name in wanted if name not in held]
 
     def _refuse(self, pending: Sequence[Wish], database: Database) -> None:
         lower, frozen = [], []

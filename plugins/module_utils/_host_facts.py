@@ -30,6 +30,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap import act
 
 _NAMES = {"debian": "Debian", "ubuntu": "Ubuntu"}
 _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# What shows that a module is there although nothing lists it, as in a container or a kernel without modules.
+_TRACES = {"br_netfilter": "/proc/sys/net/bridge", "overlay": "/sys/module/overlay"}
 _NVIDIA, _DISPLAY, _BRIDGE = "0x10de", "0x03", "0x0680"
 # Packages that make up a driver, of NVIDIA's repository, Ubuntu and Debian alike.
 _DRIVER = re.compile(
@@ -118,7 +120,7 @@ def kernel_modules(root: str, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         if name in loaded:
             states[name] = "loaded"
-        elif name in builtin or under(root, f"/sys/module/{name}").exists():
+        elif name in builtin or under(root, _TRACES.get(name, f"/sys/module/{name}")).exists():
             states[name] = "builtin"
         else:
             states[name] = "available" if name in available else "missing"

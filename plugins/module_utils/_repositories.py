@@ -81,7 +81,8 @@ def _ask(repository: Mapping[str, Any], database: Database, timeout: float) -> d
     try:
         available = read_packages(_index(repository, timeout), wanted)
     except FetchError as error:
-        return {**answer, "error": str(error)}
+        # "URL: reason"; the rest of the sentence is the rule's.
+        return {**answer, "error": str(error).partition(" from ")[2]}
     missing = {name: version for name, version in wanted.items() if not _holds(available.get(name, []), version)}
     return {**answer, "missing": missing, "available": available}
 

@@ -38,6 +38,9 @@ options:
           - On its behalf alone the indexes are not refreshed, so name it next to the packages that it goes with.
         type: bool
         default: false
+      hold:
+        description: Whether this package is put on hold, if not as O(hold) says.
+        type: bool
   hold:
     description: Put the packages on hold, so that nothing else changes them. With V(false) a hold is left as it is.
     type: bool
@@ -157,6 +160,7 @@ def main() -> None:
                     "name": {"type": "str", "required": True},
                     "version": {"type": "str", "default": ""},
                     "optional": {"type": "bool", "default": False},
+                    "hold": {"type": "bool"},
                 },
             },
             "hold": {"type": "bool", "default": True},

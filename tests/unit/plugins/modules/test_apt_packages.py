@@ -279,3 +279,11 @@ def test_optional_package_that_nobody_has_is_left_out(ensure: Ensure, world: Wor
     assert not ensure([KUBELET, headers])["changed"]
     assert world.calls() == ["apt-cache madison linux-headers-odd"]
     assert ensure([{"name": "kubectl", "optional": True}])["installed"] == {"kubectl": "1.36.4-1.1"}
+
+
+def test_one_package_of_the_list_stays_free(ensure: Ensure, world: World) -> None:
+    packages = [KUBELET, {"name": "kubectl", "hold": False}]
+    assert ensure(packages, check=True)["held"] == ["kubelet"]
+    assert ensure(packages)["held"] == ["kubelet"]
+    assert world.packages()["kubectl"][0] == "install"
+    assert not ensure(packages)["changed"]

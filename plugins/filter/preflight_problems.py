@@ -1,0 +1,101 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_cluster as cluster_rules
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_gpu as gpu_rules
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_host as host_rules
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Cluster, Problem, Reading
+
+DOCUMENTATION = r"""
+name: preflight_problems
+short_description: Find everything that is wrong with hosts and settings, before anything is changed
+version_added: 0.1.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Applies every rule to every host, so that all problems show at once.
+positional: _input, settings
+options:
+  _input:
+    description:
+      - By host name a dictionary of C(facts) (the result of M(gpulab.kubernetes.preflight_info), empty when there is
+        none), C(failure) (the result of the task that failed or found the host unreachable, else empty) and C(settings)
+        of this host - C(node_name), C(node_address), C(expected_gpus) (or null), C(nvidia_driver_version),
+        C(nvidia_driver_source), C(nvidia_driver_modules), C(nvidia_driver_replace_foreign). A host with C(left_out) is
+        only compared with the others, and needs the first two settings.
+    type: dict
+    required: true
+  settings:
+    description:
+      - Settings that all hosts share - C(control_plane) and C(workers) (lists of host names), C(control_plane_group),
+        C(versions) (by variable its value and the list of known ones), C(kubernetes_version), C(containerd_version),
+        C(containerd_minimum), C(cluster_pod_network), C(cluster_service_network), C(distributions),
+        C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (the known ones),
+        C(minimum) (by V(control_plane) and V(worker) the least C(memory_mib) and C(cpus)), C(disk_mib) (by path).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Stop when something is wrong
+  ansible.builtin.assert:
+    that: __preflight_readings | gpulab.kubernetes.preflight_problems(_preflight_settings) | length == 0
+"""
+
+RETURN = r"""
+_value:
+  description: The problems, those of the whole cluster (without a host) first.
+  type: list
+  elements: dict
+  contains:
+    host:
+      description: Host, empty for what concerns the whole cluster.
+      type: str
+    what:
+      description: What is wrong.
+      type: str
+    where:
+      description: The variable, file or device to look at.
+      type: str
+    why:
+      description: Why it matters.
+      type: str
+    do:
+      description: What to do.
+      type: str
+"""
+
+
+def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, str]]:
+    try:
+        readings = tuple(
+            Reading(name, host["facts"], host["failure"], host["settings"], host.get("left_out", False))
+            for name, host in hosts.items()
+        )
+        return [problem.fields() for problem in find(Cluster(readings, settings))]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AnsibleFilterError(f"Error while checking the rules of preflight: bad input ({error!r})") from error
+
+
+def find(cluster: Cluster) -> list[Problem]:
+    problems = [problem for rule in cluster_rules.RULES for problem in rule(cluster)]
+    for reading in cluster.readings:
+        if not reading.facts:
+            problems += host_rules.failure(reading)
+            continue
+        for rule in () if reading.left_out else (*host_rules.RULES, *gpu_rules.RULES):
+            problems += rule(reading, cluster)
+    order = ["", *(reading.host for reading in cluster.readings)]
+    return sorted(problems, key=lambda problem: order.index(problem.host))
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"preflight_problems": preflight_problems}

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What preflight's rules have in common. Rules are pure: readings and settings in, problems out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``host`` is empty for what concerns the cluster; ``where`` names the variable, file or device to look at."""
+
+    host: str
+    what: str
+    where: str
+    why: str
+    do: str
+
+    def fields(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One host: the result of preflight_info, or how reading it failed; ``settings`` are those of this host.
+
+    A host that is ``left_out`` of the run is there to be compared with, and is not judged by itself.
+    """
+
+    host: str
+    facts: Facts
+    failure: Facts = field(default_factory=dict)
+    settings: Facts = field(default_factory=dict)
+    left_out: bool = False
+
+    def problem(self, what: str, where: str, why: str, do: str) -> Problem:
+        return Problem(self.host, what, where, why, do)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the host is part of a cluster already, so that its own use of ports and disks is no problem."""
+        return bool(self.facts["cluster"]["finished"])
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All readings of a run, and the settings that hosts share (see the filter's documentation)."""
+
+    readings: tuple[Reading, ...]
+    settings: Facts
+
+    @property
+    def read(self) -> tuple[Reading, ...]:
+        return tuple(reading for reading in self.readings if reading.facts)
+
+    @property
+    def control_plane(self) -> Reading | None:
+        """The control plane's reading, None unless there is exactly one control plane, and it could be read."""
+        names = self.settings["control_plane"]
+        found = [reading for reading in self.read if len(names) == 1 and reading.host == names[0]]
+        return found[0] if found else None
+
+
+HostRule = Callable[[Reading, Cluster], Iterator[Problem]]
+ClusterRule = Callable[[Cluster], Iterator[Problem]]
+
+
+def listing(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))

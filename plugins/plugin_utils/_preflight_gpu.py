@@ -1,0 +1,154 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules about GPUs and their driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_families as families
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import (
+    Cluster,
+    HostRule,
+    Problem,
+    Reading,
+    listing,
+)
+
+# 580.178.04 in a package's version, with or without epoch and revision.
+_DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?:[-+~]|\Z)")
+_ORIGINS = {
+    "distribution": "comes from the distribution's packages",
+    "runfile": "was installed by NVIDIA's .run file",
+    "other": "belongs to no package",
+}
+
+
+def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    expected, found = reading.settings["expected_gpus"], reading.facts["gpus"]
+    if expected is not None and int(expected) != len(found):
+        yield reading.problem(
+            f"{expected} GPUs are expected, the PCI bus holds {len(found)}",
+            "cluster_expected_gpus",
+            "A GPU may have fallen off the bus, or sit badly in its slot",
+            "Look at lspci -d 10de: and the kernel's log (dmesg); correct cluster_expected_gpus if it is wrong",
+        )
+    passed = [gpu["address"] for gpu in found if gpu["driver"] == "vfio-pci"]
+    if passed:
+        yield reading.problem(
+            f"GPUs are set aside for virtual machines: {listing(passed)}",
+            "driver vfio-pci",
+            "NVIDIA's driver can't use them",
+            "Release them from vfio-pci (kernel command line, /etc/modprobe.d), or leave the host out",
+        )
+
+
+def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    version, known = reading.settings["nvidia_driver_version"], cluster.settings["nvidia_driver_versions"]
+    from_repository = reading.settings["nvidia_driver_source"] == "cuda_repository"
+    if reading.facts["gpus"] and from_repository and version not in known:
+        yield reading.problem(
+            f"nvidia_driver_version is {version}, which is not in the table of versions",
+            "nvidia_driver_version",
+            "Only versions that are known to fit the others are installed",
+            f"Choose one of {listing(known)}",
+        )
+
+
+def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    if reading.settings["nvidia_driver_source"] != "cuda_repository":
+        return
+    modules, branch = reading.settings["nvidia_driver_modules"], _branch(reading)
+    for device in sorted({gpu["device_id"] for gpu in reading.facts["gpus"]}):
+        found = families.gpu_family(device)
+        if found is None:
+            if modules == "auto":
+                yield reading.problem(
+                    f"The GPU with the PCI id 10de:{device.removeprefix('0x')} is not known to this collection",
+                    "nvidia_driver_modules",
+                    "It takes either the open or the proprietary kernel modules",
+                    "Set nvidia_driver_modules to open (Turing and newer) or proprietary for this host",
+                )
+            continue
+        label = f"{found.name} GPUs (PCI id 10de:{device.removeprefix('0x')})"
+        wrong = {families.OPEN_UNSUPPORTED: "open", families.OPEN_REQUIRED: "proprietary"}.get(found.open_modules)
+        if modules == wrong:
+            right = "proprietary" if wrong == "open" else "open"
+            yield reading.problem(
+                f"{label} do not work with the {wrong} kernel modules",
+                "nvidia_driver_modules",
+                f"They need the {right} ones",
+                f"Set nvidia_driver_modules to {right} or auto",
+            )
+        if found.last_branch and branch > found.last_branch:
+            yield _branch_problem(reading, label, f"{found.last_branch} is the last driver branch that supports them")
+        if found.first_branch and 0 < branch < found.first_branch:
+            yield _branch_problem(reading, label, f"{found.first_branch} is the first driver branch that supports them")
+
+
+def _branch(reading: Reading) -> int:
+    text = str(reading.settings["nvidia_driver_version"]).partition(".")[0]
+    return int(text) if text.isdigit() else 0
+
+
+def _branch_problem(reading: Reading, label: str, why: str) -> Problem:
+    version = reading.settings["nvidia_driver_version"]
+    return reading.problem(
+        f"{label} do not work with the driver {version}",
+        "nvidia_driver_version",
+        why[0].upper() + why[1:],
+        "Set nvidia_driver_version for this host to a version of a branch that does",
+    )
+
+
+def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    settings, found = reading.settings, reading.facts["nvidia_driver"]
+    if not reading.facts["gpus"]:
+        return
+    if settings["nvidia_driver_source"] == "preinstalled":
+        if not found["loaded_version"]:
+            yield reading.problem(
+                "No NVIDIA driver is loaded, and nvidia_driver_source says that there is one",
+                "/proc/driver/nvidia/version",
+                "Nothing works without a driver",
+                "Load it (modprobe nvidia; nvidia-smi says why not), or set nvidia_driver_source to cuda_repository",
+            )
+        return
+    if settings["nvidia_driver_replace_foreign"]:
+        return
+    wanted = settings["nvidia_driver_version"]
+    versions = driver_versions(found["packages"]) or {found["loaded_version"]} - {""}
+    foreign = _ORIGINS.get(found["origin"])
+    if foreign or versions - {wanted}:
+        reason = foreign or f"is not the wanted version {wanted}"
+        yield reading.problem(
+            f"The NVIDIA driver that is there ({listing(sorted(versions)) or 'version unknown'}) {reason}",
+            listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
+            "A driver that somebody else chose is not replaced unasked",
+            "Keep it (nvidia_driver_source=preinstalled), or have it replaced "
+            "(nvidia_driver_replace_foreign=true), or choose its version (nvidia_driver_version)",
+        )
+
+
+def driver_versions(packages: dict[str, str]) -> set[str]:
+    """The driver versions among the versions of packages; those of another kind (kernels, branches) don't count."""
+    matches = (_DRIVER_VERSION.match(version) for version in packages.values())
+    return {match.group(1) for match in matches if match}
+
+
+def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    needed = reading.facts["gpus"] and reading.settings["nvidia_driver_source"] == "cuda_repository"
+    loaded = reading.facts["nvidia_driver"]["loaded_version"] == reading.settings["nvidia_driver_version"]
+    if reading.facts["secure_boot"] and needed and not loaded:
+        yield reading.problem(
+            "Secure Boot is on",
+            "firmware",
+            "The kernel refuses the driver's modules, which DKMS builds on the host and signs with an unknown key",
+            "Turn Secure Boot off in the firmware; or install a signed driver yourself, or enrol a key for DKMS at the "
+            "console, and set nvidia_driver_source=preinstalled",
+        )
+
+
+RULES: tuple[HostRule, ...] = (count, known_version, family, driver, secure_boot)

@@ -1,0 +1,305 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules about one host."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import compare_versions
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import (
+    Cluster,
+    Facts,
+    HostRule,
+    Problem,
+    Reading,
+    listing,
+)
+
+_PYTHON = "3.9"
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_CLUSTER_PROGRAMS = (
+    "etcd",
+    "flanneld",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubelet",
+)
+# What distributions call them; containerd.io can't be installed beside them.
+_FOREIGN_RUNTIMES = ("containerd", "docker.io", "runc")
+_PREFIX = re.compile(r"\A(?:(?:Task|Action|Module) failed: )+")
+_FAILURES = (
+    (
+        re.compile(r"sudo|become password|a password is required|\bsu: "),
+        "Ansible can't become root",
+        "Installing packages and services needs root",
+        "Allow the user to use sudo without a password, or give one (--ask-become-pass, ansible_become_password)",
+    ),
+    (
+        re.compile(
+            r"minimum of Python|[Nn]o python interpreter|python\S*: (?:not found|No such)|interpreter .*not found"
+        ),
+        "Ansible finds no Python that it can use",
+        f"Ansible's modules need Python {_PYTHON} or newer on the host",
+        "Install it (apt-get install python3), or name it with ansible_python_interpreter",
+    ),
+)
+
+
+def failure(reading: Reading) -> Iterator[Problem]:
+    """What kept a host from being read, in Ansible's words."""
+    said = _said(reading.failure)
+    if reading.failure.get("unreachable"):
+        yield reading.problem(
+            f"The host can't be reached: {said}",
+            "ansible_host, ansible_user, ansible_port, SSH keys",
+            "Nothing can be done on it",
+            f"Try: ansible -m ansible.builtin.ping {reading.host}",
+        )
+        return
+    for pattern, what, why, do in _FAILURES:
+        if pattern.search(said):
+            yield reading.problem(f"{what}: {said}", "host", why, do)
+            return
+    yield reading.problem(
+        f"The host can't be read: {said}",
+        "host",
+        "Nothing is known of it",
+        f"Try: ansible -m gpulab.kubernetes.preflight_info {reading.host}",
+    )
+
+
+def _said(result: Facts) -> str:
+    words = [_PREFIX.sub("", str(result.get(key) or "")) for key in ("msg", "module_stderr", "module_stdout")]
+    return " / ".join(dict.fromkeys(" ".join(text.split()) for text in words if text)) or "no reason given"
+
+
+def root(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    if not reading.facts["is_root"]:
+        yield reading.problem(
+            "Ansible is not root on this host",
+            "ansible_become",
+            "Installing packages and services needs root",
+            "Set ansible_become=true for the host, or connect as root",
+        )
+
+
+def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    facts, known = reading.facts, cluster.settings["distributions"]
+    if facts["os"]["key"] not in known:
+        yield reading.problem(
+            f"The operating system is {facts['os']['pretty_name'] or 'unknown'}",
+            "/etc/os-release",
+            "There are packages and settings only for the supported ones",
+            f"Use one of {listing(known)}",
+        )
+    if facts["architecture"] != "amd64":
+        yield reading.problem(
+            f"The architecture is {facts['architecture']}",
+            "processor",
+            "Packages are pinned for amd64 only",
+            "Use a machine with an x86-64 processor",
+        )
+    if compare_versions(facts["python"], _PYTHON) < 0:
+        yield reading.problem(
+            f"Python is {facts['python']}",
+            "ansible_python_interpreter",
+            f"The modules of this collection need {_PYTHON} or newer",
+            "Name a newer one with ansible_python_interpreter",
+        )
+
+
+def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    facts = reading.facts
+    for name, state in facts["kernel_modules"].items():
+        if state == "missing":
+            yield reading.problem(
+                f"The running kernel {facts['kernel']} has no module {name}",
+                f"/lib/modules/{facts['kernel']}",
+                "The container runtime and the pod network need it",
+                "If the kernel was upgraded, reboot; else install the modules that belong to this kernel",
+            )
+    allowed = cluster.settings["kubelet_configuration"].get("failCgroupV1", True) is False
+    if facts["cgroup_version"] == 1 and not allowed:
+        yield reading.problem(
+            "The host uses cgroup v1",
+            "kernel command line",
+            "kubelet 1.35 and newer refuse to start with it",
+            "Remove systemd.unified_cgroup_hierarchy=0 from the kernel command line and reboot",
+        )
+
+
+def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    facts = reading.facts
+    kind = "control_plane" if reading.host in cluster.settings["control_plane"] else "worker"
+    least = cluster.settings["minimum"][kind]
+    for name, unit in (("memory_mib", "MiB of memory"), ("cpus", "processors")):
+        if facts[name] < least[name]:
+            yield reading.problem(
+                f"The host has {facts[name]} {unit}, a {kind.replace('_', ' ')} needs {least[name]}",
+                "hardware",
+                "kubeadm refuses such a host, or its pods would be killed",
+                f"Use a larger machine, or lower preflight_{kind}_{name} if you know better",
+            )
+    if reading.finished:
+        return
+    needed: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for disk in facts["disks"]:
+        want = int(cluster.settings["disk_mib"].get(disk["path"], 0))
+        needed[disk["device"]].append((disk["path"], want, disk["free_mib"]))
+    for shares in needed.values():
+        want, free = sum(share[1] for share in shares), min(share[2] for share in shares)
+        if free < want:
+            yield reading.problem(
+                f"The disk of {listing(share[0] for share in shares)} has {free} MiB free, {want} MiB are needed",
+                "disk",
+                "Images and packages would fill it, and kubelet evicts pods when it is nearly full",
+                "Free some space, mount a larger disk there, or lower preflight_disk_mib",
+            )
+
+
+def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    # Swap on zram lies in memory already.
+    used = sum(one["used_mib"] for one in reading.facts["swaps"] if not one["name"].startswith("/dev/zram"))
+    available = reading.facts["memory_available_mib"]
+    if used > available:
+        yield reading.problem(
+            f"Swap can't be turned off: {used} MiB lie in it, {available} MiB of memory are available",
+            listing(one["name"] for one in reading.facts["swaps"]),
+            "Kubernetes wants swap off, and what lies in it has to go back into memory",
+            "Stop programs that use much memory, then run again",
+        )
+
+
+def ports(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    state = reading.facts["cluster"]
+    ours = bool(state["role"] or state["admin_conf"])
+    for listener in reading.facts["listeners"]:
+        program = listener["process"]
+        if ours and (_of_the_cluster(program) or not reading.facts["is_root"]):
+            continue
+        who = f"{program} (process {listener['pid']})" if listener["pid"] else program or "another program"
+        yield reading.problem(
+            f"Port {listener['port']}/{listener['protocol']} is in use by {who}",
+            f"{listener['address']}:{listener['port']}",
+            "Kubernetes needs this port",
+            "Stop that program, or move it to another port",
+        )
+
+
+def _of_the_cluster(program: str) -> bool:
+    # The kernel cuts names off at 15 characters.
+    return any(program == name or (len(program) == 15 and name.startswith(program)) for name in _CLUSTER_PROGRAMS)
+
+
+def firewall(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    found = reading.facts["firewall"]
+    tool = found["tool"] or "packet filter"
+    if found["active"] and found["blocks"] is None and reading.facts["is_root"]:
+        yield reading.problem(
+            f"A firewall ({tool}) is active, and its rules can't be read",
+            tool,
+            "It may cut the nodes off from each other",
+            f"Let these ports in: {listing(cluster.settings['reachable_ports'])}",
+        )
+    elif found["blocks"]:
+        commands = {"ufw": "ufw allow {}", "firewalld": "firewall-cmd --permanent --add-port={}"}
+        command = commands.get(found["tool"], "")
+        yield reading.problem(
+            f"A firewall ({tool}) blocks {listing(found['blocks'])}",
+            tool,
+            "Nodes reach each other and the API server through these ports",
+            "Let them in from the other nodes"
+            + (f": {'; '.join(command.format(port) for port in found['blocks'])}" if command else "")
+            + ("; firewall-cmd --reload" if found["tool"] == "firewalld" else ""),
+        )
+
+
+def name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    node = str(reading.settings["node_name"])
+    if not _NODE_NAME.fullmatch(node) or len(node) > 253 or node == "localhost":
+        yield reading.problem(
+            f"{node!r} can't be the name of a node",
+            "host name, cluster_node_name",
+            "Names of nodes are DNS names: lower-case letters, digits, dots and hyphens, and not localhost",
+            "Rename the host (hostnamectl set-hostname NAME), or set cluster_node_name",
+        )
+
+
+def node_address(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    wanted = str(reading.settings["node_address"])
+    own = [entry["address"] for entry in reading.facts["addresses"]]
+    if not wanted:
+        yield reading.problem(
+            "The host has no default route, so its address in the cluster is unknown",
+            "cluster_node_address",
+            "Nodes reach each other by one address per node",
+            f"Set cluster_node_address for the host, to one of {listing(own) or '(it has no address)'}",
+        )
+    elif wanted not in own:
+        yield reading.problem(
+            f"The node address {wanted} is not on this host",
+            "cluster_node_address",
+            "kubelet and the API server can't use an address that the host does not have",
+            f"Set cluster_node_address to one of {listing(own) or '(it has no address)'}",
+        )
+
+
+def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    for repository in reading.facts["repositories"]:
+        label = f"{repository['name']} ({repository['uri']})"
+        if repository["error"]:
+            yield reading.problem(
+                f"The repository {repository['name']} can't be read: {repository['error']}",
+                repository["uri"],
+                "Packages are installed from it",
+                "Check the address, DNS and the way out of this host; set cluster_http_proxy, or name a mirror",
+            )
+        for package, version in repository["missing"].items():
+            known = repository["available"].get(package, [])
+            yield reading.problem(
+                f"The repository {label} does not hold {package} {version}",
+                repository["uri"],
+                "Exactly this version is pinned",
+                f"It holds {listing(known[:12]) or 'no version of it'}. Choose one of those, or bring the mirror up to "
+                "date",
+            )
+        for conflict in repository["conflicts"]:
+            yield reading.problem(
+                f"Another apt source names the repository {label}",
+                f"{conflict['file']} line {conflict['line']}",
+                "apt stops working when one address has two keys (Conflicting values set for option Signed-By)",
+                "Remove or comment out that entry; this collection brings its own",
+            )
+
+
+def runtimes(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    installed = reading.facts["installed"]
+    foreign = [f"{package} {installed[package]}" for package in _FOREIGN_RUNTIMES if package in installed]
+    if foreign:
+        yield reading.problem(
+            f"A container runtime of the distribution is installed: {listing(foreign)}",
+            "dpkg",
+            "containerd.io can't be installed beside it, and what runs in it would stop",
+            "Move what runs in it elsewhere and remove these packages",
+        )
+
+
+RULES: tuple[HostRule, ...] = (
+    root,
+    platform,
+    kernel,
+    resources,
+    swap,
+    ports,
+    firewall,
+    name,
+    node_address,
+    repositories,
+    runtimes,
+)
