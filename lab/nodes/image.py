@@ -39,7 +39,6 @@ _MASKED = (
     "getty.target",
     "systemd-udevd.service",
     "systemd-udev-trigger.service",
-    "systemd-logind.service",
     "dev-hugepages.mount",
     "dev-mqueue.mount",
     "sys-kernel-config.mount",

@@ -69,14 +69,9 @@ def remove(lab: str, node: str) -> None:
 
 def _options(node: Node, place: Place) -> list[str]:
     name = container(place.lab, node.name)
-    options = [
-        f"--name={name}",
-        f"--hostname={node.name}",
-        "--no-hosts",
-        "--restart=always",
-        "--stop-signal=SIGRTMIN+3",
-    ]
-    options += ["--systemd=false", "--cgroupns=private", "--pids-limit=-1", "--log-opt=max-size=10mb"]
+    options = [f"--name={name}", f"--hostname={node.name}", "--no-hosts", "--dns-search=."]
+    options += ["--restart=always", "--stop-signal=SIGRTMIN+3", "--systemd=false", "--cgroupns=private"]
+    options += ["--pids-limit=-1", "--log-opt=max-size=10mb"]
     options += ["--cap-add=ALL", *(f"--cap-drop={capability}" for capability in _DROPPED)]
     options += [f"--security-opt=seccomp={_SECCOMP}", "--security-opt=apparmor=unconfined"]
     # Containers of the node need any device rule; its /dev holds none of the machine's devices all the same.
@@ -163,7 +158,8 @@ def wait(lab: str, node: str, address: str) -> str:
     what = f"ssh said: {said}" if state in _UP else f"systemd says: {state or 'nothing'}"
     raise LabError(
         f"Error while waiting for the node {node}: not usable after {_BOOT_SECONDS} s, {what}. "
-        f"See `podman logs {name}` and `podman exec {name} journalctl -b`; `python -m lab up --name {lab}` makes it anew."
+        f"See `podman logs {name}` and `podman exec {name} journalctl -b`; "
+        f"`python -m lab up --name {lab}` makes it anew."
     )
 
 

@@ -108,27 +108,25 @@ def _network(lab: str, suffix: str = "") -> str:
 
 def _nodes(known: State, spec: Spec, mirror: str) -> None:
     containers = podman.containers(known.name)
-    states = {
-        node.name: containers.get(machine.container(known.name, node.name), {}).get("state") for node in spec.nodes
-    }
-    make = [node for node in spec.nodes if not (known.nodes.get(node.name) and known.nodes[node.name].ready)]
-    lost = [node for node in spec.nodes if node not in make and states[node.name] is None]
-    stopped = [node for node in spec.nodes if node not in [*make, *lost] and states[node.name] != "running"]
-    if not [*make, *lost, *stopped]:
+    running = {node.name: containers.get(machine.container(known.name, node.name), "") for node in spec.nodes}
+    done = {name for name, member in known.nodes.items() if member.ready and running.get(name)}
+    make = [node for node in spec.nodes if node.name not in done]
+    stopped = [node for node in spec.nodes if node.name in done and running[node.name] != "running"]
+    if not make and not stopped:
         return
-    for node in [*make, *lost]:
+    for node in make:
         address = known.nodes[node.name].address if node.name in known.nodes else _free_address(known)
         known.nodes[node.name] = Member(address, node.hardware())
     known.save()
     directory = paths.lab_dir(known.name)
     machine.user_key(directory)
-    found = find(mirror) if make or lost else None
-    images = {name: image.ensure(name, found) for name in sorted({n.os for n in [*make, *lost]})} if found else {}
-    for node in [*make, *lost]:
+    found = find(mirror) if make else None
+    images = {name: image.ensure(name, found) for name in sorted({n.os for n in make})} if found else {}
+    for node in make:
         machine.host_key(directory, node.name)
     _write_known_hosts(known)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        jobs = [pool.submit(_boot, known, node, images[node.os]) for node in [*make, *lost]]
+        jobs = [pool.submit(_boot, known, node, images[node.os]) for node in make]
         jobs += [pool.submit(_wake, known, node) for node in stopped]
         failures = [error for job in jobs if (error := job.exception())]
     if failures:

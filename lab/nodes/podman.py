@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from lab.depot import tools
 
@@ -46,10 +45,10 @@ def runtime() -> list[str]:
     return [] if cgroup_v2() else ["--runtime=runc"]
 
 
-def containers(lab: str) -> dict[str, dict[str, Any]]:
-    """Return the containers of a lab by name, with their state and id."""
+def containers(lab: str) -> dict[str, str]:
+    """Return the containers of a lab by name, each with its state (created, running, exited ...)."""
     listed = run("ps", "--all", f"--filter=label={LABEL}={lab}", "--format=json", doing="listing containers")
-    return {entry["Names"][0]: {"state": entry["State"], "id": entry["Id"]} for entry in json.loads(listed or "[]")}
+    return {entry["Names"][0]: entry["State"] for entry in json.loads(listed or "[]")}
 
 
 def volumes(lab: str) -> list[str]:

@@ -116,7 +116,7 @@ def _load_modules() -> None:
 
 
 def modules_builtin() -> str:
-    """Return the modules.builtin of a node: whatever the running kernel has, loaded or built in, but for GPU drivers."""
+    """Return the modules.builtin of a node: what the running kernel has, loaded or built in, but for GPU drivers."""
     release = Path("/lib/modules", platform.release())
     names = {path.name: f"kernel/lab/{path.name}.ko" for path in Path("/sys/module").iterdir() if _loaded(path)}
     for listing in ("modules.builtin", "modules.dep"):
