@@ -37,17 +37,29 @@
 
 /* Identity */
 GET_TEXT(nvmlDeviceGetName, gpu->name)
-GET_TEXT(nvmlDeviceGetUUID, gpu->uuid)
 GET_TEXT(nvmlDeviceGetSerial, gpu->serial)
 GET_TEXT(nvmlDeviceGetVbiosVersion, gpu->vbios)
 GET_TEXT(nvmlDeviceGetBoardPartNumber, gpu->board_part_number)
 GET_TEXT(nvmlDeviceGetInforomImageVersion, gpu->inforom_image)
 GET(nvmlDeviceGetBrand, nvmlBrandType_t, gpu->brand)
 GET(nvmlDeviceGetArchitecture, nvmlDeviceArchitecture_t, gpu->architecture)
-GET(nvmlDeviceGetMinorNumber, unsigned int, gpu->minor)
 GET(nvmlDeviceGetNumGpuCores, unsigned int, gpu->cores)
 GET(nvmlDeviceGetMultiGpuBoard, unsigned int, 0)
 GET(nvmlDeviceGetBusType, nvmlBusType_t, NVML_BUS_TYPE_PCIE)
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *text, unsigned int length)
+{
+    KNOWN_DEVICE(device);
+    return session_text(text, length, gpu->uuid);
+}
+
+nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
+{
+    KNOWN_DEVICE(device);
+    NEED(minor);
+    *minor = (unsigned)gpu->minor;
+    return NVML_SUCCESS;
+}
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
@@ -101,7 +113,7 @@ int pci_address(const char *text, unsigned parts[3])
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-    DEVICE(device);
+    KNOWN_DEVICE(device);
     NEED(pci);
     unsigned at[3];
     NEED(pci_address(gpu->bus_id, at));

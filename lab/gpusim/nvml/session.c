@@ -163,7 +163,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
-    DEVICE(device);
+    KNOWN_DEVICE(device);
     NEED(index);
     (void)gpu;
     *index = device->index;

@@ -25,6 +25,15 @@ struct nvmlDevice_st {
         if (reason != NVML_SUCCESS) return reason; \
     } while (0)
 
+/* The same for what NVML learned when it found the GPU: it tells that of a lost GPU too. */
+#define KNOWN_DEVICE(device) \
+    const struct state *state; \
+    const struct gpu *gpu; \
+    do { \
+        nvmlReturn_t reason = session_device(device, &state, &gpu); \
+        if (reason != NVML_SUCCESS && reason != NVML_ERROR_GPU_IS_LOST) return reason; \
+    } while (0)
+
 nvmlReturn_t session_device(nvmlDevice_t device, const struct state **state, const struct gpu **gpu);
 nvmlReturn_t session_state(const struct state **state);
 int session_handle_index(nvmlDevice_t device);

@@ -194,16 +194,19 @@ def test_a_lost_gpu_takes_no_other_with_it(make: Make) -> None:
 
 
 def test_a_gpu_is_lost_while_it_is_used(make: Make) -> None:
-    seen = make().run("""
+    made = make()
+    seen = made.run("""
 nvml.nvmlInit_v2()
 handle = device(1)[1]
 before = text("nvmlDeviceGetName", handle)
 changed = json.loads(state.read_text())
 changed["faults"] = [{"kind": "lost", "gpu": 1, "sequence": 1}]
 state.write_text(json.dumps(changed))
-print(json.dumps([before, text("nvmlDeviceGetName", handle), text("nvmlDeviceGetName", device(0)[1])]))
+print(json.dumps([before, text("nvmlDeviceGetName", handle), text("nvmlDeviceGetName", device(0)[1]),
+                  text("nvmlDeviceGetUUID", handle), number("nvmlDeviceGetMinorNumber", handle)]))
 """)
-    assert seen == ["Tesla T4", GPU_IS_LOST, "Tesla T4"]
+    # Who it is was learned before: the device plugin needs that to take one GPU out, not all.
+    assert seen == ["Tesla T4", GPU_IS_LOST, "Tesla T4", made.gpus[1]["uuid"], 1]
 
 
 EVENTS = """
