@@ -44,15 +44,13 @@ venv: ## create .venv with the newest Python that fits (the default target)
 
 lab: venv ## build the depot, start bare nodes, run site.yml on them, show the report
 	@started=$$SECONDS
-	echo "lab: 1/4 the depot: packages and images (about 25 minutes the first time, seconds after that)"
+	echo "lab: 1/3 the depot: packages and images (about 25 minutes the first time, seconds after that)"
 	python -m lab build
-	echo "lab: 2/4 bare nodes, written to $(INVENTORY)"
+	echo "lab: 2/3 bare nodes, written to $(INVENTORY)"
 	python -m lab up --name $(NAME) --spec $(SPEC) --inventory $(INVENTORY)
-	echo "lab: 3/4 ansible-playbook site.yml -i $(INVENTORY)"
+	echo "lab: 3/3 ansible-playbook site.yml -i $(INVENTORY), which ends with the report"
 	ansible-playbook site.yml -i $(INVENTORY)
-	echo "lab: 4/4 the report"
-	python -m lab.report gpulab-report.json
-	echo "lab: done in $$((SECONDS - started)) s; 'python -m lab kubectl get nodes' looks at it, 'make lab-down' removes it"
+	echo "lab: done in $$((SECONDS - started)) s. The whole report: gpulab-report.json. 'python -m lab kubectl get nodes' looks at it, 'make lab-down' removes it"
 
 lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
