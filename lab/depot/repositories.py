@@ -16,6 +16,8 @@ KUBERNETES = "pkgs.k8s.io/core:/stable:"
 DOCKER = "download.docker.com/linux"
 CONTAINER_TOOLKIT = "nvidia.github.io/libnvidia-container"
 CUDA = "developer.download.nvidia.com/compute/cuda/repos"
+# Debian 13's repository has a newer key, and with it another file.
+_CUDA_KEYS = ("3bf863cc.pub", "8793F200.pub")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def cuda(distribution: str, debs: Mapping[Path, str]) -> Repository:
 
     def write(root: Path, signer: Signer) -> None:
         apt.write_flat(root, debs, signer, label="NVIDIA CUDA")
-        _copy_key(root / "3bf863cc.pub")
+        for name in _CUDA_KEYS:
+            _copy_key(root / name)
 
     return Repository(f"{CUDA}/{distribution}/x86_64", _key(distribution, sorted(debs.items())), write)
 
