@@ -115,6 +115,7 @@ def test_modules_of_the_same_checkout_come_from_the_proxy() -> None:
     edits = golang._local_replaces(described, "v0.36.4")
 
     assert edits == ["-replace=k8s.io/api=k8s.io/api@v0.36.4", "-dropreplace=go.etcd.io/api"]
+    assert golang._local_replaces(described, "") == ["-dropreplace=k8s.io/api", "-dropreplace=go.etcd.io/api"]
 
 
 def test_programs_of_the_same_last_name_are_built_apart() -> None:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import http.server
 import json
+import os
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -59,6 +60,7 @@ def test_a_tree_keeps_hard_links_and_leaves_devices_out(tmp_path: Path) -> None:
     (root / "bin" / "a").write_text("x")
     (root / "bin" / "b").hardlink_to(root / "bin" / "a")
     (root / "proc").mkdir()
+    os.mkfifo(root / "pipe")
     made = oci.tree_layer(tmp_path / "layer", root)
 
     with tarfile.open(made.path) as tar:
