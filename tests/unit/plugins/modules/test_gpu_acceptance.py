@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -231,7 +232,9 @@ def test_a_gpu_that_is_taken_while_pods_start_counts_as_in_use(lab: Lab) -> None
     del lab.cluster.pods["team/snatch"]
     lab.cluster.snatch = snatch
     lab.node("gpu2").given = ["GPU-a1"]
-    result = lab.prove()
+    started = time.monotonic()
+    result = lab.prove(timeout=40)
+    assert time.monotonic() - started < 30, "it waited for a GPU that is in use"
     assert result["problems"] == []
     assert states(result, "gpu2") == {"GPU-a0": "in_use", "GPU-a1": "proven"}
 
