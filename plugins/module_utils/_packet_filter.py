@@ -214,6 +214,8 @@ def _narrow(rule: Rule, left: Any, right: Any, positive: bool, sets: Mapping[str
         rule.uncertain = True
     elif subject == "dport":
         rule.ports = [_nft_range(value) for value in values] or [(0, -1)]
+        if left["payload"].get("protocol") in ("tcp", "udp"):
+            rule.protocols = {left["payload"]["protocol"]}
     elif subject == "l4proto":
         rule.protocols = set(map(str, values))
     elif subject == "state":
@@ -222,9 +224,6 @@ def _narrow(rule: Rule, left: Any, right: Any, positive: bool, sets: Mapping[str
         rule.never = True
     else:
         rule.uncertain = True
-    protocol = left.get("payload", {}).get("protocol") if isinstance(left, dict) else None
-    if subject == "dport" and protocol in ("tcp", "udp"):
-        rule.protocols = {protocol}
 
 
 def _subject(left: Any) -> str:

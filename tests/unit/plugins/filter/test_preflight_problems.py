@@ -1,0 +1,433 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_problems import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
+
+find = FilterModule().filters()["preflight_problems"]
+
+T4, A100, V100, B200 = "0x1eb8", "0x20b0", "0x1db5", "0x2901"
+SETTINGS: dict[str, Any] = {
+    "control_plane": ["cp1"],
+    "control_plane_group": "control_plane",
+    "workers": ["gpu1", "gpu2"],
+    "versions": {"cluster_kubernetes_version": ["1.36.4", ["1.35.8", "1.36.4"]]},
+    "nvidia_driver_versions": ["580.178.04", "595.91.07"],
+    "kubernetes_version": "1.36.4",
+    "containerd_version": "2.3.6",
+    "containerd_minimum": "2.2.0",
+    "cluster_pod_network": "10.244.0.0/16",
+    "cluster_service_network": "10.96.0.0/12",
+    "distributions": ["Debian 12", "Debian 13"],
+    "kubelet_configuration": {},
+    "reachable_ports": ["6443/tcp", "10250/tcp"],
+    "clock_skew_s": 30,
+    "disk_mib": {"/usr": 2000, "/var/lib/containerd": 8000},
+    "minimum": {"control_plane": {"memory_mib": 1700, "cpus": 2}, "worker": {"memory_mib": 700, "cpus": 1}},
+}
+
+
+def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
+    return {
+        "failure": {},
+        "settings": {
+            "node_name": name,
+            "node_address": f"192.168.7.{number}",
+            "expected_gpus": gpus or None,
+            "nvidia_driver_version": "580.178.04",
+            "nvidia_driver_source": "cuda_repository",
+            "nvidia_driver_modules": "auto",
+            "nvidia_driver_replace_foreign": False,
+        },
+        "facts": {
+            "os": {"key": "Debian 12", "pretty_name": "Debian GNU/Linux 12 (bookworm)"},
+            "kernel": "6.1.0-40-amd64",
+            "architecture": "amd64",
+            "python": "3.11.2",
+            "is_root": True,
+            "cpus": 4,
+            "memory_mib": 8000,
+            "memory_available_mib": 6000,
+            "swaps": [],
+            "disks": [
+                {"path": "/usr", "free_mib": 20000, "device": "1"},
+                {"path": "/var/lib/containerd", "free_mib": 20000, "device": "1"},
+            ],
+            "hostname": name,
+            "machine_id": f"{number:032x}",
+            "clock_offset": 0.4,
+            "cgroup_version": 2,
+            "secure_boot": False,
+            "kernel_modules": {"overlay": "loaded", "br_netfilter": "available"},
+            "addresses": [{"address": f"192.168.7.{number}", "prefix": 24, "interface": "eth0", "family": "inet"}],
+            "routes": [
+                {"destination": "default", "gateway": "192.168.7.1", "interface": "eth0", "source": ""},
+                {"destination": "192.168.7.0/24", "gateway": "", "interface": "eth0", "source": ""},
+            ],
+            "listeners": [],
+            "firewall": {"tool": "", "active": False, "blocks": []},
+            "gpus": [{"address": f"0000:{bus:02x}:00.0", "device_id": T4, "driver": ""} for bus in range(gpus)],
+            "nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
+            "installed": {},
+            "repositories": [],
+            "cluster": {"role": "", "finished": False, "admin_conf": False, "ca_hashes": [], "server": ""},
+        },
+    }
+
+
+def machines() -> dict[str, Any]:
+    return {"cp1": reading("cp1", 11), "gpu1": reading("gpu1", 12, 4), "gpu2": reading("gpu2", 13, 2)}
+
+
+def set_at(target: Any, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for name in parents:
+        target = target[int(name) if isinstance(target, list) else name]
+    target[int(last) if isinstance(target, list) else last] = value
+
+
+def check(changes: dict[str, Any], **settings: Any) -> list[dict[str, str]]:
+    """The problems of three good hosts after changes, whose keys are paths such as cp1.facts.cpus."""
+    hosts, shared = machines(), copy.deepcopy(SETTINGS)
+    for path, value in changes.items():
+        set_at(hosts, path, value)
+    shared.update(settings)
+    problems: list[dict[str, str]] = find(hosts, shared)
+    return problems
+
+
+def test_good_hosts_have_no_problems() -> None:
+    assert check({}) == []
+
+
+LISTENER = {"port": 10250, "protocol": "tcp", "address": "::", "process": "nginx", "pid": 77}
+SWAP = {"name": "/dev/sda2", "type": "partition", "size_mib": 9000, "used_mib": 7000, "priority": -2}
+GPU = {"address": "0000:03:00.0", "device_id": T4, "driver": ""}
+ROUTE = {"destination": "10.244.7.0/24", "gateway": "", "interface": "docker0", "source": ""}
+REPOSITORY = {"name": "Kubernetes", "uri": "http://r/", "error": "", "missing": {}, "available": {}, "conflicts": []}
+PACKAGE = {"nvidia-driver": "535.261.03-1~deb12u1"}
+CUDA: dict[str, Any] = {"loaded_version": "580.178.04", "packages": {"nvidia-open-580": "580.178.04-1"}, "origin": "cuda_repository"}
+WORKER = {
+    "role": "worker",
+    "finished": True,
+    "admin_conf": False,
+    "ca_hashes": ["sha256:b"],
+    "server": "https://x:6443",
+}
+CONTROL_PLANE = {"role": "control_plane", "finished": True, "admin_conf": True, "ca_hashes": ["sha256:a"], "server": ""}
+
+
+@pytest.mark.parametrize(
+    ("changes", "host", "words"),
+    [
+        ({"cp1.facts.is_root": False}, "cp1", ["not root", "ansible_become"]),
+        ({"cp1.facts.os": {"key": "fedora 42", "pretty_name": "Fedora 42"}}, "cp1", ["Fedora 42", "Debian 13"]),
+        ({"cp1.facts.architecture": "arm64"}, "cp1", ["arm64"]),
+        ({"cp1.facts.python": "3.8.10"}, "cp1", ["3.8.10", "3.9"]),
+        (
+            {"cp1.facts.kernel_modules": {"br_netfilter": "missing"}},
+            "cp1",
+            ["6.1.0-40-amd64", "br_netfilter", "reboot"],
+        ),
+        ({"cp1.facts.cgroup_version": 1}, "cp1", ["cgroup v1"]),
+        ({"cp1.facts.memory_mib": 1699}, "cp1", ["1699 MiB", "1700"]),
+        ({"cp1.facts.cpus": 1}, "cp1", ["1 processors", "2"]),
+        ({"gpu1.facts.memory_mib": 500}, "gpu1", ["500 MiB", "700", "preflight_worker_memory_mib"]),
+        (
+            {"gpu1.facts.disks.0.free_mib": 9000, "gpu1.facts.disks.1.free_mib": 9000},
+            "gpu1",
+            ["/usr, /var/lib/containerd", "9000 MiB free", "10000"],
+        ),
+        ({"gpu1.facts.swaps": [SWAP]}, "gpu1", ["7000 MiB", "6000 MiB", "/dev/sda2"]),
+        ({"gpu1.facts.listeners": [LISTENER]}, "gpu1", ["10250/tcp", "nginx (process 77)"]),
+        (
+            {"gpu1.facts.firewall": {"tool": "ufw", "active": True, "blocks": ["10250/tcp"]}},
+            "gpu1",
+            ["ufw", "blocks 10250/tcp", "ufw allow 10250/tcp"],
+        ),
+        (
+            {"gpu1.facts.firewall": {"tool": "firewalld", "active": True, "blocks": ["10250/tcp"]}},
+            "gpu1",
+            ["firewall-cmd --permanent --add-port=10250/tcp", "--reload"],
+        ),
+        (
+            {"gpu1.facts.firewall": {"tool": "ufw", "active": True, "blocks": None}},
+            "gpu1",
+            ["can't be read", "6443/tcp"],
+        ),
+        ({"gpu1.settings.node_name": "gpu_1"}, "gpu1", ["'gpu_1'", "cluster_node_name"]),
+        ({"gpu1.settings.node_name": "localhost"}, "gpu1", ["localhost"]),
+        ({"gpu1.settings.node_name": ""}, "gpu1", ["''"]),
+        ({"gpu1.settings.node_name": "cp1"}, "", ["cp1, gpu1", "same node name"]),
+        ({"gpu1.facts.machine_id": f"{11:032x}"}, "", ["cp1, gpu1", "machine id", "systemd-machine-id-setup"]),
+        ({"gpu1.settings.node_address": ""}, "gpu1", ["no default route", "192.168.7.12"]),
+        ({"gpu1.settings.node_address": "10.9.9.9"}, "gpu1", ["10.9.9.9", "not on this host", "192.168.7.12"]),
+        ({"gpu1.facts.clock_offset": 45.0}, "gpu1", ["45 s ahead of", "timedatectl"]),
+        ({"gpu1.facts.clock_offset": -3600.0}, "gpu1", ["3600 s behind"]),
+        ({"gpu1.facts.routes.1": ROUTE}, "gpu1", ["cluster_pod_network", "10.244.7.0/24", "docker0"]),
+        (
+            {"gpu1.facts.repositories": [{**REPOSITORY, "error": "http://r/Packages.gz: no route to host"}]},
+            "gpu1",
+            ["Kubernetes can't be read: http://r/Packages.gz: no route to host", "cluster_http_proxy"],
+        ),
+        (
+            {
+                "gpu1.facts.repositories": [
+                    {**REPOSITORY, "missing": {"kubelet": "1.36.4-1.1"}, "available": {"kubelet": ["1.36.3-1.1"]}}
+                ]
+            },
+            "gpu1",
+            ["does not hold kubelet 1.36.4-1.1", "It holds 1.36.3-1.1"],
+        ),
+        (
+            {
+                "gpu1.facts.repositories": [
+                    {**REPOSITORY, "conflicts": [{"file": "/etc/apt/x.list", "line": 3, "uri": "u"}]}
+                ]
+            },
+            "gpu1",
+            ["/etc/apt/x.list line 3", "Signed-By"],
+        ),
+        ({"gpu1.facts.installed": {"containerd": "1.6.20", "runc": "1.1"}}, "gpu1", ["containerd 1.6.20, runc 1.1"]),
+        ({"gpu1.settings.expected_gpus": 8}, "gpu1", ["8 GPUs are expected", "holds 4"]),
+        ({"cp1.settings.expected_gpus": 1}, "cp1", ["1 GPUs are expected", "holds 0"]),
+        ({"gpu1.facts.gpus.3.driver": "vfio-pci"}, "gpu1", ["virtual machines", "0000:03:00.0"]),
+        ({"gpu1.facts.gpus.0.device_id": "0xfff0"}, "gpu1", ["10de:fff0", "nvidia_driver_modules"]),
+        (
+            {"gpu1.facts.gpus.0.device_id": V100, "gpu1.settings.nvidia_driver_modules": "open"},
+            "gpu1",
+            ["Volta", "open kernel modules", "proprietary"],
+        ),
+        (
+            {"gpu1.facts.gpus.0.device_id": B200, "gpu1.settings.nvidia_driver_modules": "proprietary"},
+            "gpu1",
+            ["Blackwell", "proprietary kernel modules", "to open"],
+        ),
+        (
+            {"gpu1.facts.gpus.0.device_id": V100, "gpu1.settings.nvidia_driver_version": "595.91.07"},
+            "gpu1",
+            ["Volta", "595.91.07", "580 is the last"],
+        ),
+        ({"gpu1.settings.nvidia_driver_version": "1.2.3"}, "gpu1", ["1.2.3", "580.178.04, 595.91.07"]),
+        (
+            {
+                "gpu1.facts.nvidia_driver": {
+                    "loaded_version": "535.261.03",
+                    "packages": PACKAGE,
+                    "origin": "distribution",
+                }
+            },
+            "gpu1",
+            ["535.261.03", "distribution's packages", "nvidia_driver_replace_foreign=true", "preinstalled"],
+        ),
+        (
+            {"gpu1.facts.nvidia_driver": {"loaded_version": "580.178.04", "packages": {}, "origin": "runfile"}},
+            "gpu1",
+            [".run file"],
+        ),
+        (
+            {"gpu1.facts.nvidia_driver": {**CUDA, "packages": {"cuda-drivers": "595.91.07-1"}}},
+            "gpu1",
+            ["595.91.07", "not the wanted version 580.178.04", "nvidia_driver_version"],
+        ),
+        ({"gpu1.settings.nvidia_driver_source": "preinstalled"}, "gpu1", ["No NVIDIA driver is loaded"]),
+        ({"gpu1.facts.secure_boot": True}, "gpu1", ["Secure Boot is on", "DKMS"]),
+        (
+            {"cp1.facts.cluster": CONTROL_PLANE, "gpu1.facts.cluster": WORKER},
+            "gpu1",
+            ["https://x:6443", "cp1 has another CA", "kubeadm reset"],
+        ),
+        ({"gpu1.facts.cluster": WORKER}, "gpu1", ["cp1 has no cluster yet"]),
+        ({"gpu1.facts.cluster": CONTROL_PLANE}, "gpu1", ["this host is a control plane".capitalize()]),
+        ({"cp1.facts.cluster": WORKER}, "cp1", ["worker of another cluster"]),
+    ],
+)
+def test_rule(changes: dict[str, Any], host: str, words: list[str]) -> None:
+    problems = check(changes)
+    assert [problem["host"] for problem in problems] == [host], problems
+    text = " ".join(problems[0].values())
+    assert all(word in text for word in words), text
+    assert all(problems[0][field] for field in ("what", "where", "why", "do"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"control_plane": []}, ["control_plane must hold exactly one host, it has none"]),
+        ({"control_plane": ["cp1", "cp2"]}, ["it has 2 (cp1, cp2)"]),
+        ({"versions": {"cluster_kubernetes_version": ["1.30.0", ["1.35.8", "1.36.4"]]}}, ["1.30.0", "1.35.8, 1.36.4"]),
+        ({"containerd_version": "2.1.5"}, ["containerd 2.1.5 is too old", "2.2.0"]),
+        ({"cluster_pod_network": "10.244.0.1/16"}, ["10.244.0.1/16", "host bits"]),
+        ({"cluster_pod_network": "nonsense"}, ["nonsense"]),
+        ({"cluster_pod_network": "fd00::/48"}, ["no IPv4 network"]),
+        ({"cluster_pod_network": "10.100.0.0/16"}, ["overlap", "10.96.0.0/12"]),
+        ({"cluster_pod_network": "10.244.0.0/23"}, ["room for 2 nodes, the inventory holds 3"]),
+        ({"cluster_service_network": "10.128.0.0/10", "cluster_pod_network": "10.0.0.0/16"}, ["from /12 to /28"]),
+    ],
+)
+def test_rule_about_the_cluster(settings: dict[str, Any], words: list[str]) -> None:
+    problems = check({}, **settings)
+    assert len(problems) == 1 and problems[0]["host"] == "", problems
+    text = " ".join(problems[0].values())
+    assert all(word in text for word in words), text
+
+
+def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
+    problems = check({}, cluster_pod_network="192.168.0.0/16")
+    assert {problem["host"] for problem in problems} == {"cp1", "gpu1", "gpu2"}
+    assert any("192.168.7.0/24" in problem["what"] for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        ({"unreachable": True, "msg": "Task failed: ssh: No route to host"}, ["be reached: ssh: No route to host"]),
+        ({"failed": True, "msg": "Missing sudo password"}, ["become root: Missing sudo password", "ask-become-pass"]),
+        (
+            {"msg": "No start of json char found", "module_stderr": "sudo: a password is required", "rc": 1},
+            ["become root", "a password is required"],
+        ),
+        (
+            {"msg": "ansible-core requires a minimum of Python version 3.9. Current version: 3.7.3 (default)"},
+            ["no Python that it can use", "3.7.3"],
+        ),
+        ({"msg": "x", "module_stderr": "/bin/sh: 1: /usr/bin/python3: not found"}, ["apt-get install python3"]),
+        ({"msg": "No space left on device"}, ["can't be read: No space left on device"]),
+        ({}, ["no reason given"]),
+    ],
+)
+def test_host_that_could_not_be_read(failure: dict[str, Any], words: list[str]) -> None:
+    problems = check({"gpu1.facts": {}, "gpu1.failure": failure})
+    assert [problem["host"] for problem in problems] == ["gpu1"]
+    text = " ".join(problems[0].values())
+    assert all(word in text for word in words), text
+
+
+def finished() -> dict[str, Any]:
+    """Three hosts of a running cluster, as they look from outside."""
+    hosts = machines()
+    for name, state in hosts.items():
+        facts = state["facts"]
+        facts["cluster"] = dict(CONTROL_PLANE if name == "cp1" else WORKER, ca_hashes=["sha256:a"])
+        programs = {10250: "kubelet", 10256: "kube-proxy"}
+        if name == "cp1":
+            programs |= {
+                6443: "kube-apiserver",
+                2379: "etcd",
+                10257: "kube-controller-manager",
+                10259: "kube-scheduler",
+            }
+        facts["listeners"] = [
+            {"port": port, "protocol": "tcp", "address": "::", "process": program, "pid": port}
+            for port, program in programs.items()
+        ]
+        facts["routes"] += [
+            {"destination": "10.244.1.0/24", "gateway": "", "interface": "cni0", "source": ""},
+            {"destination": "10.244.2.0/24", "gateway": "10.244.2.0", "interface": "flannel.1", "source": ""},
+            {"destination": "10.244.3.0/24", "gateway": "192.168.7.13", "interface": "eth0", "source": ""},
+        ]
+        facts["addresses"] += [
+            {"address": "10.244.1.1", "prefix": 24, "interface": "cni0", "family": "inet"},
+            {"address": "10.244.1.0", "prefix": 32, "interface": "flannel.1", "family": "inet"},
+        ]
+        facts["disks"][0]["free_mib"] = facts["disks"][1]["free_mib"] = 500
+        facts["nvidia_driver"] = CUDA
+        facts["installed"] = {"containerd.io": "2.3.6-1"}
+    return hosts
+
+
+def test_finished_cluster_has_no_problems() -> None:
+    assert find(finished(), SETTINGS) == []
+
+
+def test_cut_off_name_of_a_cluster_program() -> None:
+    hosts = finished()
+    hosts["cp1"]["facts"]["listeners"][4]["process"] = "kube-controller"
+    assert find(hosts, SETTINGS) == []
+
+
+def test_new_worker_beside_a_finished_cluster() -> None:
+    assert find({**finished(), "gpu2": reading("gpu2", 13, 2)}, SETTINGS) == []
+
+
+def test_cluster_program_on_a_host_without_a_cluster_is_somebody_elses() -> None:
+    (problem,) = check({"gpu1.facts.listeners": [{**LISTENER, "process": "kubelet"}]})
+    assert "kubelet" in problem["what"]
+
+
+def test_cgroup_v1_on_purpose() -> None:
+    assert check({"cp1.facts.cgroup_version": 1}, kubelet_configuration={"failCgroupV1": False}) == []
+
+
+def test_swap_in_memory_and_swap_that_fits() -> None:
+    assert check({"cp1.facts.swaps": [{**SWAP, "name": "/dev/zram0"}, {**SWAP, "used_mib": 100}]}) == []
+
+
+def test_foreign_driver_that_may_be_replaced_or_kept() -> None:
+    foreign = {"loaded_version": "535.261.03", "packages": PACKAGE, "origin": "distribution"}
+    assert check({"gpu1.facts.nvidia_driver": foreign, "gpu1.settings.nvidia_driver_replace_foreign": True}) == []
+    assert check({"gpu1.facts.nvidia_driver": foreign, "gpu1.settings.nvidia_driver_source": "preinstalled"}) == []
+    assert check({"cp1.facts.nvidia_driver": foreign}) == [], "without a GPU its driver is nobody's concern"
+
+
+def test_wanted_driver_of_which_another_one_is_still_loaded() -> None:
+    assert check({"gpu1.facts.nvidia_driver": {**CUDA, "loaded_version": "570.133.20"}}) == []
+
+
+def test_pinning_package_and_kernel_modules_are_no_driver_versions() -> None:
+    packages = {**CUDA["packages"], "nvidia-driver-pinning-580": "580-1", "linux-modules-nvidia": "6.8.0-45.45+1"}
+    assert check({"gpu1.facts.nvidia_driver": {**CUDA, "packages": packages}}) == []
+
+
+def test_secure_boot_with_a_loaded_driver() -> None:
+    assert check({"gpu1.facts.secure_boot": True, "gpu1.facts.nvidia_driver": CUDA}) == []
+
+
+def test_old_gpu_takes_the_proprietary_modules_by_itself() -> None:
+    assert check({"gpu1.facts.gpus.0.device_id": V100}) == []
+
+
+def test_left_out_control_plane_is_compared_but_not_judged() -> None:
+    hosts = finished()
+    hosts["cp1"]["left_out"] = True
+    hosts["cp1"]["facts"]["memory_mib"] = 1
+    assert find(hosts, SETTINGS) == []
+    hosts["gpu1"]["facts"]["cluster"]["ca_hashes"] = ["sha256:b"]
+    assert [problem["host"] for problem in find(hosts, SETTINGS)] == ["gpu1"]
+
+
+def test_one_machine_in_both_groups() -> None:
+    assert find({"cp1": machines()["cp1"]}, {**SETTINGS, "workers": ["cp1"]}) == []
+
+
+def test_all_problems_at_once_those_of_the_cluster_first() -> None:
+    problems = check(
+        {
+            "gpu2.facts.cpus": 0,
+            "cp1.facts.cpus": 1,
+            "gpu1.facts": {},
+            "gpu1.failure": {"unreachable": True, "msg": "x"},
+        },
+        cluster_pod_network="nonsense",
+    )
+    assert [problem["host"] for problem in problems] == ["", "cp1", "gpu1", "gpu2"]
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(AnsibleFilterError, match="bad input"):
+        find({"cp1": {}}, SETTINGS)
+
+
+def test_report_names_each_problem_once() -> None:
+    problems = check({"gpu1.facts.cpus": 0, "gpu2.facts.cpus": 0, "cp1.facts.cpus": 1})
+    text = preflight_report(problems)
+    assert text.startswith("2 problems found")
+    assert text.count("gpu1, gpu2\n") == 1 and "\ncp1\n  1. " in text and "  2. " in text
+    assert preflight_report(problems[:1]).startswith("1 problem found")

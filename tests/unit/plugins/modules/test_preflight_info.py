@@ -1,0 +1,339 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RELEASE = os.uname().release
+BOOKWORM = 'ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n'
+NOBLE = 'PRETTY_NAME="Ubuntu 24.04.3 LTS"\nID=ubuntu\nVERSION_ID="24.04"\nVERSION_CODENAME=noble\n'
+ADDRESSES = """
+[{"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]},
+ {"ifname": "eth0", "addr_info": [
+   {"family": "inet", "local": "10.0.0.11", "prefixlen": 24, "scope": "global"},
+   {"family": "inet6", "local": "fe80::1", "prefixlen": 64, "scope": "link"}]}]
+"""
+ROUTES = """
+[{"dst": "default", "gateway": "10.0.0.1", "dev": "eth0"},
+ {"dst": "10.0.0.0/24", "dev": "eth0", "prefsrc": "10.0.0.11"}]
+"""
+IP = """case "$*" in
+  "-j address show") cat <<'END'{addresses}END
+  ;;
+  "-j -4 route show") cat <<'END'{routes}END
+  ;;
+esac"""
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:0947 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 {inode} 1 0 100 0 0 10 0
+   1: 0B00000A:0947 0B00000A:9C40 01 00000000:00000000 00:00000000 00000000     0        0 55 1 0 100 0 0 10 0
+"""
+UDP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+  10: 00000000:2118 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 0 2 0 0
+"""
+DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.178.04  Release Build\nGCC version: gcc 12.2.0\n"
+STATUS = """\
+Package: containerd.io
+Status: hold ok installed
+Architecture: amd64
+Version: 2.3.6-1~debian.12~bookworm
+
+Package: nvidia-open-580
+Status: install ok installed
+Architecture: amd64
+Version: 580.178.04-1
+
+Package: libnvidia-container1
+Status: install ok installed
+Architecture: amd64
+Version: 1.20.1-1
+"""
+Read = Callable[..., dict[str, Any]]
+
+
+class Host:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.write("etc/os-release", BOOKWORM)
+        self.write("proc/meminfo", "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n")
+        self.write("var/lib/dpkg/status", STATUS)
+
+    def write(self, path: str, text: str | bytes) -> Path:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text.encode() if isinstance(text, str) else text)
+        return place
+
+    def pci(self, address: str, vendor: str, device: str, kind: str, driver: str = "") -> None:
+        for name, value in (("vendor", vendor), ("device", device), ("class", kind)):
+            self.write(f"sys/bus/pci/devices/{address}/{name}", f"{value}\n")
+        if driver:
+            target = self.root / f"sys/bus/pci/drivers/{driver}"
+            target.mkdir(parents=True, exist_ok=True)
+            (self.root / f"sys/bus/pci/devices/{address}/driver").symlink_to(target)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path / "root")
+
+
+@pytest.fixture
+def read(run_module: Any, programs: Any, host: Host) -> Read:
+    programs.add("ip", IP.replace("{addresses}", ADDRESSES).replace("{routes}", ROUTES))
+    programs.add("iptables-save", "exit 0")
+    programs.add("nft", "echo '{\"nftables\": []}'")
+
+    def call(**options: Any) -> dict[str, Any]:
+        result: dict[str, Any] = run_module("preflight_info", {"root": str(host.root), **options}, check=True)
+        assert not result["failed"], result
+        return result
+
+    return call
+
+
+def test_bare_host(read: Read, host: Host) -> None:
+    result = read()
+    assert not result["changed"]
+    assert result["os"] == {
+        "id": "debian",
+        "version_id": "12",
+        "codename": "bookworm",
+        "pretty_name": "Debian GNU/Linux 12 (bookworm)",
+        "key": "Debian 12",
+        "repository_name": "debian12",
+    }
+    assert (result["memory_mib"], result["memory_available_mib"]) == (16384, 8192)
+    assert result["default_address"] == "10.0.0.11"
+    assert [entry["address"] for entry in result["addresses"]] == ["10.0.0.11"]
+    assert result["gpus"] == [] and result["nvidia_driver"]["loaded_version"] == ""
+    assert result["cluster"]["role"] == "" and not result["cluster"]["finished"]
+    assert result["firewall"] == {"tool": "", "active": False, "blocks": []}
+    assert result["cgroup_version"] == 1 and not result["secure_boot"]
+
+
+def test_host_that_holds_nothing_to_read(read: Read, host: Host, programs: Any) -> None:
+    for path in ("etc/os-release", "proc/meminfo", "var/lib/dpkg/status"):
+        (host.root / path).unlink()
+    programs.add("ip", "exit 1")
+    result = read(ports=["6443/tcp"], disk_paths=["/var/lib/etcd"])
+    assert result["os"]["key"] == "" and result["default_address"] == "" and result["memory_mib"] == 0
+
+
+def test_ubuntu(read: Read, host: Host) -> None:
+    host.write("etc/os-release", NOBLE)
+    assert read()["os"]["key"] == "Ubuntu 24.04"
+    assert read()["os"]["repository_name"] == "ubuntu2404"
+
+
+def test_gpus_and_nvswitches_on_the_bus(read: Read, host: Host) -> None:
+    host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200", "nvidia")
+    host.pci("0000:3b:00.1", "0x10de", "0x10f8", "0x040300")
+    host.pci("0000:05:00.0", "0x10de", "0x22a3", "0x068000")
+    host.pci("0000:02:00.0", "0x1a03", "0x2000", "0x030000")
+    result = read()
+    assert result["gpus"] == [
+        {"address": "0000:3b:00.0", "device_id": "0x1eb8", "class": "0x030200", "driver": "nvidia"}
+    ]
+    assert result["nvswitches"] == 1
+
+
+def test_driver_of_nvidias_repository(read: Read, host: Host) -> None:
+    host.write("proc/driver/nvidia/version", DRIVER)
+    found = read()["nvidia_driver"]
+    assert found["loaded_version"] == "580.178.04" and found["loaded_modules"] == "open"
+    assert found["origin"] == "cuda_repository"
+    assert found["packages"] == {"nvidia-open-580": "580.178.04-1"}, "the container toolkit is no driver"
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "origin"),
+    [
+        ("nvidia-driver", "", "distribution"),
+        ("nvidia-driver-535-server", "", "distribution"),
+        ("nvidia-driver", "Maintainer: NVIDIA CORPORATION <cudatools@nvidia.com>\n", "cuda_repository"),
+        ("nvidia-headless-no-dkms-580-server-open", "", "distribution"),
+        ("cuda-drivers", "", "cuda_repository"),
+        ("libnvidia-container1", "", "other"),
+        ("nvidia-container-toolkit", "", "other"),
+        ("cuda-toolkit-13-0", "", "other"),
+    ],
+)
+def test_origin_of_a_driver(read: Read, host: Host, package: str, extra: str, origin: str) -> None:
+    host.write("proc/driver/nvidia/version", DRIVER.replace("Open ", ""))
+    host.write(
+        "var/lib/dpkg/status",
+        f"Package: {package}\nStatus: install ok installed\n{extra}Architecture: amd64\nVersion: 1.0-1\n",
+    )
+    assert read()["nvidia_driver"]["origin"] == origin
+    if origin == "other":
+        host.write("usr/bin/nvidia-uninstall", "")
+        assert read()["nvidia_driver"]["origin"] == "runfile"
+
+
+def test_installed_names_what_concerns_us(read: Read) -> None:
+    assert read()["installed"] == {
+        "containerd.io": "2.3.6-1~debian.12~bookworm",
+        "nvidia-open-580": "580.178.04-1",
+        "libnvidia-container1": "1.20.1-1",
+    }
+
+
+def test_kernel_modules(read: Read, host: Host) -> None:
+    host.write("proc/modules", "overlay 151552 0 - Live 0x0\nnouveau 1 0 - Live 0x0\n")
+    host.write(f"lib/modules/{RELEASE}/modules.builtin", "kernel/net/tun.ko\n")
+    host.write(f"lib/modules/{RELEASE}/modules.dep", "kernel/net/bridge/br_netfilter.ko.xz: kernel/net/bridge.ko\n")
+    result = read(kernel_modules=["overlay", "tun", "br_netfilter", "nothing"])
+    assert result["kernel_modules"] == {
+        "overlay": "loaded",
+        "tun": "builtin",
+        "br_netfilter": "available",
+        "nothing": "missing",
+    }
+    assert result["nvidia_driver"]["nouveau_loaded"]
+
+
+def test_swap_secure_boot_and_cgroup(read: Read, host: Host) -> None:
+    host.write("proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 2097148 10240 -2\n")
+    name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    host.write(f"sys/firmware/efi/efivars/{name}", b"\x06\x00\x00\x00\x01")
+    host.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
+    result = read()
+    assert result["swaps"][0]["name"] == "/dev/sda2" and result["swaps"][0]["used_mib"] == 10
+    assert result["secure_boot"] and result["cgroup_version"] == 2
+    host.write(f"sys/firmware/efi/efivars/{name}", b"\x06\x00\x00\x00\x00")
+    assert not read()["secure_boot"]
+
+
+def test_disks_that_are_not_there_yet(read: Read, host: Host) -> None:
+    first, second = read(disk_paths=["/var/lib/containerd", "/"])["disks"]
+    assert first["path"] == "/var/lib/containerd" and first["free_mib"] > 0
+    assert first["device"] == second["device"]
+
+
+def test_clock(read: Read) -> None:
+    result = read(controller_time=1000000000)
+    assert result["clock_offset"] == pytest.approx(result["now"] - 1000000000, abs=5)
+    assert read()["clock_offset"] == 0
+
+
+def test_listeners_and_their_programs(read: Read, host: Host) -> None:
+    host.write("proc/net/tcp", TCP.format(inode=4711))
+    host.write("proc/net/udp", UDP)
+    host.write("proc/321/comm", "etcd\n")
+    (host.root / "proc/321/fd").mkdir()
+    (host.root / "proc/321/fd/7").symlink_to("socket:[4711]")
+    (host.root / "proc/321/exe").symlink_to("/usr/local/bin/etcd (deleted)")
+    assert read(ports=["2375/tcp", "8472/udp", "6443/tcp"])["listeners"] == [
+        {"port": 2375, "protocol": "tcp", "address": "127.0.0.1", "process": "etcd", "pid": 321},
+        {"port": 8472, "protocol": "udp", "address": "0.0.0.0", "process": "kernel", "pid": 0},
+    ]
+    assert read(ports=["2375/udp", "8472/tcp"])["listeners"] == []
+
+
+def test_firewall_that_blocks(read: Read, programs: Any) -> None:
+    programs.add(
+        "iptables-save",
+        "printf '*filter\\n:INPUT DROP [0:0]\\n:ufw-x - [0:0]\\n-A INPUT -p tcp --dport 6443 -j ACCEPT\\nCOMMIT\\n'",
+    )
+    result = read(reachable_ports=["6443/tcp", "10250/tcp"])
+    assert result["firewall"] == {"tool": "ufw", "active": True, "blocks": ["10250/tcp"]}
+
+
+def test_firewall_of_nftables(read: Read, programs: Any) -> None:
+    chain = '{"chain": {"family": "inet", "table": "firewalld", "name": "in", "hook": "input", "policy": "drop"}}'
+    programs.add("nft", f"echo '{{\"nftables\": [{chain}]}}'")
+    result = read(reachable_ports=["6443/tcp"])
+    assert result["firewall"] == {"tool": "firewalld", "active": True, "blocks": ["6443/tcp"]}
+
+
+def test_firewall_that_may_not_be_read(read: Read, programs: Any, host: Host) -> None:
+    programs.add("iptables-save", "echo 'Permission denied (you must be root)' >&2; exit 4")
+    assert read()["firewall"] == {"tool": "", "active": False, "blocks": None}
+    host.write("etc/ufw/ufw.conf", "# x\nENABLED=yes\n")
+    assert read()["firewall"] == {"tool": "ufw", "active": True, "blocks": None}
+
+
+def test_finished_control_plane_and_worker(read: Read, host: Host) -> None:
+    kubeconfig = "apiVersion: v1\nclusters:\n- cluster:\n    server: https://10.0.0.11:6443\n  name: kubernetes\n"
+    host.write("etc/kubernetes/kubelet.conf", kubeconfig)
+    found = read()["cluster"]
+    assert (found["role"], found["finished"]) == ("worker", True)
+    host.write("etc/kubernetes/manifests/kube-apiserver.yaml", "")
+    found = read()["cluster"]
+    assert (found["role"], found["finished"]) == ("control_plane", False)
+    host.write("etc/kubernetes/admin.conf", "")
+    host.write("var/lib/etcd/member/snap/db", "")
+    assert read()["cluster"]["finished"]
+
+
+PACKAGES = (
+    "Package: kubelet\nVersion: {}\nDescription: x\n Package: kubelet\n Version: 9\n\nPackage: other\nVersion: 7\n"
+)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> dict[str, Any]:
+    directory = tmp_path / "repo"
+    directory.mkdir()
+    (directory / "Packages.gz").write_bytes(
+        gzip.compress((PACKAGES.format("1.36.4-1.1") + "\n" + PACKAGES.format("1.36.3-1.1")).encode())
+    )
+    return {"name": "Kubernetes", "uri": f"file://{directory}/", "packages": {"kubelet": "1.36.4-1.1"}}
+
+
+def test_repository_that_holds_the_pin(read: Read, repository: dict[str, Any]) -> None:
+    (found,) = read(repositories=[repository])["repositories"]
+    assert found["asked"] and not found["missing"] and not found["error"]
+    assert found["available"] == {"kubelet": ["1.36.4-1.1", "1.36.3-1.1"]}
+
+
+def test_repository_that_lacks_the_pin(read: Read, repository: dict[str, Any]) -> None:
+    repository["packages"] = {"kubelet": "1.36.9-1.1", "kubeadm": "1.36.4-1.1", "other": ""}
+    (found,) = read(repositories=[repository])["repositories"]
+    assert found["missing"] == {"kubelet": "1.36.9-1.1", "kubeadm": "1.36.4-1.1"}
+    assert found["available"]["kubelet"] == ["1.36.4-1.1", "1.36.3-1.1"]
+
+
+def test_repository_of_installed_packages_is_not_asked(read: Read) -> None:
+    gone = {"name": "gone", "uri": "file:///does/not/exist/"}
+    version = "2.3.6-1~debian.12~bookworm"
+    all_there = {**gone, "packages": {"containerd.io": version}}
+    one_there = {**gone, "packages": {"nvidia-open-580": "580.178.04-1", "cuda-drivers-580": "580.178.04-1"}}
+    for repository in (all_there, {**one_there, "any": True}):
+        (found,) = read(repositories=[repository])["repositories"]
+        assert not found["asked"] and not found["error"]
+    (found,) = read(repositories=[one_there])["repositories"]
+    assert found["asked"] and "/does/not/exist/Packages.gz" in found["error"]
+
+
+def test_damaged_index(read: Read, repository: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "repo/Packages.gz").write_bytes(b"<html>login</html>")
+    (found,) = read(repositories=[repository])["repositories"]
+    assert "Packages.gz" in found["error"]
+
+
+def test_repository_for_gpus_only(read: Read, host: Host, repository: dict[str, Any]) -> None:
+    repository["gpus"] = True
+    assert read(repositories=[repository])["repositories"] == []
+    host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200")
+    assert len(read(repositories=[repository])["repositories"]) == 1
+
+
+def test_sources_of_another_hand(read: Read, host: Host) -> None:
+    docker = {"name": "d", "uri": "https://h/debian", "suite": "bookworm", "component": "stable", "packages": {}}
+    host.write("etc/apt/sources.list", "# x\ndeb [signed-by=/k] https://h/debian/ bookworm stable\n")
+    ours = "# Managed by gpulab.kubernetes.apt_source\nTypes: deb\nURIs: https://h/debian\nSuites: bookworm\n"
+    host.write("etc/apt/sources.list.d/ours.sources", ours)
+    (found,) = read(repositories=[docker])["repositories"]
+    assert found["conflicts"] == [
+        {"file": str(host.root / "etc/apt/sources.list"), "line": 2, "uri": "https://h/debian/"}
+    ]
