@@ -19,6 +19,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import D
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import read_file
 
 _INST = re.compile(r"^Inst (\S+) (?:\[([^\]]*)\] )?\((\S+)")
+_STALE = re.compile(r"not installable|unmet dependencies|no installation candidate|Unable to locate|404|fetch|archives")
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+) \[([^\]]*)\]")
 
 
@@ -173,11 +174,11 @@ class Packages:
         }
 
     def _install(self, pending: Sequence[Wish], trouble: str) -> dict[str, str]:
-        self._make_known(pending)
+        refreshed = self._make_known(pending)
         flags = [*self._policy.flags(), *(["--fix-broken"] if trouble else [])]
         doing = f"installing {', '.join(map(str, pending))}"
         try:
-            self._apt.install(flags, [wish.word for wish in pending], doing)
+            self._install_fresh(flags, [wish.word for wish in pending], doing, refreshed)
         except CommandError as error:
             raise PackageError(f"{error}{trouble}{_removal_advice(str(error))}", **error.fields) from error
         after = self._read()
@@ -185,6 +186,17 @@ class Packages:
         if missing:
             raise PackageError(f"Error while {doing}: apt was content, but dpkg does not have {', '.join(missing)}")
         return _versions(after)
+
+    def _install_fresh(self, flags: Sequence[str], words: Sequence[str], doing: str, refreshed: bool) -> None:
+        """Install, and once more after a refresh: indexes that are missing or stale hide dependencies."""
+        try:
+            self._apt.install(flags, words, doing)
+        except CommandError as error:
+            if refreshed or not _STALE.search(str(error)):
+                raise
+            with contextlib.suppress(CommandError):
+                self._apt.update([], "refreshing the package indexes")
+            self._apt.install(flags, words, doing)
 
     def _drop_optional(
         self, wishes: Sequence[Wish], database: Database, check_mode: bool
@@ -200,9 +212,10 @@ class Packages:
             unknown = self._unknown(doubtful)
         return [wish for wish in wishes if wish not in unknown], [wish.name for wish in unknown]
 
-    def _make_known(self, pending: Sequence[Wish]) -> None:
+    def _make_known(self, pending: Sequence[Wish]) -> bool:
+        """Refresh the indexes when they lack a wanted version, and say whether that was done."""
         if not self._unknown(pending):
-            return
+            return False
         trouble = ""
         try:
             self._apt.update([], "refreshing the package indexes")
@@ -212,13 +225,19 @@ class Packages:
         unknown = self._unknown(pending)
         if unknown:
             raise PackageError(f"Error while installing packages: {_unknown_text(unknown)}{trouble}")
+        return True
 
     def _predict(self, pending: Sequence[Wish], database: Database) -> dict[str, str]:
         after = _versions(database)
         if pending and not database.unfinished and not self._unknown(pending):
             doing = f"simulating the installation of {', '.join(map(str, pending))}"
-            result = self._apt.install(self._policy.flags(), [wish.word for wish in pending], doing, simulate=True)
-            return read_simulation(result.stdout, after)
+            try:
+                result = self._apt.install(self._policy.flags(), [w.word for w in pending], doing, simulate=True)
+                return read_simulation(result.stdout, after)
+            except CommandError as error:
+                # A real run would refresh the indexes and try again, which check mode must not.
+                if not _STALE.search(str(error)):
+                    raise
         return {**after, **{wish.name: wish.version or "(any version)" for wish in pending}}
 
     def _hold(self, wishes: Sequence[Wish]) -> set[str]:

@@ -53,7 +53,11 @@ elif args[0] == "update":
     if world["update_error"]:
         fail(world["update_error"])
     world["known"] = world["held_by_servers"]
+    (here / "refreshed").touch()
 else:
+    if world["stale"] and not (here / "refreshed").exists():
+        fail("E: Unable to correct problems\nThe following packages have unmet dependencies:\n"
+             " kubelet : Depends: iptables but it is not installable")
     if world["install_error"]:
         fail(world["install_error"])
     wanted = dict((word.split("=") + [""])[:2] for word in args[1:] if word[0] != "-" and "::" not in word
@@ -86,6 +90,7 @@ class World:
             locked=0,
             update_error="",
             install_error="",
+            stale=False,
         )
 
     def set(self, **values: Any) -> None:
@@ -287,3 +292,19 @@ def test_one_package_of_the_list_stays_free(ensure: Ensure, world: World) -> Non
     assert ensure(packages)["held"] == ["kubelet"]
     assert world.packages()["kubectl"][0] == "install"
     assert not ensure(packages)["changed"]
+
+
+def test_missing_index_of_dependencies_is_fetched_once(ensure: Ensure, world: World) -> None:
+    known = {"kubelet": ["1.36.4-1.1"]}
+    world.set(known=known, stale=True)
+    assert ensure([KUBELET], check=True)["installed"] == {"kubelet": "1.36.4-1.1"}
+    world.calls()
+    assert ensure([KUBELET])["changed"]
+    assert [call.split()[1] for call in world.calls() if call.startswith("apt-get")] == ["install", "update", "install"]
+
+
+def test_dependency_that_nobody_has_is_said_after_one_refresh(ensure: Ensure, world: World) -> None:
+    world.set(known={"kubelet": ["1.36.4-1.1"]}, install_error="E: kubelet : Depends: x but it is not installable")
+    result = ensure([KUBELET])
+    assert result["failed"] and "not installable" in result["msg"]
+    assert len([call for call in world.calls() if " update" in call]) == 1

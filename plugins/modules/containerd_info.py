@@ -1,0 +1,101 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: containerd_info
+short_description: Read containerd's version, merged configuration and state
+version_added: 0.1.0
+description:
+  - Has containerd itself merge its configuration file with everything that it imports, as it would at its next start.
+  - A host without containerd is no error, C(version) is empty there.
+  - The filter P(gpulab.kubernetes.containerd_config#filter) reads C(config_dump).
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  executable:
+    description: Name or path of containerd.
+    type: str
+    default: containerd
+  config:
+    description: The configuration file.
+    type: path
+    default: /etc/containerd/config.toml
+  unit:
+    description: The systemd unit.
+    type: str
+    default: containerd.service
+  timeout:
+    description: Seconds that a program may take.
+    type: float
+    default: 30
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.reader
+"""
+
+EXAMPLES = r"""
+- name: Read what containerd would start with
+  gpulab.kubernetes.containerd_info:
+  register: containerd
+
+- name: Show the default runtime
+  ansible.builtin.debug:
+    msg: "{{ (containerd.config_dump | gpulab.kubernetes.containerd_config).default_runtime }}"
+  when: containerd.version != ''
+"""
+
+RETURN = r"""
+version:
+  description: Version, empty where there is no containerd.
+  returned: always
+  type: str
+  sample: 2.3.6
+config_dump:
+  description: The merged configuration as TOML, empty where it can't be had.
+  returned: always
+  type: str
+config_error:
+  description: Why containerd can't read its configuration, empty when it can.
+  returned: always
+  type: str
+running:
+  description: Whether the unit is active.
+  returned: always
+  type: bool
+active_since:
+  description: When the unit became active, as systemd's ActiveEnterTimestamp has it, empty when it is not.
+  returned: always
+  type: str
+  sample: Sat 2026-11-21 03:14:15 UTC
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd import read_containerd
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "executable": {"type": "str", "default": "containerd"},
+            "config": {"type": "path", "default": "/etc/containerd/config.toml"},
+            "unit": {"type": "str", "default": "containerd.service"},
+            "timeout": {"type": "float", "default": 30},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        runner = Runner(module, timeout=module.params["timeout"])
+        names = ("executable", "config", "unit")
+        module.exit_json(changed=False, **read_containerd(runner, *(module.params[name] for name in names)))
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+
+
+if __name__ == "__main__":
+    main()
