@@ -15,6 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure; `pytest --hypothesis-profile long` looks much further.
+settings.register_profile("usual", deadline=None)
+settings.register_profile("long", deadline=None, max_examples=100_000)
+settings.load_profile("usual")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _COLLECTIONS = REPOSITORY / "collections"

@@ -1,0 +1,184 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words and numbers of nvidia-smi, and the shape that every reader fills: what is not known stays None."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
+_NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?:\s*([A-Za-z%]+))?")
+_BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+_MIB = {"MiB": 1.0, "MB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, None: 1.0}
+
+_UNKNOWN = {
+    "",
+    "n/a",
+    "none",
+    "unknown",
+    "not supported",
+    "not available",
+    "not found",
+    "invalid argument",
+    "insufficient permissions",
+    "function not found",
+    "requested functionality has been deprecated",
+}
+# Words in the place of a value that say that the GPU itself is not well.
+_FAULTS = {"gpu is lost", "gpu requires reset", "unknown error", "err!", "reset required", "timeout"}
+
+# Every key of a GPU in the result, with what it is when nothing is known.
+_EMPTY: dict[str, Any] = {
+    "index": None,
+    "minor_number": None,
+    "uuid": None,
+    "name": None,
+    "brand": None,
+    "architecture": None,
+    "pci_bus_id": None,
+    "memory_total_mib": None,
+    "memory_used_mib": None,
+    "compute_mode": None,
+    "persistence_mode": None,
+    "mig": {"capable": None, "current": None, "pending": None, "devices": []},
+    "ecc": {"current": None, "pending": None, "uncorrected_aggregate": None},
+    "retired_or_remapped": {"pending": None, "failure": None},
+    "fabric": {"state": None, "status": None},
+    "temperature_c": None,
+    "power_draw_w": None,
+    "power_limit_w": None,
+    "utilization_gpu_pct": None,
+    "processes": [],
+    "problems": [],
+}
+_EMPTY_MIG = {"index": None, "gi": None, "ci": None, "profile": None, "uuid": None, "memory_total_mib": None}
+
+
+@dataclass
+class Reading:
+    """What one text of nvidia-smi says. ``kind`` names its form, V(message) when it holds nothing but words.
+
+    ``attached``: the number of GPUs it speaks of; ``complete``: the text has its end; ``messages``: lines that are no
+    data; ``topology``: the matrix of topo -m.
+    """
+
+    kind: str
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    attached: int | None = None
+    gpus: list[dict[str, Any]] = field(default_factory=list)
+    complete: bool = False
+    messages: list[str] = field(default_factory=list)
+    topology: dict[str, Any] | None = None
+
+
+def empty_gpu(**known: Any) -> dict[str, Any]:
+    gpu = {key: dict(value) if isinstance(value, dict) else value for key, value in _EMPTY.items()}
+    gpu["mig"]["devices"], gpu["processes"], gpu["problems"] = [], [], []
+    return {**gpu, **known}
+
+
+def empty_mig(**known: Any) -> dict[str, Any]:
+    return {**_EMPTY_MIG, **known}
+
+
+def clean(text: str) -> str:
+    """Lines that end with a newline only, without colours and control characters."""
+    return _CONTROL.sub("", _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+
+
+def _bare(raw: str | None) -> str:
+    text = (raw or "").strip()
+    return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
+
+
+def word(raw: str | None) -> str | None:
+    """A value as the program says it, None for everything that means that it doesn't know."""
+    text = _bare(raw)
+    lowered = text.lower()
+    return None if lowered in _UNKNOWN or lowered in _FAULTS else text
+
+
+def faults(values: Iterable[tuple[str, str | None]]) -> list[str]:
+    """What stands in the place of values (each with the name of its field) and says that the GPU is not well."""
+    found = []
+    for label, raw in values:
+        text = _bare(raw)
+        if text.lower() in _FAULTS:
+            found.append(text if text.lower().startswith("gpu ") else f"{label}: {text}")
+    return list(dict.fromkeys(found))
+
+
+def number(raw: str | None) -> float | None:
+    match = _NUMBER.fullmatch(word(raw) or "")
+    return float(match[1]) if match else None
+
+
+def whole(raw: str | None) -> int | None:
+    value = number(raw)
+    return int(value) if value is not None else None
+
+
+def mib(raw: str | None) -> int | None:
+    """A memory size in MiB; without a unit it is MiB, as with C(nounits)."""
+    match = _NUMBER.fullmatch(word(raw) or "")
+    return int(float(match[1]) * _MIB[match[2]]) if match and match[2] in _MIB else None
+
+
+def yes(raw: str | None) -> bool | None:
+    text = (word(raw) or "").lower()
+    return {"yes": True, "no": False, "1": True, "0": False, "true": True, "false": False}.get(text)
+
+
+def mode(raw: str | None) -> str | None:
+    """V(Enabled) or V(Disabled), also for the On and Off of tables."""
+    text = word(raw)
+    return {"on": "Enabled", "off": "Disabled", "enabled": "Enabled", "disabled": "Disabled"}.get((text or "").lower())
+
+
+def bus_id(raw: str | None) -> str | None:
+    """A PCI address with a domain of 8 digits, in upper case."""
+    match = _BUS_ID.fullmatch(word(raw) or "")
+    return f"{(match[1] or '').zfill(8)}:{match[2]}:{match[3]}.{match[4]}".upper() if match else None
+
+
+def version(raw: str | None) -> str | None:
+    text = word(raw) or ""
+    return text if re.fullmatch(r"\d+(?:\.\d+)+", text) else None
+
+
+def either(*values: bool | None) -> bool | None:
+    """True if any is, else False if any is, else None."""
+    known = [value for value in values if value is not None]
+    return any(known) if known else None
+
+
+def health(
+    recovery: str | None, reset: bool | None, fabric: Mapping[str, str | None], failure: bool | None
+) -> list[str]:
+    """What is wrong with a GPU by its own account. ``fabric`` has state, status, summary and others of its health."""
+    found = []
+    if word(recovery):
+        found.append(f"recovery action: {word(recovery)}")
+    if reset:
+        found.append("a reset is required")
+    if failure:
+        found.append("row remapping failed")
+    state, status = word(fabric.get("state")), word(fabric.get("status"))
+    if state and state != "Completed":
+        found.append(f"fabric state: {state}")
+    if status and status != "Success":
+        found.append(f"fabric status: {status}")
+    summary = word(fabric.get("summary"))
+    if summary and summary != "Healthy":
+        found.append(f"fabric health: {summary}")
+    for key in ("route_unhealthy", "incorrect_configuration", "bandwidth"):
+        value = word(fabric.get(key))
+        if value and value.lower() not in ("false", "full", "no"):
+            found.append(f"fabric {key.replace('_', ' ')}: {value}")
+    return found

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever nvidia-smi prints, or something in its place: a state comes out, and damage never looks well."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import smi_texts as smi
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Result
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import NvidiaSmi, read
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_state import STATES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+ALL = ["gpus", "mig", "processes", "topology"]
+
+
+def facts(text: str, rc: int = 0) -> dict[str, Any]:
+    """The facts about a program that prints the same whatever it is asked."""
+    return NvidiaSmi(lambda arguments: Result(tuple(arguments), rc, text, "")).facts(ALL)
+
+
+TEXTS = [
+    smi.xml(),
+    smi.xml((smi.Gpu(0, mig="Enabled", extra=smi.MIG_DEVICES),)),
+    smi.csv("count,index,uuid,name,pci.bus_id,driver_version,memory.total"),
+    smi.listed() + smi.MIG_LIST,
+    smi.TABLE,
+    smi.QUERY_TEXT,
+    smi.TOPOLOGY,
+    *(words for words, _rc, _state in smi.MESSAGES),
+]
+
+
+def assert_sane(found: dict[str, Any]) -> None:
+    assert found["state"] in STATES
+    assert (found["message"] is None) == (found["state"] == "ok")
+    assert found["count"] >= len(found["gpus"])
+    if found["state"] == "ok":
+        assert found["count"] == len(found["gpus"]) > 0
+        for gpu in found["gpus"]:
+            assert gpu["index"] is not None
+            assert gpu["name"]
+            assert gpu["uuid"] or gpu["pci_bus_id"]
+            assert gpu["healthy"]
+
+
+@given(st.text() | st.binary().map(lambda data: data.decode("utf-8", "replace")), st.integers(-15, 255))
+def test_any_text_gives_a_state(text: str, rc: int) -> None:
+    assert_sane(facts(text, rc))
+
+
+@given(st.sampled_from(TEXTS), st.data())
+def test_damaged_outputs_never_look_well(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + data.draw(st.sampled_from([0, 1, 5, 80, 3000])))))
+    assert_sane(facts(text[:start] + data.draw(st.text(max_size=8)) + text[end:]))
+
+
+@given(st.integers(0, len(smi.xml()) - 20))
+def test_xml_that_was_cut_off_is_never_ok(end: int) -> None:
+    found = facts(smi.xml()[:end])
+    assert_sane(found)
+    assert found["state"] != "ok"
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    st.sampled_from(
+        [
+            " ",
+            "\\",
+            "|",
+            "<gpu>",
+            "<nvidia_smi_log>",
+            "GPU 0: ",
+            "GPU 0: x (UUID: y)\n",
+            "  MIG 1g Device 0: (UUID: ",
+            "| 0 a On | 00:00:00.0 x |\n",
+            "|    0   N/A  N/A 1 C ",
+            ", ",
+            "uuid,\n",
+            "gpu 00:00.0",
+            "\tGPU0",
+            "&amp;",
+            "0",
+        ]
+    ),
+    st.sampled_from(["", "<nvidia_smi_log>", "==NVSMI LOG==\n", "| NVIDIA-SMI 1\n", "index, uuid\n", "\tGPU0\tGPU1\n"]),
+)
+def test_garbage_is_read_in_linear_time(unit: str, start: str) -> None:
+    begun = time.monotonic()
+    read(start + unit * (300_000 // len(unit)))
+    assert time.monotonic() - begun < 10
+
+
+def test_entities_are_not_expanded() -> None:
+    bomb = '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
+    text = bomb + smi.xml((smi.Gpu(name="&b;"),), doctype=None).partition("?>")[2]
+    assert facts(text)["state"] != "ok"
+    outside = '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
+    text = outside + smi.xml((smi.Gpu(name="&x;"),), doctype=None).partition("?>")[2]
+    assert "root:" not in str(facts(text))

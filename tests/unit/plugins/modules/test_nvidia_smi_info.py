@@ -1,0 +1,231 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import smi_texts as smi
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+CAPTURES = Path(os.environ.get("GPULAB_CAPTURES", REPOSITORY.parent / "shared/captures"))
+
+
+@pytest.fixture
+def prints(programs: Any, tmp_path: Path) -> Any:
+    """Makes an nvidia-smi that prints a text, whatever it is asked, and ends in a way."""
+
+    def make(text: str | bytes, end: str = "exit 0") -> str:
+        path = tmp_path / "output"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(programs.add("nvidia-smi", f"cat {path}\n{end}"))
+
+    return make
+
+
+def test_program_in_path(run_module: Any, prints: Any) -> None:
+    prints(smi.xml())
+    for check in (False, True):
+        result = run_module("nvidia_smi_info", {}, check=check)
+        assert (result["changed"], result["state"], result["count"]) == (False, "ok", 4)
+        assert [gpu["uuid"] for gpu in result["gpus"]] == [gpu.uuid for gpu in smi.FOUR]
+
+
+def test_each_form_is_asked_for_by_its_option(run_module: Any, programs: Any, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text(smi.listed())
+    (tmp_path / "csv").write_text(smi.csv("count,index,uuid,name,pci.bus_id"))
+    programs.add(
+        "nvidia-smi",
+        f'echo "$*" >> {tmp_path}/log\ncase "$1" in\n-q) echo broken; exit 255;;\n--query-gpu=*) cat {tmp_path}/csv;;\n'
+        f"-L) cat {tmp_path}/list;;\n*) exit 1;;\nesac",
+    )
+    result = run_module("nvidia_smi_info", {})
+    assert (result["state"], result["source"]) == ("ok", ["csv", "list"])
+    log = (tmp_path / "log").read_text().splitlines()
+    assert log[0] == "-q -x"
+    assert log[1].endswith("--format=csv")
+    assert log[2:] == ["-L", ""]
+
+
+def test_missing_program(run_module: Any) -> None:
+    result = run_module("nvidia_smi_info", {"executable": "nvidia-smi-is-not-here"})
+    assert (result["failed"], result["state"], result["rc"]) == (False, "driver_not_installed", None)
+    assert result["gpus"] == []
+    assert "nvidia-smi-is-not-here" in result["message"]
+    assert "Install the NVIDIA driver" in result["advice"]
+
+
+@pytest.mark.parametrize(("words", "rc", "state"), smi.MESSAGES)
+def test_states(run_module: Any, prints: Any, words: str, rc: int, state: str) -> None:
+    path = prints(words, f"exit {rc}")
+    result = run_module("nvidia_smi_info", {"executable": path})
+    assert (result["failed"], result["state"], result["rc"]) == (False, state, rc)
+
+
+def test_failure_only_when_asked_for(run_module: Any, prints: Any) -> None:
+    words, rc, state = smi.MESSAGES[1]
+    prints(words, f"exit {rc}")
+    assert not run_module("nvidia_smi_info", {"fail_on": ["degraded"]})["failed"]
+    result = run_module("nvidia_smi_info", {"fail_on": [state]})
+    assert result["failed"]
+    assert result["msg"].startswith("Error while reading the GPUs: driver_not_loaded: NVIDIA-SMI has failed because")
+    assert "modprobe nvidia" in result["msg"]
+    assert (result["state"], result["rc"]) == (state, rc)
+
+
+def test_hung_program_is_killed(run_module: Any, prints: Any) -> None:
+    prints(smi.xml()[:400], "sleep 600")
+    begun = time.monotonic()
+    result = run_module("nvidia_smi_info", {"timeout": 1})
+    assert time.monotonic() - begun < 20
+    assert (result["state"], result["rc"]) == ("timeout", None)
+    assert "no answer within 1 s" in result["message"]
+
+
+def test_program_that_kills_itself(run_module: Any, prints: Any) -> None:
+    prints(smi.xml()[:900], "kill -SEGV $$")
+    result = run_module("nvidia_smi_info", {})
+    assert (result["state"], result["rc"]) == ("crashed", -11)
+
+
+def test_bytes_that_are_not_utf8(run_module: Any, prints: Any) -> None:
+    prints(smi.xml((smi.Gpu(name="T\xe9sla"),)).encode("latin-1"))
+    assert run_module("nvidia_smi_info", {})["gpus"][0]["name"] == "T\ufffdsla"
+
+
+def test_what_is_gathered(run_module: Any, prints: Any) -> None:
+    prints(smi.xml())
+    assert run_module("nvidia_smi_info", {})["gpus"][0]["processes"][0]["pid"] == 4000
+    result = run_module("nvidia_smi_info", {"gather": ["gpus", "topology"]})
+    assert result["gpus"][0]["processes"] == []
+    assert result["topology"] is None
+
+
+def _index() -> list[tuple[str, dict[str, Any]]]:
+    path = CAPTURES / "INDEX.tsv"
+    rows = [row.split("\t") for row in path.read_text().splitlines()[1:]] if path.exists() else []
+    return [(row[0], json.loads(row[3])) for row in rows if row[0].startswith("nvidia_smi_")]
+
+
+RECORDED = _index()
+
+
+@pytest.mark.skipif(not RECORDED, reason="recorded outputs are not here")
+@pytest.mark.parametrize(("name", "expected"), RECORDED, ids=[name for name, _expected in RECORDED])
+def test_recorded_outputs(run_module: Any, prints: Any, name: str, expected: dict[str, Any]) -> None:
+    prints((CAPTURES / name).read_bytes(), f"exit {expected.get('exit_code', 0)}")
+    result = run_module("nvidia_smi_info", {"gather": ["gpus", "mig", "processes", "topology"]})
+    readers = {"xml": _xml, "csv": _csv, "table": _table, "L": _list, "topo": _topo}
+    check = readers[name.split("/")[0].rpartition("_")[2]]
+    check(result, expected)
+
+
+def _null(value: Any) -> Any:
+    return None if value in ("N/A", "[N/A]", "None", "REDACTED", None) else value
+
+
+def _number(value: Any) -> float | None:
+    text = str(_null(value) or "").split(" ")[0]
+    return float(text) if text else None
+
+
+def _xml(result: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert result["source"] == ["xml"]
+    for key in ("driver_version", "cuda_version"):
+        assert result[key] == expected[key]
+    assert (result["count"], len(result["gpus"])) == (expected["attached_gpus"], expected["gpu_elements"])
+    faulty = any(not gpu["healthy"] for gpu in result["gpus"])
+    assert result["state"] == (
+        "ok" if expected["attached_gpus"] == expected["gpu_elements"] and not faulty else "degraded"
+    )
+    gpu, first = result["gpus"][0], expected["gpu0"]
+    assert gpu["pci_bus_id"] == first["pci_id_attr"].upper()
+    for key in ("name", "brand", "architecture", "uuid"):
+        assert gpu[key] == first[key]
+    assert gpu["minor_number"] == _number(first["minor_number"])
+    assert gpu["memory_total_mib"] == first["memory_total_MiB"]
+    assert gpu["memory_used_mib"] == _number(first["memory_used"])
+    assert gpu["mig"]["current"] == _null(first["mig_current"])
+    assert gpu["mig"]["pending"] == _null(first["mig_pending"])
+    assert len(gpu["mig"]["devices"]) == first["mig_device_count"]
+    assert gpu["ecc"]["current"] == _null(first["ecc_current"])
+    assert gpu["persistence_mode"] == _null(first["persistence_mode"])
+    assert gpu["temperature_c"] == _number(first["gpu_temp"])
+    assert len(gpu["processes"]) == first["process_count"]
+    assert gpu["fabric"]["state"] == _null(first.get("fabric_state"))
+    assert gpu["fabric"]["status"] == _null(first.get("fabric_status"))
+    assert [gpu["uuid"] for gpu in result["gpus"]] == expected.get("all_uuids", [first["uuid"]])
+    assert [gpu["pci_bus_id"] for gpu in result["gpus"]] == expected.get("all_pci", [first["pci_id_attr"]])
+    for device, wanted in zip(gpu["mig"]["devices"], expected.get("mig_devices", []), strict=True):
+        assert (device["gi"], device["ci"]) == (int(wanted["gi"]), int(wanted["ci"]))
+        assert (device["memory_total_mib"], device["uuid"]) == (wanted["memory_total_MiB"], wanted["uuid"])
+
+
+def _csv(result: dict[str, Any], expected: dict[str, Any]) -> None:
+    row = expected["row0"]
+    gpu = result["gpus"][0]
+    if isinstance(row, list):
+        row = dict(zip(expected["columns"], row, strict=True))
+        assert (result["state"], gpu["uuid"]) == ("degraded", row["gpu_uuid"])
+        assert len(gpu["processes"]) == expected["rows"]
+        first = gpu["processes"][0]
+        assert (first["pid"], first["name"]) == (int(row["pid"]), row["process_name"])
+        return
+    assert (result["state"], result["count"]) == ("ok", expected["rows"])
+    assert result["driver_version"] == row["driver_version"]
+    assert (gpu["name"], gpu["uuid"], gpu["pci_bus_id"]) == (row["name"], row["uuid"], row["pci.bus_id"])
+    assert gpu["memory_total_mib"] == _number(row["memory.total [MiB]"])
+    assert gpu["memory_used_mib"] == _number(row["memory.used [MiB]"])
+    assert gpu["utilization_gpu_pct"] == _number(row["utilization.gpu [%]"])
+    assert gpu["power_draw_w"] == _number(row["power.draw [W]"])
+    assert gpu["ecc"]["current"] == _null(row["ecc.mode.current"])
+    assert gpu["mig"]["current"] == _null(row["mig.mode.current"])
+    assert gpu["fabric"]["state"] == _null(row["fabric.state"])
+
+
+def _table(result: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert result["driver_version"] == expected["driver_version"]
+    assert result["cuda_version"] == expected["cuda_version"]
+    if "attached_gpus" in expected:
+        assert (result["count"], result["gpus"][0]["pci_bus_id"]) == (expected["attached_gpus"], expected["first_gpu"])
+        assert result["state"] == "degraded"
+        return
+    if "gpus" not in expected:
+        assert result["state"] == "unreadable"
+        return
+    assert len(result["gpus"]) == len(expected["gpus"])
+    for gpu, wanted in zip(result["gpus"], expected["gpus"], strict=True):
+        assert (gpu["index"], gpu["name"]) == (wanted["index"], wanted["name_shown"])
+        assert gpu["pci_bus_id"] == wanted["bus_id"]
+        assert gpu["memory_total_mib"] == wanted["memory_total_MiB"]
+        assert gpu["memory_used_mib"] == wanted["memory_used_MiB"]
+        assert gpu["mig"]["current"] == _null(wanted["mig_mode_col"])
+        devices = [device for device in expected["mig_devices"] if device["gpu"] == gpu["index"]]
+        found = [(device["gi"], device["ci"], device["memory_total_mib"]) for device in gpu["mig"]["devices"]]
+        assert found == [(device["gi"], device["ci"], device["memory_total_MiB"]) for device in devices]
+    pids = [process["pid"] for gpu in result["gpus"] for process in gpu["processes"]]
+    assert pids == expected["process_pids"]
+
+
+def _list(result: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert result["state"] == "ok"
+    for gpu, wanted in zip(result["gpus"], expected["gpus"], strict=True):
+        assert (gpu["index"], gpu["name"], gpu["uuid"]) == (wanted["index"], wanted["name"], wanted["uuid"])
+        found = [(device["profile"], device["uuid"]) for device in gpu["mig"]["devices"]]
+        assert found == [(device["profile"], device["uuid"]) for device in wanted["mig"]]
+
+
+def _topo(result: dict[str, Any], expected: dict[str, Any]) -> None:
+    if "error" in expected:
+        assert result["topology"] is None
+        assert expected["error"] in result["message"]
+        return
+    for key in ("gpus", "nics", "matrix"):
+        assert result["topology"][key] == expected[key]
+    for key in ("cpu_affinity", "numa_affinity", "gpu_numa_id"):
+        assert result["topology"][key] == {gpu: _null(value) or None for gpu, value in expected[key].items()}
