@@ -1,4 +1,7 @@
-"""The command `python -m lab`: a thin layer of words over lab.nodes, lab.depot and lab.gpusim."""
+"""The command `python -m lab`: a thin layer of words over lab.nodes, lab.depot and lab.gpusim.
+
+Every command imports what it needs when it runs: --help and errors shouldn't wait for the rest.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.table import Table
 
 from lab import progress
 from lab.depot.cache import DepotError
@@ -18,17 +21,20 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
     help="A rehearsal machine park: bare nodes with simulated GPUs, and a depot of packages and images.",
 )
 
 Name = Annotated[str, typer.Option("--name", help="Name of the lab; labs with different names run side by side.")]
+# What belongs to another program is handed on as it is.
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 @app.command()
 def up(
     name: Name = "lab",
     spec: Annotated[
-        Path | None, typer.Option(help="Spec file; default: the running lab's own, else lab/specs/default.yml.")
+        Path | None, typer.Option(help="Spec file; default: the lab's own if it exists, else lab/specs/default.yml.")
     ] = None,
     inventory: Annotated[Path | None, typer.Option(help="Inventory to write; default: NAME.ini.")] = None,
     engine: Annotated[str, typer.Option(help="Container engine; only podman.")] = "podman",
@@ -56,11 +62,76 @@ def down(name: Name = "lab") -> None:
     progress.say(f"The lab {name} is removed." if there else f"There is no lab {name}.")
 
 
+@app.command()
+def status(name: Name = "lab") -> None:
+    """Show the nodes of a lab, their simulated GPUs and the depot."""
+    from lab.nodes import state, view
+
+    lab = view.known(name)
+    table = Table("node", "OS", "address", "groups", "GPUs", "state", box=None, pad_edge=False, header_style="bold")
+    for row in view.rows(lab):
+        table.add_row(row.node, row.os, row.address, row.groups, row.gpus, row.state)
+    progress.console.print(table)
+    progress.say(f"depot: {view.depot_state(lab)}")
+    progress.say(f"inventory: {lab.inventory}")
+    if others := [other for other in state.names() if other != name]:
+        progress.say(f"other labs: {', '.join(others)}")
+
+
+@app.command(context_settings=_PASS_ON)
+def shell(context: typer.Context, node: str, name: Name = "lab") -> None:
+    """Open a shell on a node, or run there what follows the node's name."""
+    from lab.nodes import view
+
+    argv = view.shell(view.known(name), node, context.args)
+    os.execvp(argv[0], argv)
+
+
+@app.command(context_settings=_PASS_ON, add_help_option=False)
+def kubectl(context: typer.Context, name: Name = "lab") -> None:
+    """Run kubectl on the cluster of a lab, as its administrator."""
+    from lab.nodes import view
+
+    program, kubeconfig = view.kubectl(view.known(name))
+    os.execve(program, [str(program), *context.args], {**os.environ, "KUBECONFIG": str(kubeconfig)})
+
+
+@app.command()
+def build(
+    kubernetes: Annotated[
+        list[str] | None, typer.Option(help="Kubernetes version; may be given several times.")
+    ] = None,
+    debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
+) -> None:
+    """Build the depot: packages and images from their sources. What is built already costs nothing."""
+    from lab import depot
+    from lab.depot.debian import MIRROR_VARIABLE
+    from lab.nodes import system
+
+    system.require()
+    if debian_mirror:
+        os.environ[MIRROR_VARIABLE] = debian_mirror
+    depot.build(kubernetes or [depot.DEFAULT_KUBERNETES])
+
+
+@app.command()
+def fault(
+    node: str,
+    kind: Annotated[str, typer.Argument(help="lost, xid:NUMBER, mismatch, unload, or clear to end all faults.")],
+    gpu: Annotated[int | None, typer.Option(help="Number of the GPU, for lost and xid.")] = None,
+    name: Name = "lab",
+) -> None:
+    """Switch a fault of a node's simulated GPUs on, or all of them off."""
+    from lab.nodes import view
+
+    progress.say(view.fault(view.known(name), node, kind, gpu))
+
+
 def main() -> None:
     """Run the command; an error of the lab is a few lines of text, never a traceback."""
     try:
         app()
     except (LabError, DepotError) as error:
         sys.stdout.flush()
-        progress.console.print(f"[red]{escape(str(error))}[/red]")
+        typer.echo(str(error), err=True)
         raise SystemExit(1) from None

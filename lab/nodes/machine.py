@@ -77,7 +77,7 @@ def _options(node: Node, place: Place) -> list[str]:
     # Containers of the node need any device rule; its /dev holds none of the machine's devices all the same.
     options += ["--security-opt=label=disable", "--device-cgroup-rule=a *:* rwm", "--device=/dev/kmsg"]
     options += ["--tmpfs=/run:exec,mode=755", "--tmpfs=/run/lock", "--tmpfs=/tmp:exec"]
-    options += [f"--volume={name}-{volume}:/var/lib/{volume}" for volume in _VOLUMES]
+    options += [f"--volume={name}-{volume}:/var/lib/{volume}:dev,exec,suid" for volume in _VOLUMES]
     options += [f"--volume={source}:{target}:ro" for source, target in _silicon(node, place).items()]
     return [*options, *system.limits(), *_networks(node, place)]
 

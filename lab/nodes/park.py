@@ -18,7 +18,7 @@ from lab.nodes.state import Member, State
 
 # Two nodes boot at a time: more would only wait for each other on a small machine.
 _AT_ONCE = 2
-_NAME = re.compile(r"[a-z]([a-z0-9-]{0,20}[a-z0-9])?")
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
 _VERSION = "cluster_kubernetes_version"
 
 
@@ -223,7 +223,7 @@ def _remove_inventory(known: State) -> None:
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name == "depot":
         raise LabError(
-            f"Error while reading --name {name!r}: at most 22 small letters, digits and '-', beginning with a letter, "
+            f"Error while reading --name {name!r}: at most 30 small letters, digits and '-', beginning with a letter, "
             "and not depot."
         )
 

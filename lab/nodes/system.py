@@ -46,6 +46,7 @@ _FILES_WANTED = 1048576
 _PROCESSES_WANTED = 1048576
 _PODMANS_PROCESSES = 32768
 _CAP_SYS_RESOURCE = 24
+_INOTIFY = {"max_user_instances": 8192, "max_user_watches": 524288}
 
 
 def require() -> None:
@@ -62,6 +63,7 @@ def require() -> None:
     if absent:
         install(absent)
     _load_modules()
+    _raise_inotify()
 
 
 def require_podman() -> None:
@@ -113,6 +115,16 @@ def _load_modules() -> None:
     if not shutil.which("modprobe") or not Path("/lib/modules", platform.release()).is_dir():
         return
     subprocess.run(["modprobe", "--all", "--quiet", *_MODULES], capture_output=True, check=False)
+
+
+def _raise_inotify() -> None:
+    """Raise what all nodes share as processes of one user: each systemd and kubelet takes some dozens."""
+    for name, wanted in _INOTIFY.items():
+        path = Path("/proc/sys/fs/inotify", name)
+        now = int(path.read_text())
+        if now < wanted:
+            progress.say(f"Raising fs.inotify.{name} of this machine from {now} to {wanted} until its next boot.")
+            path.write_text(f"{wanted}\n")
 
 
 def modules_builtin() -> str:
