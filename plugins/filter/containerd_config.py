@@ -98,7 +98,7 @@ def containerd_config(text: str) -> dict[str, Any]:
         for name, table in _at(containerd, "runtimes").items()
         if isinstance(table, Mapping)
     }
-    disabled = set(config.get("disabled_plugins") or ())
+    disabled = set(_strings(config.get("disabled_plugins")))
     result = {
         "version": config.get("version", 1),
         "cri": not disabled & _CRI_PLUGINS,
@@ -107,7 +107,7 @@ def containerd_config(text: str) -> dict[str, Any]:
         "sandbox_image": images.get("sandbox_image") or _at(images, "pinned_images").get("sandbox"),
         "cdi": runtime.get("enable_cdi"),
         "registry_config_path": _at(images, "registry").get("config_path"),
-        "imports": list(config.get("imports") or ()),
+        "imports": _strings(config.get("imports")),
         "disabled_plugins": sorted(disabled),
         "plugins": _at(config, "plugins"),
     }
@@ -137,6 +137,10 @@ def _table(config: Mapping[str, Any], names: tuple[str, ...]) -> Mapping[str, An
     """The first of these plugins that the configuration has."""
     plugins = _at(config, "plugins")
     return next((_at(plugins, name) for name in names if name in plugins), {})
+
+
+def _strings(value: Any) -> list[str]:
+    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 
 
 def _at(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
