@@ -40,6 +40,7 @@ def ensure_serving(network: str, ip: str) -> Depot:
         if state and (state["image"] != image or state["files"] != str(paths.www())):
             others = {name: address for name, address in state["networks"].items() if name != network}
             _podman("rm", "--force", "--time=2", CONTAINER, doing="replacing the depot's container")
+            _remove_image(state["image"], image)
             state = None
         if state is None:
             _start(network, ip, image)
@@ -124,13 +125,12 @@ def _image() -> str:
             tar.add(server, arcname=_SERVER)
         entry = f'--change=ENTRYPOINT ["/{_SERVER}"]'
         _podman("import", "--quiet", entry, str(root), name, doing="making the depot's image")
-    for old in known:
-        if (
-            old.startswith(f"{_IMAGE}:")
-            and not _podman("ps", "-aq", f"--filter=ancestor={old}", doing="looking").split()
-        ):
-            _podman("rmi", old, doing="removing the depot's former image")
     return name
+
+
+def _remove_image(former: str, current: str) -> None:
+    if former != current and former.startswith(f"{_IMAGE}:"):
+        _podman("rmi", former, doing="removing the depot's former image")
 
 
 def _limits() -> list[str]:
