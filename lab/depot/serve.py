@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import tarfile
@@ -130,7 +131,9 @@ def _image() -> str:
 
 def _remove_image(former: str, current: str) -> None:
     if former != current and former.startswith(f"{_IMAGE}:"):
-        _podman("rmi", former, doing="removing the depot's former image")
+        # Whatever else uses it keeps it; podman's log has the reason.
+        with contextlib.suppress(cache.DepotError):
+            _podman("rmi", former, doing="removing the depot's former image")
 
 
 def _limits() -> list[str]:
