@@ -95,8 +95,23 @@ def _sources(depot: Mapping[str, str]) -> dict[str, Any]:
 def _machine() -> dict[str, Any]:
     """What containers on a shared kernel need; machines of one's own need none of it."""
     return {
-        "kubeadm_kubelet_configuration": {"failCgroupV1": False, "failSwapOn": False},
+        "kubeadm_kubelet_configuration": {"failCgroupV1": False, "failSwapOn": False, **_shared_disk()},
         "kubeadm_kube_proxy_configuration": {"conntrack": {"maxPerCore": 0}},
         "kubeadm_ignore_preflight_errors": ["SystemVerification"],
         "containerd_cri_settings": {"restrict_oom_score_adj": True},
+    }
+
+
+def _shared_disk() -> dict[str, Any]:
+    """Limits in bytes: all nodes share the user's disk, of which kubelet's default percentages can be any size."""
+    return {
+        "evictionHard": {
+            "memory.available": "100Mi",
+            "nodefs.available": "1Gi",
+            "nodefs.inodesFree": "1%",
+            "imagefs.available": "1Gi",
+            "imagefs.inodesFree": "1%",
+        },
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
     }
