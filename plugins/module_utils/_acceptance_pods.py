@@ -69,7 +69,7 @@ def network_pod(settings: Settings, node: str) -> dict[str, Any]:
         "name": "netexec",
         "image": settings.network_image,
         "args": ["netexec", f"--http-port={PORT}", "--udp-port=-1"],
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": PORT}, "periodSeconds": 1, "failureThreshold": 30},
+        "readinessProbe": {"httpGet": {"path": "/hostname", "port": PORT}, "periodSeconds": 1, "failureThreshold": 30},
     }
     return _pod(settings, f"network-{node}", "network", node, [container])
 
