@@ -16,8 +16,8 @@ from typing import Any
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 
 PROXY_OPTIONS: dict[str, dict[str, Any]] = {
-    "http_proxy": {"type": "str", "default": ""},
-    "https_proxy": {"type": "str", "default": ""},
+    "http_proxy": {"type": "str", "default": "", "no_log": True},
+    "https_proxy": {"type": "str", "default": "", "no_log": True},
     "no_proxy": {"type": "list", "elements": "str", "default": []},
 }
 _ATTEMPTS = 3
