@@ -147,7 +147,7 @@ def whole(
 ) -> dict[str, Any]:
     """The report of one run, from its parts."""
     devices = [device for entry in hosts.values() for device in entry["devices"]]
-    outputs = sorted({device["check_output"].splitlines()[-1] for device in devices if device.get("check_output")})
+    outputs = [device["check_output"].splitlines() for device in devices if device.get("check_output")]
     problems = [problem for entry in hosts.values() for problem in entry["problems"]]
     problems += [{"gpu": "", **problem} for problem in network.get("problems", [])]
     return {
@@ -161,7 +161,8 @@ def whole(
             "proven": sum(entry["gpus"]["proven"] for entry in hosts.values()),
             "in_use": sum(entry["gpus"]["in_use"] for entry in hosts.values()),
         },
-        "checks": outputs,
+        # What all checks said alike: their result, without what they said about the GPU that each was given.
+        "checks": [line for line in (outputs[0] if outputs else []) if all(line in other for other in outputs)],
         "simulated": any(SIMULATED in device.get("check_output", "") for device in devices),
         "kept": bool(hosts) and all(entry["kept"] for entry in hosts.values()) and network.get("kept", True),
         "problems": problems,

@@ -21,7 +21,8 @@ def summary(report: Report) -> list[str]:
     lines = [line + _kept(report)]
     if report["simulated"]:
         lines.append("The check says that it is simulated: this shows how the parts fit, not that a GPU computes.")
-    lines += [f"The check said: {text}" for text in report["checks"]]
+    if report["checks"]:
+        lines.append(f"Each check said: {' / '.join(report['checks'])}")
     lines += [_host(name, entry) for name, entry in with_gpus.items()]
     if report["network"]:
         lines.append(_network(report["network"]))

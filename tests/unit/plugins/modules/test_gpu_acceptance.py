@@ -336,7 +336,8 @@ def test_a_simulated_check_says_so(lab: Lab) -> None:
     result = lab.prove(force=True)
     assert result["report"]["simulated"] is True
     assert any("simulated" in line for line in result["summary"])
-    assert result["report"]["checks"] == ["Test PASSED"]
+    assert result["report"]["checks"] == ["[simulated] no GPU computes here", "Test PASSED"]
+    assert "Each check said: [simulated] no GPU computes here / Test PASSED" in result["summary"]
 
 
 def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
