@@ -39,6 +39,30 @@ def survey(
         ]
 
 
+def resolve(repository: Mapping[str, Any], system: Mapping[str, str]) -> dict[str, Any] | None:
+    """A repository with this distribution's names and versions in place, None when it has nothing for it.
+
+    ``{id}``, ``{codename}`` and ``{repository_name}`` stand for what os_release() says. A version may be a mapping
+    from the distribution ("Debian 12", else "Debian", else "any").
+    """
+    packages = {}
+    for name, version in repository["packages"].items():
+        if isinstance(version, Mapping):
+            keys = (system["key"], system["key"].partition(" ")[0], "any")
+            version = next((version[key] for key in keys if key in version), None)
+        if version is None:
+            return None
+        packages[name] = str(version)
+    names = {key: _in_place(str(repository[key]), system) for key in ("uri", "suite")}
+    return {**repository, **names, "packages": packages}
+
+
+def _in_place(text: str, system: Mapping[str, str]) -> str:
+    for name in ("id", "codename", "repository_name"):
+        text = text.replace("{" + name + "}", system[name])
+    return text
+
+
 def index_urls(repository: Mapping[str, Any]) -> list[str]:
     """Where a repository may keep its list of packages, most likely first."""
     uri, suite = str(repository["uri"]).rstrip("/"), str(repository["suite"])

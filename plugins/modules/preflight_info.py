@@ -38,7 +38,10 @@ options:
     elements: str
     default: [overlay, br_netfilter]
   repositories:
-    description: Package repositories that are to hold certain versions.
+    description:
+      - Package repositories that are to hold certain versions.
+      - In O(repositories[].uri) and O(repositories[].suite) C({id}), C({codename}) and C({repository_name}) stand for
+        what RV(os) says.
     type: list
     elements: dict
     default: []
@@ -60,7 +63,10 @@ options:
         type: str
         default: main
       packages:
-        description: Wanted version by name of the package. An empty version means any.
+        description:
+          - Wanted version by name of the package. An empty version means any.
+          - A version may be a dictionary from the distribution (V(Debian 12), else V(Debian), else V(any)). A
+            repository without a version for the host's distribution is left out.
         type: dict
         required: true
       any:
@@ -276,7 +282,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Dat
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import PROXY_OPTIONS, use_proxies
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, under
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._repositories import survey
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._repositories import resolve, survey
 
 _REPOSITORY: dict[str, dict[str, Any]] = {
     "name": {"type": "str", "required": True},
@@ -294,10 +300,11 @@ def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
     status = read_text(under(root, "/var/lib/dpkg/status")) or ""
     database = Database(read_status(status), native_architecture())
     gpus, nvswitches = host.gpus(root)
-    repositories = [one for one in params["repositories"] if gpus or not one["gpus"]]
+    system = host.system(root, params["controller_time"])
+    wanted = [resolve(one, system["os"]) for one in params["repositories"] if gpus or not one["gpus"]]
     addresses, routes = network.addresses(runner), network.routes(runner)
     return {
-        **host.system(root, params["controller_time"]),
+        **system,
         "disks": host.disks(root, params["disk_paths"]),
         "kernel_modules": host.kernel_modules(root, params["kernel_modules"]),
         "addresses": addresses,
@@ -309,7 +316,7 @@ def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
         "nvswitches": nvswitches,
         "nvidia_driver": host.nvidia_driver(root, database),
         "installed": host.installed(database),
-        "repositories": survey(repositories, database, under(root, "/etc/apt"), params["timeout"]),
+        "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
         "cluster": host.cluster(root),
     }
 

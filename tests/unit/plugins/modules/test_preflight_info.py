@@ -315,6 +315,21 @@ def test_repository_of_installed_packages_is_not_asked(read: Read) -> None:
     assert found["asked"] and "/does/not/exist/Packages.gz" in found["error"]
 
 
+def test_names_and_versions_of_the_distribution(read: Read, repository: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "repo").rename(tmp_path / "debian-bookworm-debian12")
+    repository["uri"] = f"file://{tmp_path}/{{id}}-{{codename}}-{{repository_name}}/"
+    for versions, missing in (
+        ({"Debian 12": "1.36.4-1.1", "Debian": "0"}, {}),
+        ({"Debian": "1.36.4-1.1", "any": "0"}, {}),
+        ({"any": "9.9"}, {"kubelet": "9.9"}),
+    ):
+        repository["packages"] = {"kubelet": versions}
+        (found,) = read(repositories=[repository])["repositories"]
+        assert not found["error"] and found["missing"] == missing
+    repository["packages"] = {"kubelet": {"Ubuntu 24.04": "1"}}
+    assert read(repositories=[repository])["repositories"] == []
+
+
 def test_damaged_index(read: Read, repository: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "repo/Packages.gz").write_bytes(b"<html>login</html>")
     (found,) = read(repositories=[repository])["repositories"]
