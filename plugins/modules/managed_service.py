@@ -24,6 +24,13 @@ options:
     description: Start it at boot. With V(false) this is left as it is.
     type: bool
     default: true
+  when_missing:
+    description:
+      - What check mode predicts for a unit that does not exist yet. On Debian and Ubuntu most packages enable and start
+        the services that they bring, so that this module has nothing left to do; V(changed) is for the others.
+    type: str
+    choices: [unchanged, changed]
+    default: unchanged
   run_dir:
     description: Directory in which M(gpulab.kubernetes.managed_files) notes the services to restart.
     type: path
@@ -33,9 +40,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details:
-      - In check mode a unit that does not exist yet is reported as unchanged, because on Debian and Ubuntu the package
-        that brings a service also enables and starts it. Otherwise a missing unit is an error.
+    details: [A missing unit is no error in check mode; O(when_missing) says what is predicted then.]
   diff_mode:
     support: full
   idempotent:
@@ -83,7 +88,8 @@ def run_module(module: AnsibleModule) -> None:
             raise DomainError(
                 f"Error while starting {unit.name}: this host has no such unit. Install the package that brings it."
             )
-        module.exit_json(changed=False, actions=[], restart=False, state=unit.load)
+        changed = module.params["when_missing"] == "changed"
+        module.exit_json(changed=changed, actions=["start"] if changed else [], restart=False, state=unit.load)
     verbs = needed(unit, restarts.pending(unit), module.params["enabled"])
     if not module.check_mode:
         for verb in verbs:
@@ -108,6 +114,7 @@ def main() -> None:
         argument_spec={
             "name": {"type": "str", "required": True},
             "enabled": {"type": "bool", "default": True},
+            "when_missing": {"type": "str", "choices": ["unchanged", "changed"], "default": "unchanged"},
             "run_dir": {"type": "path", "default": RUN_DIR},
         },
         supports_check_mode=True,

@@ -218,7 +218,8 @@ def test_a_masked_service_is_somebodys_decision(host: Host) -> None:
 
 def test_a_missing_unit_is_an_error_but_not_in_check_mode(host: Host) -> None:
     assert not host.service(check=True)["changed"]
-    result = host.service()
+    assert host.service(check=True, when_missing="changed")["changed"]
+    result = host.service(when_missing="changed")
     assert result["failed"] and "containerd.service" in result["msg"]
 
 
