@@ -50,6 +50,8 @@ _MASKED = (
     "e2scrub_all.timer",
     "fstrim.timer",
 )
+# Every node pays for this with the same disk: no translations, no packages and caches kept.
+_APT = 'Acquire::Languages "none";\nAPT::Keep-Downloaded-Packages "false";\nDir::Cache::srcpkgcache "";\n'
 _SWAP_FILE = "swap.img"
 _FSTAB = "# <file system> <mount point> <type> <options> <dump> <pass>\n/swap.img none swap sw 0 0\n"
 _UBUNTU_RELEASE = """PRETTY_NAME="Ubuntu 24.04.3 LTS"
@@ -144,6 +146,7 @@ def _furnish(root: Path, system: str, mirror: Mirror) -> None:
     _write(root, f"etc/sudoers.d/{USER}", f"{USER} ALL=(ALL:ALL) NOPASSWD: ALL\n", 0o440)
     # The kernel's log is the machine's below; many nodes would each store a copy.
     _write(root, "etc/systemd/journald.conf.d/50-lab.conf", "[Journal]\nReadKMsg=no\nSystemMaxUse=200M\n")
+    _write(root, "etc/apt/apt.conf.d/90lab", _APT)
     _sources(root, system, mirror)
     if mirror.proxy:
         _write(root, "etc/apt/apt.conf.d/90proxy", f'Acquire::http::Proxy "{mirror.proxy}";\n')

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lab import gpusim, paths
 from lab.depot import tools
-from lab.nodes import inventory, podman, system
+from lab.nodes import inventory, podman, state, system
 from lab.nodes.errors import LabError
 from lab.nodes.image import USER
 from lab.nodes.spec import Node
@@ -138,6 +138,8 @@ def _key(path: Path, comment: str) -> Path:
         path.unlink(missing_ok=True)
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path]
         tools.run(argv, doing=f"making the SSH key {path}", log="ssh")
+    for own in (path.parent, path):
+        state.hand_over(own)
     return path
 
 
@@ -145,17 +147,17 @@ def wait(lab: str, node: str, address: str) -> str:
     """Wait until a node has booted and lets the user in; return systemd's word for its state. Raises LabError."""
     name = container(lab, node)
     end = time.monotonic() + _BOOT_SECONDS
-    state = said = ""
+    now = said = ""
     while time.monotonic() < end:
-        if state not in _UP:
-            state = podman.answers(name, "systemctl", "is-system-running")[1]
-        if state in _UP:
+        if now not in _UP:
+            now = podman.answers(name, "systemctl", "is-system-running")[1]
+        if now in _UP:
             done = subprocess.run(ssh(lab, address, "true"), capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                return state
+                return now
             said = done.stderr.strip()
         time.sleep(0.3)
-    what = f"ssh said: {said}" if state in _UP else f"systemd says: {state or 'nothing'}"
+    what = f"ssh said: {said}" if now in _UP else f"systemd says: {now or 'nothing'}"
     raise LabError(
         f"Error while waiting for the node {node}: not usable after {_BOOT_SECONDS} s, {what}. "
         f"See `podman logs {name}` and `podman exec {name} journalctl -b`; "

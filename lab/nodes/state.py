@@ -72,4 +72,12 @@ def write_private(path: Path, text: str) -> None:
     work.unlink(missing_ok=True)
     with os.fdopen(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
+    hand_over(work)
     work.replace(path)
+
+
+def hand_over(path: Path) -> None:
+    """Give a file to whoever called sudo: Ansible reads inventory and key as that user."""
+    user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
+    if os.geteuid() == 0 and user and group:
+        os.chown(path, int(user), int(group))

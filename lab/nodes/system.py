@@ -46,6 +46,7 @@ _FILES_WANTED = 1048576
 _PROCESSES_WANTED = 1048576
 _PODMANS_PROCESSES = 32768
 _CAP_SYS_RESOURCE = 24
+_FREE_GIB = 10
 _INOTIFY = {"max_user_instances": 8192, "max_user_watches": 524288}
 
 
@@ -64,6 +65,7 @@ def require() -> None:
         install(absent)
     _load_modules()
     _raise_inotify()
+    _look_at_disk()
 
 
 def require_podman() -> None:
@@ -125,6 +127,13 @@ def _raise_inotify() -> None:
         if now < wanted:
             progress.say(f"Raising fs.inotify.{name} of this machine from {now} to {wanted} until its next boot.")
             path.write_text(f"{wanted}\n")
+
+
+def _look_at_disk() -> None:
+    storage = Path("/var/lib/containers")
+    free = shutil.disk_usage(storage if storage.is_dir() else "/").free >> 30
+    if free < _FREE_GIB:
+        progress.warn(f"Only {free} GiB are free below {storage}: a node takes about 2 GiB once it is in a cluster.")
 
 
 def modules_builtin() -> str:
