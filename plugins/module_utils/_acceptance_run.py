@@ -45,6 +45,7 @@ class Run:
         self._settings = settings
         self._core = f"/api/v1/namespaces/{settings.namespace}"
         self._deadline = time.monotonic() + settings.timeout
+        self._uid = ""
         self.proofs: list[PodProof] = []
 
     @property
@@ -55,7 +56,8 @@ class Run:
     def namespace(self) -> Iterator[None]:
         """A namespace for the proof: what an interrupted run left is removed first, everything afterwards."""
         self._remove()
-        self._api.create("/api/v1/namespaces", manifests.namespace(self._settings))
+        made = self._api.create("/api/v1/namespaces", manifests.namespace(self._settings))
+        self._uid = made["metadata"]["uid"]
         try:
             yield
         finally:
@@ -77,6 +79,12 @@ class Run:
             self._api.create(f"{self._core}/pods", body)
             self.proofs.append(PodProof(_pods.name(body), _node_wanted(body), body["metadata"]["labels"]["acceptance"]))
         self._watch()
+        found = self._api.find(self._core)
+        if found is None or found["metadata"]["uid"] != self._uid:
+            raise DomainError(
+                f"Error while proving the GPUs: another run has taken over namespace {self._settings.namespace}."
+                " Only one run can prove the GPUs of a cluster at a time."
+            )
 
     def of(self, kind: str) -> list[PodProof]:
         return [proof for proof in self.proofs if proof.kind == kind]
@@ -101,7 +109,7 @@ class Run:
             for proof in waiting:
                 trouble = self._look(proof, pods.get(proof.name))
                 if trouble and trouble.final and not proof.done:
-                    final.append(f"{proof.name}: {trouble.text}")
+                    final.append(proof.name)
             self._leave_taken(waiting, pods)
             hopeless = patience.lost(final, time.monotonic())
             if all(proof.done for proof in self.proofs) or hopeless or not self.remaining:
@@ -176,7 +184,7 @@ class Run:
         asked = False
         for pause in pauses():
             found = self._api.find(path)
-            if found is None:
+            if found is None or self._uid not in ("", found["metadata"]["uid"]):
                 return
             if (found["metadata"].get("labels") or {}).get(manifests.OWNER_LABEL) != manifests.OWNER:
                 raise DomainError(

@@ -33,8 +33,13 @@ def summary(report: Report) -> list[str]:
 
 
 def problems(report: Report) -> list[str]:
-    """Everything that is wrong, host, GPU and cause in a line each."""
-    return [": ".join(filter(None, (each["host"], each["gpu"], each["cause"]))) for each in report["problems"]]
+    """Everything that is wrong, a line for each host and cause with the GPUs concerned."""
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for each in report["problems"]:
+        grouped.setdefault((each["host"], each["cause"]), []).append(each["gpu"])
+    return [
+        ": ".join(filter(None, (host, ", ".join(filter(None, gpus)), cause))) for (host, cause), gpus in grouped.items()
+    ]
 
 
 def _host(name: str, entry: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 Object = Mapping[str, Any]
 GPU = "nvidia.com/gpu"
 
+_BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: ErrImagePull: |$)')
 _PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff")
 
@@ -113,9 +115,8 @@ def _container_trouble(container: Object) -> Trouble | None:
     waiting = state.get("waiting") or {}
     reason = waiting.get("reason") or ""
     if reason in _PULL:
-        return Trouble(
-            f"{reason}: image {container['image']} can't be pulled: {waiting.get('message', '')}".rstrip(": "), True
-        )
+        words = _BACK_OFF.sub("", waiting.get("message") or "")
+        return Trouble(f"{reason}: image {container['image']} can't be pulled: {words}".rstrip(": "), True)
     if reason == "CrashLoopBackOff":
         last = (container.get("lastState") or {}).get("terminated") or {}
         return Trouble(f"{reason}: container {container['name']} keeps ending: {_ending(last)}", True)

@@ -18,15 +18,15 @@ _LOG_LINES = "8"
 
 
 class Patience:
-    """Remembers since when each trouble lasts."""
+    """Remembers since when each troubled thing has been so; what it says about it may change meanwhile."""
 
     def __init__(self, limit: float = PATIENCE) -> None:
         self._limit = limit
         self._since: dict[str, float] = {}
 
-    def lost(self, troubles: Iterable[str], now: float) -> bool:
-        """Whether there are troubles, and one of them has lasted too long."""
-        self._since = {text: self._since.get(text, now) for text in troubles}
+    def lost(self, troubled: Iterable[str], now: float) -> bool:
+        """Whether one of them has been in trouble for too long."""
+        self._since = {name: self._since.get(name, now) for name in troubled}
         return any(now - since >= self._limit for since in self._since.values())
 
 
@@ -53,7 +53,7 @@ class Waiter:
         for pause in pauses():
             found = missing(self._wanted, self._look())
             now = time.monotonic()
-            hopeless = patience.lost((str(entry) for entry in found if entry.final), now)
+            hopeless = patience.lost((f"{entry.node} {entry.pod}" for entry in found if entry.final), now)
             if not found or now >= deadline or hopeless:
                 break
             time.sleep(pause)

@@ -177,6 +177,10 @@ def test_answers_of_a_dial(text: str, want: tuple[bool, str]) -> None:
     assert network.answer(text) == want
 
 
-def test_problems_name_host_gpu_and_cause() -> None:
-    found = [{"host": "gpu1", "gpu": "GPU-1", "cause": "no pod"}, {"host": "gpu2", "gpu": "", "cause": "down"}]
-    assert words.problems({"problems": found}) == ["gpu1: GPU-1: no pod", "gpu2: down"]
+def test_problems_name_host_gpus_and_cause() -> None:
+    found = [
+        {"host": "gpu1", "gpu": "GPU-1", "cause": "no pod"},
+        {"host": "gpu1", "gpu": "GPU-2", "cause": "no pod"},
+        {"host": "gpu2", "gpu": "", "cause": "down"},
+    ]
+    assert words.problems({"problems": found}) == ["gpu1: GPU-1, GPU-2: no pod", "gpu2: down"]

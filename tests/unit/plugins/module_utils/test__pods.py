@@ -87,6 +87,12 @@ UNSCHEDULABLE = {
             f"ImagePullBackOff: image {IMAGE} can't be pulled: manifest unknown",
             True,
         ),
+        (
+            waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}": ErrImagePull: rpc error: not found'),
+            f"ImagePullBackOff: image {IMAGE} can't be pulled: rpc error: not found",
+            True,
+        ),
+        (waiting("ErrImagePull", "rpc error"), f"ErrImagePull: image {IMAGE} can't be pulled: rpc error", True),
         (waiting("InvalidImageName"), f"InvalidImageName: image {IMAGE} can't be pulled", True),
         (
             waiting("CreateContainerError", "unresolvable CDI devices"),

@@ -86,6 +86,7 @@ class FakeCluster:
         self.extra_gpu = ""
         self.plugin_log = ""
         self.snatch: Json | None = None
+        self.takeover = False
         self.lock = threading.Lock()
 
     def user_pod(self, name: str, node: str, gpus: int = 1, phase: str = "Running") -> Json:
@@ -203,9 +204,12 @@ class _Handler(BaseHTTPRequestHandler):
         with self.cluster.lock:
             self.cluster.created.append(f"{body['kind']}/{body['metadata']['name']}")
             if body["kind"] == "Namespace":
+                body["metadata"]["uid"] = f"uid-{len(self.cluster.created)}"
                 self.cluster.namespaces[body["metadata"]["name"]] = body
             elif body["kind"] == "Pod":
                 self.cluster.start(body)
+                if self.cluster.takeover:
+                    self.cluster.namespaces[body["metadata"]["namespace"]]["metadata"]["uid"] = "of another run"
                 self.cluster.pods[f"{body['metadata']['namespace']}/{body['metadata']['name']}"] = body
             else:
                 body["spec"]["clusterIP"] = "10.96.0.99"

@@ -342,7 +342,9 @@ def test_a_simulated_check_says_so(lab: Lab) -> None:
 
 def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
     labels = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
-    lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance", "labels": labels}}
+    lab.cluster.namespaces["gpulab-acceptance"] = {
+        "metadata": {"name": "gpulab-acceptance", "uid": "old", "labels": labels}
+    }
     old = lab.cluster.user_pod("gpu-0-gpu1", "gpu1", gpus=3)
     old["metadata"]["namespace"] = "gpulab-acceptance"
     lab.cluster.pods = {"gpulab-acceptance/gpu-0-gpu1": old}
@@ -352,11 +354,20 @@ def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
 
 
 def test_a_namespace_of_somebody_else_is_left_alone(lab: Lab) -> None:
-    lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance"}}
+    lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance", "uid": "theirs"}}
     result = lab.prove()
     assert result["failed"]
     assert "is not ours" in result["msg"]
     assert "gpulab-acceptance" in lab.cluster.namespaces
+
+
+def test_a_run_that_another_has_replaced_leaves_the_other_alone(lab: Lab) -> None:
+    lab.cluster.takeover = True
+    result = lab.prove()
+    assert result["failed"]
+    assert "another run has taken over" in result["msg"]
+    assert "gpulab-acceptance" in lab.cluster.namespaces
+    assert lab.cluster.objects.keys() == {"/api/v1/namespaces/gpulab-acceptance/services/network"}
 
 
 def test_an_api_that_does_not_answer_is_an_error_with_advice(lab: Lab, tmp_path: Path) -> None:
