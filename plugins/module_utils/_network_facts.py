@@ -111,17 +111,13 @@ def firewall(runner: Runner, root: str, ports: Iterable[str]) -> dict[str, Any]:
     if filters is None:
         enabled = bool(re.search(r"^\s*ENABLED=yes", _text(root, "/etc/ufw/ufw.conf"), re.MULTILINE))
         return {"tool": "ufw" if enabled else "", "active": enabled, "blocks": None}
-    blocked = [port for port in ports if any(found.blocks(port) for found in filters)]
-    drops = any(policy for found in filters for policy in found.entries.values())
-    tool = next((tool for mark, tool in (("ufw-", "ufw"), ("firewalld", "firewalld")) if mark in said), "")
-    return {
-        "tool": tool or ("a packet filter (iptables or nftables)" if drops or blocked else ""),
-        "active": bool(drops or blocked),
-        "blocks": blocked,
-    }
+    blocked = [port for port in ports if any(found.blocks(port) for _tool, found in filters)]
+    drops = [tool for tool, found in filters if any(found.entries.values()) or any(map(found.blocks, blocked))]
+    marked = (tool for mark, tool in (("ufw-", "ufw"), ("firewalld", "firewalld")) if mark in said)
+    return {"tool": next(marked, "") or (drops[0] if drops else ""), "active": bool(drops), "blocks": blocked}
 
 
-def _filters(runner: Runner) -> tuple[list[Filter] | None, str]:
+def _filters(runner: Runner) -> tuple[list[tuple[str, Filter]] | None, str]:
     """What there is of filters, and the text that names their tools. None: they can't be read (not root)."""
     found, said = [], ""
     iptables = runner.find("iptables-save") is not None
@@ -129,7 +125,7 @@ def _filters(runner: Runner) -> tuple[list[Filter] | None, str]:
         result = runner.run(["iptables-save", "-t", "filter"])
         if result.rc != 0:
             return None, ""
-        found.append(read_iptables(result.stdout))
+        found.append(("iptables", read_iptables(result.stdout)))
         said += result.stdout
     if runner.find("nft") is not None:
         result = runner.run(["nft", "-j", "list", "chains"])
@@ -137,7 +133,7 @@ def _filters(runner: Runner) -> tuple[list[Filter] | None, str]:
             return None, ""
         for family, table in nft_tables(result.stdout, iptables):
             listed = runner.run(["nft", "-j", "list", "table", family, table])
-            found.append(read_nft(listed.stdout))
+            found.append(("nftables", read_nft(listed.stdout)))
             said += table
     return found, said
 

@@ -19,6 +19,8 @@ from typing import Any
 # Chains and tables of the cluster itself, which never stand in its way.
 _CLUSTER_CHAIN = re.compile(r"(?:KUBE|FLANNEL|CNI|DOCKER|cali|CILIUM)[-_]")
 _CLUSTER_TABLES = {"kube-proxy", "flannel-ipv4", "flannel-ipv6", "flannel", "docker", "cilium"}
+# Interfaces by which no other node comes in.
+_INSIDE = re.compile(r"(?:lo|docker|podman|virbr|lxc|lxd|cni|flannel|veth|br-)")
 _DEPTH = 16
 _DROPS = {"DROP", "REJECT"}
 # Options of iptables that do not narrow what a rule matches, with their number of values.
@@ -119,7 +121,8 @@ def _iptables_rule(words: list[str]) -> Rule:
             rule.ports = [_range(part, ":") for part in value.split(",")]
         elif word in ("--state", "--ctstate"):
             rule.states = {state.lower() for state in value.split(",")}
-        elif word in ("-i", "--in-interface") and value == "lo":
+        elif (word in ("-i", "--in-interface") and _INSIDE.match(value)) or word == "--ctstatus":
+            # A new connection has no status (such as DNAT) yet.
             rule.never = True
         elif word == "--dst-type":
             rule.never = rule.never or value != "LOCAL"
@@ -209,30 +212,34 @@ def _verdict(rule: Rule, kind: str, value: Any) -> None:
 
 def _narrow(rule: Rule, left: Any, right: Any, positive: bool, sets: Mapping[str, Any]) -> None:
     values = list(_elements(right, sets))
-    subject = _subject(left)
-    if not positive:
+    subject, protocol = _subject(left)
+    if protocol == "ip6" or (positive and subject == "status"):
+        # Nodes talk IPv4, and a new connection has no status (such as DNAT) yet.
+        rule.never = True
+    elif not positive:
         rule.uncertain = True
     elif subject == "dport":
         rule.ports = [_nft_range(value) for value in values] or [(0, -1)]
-        if left["payload"].get("protocol") in ("tcp", "udp"):
-            rule.protocols = {left["payload"]["protocol"]}
-    elif subject == "l4proto":
+    elif subject in ("l4proto", "protocol"):
         rule.protocols = set(map(str, values))
     elif subject == "state":
         rule.states = {str(value) for value in values}
-    elif subject == "interface" and values == ["lo"]:
+    elif subject in ("iif", "iifname") and values and all(_INSIDE.match(str(value)) for value in values):
         rule.never = True
     else:
         rule.uncertain = True
+    if protocol not in ("", "th", "ip", "ip6", "ether"):
+        rule.protocols = {protocol}
 
 
-def _subject(left: Any) -> str:
-    if not isinstance(left, dict):
-        return ""
-    if isinstance(left.get("payload"), dict) and left["payload"].get("field") == "dport":
-        return "dport"
-    key = next((left[kind].get("key") for kind in ("meta", "ct") if isinstance(left.get(kind), dict)), "")
-    return {"l4proto": "l4proto", "state": "state", "iifname": "interface", "iif": "interface"}.get(str(key), "")
+def _subject(left: Any) -> tuple[str, str]:
+    """What a match looks at, and the protocol to whose header that belongs."""
+    if isinstance(left, dict):
+        for kind in ("payload", "meta", "ct"):
+            where = left.get(kind)
+            if isinstance(where, dict):
+                return str(where.get("field") or where.get("key") or ""), str(where.get("protocol") or "")
+    return "", ""
 
 
 def _elements(value: Any, sets: Mapping[str, Any]) -> Iterable[Any]:

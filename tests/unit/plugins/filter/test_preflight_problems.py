@@ -113,7 +113,11 @@ GPU = {"address": "0000:03:00.0", "device_id": T4, "driver": ""}
 ROUTE = {"destination": "10.244.7.0/24", "gateway": "", "interface": "docker0", "source": ""}
 REPOSITORY = {"name": "Kubernetes", "uri": "http://r/", "error": "", "missing": {}, "available": {}, "conflicts": []}
 PACKAGE = {"nvidia-driver": "535.261.03-1~deb12u1"}
-CUDA: dict[str, Any] = {"loaded_version": "580.178.04", "packages": {"nvidia-open-580": "580.178.04-1"}, "origin": "cuda_repository"}
+CUDA: dict[str, Any] = {
+    "loaded_version": "580.178.04",
+    "packages": {"nvidia-open-580": "580.178.04-1"},
+    "origin": "cuda_repository",
+}
 WORKER = {
     "role": "worker",
     "finished": True,
@@ -277,6 +281,14 @@ def test_rule_about_the_cluster(settings: dict[str, Any], words: list[str]) -> N
     assert len(problems) == 1 and problems[0]["host"] == "", problems
     text = " ".join(problems[0].values())
     assert all(word in text for word in words), text
+
+
+def test_one_address_on_two_hosts() -> None:
+    problems = check(
+        {"gpu1.settings.node_address": "192.168.7.11", "gpu1.facts.addresses.0.address": "192.168.7.11"},
+    )
+    assert [problem["host"] for problem in problems] == [""]
+    assert "cp1, gpu1 have the same node address 192.168.7.11" in problems[0]["what"]
 
 
 def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:

@@ -99,6 +99,7 @@ def blocked(text: str) -> list[str]:
         (iptables("-i eth1 -p tcp -m tcp --dport 6443 -j ACCEPT", policy="DROP"), ["22/tcp", "10250/tcp", "8472/udp"]),
         # Who is kept out is not known either.
         (iptables("-s 203.0.113.7/32 -j DROP", "! -i eth0 -j DROP"), []),
+        (iptables("-i docker0 -j ACCEPT", "-m conntrack --ctstatus DNAT -j ACCEPT", policy="DROP"), PORTS),
         (iptables("-p tcp -m tcp --dport 1:1023 -j RETURN", "-j DROP"), PORTS[1:]),
         (UFW, ["10250/tcp", "8472/udp"]),
         (KUBERNETES, []),
@@ -139,6 +140,11 @@ def dport(value: Any, protocol: str = "tcp") -> dict[str, Any]:
 STATES = {"vmap": {"key": {"ct": {"key": "state"}}, "data": {"set": [["established", {"accept": None}]]}}}
 LOOPBACK = {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "lo"}}
 SOURCE = {"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "10.0.0.9"}}
+DOCKER = {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "docker0"}}
+ETH0 = {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "eth0"}}
+ICMP = {"match": {"op": "==", "left": {"payload": {"protocol": "icmp", "field": "type"}}, "right": "echo-request"}}
+IPV6 = {"match": {"op": "==", "left": {"payload": {"protocol": "ip6", "field": "saddr"}}, "right": "fe80::1"}}
+DNAT = {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}}
 PROTOCOL = {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": {"set": ["tcp", "udp"]}}}
 
 
@@ -156,6 +162,12 @@ PROTOCOL = {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right":
         (table([INPUT], [rule(PROTOCOL, dport(8472, "th"), {"accept": None})]), PORTS[:3]),
         (table([INPUT], [rule(SOURCE, {"accept": None})]), []),
         (table([OPEN], [rule(SOURCE, {"drop": None})]), []),
+        (
+            table([INPUT], [rule(ICMP, {"accept": None}), rule(DNAT, {"accept": None}), rule(IPV6, {"accept": None})]),
+            PORTS,
+        ),
+        (table([INPUT], [rule(DOCKER, {"accept": None})]), PORTS),
+        (table([INPUT], [rule(ETH0, {"accept": None})]), []),
         (table([OPEN], [rule(dport(6443), {"counter": {}}, {"reject": {"type": "tcp reset"}})]), ["6443/tcp"]),
         (table([OPEN], [rule({"xt": {"type": "match", "name": "physdev"}}, {"drop": None})]), []),
         (
@@ -239,6 +251,10 @@ def test_ruleset_of_debians_example() -> None:
         type filter hook input priority filter; policy drop;
         iif lo accept
         ct state vmap { established : accept, related : accept, invalid : drop }
+        icmp type echo-request accept
+        ct status dnat accept
+        ip protocol icmp accept
+        ip6 saddr fe80::/10 accept
         tcp dport { 22, 6443 } accept
         udp dport 8000-9000 accept
       }

@@ -119,7 +119,7 @@ def test_check_mode_foretells_the_same_files_and_touches_nothing(apply: Apply, h
     assert not apply(check=True)["changed"]
 
 
-@pytest.mark.parametrize("gone", ["key", "index", "mode"])
+@pytest.mark.parametrize("gone", ["key", "index", "mode", "source mode"])
 def test_what_is_missing_is_brought_back(apply: Apply, host: Host, gone: str) -> None:
     apply()
     before = host.files()
@@ -128,7 +128,7 @@ def test_what_is_missing_is_brought_back(apply: Apply, host: Host, gone: str) ->
     elif gone == "index":
         next(host.lists.iterdir()).unlink()
     else:
-        host.key.chmod(0o600)
+        (host.key if gone == "mode" else host.source).chmod(0o600)
     assert apply(check=True)["changed"]
     assert apply()["changed"]
     assert host.files() == before and host.key.stat().st_mode & 0o777 == 0o644

@@ -248,7 +248,17 @@ def test_firewall_that_blocks(read: Read, programs: Any) -> None:
     assert result["firewall"] == {"tool": "ufw", "active": True, "blocks": ["10250/tcp"]}
 
 
-def test_firewall_of_nftables(read: Read, programs: Any) -> None:
+@pytest.mark.parametrize("tool", ["iptables", "nftables"])
+def test_firewall_of_no_tool(read: Read, programs: Any, tool: str) -> None:
+    if tool == "iptables":
+        programs.add("iptables-save", "printf '*filter\\n:INPUT DROP [0:0]\\nCOMMIT\\n'")
+    else:
+        chain = '{"chain": {"family": "inet", "table": "mine", "name": "in", "hook": "input", "policy": "drop"}}'
+        programs.add("nft", f"echo '{{\"nftables\": [{chain}]}}'")
+    assert read(reachable_ports=["6443/tcp"])["firewall"] == {"tool": tool, "active": True, "blocks": ["6443/tcp"]}
+
+
+def test_firewall_of_firewalld(read: Read, programs: Any) -> None:
     chain = '{"chain": {"family": "inet", "table": "firewalld", "name": "in", "hook": "input", "policy": "drop"}}'
     programs.add("nft", f"echo '{{\"nftables\": [{chain}]}}'")
     result = read(reachable_ports=["6443/tcp"])
@@ -271,6 +281,7 @@ def test_finished_control_plane_and_worker(read: Read, host: Host) -> None:
     found = read()["cluster"]
     assert (found["role"], found["finished"]) == ("control_plane", False)
     host.write("etc/kubernetes/admin.conf", "")
+    assert not read()["cluster"]["finished"]
     host.write("var/lib/etcd/member/snap/db", "")
     assert read()["cluster"]["finished"]
 
