@@ -154,7 +154,7 @@ def wait(lab: str, node: str, address: str) -> str:
         if now in _UP:
             done = subprocess.run(ssh(lab, address, "true"), capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                return now
+                return now if now == "running" else f"{now} ({_failed(name)})"
             said = done.stderr.strip()
         time.sleep(0.3)
     what = f"ssh said: {said}" if now in _UP else f"systemd says: {now or 'nothing'}"
@@ -163,6 +163,11 @@ def wait(lab: str, node: str, address: str) -> str:
         f"See `podman logs {name}` and `podman exec {name} journalctl -b`; "
         f"`python -m lab up --name {lab}` makes it anew."
     )
+
+
+def _failed(container_name: str) -> str:
+    listed = podman.answers(container_name, "systemctl", "list-units", "--failed", "--plain", "--no-legend")[1]
+    return ", ".join(line.split()[0] for line in listed.splitlines() if line) or "no unit any more"
 
 
 def ssh(lab: str, address: str, *command: str, terminal: bool = False) -> list[str]:
