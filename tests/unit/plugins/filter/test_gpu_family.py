@@ -57,5 +57,5 @@ def test_any_text_has_a_result(text: str) -> None:
 
 
 def test_blocks_are_in_order_and_apart() -> None:
-    assert all(first <= last for first, last, _ in _BLOCKS)
+    assert all(first <= last for first, last, _family in _BLOCKS)
     assert all(one[1] < other[0] for one, other in pairwise(_BLOCKS))
