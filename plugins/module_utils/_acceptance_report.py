@@ -12,24 +12,34 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils import _pods
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import Gpu, Target, label_problem
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_run import PodProof
 
+Report = Mapping[str, Any]
+
 # A check that does not really compute says so in its output, and the report repeats it.
 SIMULATED = "[simulated]"
+# The state of a host that could not be asked.
+SILENT = "silent"
 
 
-def host_entry(target: Target, proofs: Sequence[PodProof], image: str, plugin_log: str = "") -> dict[str, Any]:
-    """A host's part of the report, from its own proofs. ``plugin_log`` may tell why GPUs aren't offered."""
+def host_entry(
+    target: Target, proofs: Sequence[PodProof], image: str, plugin_log: str = "", earlier: Report | None = None
+) -> dict[str, Any]:
+    """A host's part of the report, from its own proofs.
+
+    ``plugin_log`` may tell why GPUs aren't offered, the ``earlier`` entry which GPU nvidia-smi doesn't list any more.
+    """
     reported: dict[str, PodProof] = {}
     problems = _host_problems(target, plugin_log)
     for proof in proofs:
         if proof.kind == "gpu":
             problems += _pod_problems(target, proof, reported)
-    devices = _devices(target, reported, proofs)
+    devices = [*_devices(target, reported, proofs), *_gone(target, earlier)]
     problems += [
         _problem(target, device["reason"], device["uuid"]) for device in devices if device["state"] == "missing"
     ]
     if not target.host.gpus and target.host.wanted:
         problems += [_problem(target, f"pod {proof.name}: {proof.trouble}") for proof in proofs if proof.trouble]
-    label = label_problem(target) if target.node is not None else ""
+    # Of a driver that is not well, the labels are the smallest trouble.
+    label = label_problem(target) if target.node is not None and target.host.state == "ok" else ""
     if label:
         problems.append(_problem(target, label))
     states = [device["state"] for device in devices]
@@ -64,7 +74,9 @@ def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
         return [_problem(target, "the cluster has no node of this name: it has not joined, or was deleted")]
     if not target.ready:
         found.append(_problem(target, _pods.not_ready_reason(target.node)))
-    if host.wanted and host.state != "ok":
+    if host.state == SILENT:
+        found.append(_problem(target, host.message))
+    elif host.wanted and host.state != "ok":
         found.append(_problem(target, f"nvidia-smi: {host.message or host.state}"))
     if host.expected is not None and host.expected != host.pci:
         found.append(_problem(target, f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"))
@@ -114,6 +126,15 @@ def _devices(target: Target, reported: Mapping[str, PodProof], proofs: Sequence[
             device.update(state="missing", reason=_reason(target, gpu, proofs, unnamed, pods))
         found.append(device)
     return found
+
+
+def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
+    """GPUs of an earlier report that nvidia-smi doesn't list now, as many as there are too few."""
+    listed = {gpu.uuid for gpu in target.host.gpus}
+    known = [device for device in (earlier or {}).get("devices", []) if device["uuid"] not in listed]
+    reason = "nvidia-smi does not list it any more"
+    gone = [{"uuid": each["uuid"], "name": each["name"], "state": "missing", "reason": reason} for each in known]
+    return gone if len(gone) <= target.host.wanted - len(listed) else []
 
 
 def _reason(target: Target, gpu: Gpu, proofs: Sequence[PodProof], unnamed: int, pods: str) -> str:

@@ -82,7 +82,13 @@ class Session:
             final = replace(after[target.name], holders={**target.holders, **after[target.name].holders})
             proofs = [proof for proof in run.proofs if proof.node == target.name]
             proven[target.name] = {
-                **reports.host_entry(final, proofs, self._settings.image, self._plugin_log(final)),
+                **reports.host_entry(
+                    final,
+                    proofs,
+                    self._settings.image,
+                    self._plugin_log(final),
+                    self._earlier.get("hosts", {}).get(target.name),
+                ),
                 "proven_at": moment,
             }
         return proven, network

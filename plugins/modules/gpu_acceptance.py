@@ -50,7 +50,9 @@ options:
         description: How many GPUs there should be. Not set means as many as nvidia-smi or the PCI bus have.
         type: int
       state:
-        description: State that M(gpulab.kubernetes.nvidia_smi_info) returned; V(ok) is the good one.
+        description:
+          - State that M(gpulab.kubernetes.nvidia_smi_info) returned; V(ok) is the good one.
+          - V(silent) stands for a host that could not be asked, which is a problem in itself.
         type: str
         default: ok
       message:

@@ -330,6 +330,23 @@ def test_a_node_that_is_down_or_absent_does_not_hold_up_the_others(lab: Lab) -> 
     assert states(result, "gpu2") == dict.fromkeys(A100, "proven")
 
 
+def test_a_gpu_that_the_driver_has_lost_is_named_from_the_earlier_report(lab: Lab) -> None:
+    lab.prove()
+    lab.hosts[1].update(gpus=lab.hosts[1]["gpus"][:2], state="degraded", message="GPU is lost")
+    lab.node("gpu1").allocatable = 2
+    result = lab.prove()
+    assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "proven", "GPU-t2": "missing"}
+    assert "gpu1: GPU-t2: nvidia-smi does not list it any more" in result["problems"]
+    assert "gpu1: nvidia-smi: GPU is lost" in result["problems"]
+    assert states(lab.prove(), "gpu1")["GPU-t2"] == "missing"
+
+
+def test_a_host_that_could_not_be_asked_is_not_forgotten(lab: Lab) -> None:
+    lab.hosts[1] = {"name": "gpu1", "state": "silent", "message": "did not answer"}
+    lab.node("gpu1").allocatable = 0
+    assert "did not answer" in causes(lab.prove(), "gpu1")
+
+
 def test_a_simulated_check_says_so(lab: Lab) -> None:
     assert lab.prove()["report"]["simulated"] is False
     lab.cluster.check_output = "[simulated] no GPU computes here\nTest PASSED"
