@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lab import gpusim, paths
 from lab.depot import tools
-from lab.nodes import inventory, podman, state, system
+from lab.nodes import inventory, mirror, network, podman, state, system
 from lab.nodes.errors import LabError
 from lab.nodes.image import USER
 from lab.nodes.spec import Node
@@ -111,6 +111,9 @@ def _identity(node: Node, place: Place) -> bytes:
         f"home/{USER}/.ssh/authorized_keys": ((directory / "id_ed25519.pub").read_text(), 0o600),
         "usr/lib/lab-node/modules.builtin": (system.modules_builtin(), 0o644),
     }
+    if mirror.proxy():
+        depot = f"{place.address.rpartition('.')[0]}.{network.DEPOT_HOST}"
+        files["etc/apt/apt.conf.d/91depot"] = (f'Acquire::http::Proxy::{depot} "DIRECT";\n', 0o644)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         ssh = tarfile.TarInfo(f"home/{USER}/.ssh")
