@@ -1,68 +1,21 @@
-"""up and down, driven through a podman that keeps what it made in a file and fails when it is told to."""
+"""up and down, driven through a podman that only remembers what it made and fails when it is told to."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.depot import serve
 from lab.depot.cache import DepotError
 from lab.nodes import image, machine, mirror, network, park, state, system
+from lab.nodes import podman as podman_module
 from lab.nodes.errors import LabError
 
-PODMAN = """
-import json, sys
-from pathlib import Path
-file = Path(__file__).with_name("podman.json")
-made = json.loads(file.read_text())
-argv = [a for a in sys.argv[1:] if not a.startswith("--runtime=")]
-made["calls"].append(argv)
-options = dict(a.split("=", 1) for a in argv if a.startswith("--") and "=" in a)
-lab = options.get("--label", "").partition("=")[2]
-wanted = options.get("--filter", "").removeprefix("label=gpulab.lab=") if "--filter" in options else None
-code = 0
-if made["fail"] and " ".join(argv).startswith(made["fail"]):
-    print("Error: told to fail", file=sys.stderr)
-    code = 125
-elif argv[:2] == ["network", "ls"]:
-    print(json.dumps([{"name": n, "subnets": [{"subnet": v["subnet"]}]} for n, v in made["networks"].items()
-                      if wanted in (None, v["lab"])]))
-elif argv[:2] == ["network", "create"]:
-    made["networks"][argv[-1]] = {"lab": lab, "subnet": options["--subnet"]}
-elif argv[:2] == ["volume", "ls"]:
-    print("\\n".join(n for n, v in made["volumes"].items() if v == wanted))
-elif argv[:2] == ["volume", "create"]:
-    if argv[-1] in made["volumes"]:
-        code = 125
-    made["volumes"][argv[-1]] = lab
-elif argv[:2] in (["network", "rm"], ["volume", "rm"]):
-    for name in argv[2:]:
-        del made[argv[0] + "s"][name]
-elif argv[0] == "ps":
-    mine = {n: v for n, v in made["containers"].items() if v["lab"] == wanted}
-    print(json.dumps([{"Names": [n], "State": v["state"]} for n, v in mine.items()]))
-elif argv[0] == "create":
-    name = options["--name"]
-    if name in made["containers"]:
-        code = 125
-    made["containers"][name] = {"lab": lab, "state": "created", "argv": argv}
-elif argv[0] == "start":
-    made["containers"][argv[1]]["state"] = "running"
-elif argv[0] == "cp":
-    sys.stdin.buffer.read()
-elif argv[0] == "rm":
-    for name in [a for a in argv[1:] if not a.startswith("-")]:
-        del made["containers"][name]
-elif argv[0] == "exec":
-    print("running")
-file.write_text(json.dumps(made))
-sys.exit(code)
-"""
 SPEC = """
 nodes:
   - {name: cp1, os: debian12, groups: [control_plane]}
@@ -71,44 +24,79 @@ nodes:
 
 
 class Podman:
-    """The fake's memory."""
+    """Takes the place of lab.nodes.podman.run and remembers what was made."""
 
-    def __init__(self, directory: Path) -> None:
-        self.file = directory / "podman.json"
-        self.write(calls=[], fail="", networks={}, volumes={}, containers={})
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.fail = ""
+        self.made: dict[str, dict[str, dict[str, Any]]] = {"network": {}, "volume": {}, "container": {}}
 
-    def write(self, **changes: Any) -> None:
-        before = json.loads(self.file.read_text()) if self.file.exists() else {}
-        self.file.write_text(json.dumps({**before, **changes}))
+    def run(self, *arguments: object, doing: str, stdin: bytes | None = None) -> str:
+        argv = [str(argument) for argument in arguments]
+        self.calls.append(argv)
+        if self.fail and " ".join(argv).startswith(self.fail):
+            raise DepotError(f"Error while {doing}: told to fail")
+        options = dict(a.split("=", 1) for a in argv if a.startswith("--") and "=" in a)
+        label = options.get("--label", "").partition("=")[2]
+        wanted = options.get("--filter", "").removeprefix("label=gpulab.lab=")
+        if argv[0] in ("network", "volume"):
+            return self._thing(argv, label, wanted, options.get("--subnet", ""))
+        containers = self.made["container"]
+        if argv[0] == "ps":
+            mine = {name: about for name, about in containers.items() if about["lab"] == wanted}
+            return json.dumps([{"Names": [name], "State": about["state"]} for name, about in mine.items()])
+        if argv[0] == "create":
+            assert options["--name"] not in containers
+            containers[options["--name"]] = {"lab": label, "state": "created", "argv": argv}
+        elif argv[0] == "start":
+            containers[argv[1]]["state"] = "running"
+        elif argv[0] == "rm":
+            for name in [a for a in argv[1:] if not a.startswith("-")]:
+                del containers[name]
+        else:
+            assert (argv[0], stdin is not None) == ("cp", True), argv
+        return ""
 
-    def __getitem__(self, key: str) -> Any:
-        return json.loads(self.file.read_text())[key]
+    def _thing(self, argv: list[str], label: str, wanted: str, subnet: str) -> str:
+        things = self.made[argv[0]]
+        mine = {name: about for name, about in things.items() if wanted in ("", about["lab"])}
+        if argv[1] == "create":
+            assert argv[-1] not in things
+            things[argv[-1]] = {"lab": label, "subnet": subnet}
+        elif argv[1] == "rm":
+            for name in argv[2:]:
+                del things[name]
+        elif argv[0] == "network":
+            return json.dumps([{"name": name, "subnets": [{"subnet": a["subnet"]}]} for name, a in mine.items()])
+        return "" if argv[0] == "network" else "\n".join(mine)
+
+    @property
+    def containers(self) -> dict[str, dict[str, Any]]:
+        return self.made["container"]
 
     def changes(self) -> list[list[str]]:
-        reading = (["ps"], ["network", "ls"], ["volume", "ls"], ["images"])
-        return [argv for argv in self["calls"] if argv[:1] not in reading and argv[:2] not in reading]
+        return [argv for argv in self.calls if argv[0] != "ps" and argv[1:2] != ["ls"]]
 
 
 @pytest.fixture
 def podman(tmp_path: Path, lab_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Podman:
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "fake.py").write_text(PODMAN)
-    for name, text in {
-        "podman": f'exec {sys.executable} -IS {programs}/fake.py "$@"',
-        "ssh": "exit 0",
-        "ip": "echo '[]'",
-    }.items():
+    for name, text in {"ssh": "exit 0", "ip": "echo '[]'"}.items():
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    fake = Podman()
+    monkeypatch.setattr(podman_module, "run", fake.run)
+    monkeypatch.setattr(podman_module, "answers", lambda *_: (0, "running"))
     # What needs root or the network is tried on a real lab.
     monkeypatch.setattr(system, "require", lambda: None)
     monkeypatch.setattr(system, "require_podman", lambda: None)
+    monkeypatch.setattr(serve, "detach", lambda _network: None)
     monkeypatch.setattr(image, "ensure", lambda name, _mirror: f"localhost/image:{name}")
     monkeypatch.setattr(park, "find", lambda _mirror: mirror.Mirror("http://mirror"))
     monkeypatch.setattr(park, "_AT_ONCE", 1)
-    return Podman(programs)
+    return fake
 
 
 @pytest.fixture
@@ -126,10 +114,10 @@ def test_up_makes_labelled_nodes_and_an_inventory_that_only_its_owner_reads(
     up: Callable[..., state.State], podman: Podman, tmp_path: Path
 ) -> None:
     known = up()
-    assert set(podman["containers"]) == {"gpulab-t-cp1", "gpulab-t-w1"}
-    assert {entry["lab"] for entry in podman["containers"].values()} == {"t"}
-    assert set(podman["volumes"].values()) == {"t"}
-    assert len(podman["volumes"]) == 6
+    assert set(podman.containers) == {"gpulab-t-cp1", "gpulab-t-w1"}
+    assert {entry["lab"] for entry in podman.containers.values()} == {"t"}
+    assert {entry["lab"] for entry in podman.made["volume"].values()} == {"t"}
+    assert len(podman.made["volume"]) == 6
     assert (known.nodes["cp1"].address, known.nodes["w1"].address) == ("10.198.0.11", "10.198.0.12")
     assert (tmp_path / "t.ini").stat().st_mode & 0o777 == 0o600
     hosts = (tmp_path / "cache/labs/t/known_hosts").read_text().splitlines()
@@ -143,18 +131,18 @@ def test_a_multi_homed_node_has_the_network_that_leads_nowhere_first(
     up: Callable[..., state.State], podman: Podman
 ) -> None:
     up()
-    argv = podman["containers"]["gpulab-t-w1"]["argv"]
+    argv = podman.containers["gpulab-t-w1"]["argv"]
     assert [a for a in argv if a.startswith("--network=")] == [
         "--network=gpulab-t-extra:ip=10.198.1.12,interface_name=eth0",
         "--network=gpulab-t:ip=10.198.0.12,alias=w1,interface_name=eth1",
     ]
-    created = next(c for c in podman["calls"] if c[:2] == ["network", "create"] and c[-1] == "gpulab-t-extra")
+    created = next(c for c in podman.calls if c[:2] == ["network", "create"] and c[-1] == "gpulab-t-extra")
     assert "--internal" in created
 
 
 def test_nodes_get_no_capability_that_reaches_the_machine(up: Callable[..., state.State], podman: Podman) -> None:
     up()
-    for entry in podman["containers"].values():
+    for entry in podman.containers.values():
         assert "--privileged" not in entry["argv"]
         assert {"--cap-drop=SYS_MODULE", "--cap-drop=SYS_TIME", "--cap-drop=SYS_RAWIO"} <= set(entry["argv"])
         profile = next(a.partition("seccomp=")[2] for a in entry["argv"] if "seccomp=" in a)
@@ -164,7 +152,7 @@ def test_nodes_get_no_capability_that_reaches_the_machine(up: Callable[..., stat
 
 def test_up_on_a_running_lab_changes_nothing(up: Callable[..., state.State], podman: Podman, tmp_path: Path) -> None:
     up()
-    podman.write(calls=[])
+    podman.calls.clear()
     before = (tmp_path / "t.ini").stat()
     up()
     up(spec=None)
@@ -175,51 +163,51 @@ def test_up_on_a_running_lab_changes_nothing(up: Callable[..., state.State], pod
 
 @pytest.mark.parametrize("broken", ["network create", "volume create", "create", "cp", "start gpulab-t-w1"])
 def test_up_after_an_interrupted_up_completes(up: Callable[..., state.State], podman: Podman, broken: str) -> None:
-    podman.write(fail=broken)
+    podman.fail = broken
     with pytest.raises(DepotError, match="told to fail"):
         up()
-    podman.write(fail="")
+    podman.fail = ""
     known = up()
     assert all(member.ready for member in known.nodes.values())
-    assert {entry["state"] for entry in podman["containers"].values()} == {"running"}
-    assert len(podman["volumes"]) == 6
+    assert {entry["state"] for entry in podman.containers.values()} == {"running"}
+    assert len(podman.made["volume"]) == 6
 
 
 def test_a_node_that_was_ready_survives_the_failure_of_another(up: Callable[..., state.State], podman: Podman) -> None:
-    podman.write(fail="start gpulab-t-w1")
+    podman.fail = "start gpulab-t-w1"
     with pytest.raises(DepotError):
         up()
-    podman.write(fail="", calls=[])
+    podman.fail = ""
+    podman.calls.clear()
     up()
-    assert [argv[1] for argv in podman["calls"] if argv[0] == "start"] == ["gpulab-t-w1"]
+    assert [argv[1] for argv in podman.calls if argv[0] == "start"] == ["gpulab-t-w1"]
 
 
 def test_a_node_that_stopped_is_started_and_one_that_vanished_is_made_again(
     up: Callable[..., state.State], podman: Podman
 ) -> None:
     up()
-    containers = podman["containers"]
-    containers["gpulab-t-cp1"]["state"] = "exited"
-    del containers["gpulab-t-w1"]
-    podman.write(containers=containers, calls=[])
+    podman.containers["gpulab-t-cp1"]["state"] = "exited"
+    del podman.containers["gpulab-t-w1"]
+    podman.calls.clear()
     up(spec=None)
     assert [argv[0] for argv in podman.changes() if argv[0] in ("create", "start")] == ["create", "start", "start"]
-    assert {entry["state"] for entry in podman["containers"].values()} == {"running"}
+    assert {entry["state"] for entry in podman.containers.values()} == {"running"}
 
 
 def test_a_spec_with_one_node_more_adds_that_node_only(
     up: Callable[..., state.State], podman: Podman, tmp_path: Path
 ) -> None:
     up()
-    podman.write(calls=[])
+    podman.calls.clear()
     up(spec=SPEC + "  - {name: w2, os: debian13, groups: [workers]}\n")
-    assert [argv[1] for argv in podman["calls"] if argv[0] == "start"] == ["gpulab-t-w2"]
+    assert [argv[1] for argv in podman.calls if argv[0] == "start"] == ["gpulab-t-w2"]
     assert "\nw2 ansible_host=10.198.0.13\n" in (tmp_path / "t.ini").read_text()
 
 
 def test_a_spec_that_contradicts_the_running_lab_is_refused(up: Callable[..., state.State], podman: Podman) -> None:
     up()
-    podman.write(calls=[])
+    podman.calls.clear()
     with pytest.raises(LabError) as caught:
         up(spec="nodes: [{name: w1, os: debian12, groups: [workers]}]")
     assert "the node cp1 is no longer in the spec" in str(caught.value)
@@ -232,14 +220,14 @@ def test_down_removes_what_is_the_labs_and_nothing_else(
 ) -> None:
     up("t-w1")
     up("t")
-    others = {key: podman[key] for key in ("containers", "volumes", "networks")}
-    for key, things in others.items():
-        label = {name: about["lab"] if isinstance(about, dict) else about for name, about in things.items()}
-        others[key] = {name: about for name, about in things.items() if label[name] != "t"}
-        others[key]["mine"] = {"lab": "", "state": "running", "subnet": "10.0.0.0/24"} if key != "volumes" else ""
-        podman.write(**{key: {**things, "mine": others[key]["mine"]}})
+    for things in podman.made.values():
+        things["mine"] = {"lab": "", "state": "running", "subnet": "10.0.0.0/24"}
+    others = {
+        kind: {name: about for name, about in things.items() if about["lab"] != "t"}
+        for kind, things in podman.made.items()
+    }
     assert park.down("t") is True
-    assert {key: podman[key] for key in others} == others
+    assert podman.made == others
     assert not (tmp_path / "t.ini").exists()
     assert not (tmp_path / "cache/labs/t").exists()
     assert (tmp_path / "t-w1.ini").exists()
@@ -250,7 +238,7 @@ def test_down_works_without_the_state_and_twice(up: Callable[..., state.State], 
     up()
     (tmp_path / "cache/labs/t/state.json").write_text("{half")
     assert park.down("t") is True
-    assert (podman["containers"], podman["volumes"], podman["networks"]) == ({}, {}, {})
+    assert podman.made == {"network": {}, "volume": {}, "container": {}}
     assert park.down("t") is False
 
 
@@ -274,10 +262,11 @@ def test_two_labs_have_different_subnets(up: Callable[..., state.State]) -> None
 
 
 def test_names_of_two_labs_that_come_to_the_same_never_remove_each_other(podman: Podman, lab_cache: Path) -> None:
-    podman.write(containers={"gpulab-a-b-c": {"lab": "a-b", "state": "running"}}, volumes={"gpulab-a-b-c-etcd": "a-b"})
+    podman.containers["gpulab-a-b-c"] = {"lab": "a-b", "state": "running"}
+    podman.made["volume"]["gpulab-a-b-c-etcd"] = {"lab": "a-b"}
     machine.remove("a", "b-c")
-    assert "gpulab-a-b-c" in podman["containers"]
-    assert "gpulab-a-b-c-etcd" in podman["volumes"]
+    assert "gpulab-a-b-c" in podman.containers
+    assert "gpulab-a-b-c-etcd" in podman.made["volume"]
 
 
 def test_the_nodes_addresses_begin_where_the_contract_says() -> None:
