@@ -39,12 +39,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Missing:
-    """One thing that is not as wanted. ``pod`` is the one whose log may tell more."""
+    """One thing that is not as wanted. ``pod`` is the one whose log may tell more.
+
+    ``final`` seldom ends by itself; ``unhealthy`` are GPUs that the device plugin knows, but does not offer.
+    """
 
     node: str
     text: str
     pod: str = ""
     final: bool = False
+    unhealthy: bool = False
 
     def __str__(self) -> str:
         return f"{self.node}: {self.text}" if self.node else self.text
@@ -106,10 +110,11 @@ def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
     if want is None or have == want:
         return
     capacity = _pods.quantity(node, "capacity")
-    ill = f", {capacity - have} of {capacity} unhealthy" if capacity > have else ""
+    ill = f", {capacity - have} of {capacity} are unhealthy" if capacity > have else ""
     sets = [found for found in seen.daemonsets if _pods.name(found) in wanted.daemonsets]
     pods = [pod for pod in seen.pods if _pods.node_of(pod) == where and any(_labelled(pod, found) for found in sets)]
-    yield Missing(where, f"{have} of {want} GPUs are allocatable{ill}", _pods.name(pods[0]) if pods else "")
+    pod = _pods.name(pods[0]) if pods else ""
+    yield Missing(where, f"{have} of {want} GPUs are allocatable{ill}", pod, unhealthy=have < capacity == want)
 
 
 def _trouble(pod: Object, seen: Seen) -> _pods.Trouble:

@@ -14,6 +14,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout import 
 
 # How long a trouble that seldom ends by itself is watched before it is taken for good, in seconds.
 PATIENCE = 60.0
+# A plugin that has just started calls its GPUs unhealthy for a moment.
+UNHEALTHY_FOR = 15.0
 _LOG_LINES = "8"
 
 
@@ -41,7 +43,8 @@ def pauses() -> Iterator[float]:
 class Waiter:
     """Looks at one namespace until what is wanted is there."""
 
-    def __init__(self, api: Api, namespace: str, wanted: Wanted) -> None:
+    def __init__(self, api: Api, namespace: str, wanted: Wanted, tolerate_unhealthy: bool = False) -> None:
+        self._tolerate = tolerate_unhealthy
         self._api = api
         self._namespace = namespace
         self._wanted = wanted
@@ -49,15 +52,20 @@ class Waiter:
     def wait(self, timeout: float) -> list[Missing]:
         """What is missing when everything is there (nothing), or the time or the hope is over."""
         deadline = time.monotonic() + timeout
-        patience = Patience()
+        patience, sick = Patience(), Patience(UNHEALTHY_FOR)
         for pause in pauses():
             found = missing(self._wanted, self._look())
             now = time.monotonic()
             hopeless = patience.lost((f"{entry.node} {entry.pod}" for entry in found if entry.final), now)
-            if not found or now >= deadline or hopeless:
+            settled = sick.lost((entry.node for entry in found if entry.unhealthy), now) and self.tolerable(found)
+            if not found or now >= deadline or hopeless or settled:
                 break
             time.sleep(pause)
         return found
+
+    def tolerable(self, found: Sequence[Missing]) -> bool:
+        """Whether it's nothing but unhealthy GPUs, and these are for others to judge."""
+        return self._tolerate and all(entry.unhealthy for entry in found)
 
     def explain(self, found: Sequence[Missing]) -> str:
         """The missing things as text, each with the last lines of its pod's log."""

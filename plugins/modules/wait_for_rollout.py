@@ -48,6 +48,12 @@ options:
     description: Node name -> how many C(nvidia.com/gpu) must be allocatable there.
     type: dict
     default: {}
+  tolerate_unhealthy:
+    description:
+      - Whether GPUs that the device plugin knows and calls unhealthy are a warning and no error, once it has done so
+        for 15 seconds. For a caller that looks at each GPU afterwards.
+    type: bool
+    default: false
   timeout:
     description: How long to wait, in seconds. V(0) looks once.
     type: int
@@ -77,7 +83,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 missing:
-  description: What is not as wanted. Empty unless in check mode, because anything missing is an error otherwise.
+  description:
+    - What is not as wanted. Anything missing is an error, but in check mode, and with O(tolerate_unhealthy=true).
   returned: always
   type: list
   elements: dict
@@ -110,6 +117,7 @@ def main() -> None:
             "nodes": {"type": "list", "elements": "str", "default": []},
             "nodes_ready": {"type": "bool", "default": False},
             "allocatable": {"type": "dict", "default": {}},
+            "tolerate_unhealthy": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
@@ -126,10 +134,12 @@ def main() -> None:
     )
     started = time.monotonic()
     try:
-        waiter = Waiter(Api(params["kubeconfig"]), params["namespace"], wanted)
+        waiter = Waiter(Api(params["kubeconfig"]), params["namespace"], wanted, params["tolerate_unhealthy"])
         found = waiter.wait(0 if module.check_mode else params["timeout"])
         result = {"missing": [{"node": entry.node, "text": entry.text} for entry in found]}
-        if found and not module.check_mode:
+        if found and waiter.tolerable(found):
+            module.warn(waiter.explain(found))
+        elif found and not module.check_mode:
             waited = f"{time.monotonic() - started:.0f} s"
             module.fail_json(
                 msg=f"Error while waiting for {params['namespace']} ({waited}):\n{waiter.explain(found)}", **result

@@ -83,7 +83,7 @@ AFFINITY = {
         (replace(WELL, nodes=[]), "gpu1: there is no such node in the cluster"),
         (replace(WELL, nodes=[node(ready=False)]), "gpu1: the node is not ready: words of the kubelet"),
         (replace(WELL, nodes=[node(allocatable=0, capacity=0)]), "gpu1: 0 of 4 GPUs are allocatable"),
-        (replace(WELL, nodes=[node(allocatable=3)]), "gpu1: 3 of 4 GPUs are allocatable, 1 of 4 unhealthy"),
+        (replace(WELL, nodes=[node(allocatable=3)]), "gpu1: 3 of 4 GPUs are allocatable, 1 of 4 are unhealthy"),
         (replace(WELL, daemonsets=[]), "gpu1: there is no DaemonSet plugin"),
         (replace(WELL, pods=[]), "gpu1: DaemonSet plugin has no pod on this node"),
         (replace(WELL, pods=[pod(where="gpu2")]), "gpu1: DaemonSet plugin has no pod on this node"),

@@ -81,3 +81,17 @@ def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:
     assert not result["failed"]
     assert result["missing"] == [{"node": "gpu1", "text": "there is no DaemonSet plugin"}]
     assert time.monotonic() - started < 20
+
+
+def test_unhealthy_gpus_can_be_left_to_others(cluster: Cluster) -> None:
+    cluster.state.nodes["gpu1"].allocatable = 1
+    cluster.state.plugin_log = "device marked unhealthy: GPU-1"
+    assert cluster.wait()["failed"]
+    result = cluster.wait(tolerate_unhealthy=True)
+    assert not result["failed"]
+    assert result["missing"] == [{"node": "gpu1", "text": "1 of 2 GPUs are allocatable, 1 of 2 are unhealthy"}]
+    assert "device marked unhealthy: GPU-1" in str(result["warnings"])
+
+
+def test_gpus_that_nobody_offers_are_no_matter_of_health(cluster: Cluster) -> None:
+    assert cluster.wait(tolerate_unhealthy=True, allocatable={"gpu1": 3})["failed"]
