@@ -23,7 +23,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles impor
     under,
     write_text,
 )
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_evidence import RECORD, gather
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_evidence import COMPONENTS, RECORD, gather
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_run import Kubeadm
 
 _ASIDE = "/var/lib/gpulab/aside-"
@@ -72,12 +72,23 @@ class KubeadmInit:
         self._begin(bare=verdict.action == state.INIT)
         if verdict.action == state.CLEAN:
             self._clean(config, outcome)
-        # What init has done already stands in the way of its own preflight checks only.
-        ignored = ["all"] if verdict.action == state.RESUME else ignored
+        if verdict.action == state.RESUME:
+            ignored = [*ignored, *self._own_traces(config)]
         self._kubeadm.run_with("init", config, ignored, "initialising the control plane")
         self._record.unlink(missing_ok=True)
         outcome.initialized = True
         return outcome
+
+    def _own_traces(self, config: str) -> list[str]:
+        """Preflight checks that fail for what this init has done already.
+
+        All of them at once would be a mistake: kubeadm takes no V(all) beside checks that its configuration names.
+        """
+        port = re.search(r"^\s*bindPort:\s*[\"']?(\d+)", config, re.MULTILINE)
+        ports = [port[1] if port else "6443", "2379", "2380", "10250", "10257", "10259"]
+        files = [f"FileAvailable--etc-kubernetes-manifests-{name}.yaml" for name in COMPONENTS]
+        data = "-".join(("", *self._etcd_data(config).relative_to(self._root).parts))
+        return [*files, *(f"Port-{number}" for number in ports), f"DirAvailable-{data}"]
 
     def _begin(self, bare: bool) -> None:
         """Note that an init begins, and what its owner put here before it."""
