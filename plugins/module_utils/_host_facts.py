@@ -32,6 +32,7 @@ _NAMES = {"debian": "Debian", "ubuntu": "Ubuntu"}
 _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # What shows that a module is there although nothing lists it, as in a container or a kernel without modules.
 _TRACES = {"br_netfilter": "/proc/sys/net/bridge", "overlay": "/sys/module/overlay"}
+_TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
 _NVIDIA, _DISPLAY, _BRIDGE = "0x10de", "0x03", "0x0680"
 # Packages that make up a driver, of NVIDIA's repository, Ubuntu and Debian alike.
 _DRIVER = re.compile(
@@ -176,16 +177,21 @@ def installed(database: Database) -> dict[str, str]:
 
 
 def cluster(root: str) -> dict[str, Any]:
-    """The cluster that this host belongs to, by what kubeadm left. ``ca_hashes`` as kubeadm join takes them."""
+    """The cluster that this host belongs to, by what kubeadm left, also half-way. ``ca_hashes`` as kubeadm join's."""
     etc = under(root, "/etc/kubernetes")
-    has = {name: (etc / name).exists() for name in ("admin.conf", "kubelet.conf", "manifests/kube-apiserver.yaml")}
-    control_plane = has["manifests/kube-apiserver.yaml"]
-    data = under(root, "/var/lib/etcd/member").exists()
+    admin, kubelet, api_server, ca_key = (
+        (etc / name).exists() for name in ("admin.conf", "kubelet.conf", "manifests/kube-apiserver.yaml", "pki/ca.key")
+    )
+    # Only kubeadm init writes these; it writes kubelet.conf long before it is done, kubeadm join when it is.
+    control_plane = admin or api_server or ca_key
+    complete = admin and api_server and under(root, "/var/lib/etcd/member").exists()
+    begun = any(under(root, path).exists() for path in _TRACES_OF_KUBEADM)
     return {
-        "admin_conf": has["admin.conf"],
-        "kubelet_conf": has["kubelet.conf"],
-        "role": "control_plane" if control_plane else "worker" if has["kubelet.conf"] else "",
-        "finished": has["kubelet.conf"] and (not control_plane or (has["admin.conf"] and data)),
+        "admin_conf": admin,
+        "kubelet_conf": kubelet,
+        "role": "control_plane" if control_plane else "worker" if kubelet else "",
+        "begun": control_plane or kubelet or begun,
+        "finished": kubelet and (complete or not control_plane),
         "ca_hashes": _ca_hashes(_text(root, "/etc/kubernetes/pki/ca.crt")),
         "server": _server(_text(root, "/etc/kubernetes/kubelet.conf")),
     }

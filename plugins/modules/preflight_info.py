@@ -259,13 +259,16 @@ repositories:
       available: {kubelet: [1.36.4-1.1]}
       conflicts: [{file: /etc/apt/sources.list, line: 3, uri: "https://pkgs.k8s.io/core:/stable:/v1.36/deb/"}]
 cluster:
-  description: The cluster that the host belongs to, by what kubeadm left on it.
+  description: >-
+    The cluster that the host belongs to, by what kubeadm left on it. C(begun) is also true where kubeadm was
+    interrupted.
   returned: always
   type: dict
   sample:
     admin_conf: true
     kubelet_conf: true
     role: control_plane
+    begun: true
     finished: true
     ca_hashes: ["sha256:..."]
     server: https://10.0.0.11:6443

@@ -177,8 +177,7 @@ def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def ports(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    state = reading.facts["cluster"]
-    ours = bool(state["role"] or state["admin_conf"])
+    ours = reading.facts["cluster"]["begun"]
     for listener in reading.facts["listeners"]:
         program = listener["process"]
         if ours and (_of_the_cluster(program) or not reading.facts["is_root"]):

@@ -77,7 +77,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
             "installed": {},
             "repositories": [],
-            "cluster": {"role": "", "finished": False, "admin_conf": False, "ca_hashes": [], "server": ""},
+            "cluster": {"role": "", "begun": False, "finished": False, "ca_hashes": [], "server": ""},
         },
     }
 
@@ -118,14 +118,8 @@ CUDA: dict[str, Any] = {
     "packages": {"nvidia-open-580": "580.178.04-1"},
     "origin": "cuda_repository",
 }
-WORKER = {
-    "role": "worker",
-    "finished": True,
-    "admin_conf": False,
-    "ca_hashes": ["sha256:b"],
-    "server": "https://x:6443",
-}
-CONTROL_PLANE = {"role": "control_plane", "finished": True, "admin_conf": True, "ca_hashes": ["sha256:a"], "server": ""}
+WORKER = {"role": "worker", "begun": True, "finished": True, "ca_hashes": ["sha256:b"], "server": "https://x:6443"}
+CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_hashes": ["sha256:a"], "server": ""}
 
 
 @pytest.mark.parametrize(
@@ -367,6 +361,11 @@ def test_cut_off_name_of_a_cluster_program() -> None:
 
 def test_new_worker_beside_a_finished_cluster() -> None:
     assert find({**finished(), "gpu2": reading("gpu2", 13, 2)}, SETTINGS) == []
+
+
+def test_host_on_which_kubeadm_was_interrupted() -> None:
+    begun = {"role": "", "begun": True, "finished": False, "ca_hashes": [], "server": ""}
+    assert check({"gpu1.facts.cluster": begun, "gpu1.facts.listeners": [{**LISTENER, "process": "kubelet"}]}) == []
 
 
 def test_cluster_program_on_a_host_without_a_cluster_is_somebody_elses() -> None:

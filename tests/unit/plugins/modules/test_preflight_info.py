@@ -272,18 +272,31 @@ def test_firewall_that_may_not_be_read(read: Read, programs: Any, host: Host) ->
     assert read()["firewall"] == {"tool": "ufw", "active": True, "blocks": None}
 
 
-def test_finished_control_plane_and_worker(read: Read, host: Host) -> None:
-    kubeconfig = "apiVersion: v1\nclusters:\n- cluster:\n    server: https://10.0.0.11:6443\n  name: kubernetes\n"
-    host.write("etc/kubernetes/kubelet.conf", kubeconfig)
+KUBECONFIG = "apiVersion: v1\nclusters:\n- cluster:\n    server: https://10.0.0.11:6443\n  name: kubernetes\n"
+INIT = ("pki/ca.key", "admin.conf", "kubelet.conf", "manifests/kube-apiserver.yaml")
+
+
+def test_worker_before_and_after_it_joined(read: Read, host: Host) -> None:
+    host.write("etc/kubernetes/bootstrap-kubelet.conf", KUBECONFIG)
     found = read()["cluster"]
-    assert (found["role"], found["finished"]) == ("worker", True)
-    host.write("etc/kubernetes/manifests/kube-apiserver.yaml", "")
+    assert (found["role"], found["begun"], found["finished"]) == ("", True, False)
+    host.write("etc/kubernetes/kubelet.conf", KUBECONFIG)
     found = read()["cluster"]
-    assert (found["role"], found["finished"]) == ("control_plane", False)
-    host.write("etc/kubernetes/admin.conf", "")
-    assert not read()["cluster"]["finished"]
+    assert (found["role"], found["begun"], found["finished"]) == ("worker", True, True)
+
+
+def test_control_plane_is_finished_only_in_the_end(read: Read, host: Host) -> None:
+    for name in INIT:
+        host.write(f"etc/kubernetes/{name}", KUBECONFIG)
+        found = read()["cluster"]
+        assert (found["role"], found["begun"], found["finished"]) == ("control_plane", True, False)
     host.write("var/lib/etcd/member/snap/db", "")
     assert read()["cluster"]["finished"]
+
+
+def test_certificate_that_cannot_be_read_has_no_hash(read: Read, host: Host) -> None:
+    host.write("etc/kubernetes/pki/ca.crt", "no certificate")
+    assert read()["cluster"]["ca_hashes"] == []
 
 
 PACKAGES = (
