@@ -75,6 +75,11 @@ def mask(text: str) -> str:
     return _SECRETS.sub("********", _SECRET_FLAGS.sub(r"\1\2********", text))
 
 
+def is_ca_hash(text: str) -> bool:
+    """Whether this is the hash of a CA's public key, as kubeadm writes it."""
+    return bool(_HASH.fullmatch(text))
+
+
 def join_command(text: str, control_plane: bool = False) -> JoinCommand:
     """The join command in the output of C(kubeadm token create --print-join-command) or C(kubeadm init).
 
@@ -161,7 +166,7 @@ def _join_line(line: str) -> JoinCommand:
         wrong = "it names no endpoint host:port"
     elif len(set(chosen)) != 1 or not _TOKEN.fullmatch(chosen[0]):
         wrong = "it has no valid token"
-    elif not all(_HASH.fullmatch(value) for value in hashes) or not (hashes or skip):
+    elif not all(is_ca_hash(value) for value in hashes) or not (hashes or skip):
         wrong = "it has no valid CA certificate hash"
     elif len(set(keys)) > 1 or not all(_KEY.fullmatch(key) for key in keys):
         wrong = "it has no valid certificate key"

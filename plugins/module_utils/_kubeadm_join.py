@@ -19,6 +19,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles impor
     time_stamp,
     under,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import is_ca_hash
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_run import Kubeadm
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeconfig import Kubeconfig, read_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubernetes_api import (
@@ -105,6 +106,9 @@ class KubeadmJoin:
         self._etc = under(root, "/etc/kubernetes")
 
     def apply(self, wanted: Wanted) -> Outcome:
+        wrong = [value for value in wanted.ca_cert_hashes if not is_ca_hash(value)]
+        if wrong:
+            raise DomainError(f"Error while joining the cluster: {wrong[0]!r} is no CA hash (sha256:<64 hex digits>)")
         if not self._module.check_mode:
             self._kubeadm.wait_for_others()
         verdict, found = self._decide(wanted)

@@ -307,6 +307,12 @@ def test_unfinished_control_plane_is_no_worker(host: Host) -> None:
     assert "there are parts of a control plane on this host" in result["msg"]
 
 
+@pytest.mark.parametrize("wrong", ["[]", "sha256:00", "md5:" + "0" * 64])
+def test_hash_that_is_none(host: Host, wrong: str) -> None:
+    assert f"{wrong!r} is no CA hash" in host.run(ca_cert_hashes=[host.authority.hash, wrong])["msg"]
+    assert host.log == []
+
+
 def test_without_hashes_any_cluster_will_do(host: Host) -> None:
     host.run()
     assert not host.run(ca_cert_hashes=[])["changed"]
