@@ -18,6 +18,8 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 COUNT_LABEL = "nvidia.com/gpu.count"
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 LABELS = (PRODUCT_LABEL, COUNT_LABEL, DRIVER_LABEL)
+# The state of a host that could not be asked.
+SILENT = "silent"
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,11 @@ class Target:
     @property
     def ready(self) -> bool:
         return self.node is not None and _pods.is_ready(self.node)
+
+    @property
+    def provable(self) -> bool:
+        """Whether pods can run there, and the host has told what they should find."""
+        return self.ready and self.host.state != SILENT
 
     @property
     def info(self) -> Mapping[str, str]:
@@ -139,7 +146,7 @@ def still_proven(target: Target, earlier: Mapping[str, Any] | None, image: str) 
 
     GPUs that were in use then and are free now have to be proven now.
     """
-    if not earlier or earlier.get("problems") or not target.ready:
+    if not earlier or earlier.get("problems") or not target.provable:
         return False
     return earlier.get("fingerprint") == target.fingerprint(image) and target.free <= earlier["gpus"]["proven"]
 

@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _pods
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import Gpu, Target, label_problem
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import SILENT, Gpu, Target, label_problem
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_run import PodProof
 
 Report = Mapping[str, Any]
 
 # A check that does not really compute says so in its output, and the report repeats it.
 SIMULATED = "[simulated]"
-# The state of a host that could not be asked.
-SILENT = "silent"
 
 
 def host_entry(
@@ -51,7 +49,7 @@ def host_entry(
         "containerd": target.info.get("containerRuntimeVersion", "").replace("containerd://", ""),
         "kubelet": target.info.get("kubeletVersion", ""),
         "gpus": {
-            "expected": target.host.wanted,
+            "expected": target.host.wanted or len(devices),
             "nvidia_smi": len(target.host.gpus),
             "pci": target.host.pci,
             "capacity": target.capacity,
@@ -82,7 +80,7 @@ def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
         found.append(_problem(target, f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"))
     if host.state == "ok" and len(host.gpus) != host.pci:
         found.append(_problem(target, f"nvidia-smi sees {len(host.gpus)} of {host.pci} GPUs on the PCI bus"))
-    if target.allocatable != host.wanted:
+    if target.allocatable != host.wanted and host.state != SILENT:
         why = f"{target.allocatable} of {host.wanted} GPUs are allocatable (capacity {target.capacity})"
         found.append(_problem(target, f"{why}{': device plugin: ' + plugin_log if plugin_log else ''}"))
     return found
@@ -130,6 +128,11 @@ def _devices(target: Target, reported: Mapping[str, PodProof], proofs: Sequence[
 
 def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
     """GPUs of an earlier report that nvidia-smi doesn't list now, as many as there are too few."""
+    if target.host.state == SILENT:
+        return [
+            {"uuid": each["uuid"], "name": each["name"], "state": "missing", "reason": target.host.message}
+            for each in (earlier or {}).get("devices", [])
+        ]
     listed = {gpu.uuid for gpu in target.host.gpus}
     known = [device for device in (earlier or {}).get("devices", []) if device["uuid"] not in listed]
     reason = "nvidia-smi does not list it any more"

@@ -67,7 +67,7 @@ class Session:
     def _prove(self, todo: Sequence[Target], nodes: Sequence[Target]) -> tuple[dict[str, Any], dict[str, Any]]:
         run = Run(self._api, self._settings)
         with run.namespace():
-            run.prove([target for target in todo if target.ready], [target for target in nodes if target.ready])
+            run.prove([target for target in todo if target.provable], [target for target in nodes if target.ready])
             network: dict[str, Any] = {}
             if nodes:
                 network = {**Network(self._api, run, self._settings.namespace).prove(), "kept": False}
