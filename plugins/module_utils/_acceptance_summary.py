@@ -56,10 +56,9 @@ def _host(name: str, entry: Mapping[str, Any]) -> str:
 def _network(network: Mapping[str, Any]) -> str:
     across = network["pod_to_pod"]
     good = sum(1 for each in across if each["ok"])
+    reached = f"{good} of {len(across)}" if across else "not tried, there is one node"
     words = {True: "ok", False: "NOT ok"}
-    return (
-        f"Network: pod to pod {good} of {len(across)}, Service {words[network['service']]}, DNS {words[network['dns']]}"
-    )
+    return f"Network: pod to pod {reached}, Service {words[network['service']]}, DNS {words[network['dns']]}"
 
 
 def _kept(report: Report) -> str:
