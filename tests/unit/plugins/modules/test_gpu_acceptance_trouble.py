@@ -1,0 +1,182 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module against a small API server: how it tells what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acceptance_lab import A100, MODEL, T4, Lab, causes, states
+from fake_cluster import FakeCluster, FakeNode
+
+
+@pytest.fixture
+def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[Lab]:
+    cluster = FakeCluster(FakeNode("cp1"), FakeNode("gpu1", T4), FakeNode("gpu2", A100, MODEL))
+    with ExitStack() as stack:
+        yield Lab(run_module, stack.enter_context(cluster.serve(tmp_path)), cluster)
+
+
+def test_no_allocatable_gpu_never_passes_in_silence(lab: Lab) -> None:
+    lab.node("gpu1").allocatable = 0
+    result = lab.prove()
+    assert "0 of 3 GPUs are allocatable" in causes(result, "gpu1")[0]
+    assert states(result, "gpu1") == dict.fromkeys(T4, "missing")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("pull_error", "manifest unknown", "ImagePullBackOff: image check:1 can't be pulled: manifest unknown"),
+        ("check_fails", True, "container check failed: exit status 1: Test FAILED"),
+        ("extra_gpu", "GPU-t9", "asked for 1 GPU and saw 2"),
+    ],
+)
+def test_each_gpu_that_is_missed_has_its_reason(lab: Lab, attribute: str, value: Any, said: str) -> None:
+    setattr(lab.cluster, attribute, value)
+    result = lab.prove()
+    assert any(said in cause for cause in causes(result, "gpu1")), causes(result, "gpu1")
+    assert result["report"]["totals"]["proven"] == 0
+    missing = {problem["gpu"] for problem in result["report"]["problems"] if problem["host"] == "gpu2"}
+    assert missing >= set(A100)
+
+
+def test_the_same_gpu_twice_proves_one(lab: Lab) -> None:
+    lab.node("gpu2").given = ["GPU-a0"]
+    result = lab.prove()
+    assert states(result, "gpu2") == {"GPU-a0": "proven", "GPU-a1": "missing"}
+    assert any("were given the same GPU" in cause for cause in causes(result, "gpu2"))
+
+
+def test_a_gpu_that_the_host_does_not_have_is_named(lab: Lab) -> None:
+    lab.node("gpu2").given = ["GPU-a0", "GPU-other"]
+    result = lab.prove()
+    assert {
+        "host": "gpu2",
+        "gpu": "GPU-other",
+        "cause": "pod gpu-1-gpu2 reported a GPU that the host does not have",
+    } in result["report"]["problems"]
+
+
+def test_a_pod_that_sees_gpus_without_asking_is_a_problem(lab: Lab) -> None:
+    lab.node("gpu1").leaks = ["/dev/nvidia0", "GPU 0: Tesla T4 (UUID: GPU-t0)"]
+    result = lab.prove()
+    assert any("a pod that asked for no GPU sees /dev/nvidia0" in cause for cause in causes(result, "gpu1"))
+    assert result["report"]["isolation"] == {"gpu1": False, "gpu2": True}
+
+
+def test_wrong_labels_are_a_problem(lab: Lab) -> None:
+    lab.node("gpu1").labels = {}
+    lab.node("gpu2").labels = {**lab.node("gpu2").body()["metadata"]["labels"], "nvidia.com/gpu.count": "1"}
+    result = lab.prove()
+    assert any("GPU feature discovery has not labelled it" in cause for cause in causes(result, "gpu1"))
+    assert causes(result, "gpu2") == ["label nvidia.com/gpu.count says 1, nvidia-smi has 2"]
+
+
+def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:
+    lab.cluster.deaf = {("gpu1", "gpu2")}
+    result = lab.prove(timeout=1)
+    [cause] = causes(result, "gpu1")
+    assert "does not reach" in cause and "on gpu2: dial tcp: i/o timeout" in cause
+    assert {"from": "gpu1", "to": "gpu2", "ok": False} in result["report"]["network"]["pod_to_pod"]
+    assert result["report"]["totals"]["proven"] == 5
+
+
+def test_dns_that_fails_is_told_from_a_service_that_fails(lab: Lab) -> None:
+    lab.cluster.no_dns = True
+    network = lab.prove(timeout=1)["report"]["network"]
+    assert network["service"] is True
+    assert network["dns"] is False
+    assert "no such host" in network["problems"][0]["cause"]
+
+
+def test_what_the_host_says_is_compared_too(lab: Lab) -> None:
+    lab.hosts[1].update(expected=4, pci=3, state="driver_not_loaded", message="the driver is not loaded", gpus=[])
+    result = lab.prove()
+    told = "\n".join(causes(result, "gpu1"))
+    assert "nvidia-smi: the driver is not loaded" in told
+    assert "3 of 4 expected GPUs are on the PCI bus" in told
+    assert result["report"]["totals"]["gpus"] == 6
+
+
+def test_a_node_that_is_down_or_absent_does_not_hold_up_the_others(lab: Lab) -> None:
+    lab.node("gpu1").ready = False
+    del lab.cluster.nodes["cp1"]
+    result = lab.prove()
+    assert "the node is not ready: kubelet stopped posting" in causes(result, "gpu1")
+    assert causes(result, "cp1") == ["the cluster has no node of this name: it has not joined, or was deleted"]
+    assert states(result, "gpu2") == dict.fromkeys(A100, "proven")
+
+
+def test_a_gpu_that_the_driver_has_lost_is_named_from_the_earlier_report(lab: Lab) -> None:
+    lab.prove()
+    lab.hosts[1].update(gpus=lab.hosts[1]["gpus"][:2], state="degraded", message="GPU is lost")
+    lab.node("gpu1").allocatable = 2
+    result = lab.prove()
+    assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "proven", "GPU-t2": "missing"}
+    assert "gpu1: GPU-t2: nvidia-smi does not list it any more" in result["problems"]
+    assert "gpu1: nvidia-smi: GPU is lost" in result["problems"]
+    assert states(lab.prove(), "gpu1")["GPU-t2"] == "missing"
+
+
+def test_a_host_that_could_not_be_asked_is_not_forgotten(lab: Lab) -> None:
+    lab.prove()
+    lab.hosts[1] = {"name": "gpu1", "state": "silent", "message": "did not answer"}
+    result = lab.prove()
+    assert states(result, "gpu1") == dict.fromkeys(T4, "missing")
+    assert set(causes(result, "gpu1")) == {"did not answer"}
+    assert result["report"]["totals"] == {"gpus": 5, "proven": 2, "in_use": 0}
+
+
+def test_a_simulated_check_says_so(lab: Lab) -> None:
+    assert lab.prove()["report"]["simulated"] is False
+    lab.cluster.check_output = "[simulated] no GPU computes here\nTest PASSED"
+    result = lab.prove(force=True)
+    assert result["report"]["simulated"] is True
+    assert any("simulated" in line for line in result["summary"])
+    assert result["report"]["checks"] == ["[simulated] no GPU computes here", "Test PASSED"]
+    assert "Each check said: [simulated] no GPU computes here / Test PASSED" in result["summary"]
+
+
+def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
+    labels = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
+    lab.cluster.namespaces["gpulab-acceptance"] = {
+        "metadata": {"name": "gpulab-acceptance", "uid": "old", "labels": labels}
+    }
+    old = lab.cluster.user_pod("gpu-0-gpu1", "gpu1", gpus=3)
+    old["metadata"]["namespace"] = "gpulab-acceptance"
+    lab.cluster.pods = {"gpulab-acceptance/gpu-0-gpu1": old}
+    result = lab.prove()
+    assert result["problems"] == []
+    assert result["report"]["totals"]["proven"] == 5
+
+
+def test_a_namespace_of_somebody_else_is_left_alone(lab: Lab) -> None:
+    lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance", "uid": "theirs"}}
+    result = lab.prove()
+    assert result["failed"]
+    assert "is not ours" in result["msg"]
+    assert "gpulab-acceptance" in lab.cluster.namespaces
+
+
+def test_a_run_that_another_has_replaced_leaves_the_other_alone(lab: Lab) -> None:
+    lab.cluster.takeover = True
+    result = lab.prove()
+    assert result["failed"]
+    assert "another run has taken over" in result["msg"]
+    assert "gpulab-acceptance" in lab.cluster.namespaces
+    assert lab.cluster.objects.keys() == {"/api/v1/namespaces/gpulab-acceptance/services/network"}
+
+
+def test_an_api_that_does_not_answer_is_an_error_with_advice(lab: Lab, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text((tmp_path / "kubeconfig").read_text().replace("127.0.0.1:", "127.0.0.1:1"[:-1] + "1"))
+    result = lab.prove(kubeconfig=str(other))
+    assert result["failed"]
+    assert "Error while asking the API" in result["msg"]
+    assert "cluster_api_delegate" in result["msg"]
