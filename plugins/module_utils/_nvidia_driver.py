@@ -83,11 +83,12 @@ class Driver:
                 self._runner.check(["update-initramfs", "-u"], "keeping nouveau out of the initial ramdisk")
         if before == version:
             return outcome
-        outcome.changed = True
-        if self._check:
+        if not self._check:
+            self._make_room(before, version, outcome)
+        if outcome.reboot_required:
             return outcome
-        self._make_room(before, version, outcome)
-        if not outcome.reboot_required:
+        outcome.changed = True
+        if not self._check:
             self._load(version, outcome)
         return outcome
 
