@@ -72,7 +72,7 @@ def test_sysctl_value_must_be_one_value(value: Any) -> None:
 def test_overridden_is_what_wins_at_the_next_boot() -> None:
     values = {"net.ipv4.ip_forward": "1", "vm.overcommit_memory": "1", "kernel.panic": "10"}
     others = {
-        "/usr/lib/sysctl.d/50-default.conf": "net.ipv4.ip_forward = 0\n",
+        "/usr/lib/sysctl.d/50-default.conf": "net.ipv4.ip_forward = 0\nkernel.panic = 0\n",
         "/etc/sysctl.d/99-a.conf": "# net.ipv4.ip_forward=2\n-net/ipv4/ip_forward=0\nvm.overcommit_memory = 2\n",
         "/etc/sysctl.d/99-b.conf": "vm.overcommit_memory=1\n",
     }
