@@ -37,7 +37,7 @@ class Host:
     pci: int = 0
     expected: int | None = None
     state: str = "ok"
-    message: str = ""
+    complaint: str = ""
     driver: str = ""
     toolkit: str = ""
     held: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def read_hosts(entries: Iterable[Mapping[str, Any]]) -> list[Host]:
             pci=entry["pci"],
             expected=entry["expected"],
             state=entry["state"],
-            message=entry["message"] or "",
+            complaint=entry["complaint"] or "",
             driver=entry["driver"] or "",
             toolkit=entry["toolkit"] or "",
             held=dict(entry["held"] or {}),

@@ -73,9 +73,9 @@ def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
     if not target.ready:
         found.append(_problem(target, _pods.not_ready_reason(target.node)))
     if host.state == SILENT:
-        found.append(_problem(target, host.message))
+        found.append(_problem(target, host.complaint))
     elif host.wanted and host.state != "ok":
-        found.append(_problem(target, f"nvidia-smi: {host.message or host.state}"))
+        found.append(_problem(target, f"nvidia-smi: {host.complaint or host.state}"))
     if host.expected is not None and host.expected != host.pci:
         found.append(_problem(target, f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"))
     if host.state == "ok" and len(host.gpus) != host.pci:
@@ -130,7 +130,7 @@ def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
     """GPUs of an earlier report that nvidia-smi doesn't list now, as many as there are too few."""
     if target.host.state == SILENT:
         return [
-            {"uuid": each["uuid"], "name": each["name"], "state": "missing", "reason": target.host.message}
+            {"uuid": each["uuid"], "name": each["name"], "state": "missing", "reason": target.host.complaint}
             for each in (earlier or {}).get("devices", [])
         ]
     listed = {gpu.uuid for gpu in target.host.gpus}

@@ -55,7 +55,7 @@ options:
           - V(silent) stands for a host that could not be asked, which is a problem in itself.
         type: str
         default: ok
-      message:
+      complaint:
         description: What is wrong when O(nodes[].state) is not V(ok).
         type: str
         default: ""
@@ -132,6 +132,39 @@ report:
     - RV(report.problems) is empty when everything is proven.
   returned: success
   type: dict
+  contains:
+    generated:
+      description: When the report was made, in UTC.
+      type: str
+    cluster:
+      description: Version and address of the API, as C(kubernetes_version) and C(endpoint).
+      type: dict
+    hosts:
+      description: Node -> its versions, GPUs, labels, isolation and problems.
+      type: dict
+    network:
+      description: What pods reach, as C(pod_to_pod), C(service) and C(dns).
+      type: dict
+    isolation:
+      description: Node -> whether a pod that asks for no GPU sees none.
+      type: dict
+    totals:
+      description: How many GPUs there are, are proven and in use, as C(gpus), C(proven) and C(in_use).
+      type: dict
+    checks:
+      description: What all checks said alike.
+      type: list
+      elements: str
+    simulated:
+      description: Whether a check said that it is simulated.
+      type: bool
+    kept:
+      description: Whether all of it is an earlier proof that still holds.
+      type: bool
+    problems:
+      description: Everything that is wrong, each with C(host), C(gpu) and C(cause).
+      type: list
+      elements: dict
   sample:
     generated: "2026-11-21T04:00:00Z"
     totals: {gpus: 1, proven: 1, in_use: 0}
@@ -170,7 +203,7 @@ _NODE = {
     "pci": {"type": "int", "default": 0},
     "expected": {"type": "int"},
     "state": {"type": "str", "default": "ok"},
-    "message": {"type": "str", "default": ""},
+    "complaint": {"type": "str", "default": ""},
     "driver": {"type": "str", "default": ""},
     "toolkit": {"type": "str", "default": ""},
     "held": {"type": "dict", "default": {}},

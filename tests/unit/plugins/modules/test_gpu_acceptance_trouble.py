@@ -96,7 +96,7 @@ def test_dns_that_fails_is_told_from_a_service_that_fails(lab: Lab) -> None:
 
 
 def test_what_the_host_says_is_compared_too(lab: Lab) -> None:
-    lab.hosts[1].update(expected=4, pci=3, state="driver_not_loaded", message="the driver is not loaded", gpus=[])
+    lab.hosts[1].update(expected=4, pci=3, state="driver_not_loaded", complaint="the driver is not loaded", gpus=[])
     result = lab.prove()
     told = "\n".join(causes(result, "gpu1"))
     assert "nvidia-smi: the driver is not loaded" in told
@@ -115,7 +115,7 @@ def test_a_node_that_is_down_or_absent_does_not_hold_up_the_others(lab: Lab) -> 
 
 def test_a_gpu_that_the_driver_has_lost_is_named_from_the_earlier_report(lab: Lab) -> None:
     lab.prove()
-    lab.hosts[1].update(gpus=lab.hosts[1]["gpus"][:2], state="degraded", message="GPU is lost")
+    lab.hosts[1].update(gpus=lab.hosts[1]["gpus"][:2], state="degraded", complaint="GPU is lost")
     lab.node("gpu1").allocatable = 2
     result = lab.prove()
     assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "proven", "GPU-t2": "missing"}
@@ -126,7 +126,7 @@ def test_a_gpu_that_the_driver_has_lost_is_named_from_the_earlier_report(lab: La
 
 def test_a_host_that_could_not_be_asked_is_not_forgotten(lab: Lab) -> None:
     lab.prove()
-    lab.hosts[1] = {"name": "gpu1", "state": "silent", "message": "did not answer"}
+    lab.hosts[1] = {"name": "gpu1", "state": "silent", "complaint": "did not answer"}
     result = lab.prove()
     assert states(result, "gpu1") == dict.fromkeys(T4, "missing")
     assert set(causes(result, "gpu1")) == {"did not answer"}
