@@ -83,6 +83,7 @@ class FakeCluster:
         self.pull_error = ""
         self.deaf: set[tuple[str, str]] = set()
         self.no_dns = False
+        self.answers_for_all = ""
         self.extra_gpu = ""
         self.plugin_log = ""
         self.snatch: Json | None = None
@@ -162,7 +163,7 @@ class FakeCluster:
         there = next(each for each in self.pods.values() if each["status"].get("podIP") == host)
         if (here, there["spec"]["nodeName"]) in self.deaf:
             return 200, {"errors": ["dial tcp: i/o timeout"]}
-        return 200, {"responses": [there["metadata"]["name"]]}
+        return 200, {"responses": [self.answers_for_all or there["metadata"]["name"]]}
 
     @contextmanager
     def serve(self, directory: Path) -> Iterator[Path]:

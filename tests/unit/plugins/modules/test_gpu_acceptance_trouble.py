@@ -87,6 +87,12 @@ def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:
     assert result["report"]["totals"]["proven"] == 5
 
 
+def test_an_answer_of_another_pod_is_none(lab: Lab) -> None:
+    lab.cluster.answers_for_all = "network-gpu1"
+    result = lab.prove(timeout=1)
+    assert any("network-gpu1 answered instead of network-gpu2" in cause for cause in causes(result, "cp1"))
+
+
 def test_dns_that_fails_is_told_from_a_service_that_fails(lab: Lab) -> None:
     lab.cluster.no_dns = True
     network = lab.prove(timeout=1)["report"]["network"]
