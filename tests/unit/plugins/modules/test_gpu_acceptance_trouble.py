@@ -87,6 +87,12 @@ def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:
     assert result["report"]["totals"]["proven"] == 5
 
 
+def test_a_record_of_a_pod_that_is_gone_excuses_nothing(lab: Lab) -> None:
+    lab.hosts[1]["held"] = {"GPU-t1": "team/gone"}
+    lab.cluster.check_fails = True
+    assert states(lab.prove(), "gpu1") == dict.fromkeys(T4, "missing")
+
+
 def test_an_answer_of_another_pod_is_none(lab: Lab) -> None:
     lab.cluster.answers_for_all = "network-gpu1"
     result = lab.prove(timeout=1)
