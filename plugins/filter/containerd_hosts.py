@@ -72,11 +72,9 @@ def _hosts(registry: str, mirrors: list[Mapping[str, Any]]) -> dict[str, Any]:
 def containerd_hosts(mirrors: Any, directory: str = "/etc/containerd/certs.d") -> list[dict[str, str]]:
     registries: dict[str, list[Mapping[str, Any]]] = {}
     for mirror in mirrors:
-        try:
-            registries.setdefault(str(mirror["registry"]), []).append(mirror)
-            _ = mirror["endpoint"]
-        except (KeyError, TypeError) as error:
-            raise AnsibleFilterError(f"containerd_hosts: {mirror!r} needs a registry and an endpoint") from error
+        if not isinstance(mirror, Mapping) or not mirror.get("registry") or not mirror.get("endpoint"):
+            raise AnsibleFilterError(f"containerd_hosts: {mirror!r} needs a registry and an endpoint")
+        registries.setdefault(str(mirror["registry"]), []).append(mirror)
     return [
         {"path": f"{directory}/{registry}/hosts.toml", "content": _HEADER + to_toml(_hosts(registry, entries))}
         for registry, entries in registries.items()
