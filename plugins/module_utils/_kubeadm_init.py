@@ -69,6 +69,7 @@ class KubeadmInit:
             # Left by a run that was killed after kubeadm had come to its end.
             self._record.unlink(missing_ok=True)
             return outcome
+        self._kubeadm.validate(config)
         self._begin(bare=verdict.action == state.INIT)
         if verdict.action == state.CLEAN:
             self._clean(config, outcome)

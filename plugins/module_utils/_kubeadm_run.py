@@ -51,6 +51,11 @@ class Kubeadm:
             )
         return result.stdout
 
+    def validate(self, config: str) -> None:
+        """Have kubeadm read a configuration strictly. Raises CommandError for an unknown field."""
+        with _private_file(under(self._root, "/run/gpulab/kubeadm-validate.yaml"), config) as path:
+            self.run(["config", "validate", "--config", str(path)], "checking the configuration for kubeadm")
+
     def run_with(self, command: str, config: str, ignored: Sequence[str], doing: str) -> str:
         """Run ``kubeadm init`` or ``join`` with a configuration that lies in a file of ours only meanwhile."""
         flags = [f"--ignore-preflight-errors={','.join(ignored)}"] if ignored else []

@@ -23,6 +23,8 @@ import json, pathlib, shutil, sys, time
 
 root = pathlib.Path({root!r})
 etc, kubelet, data = root / "etc/kubernetes", root / "var/lib/kubelet", root / "var/lib/etcd/member/snap/db"
+if sys.argv[1:3] == ["config", "validate"]:
+    sys.exit('error: strict decoding error: unknown field "podz"' if "podz" in open(sys.argv[4]).read() else 0)
 with (root / "log").open("a") as log:
     log.write(" ".join(["kubeadm", *sys.argv[1:]]) + "\\n")
 
@@ -382,6 +384,7 @@ def test_hung_kubeadm_is_killed_and_cleared_away_by_the_next_run(host: Host) -> 
 def test_complaint_of_kubeadm(host: Host) -> None:
     host.programs.add(
         "kubeadm",
+        '[ "$1" = config ] && exit 0\n'
         'echo "W1120 10:00:00.000000 1 x.go:1] noise" >&2\n'
         f'echo "error: error execution phase preflight: token {SECRET}" >&2\nexit 1',
     )
@@ -391,6 +394,15 @@ def test_complaint_of_kubeadm(host: Host) -> None:
     assert result["msg"] == said
     assert result["rc"] == 1
     assert not (host.root / "run/gpulab/kubeadm-init.yaml").exists()
+
+
+def test_a_field_that_kubeadm_does_not_know_stops_it_before_anything_changes(host: Host) -> None:
+    result = host.run(config=CONFIG + "podz: 1\n")
+    assert result["failed"]
+    assert result["msg"] == (
+        'Error while checking the configuration for kubeadm: error: strict decoding error: unknown field "podz"'
+    )
+    assert host.log == [] and not (host.root / "var").exists()
 
 
 def test_missing_kubeadm(host: Host) -> None:
