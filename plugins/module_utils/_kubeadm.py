@@ -24,6 +24,7 @@ _HASH = re.compile(r"sha256:[0-9a-fA-F]{64}")
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
 _SECRETS = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}|(?<!sha256:)(?<![0-9a-fA-F])[0-9a-fA-F]{64,}")
 _SECRET_FLAGS = re.compile(r"(--(?:discovery-|tls-bootstrap-)?token|--certificate-key)([ \t]+|=)(?!-)\S+")
+_PIECES = re.compile(r"[A-Za-z0-9]{0,6}\.[a-z0-9]{8,}")
 _ENDPOINT = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<name>[A-Za-z0-9](?:[\w.-]*\w)?)):(?P<port>\d{1,5})", re.ASCII
 )
@@ -88,7 +89,8 @@ def join_command(text: str, control_plane: bool = False) -> JoinCommand:
     """
     lines = _command_lines(_CONTINUED.sub(" ", text))
     if not lines:
-        shown = mask(text)[:400]
+        # Nothing is known about this text, so whatever might be a piece of a token is masked as well.
+        shown = _PIECES.sub("********", mask(text))[:400]
         raise KubeadmTextError(f"Error while reading the join command of kubeadm: there is none in {shown!r}")
     found = [_join_line(line) for line in lines]
     same = [command for command in found if command.control_plane == control_plane]

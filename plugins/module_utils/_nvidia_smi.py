@@ -32,6 +32,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_tree
     read_xml,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_values import (
+    MOST_GPUS,
     Reading,
     bus_id,
     clean,
@@ -64,7 +65,13 @@ class Attempt:
 
 def read(text: str) -> Reading:
     """Total: every text is a Reading, whatever it was printed for; one without data has the kind V(message)."""
-    text = clean(text)
+    reading = _recognised(clean(text))
+    if len(reading.gpus) > MOST_GPUS:
+        reading.gpus, reading.complete = reading.gpus[:MOST_GPUS], False
+    return reading
+
+
+def _recognised(text: str) -> Reading:
     header = csv_header(text)
     if XML_START in text:
         return read_xml(text)

@@ -68,18 +68,21 @@ _WORDS = (
 _COMPILED = tuple((state, re.compile(pattern, re.IGNORECASE)) for state, pattern in _WORDS)
 _STATUS = {12: NOT_INSTALLED, 9: NOT_LOADED, 18: MISMATCH, 4: DENIED, 17: DENIED, 15: LOST}
 
+# Words that matter stand at the beginning or at the end, whatever fills the middle.
+_ENDS = 20_000
+
 _HANDLE = re.compile(
     r"Unable to determine the device handle for gpu\s*(?P<index>\d{1,4}(?=:\s))?(?::\s)?\s*"
     r"(?P<address>[0-9A-Fa-f:]+\.[0-7])\s*:\s*(?P<text>.*)",
     re.IGNORECASE,
 )
-_AT_GPU = re.compile(
-    r"(?P<text>.*\bgpu\s*(?P<address>[0-9A-Fa-f:]*[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]).*)", re.IGNORECASE
-)
+_AT_GPU = re.compile(r"\bgpu\s{0,9}(?P<address>(?:[0-9A-F]{4,8}:)?[0-9A-F]{2}:[0-9A-F]{2}\.[0-7])", re.IGNORECASE)
 
 
 def failure(said: str, rc: int | None) -> str:
     """The state that words without any data, or with too little of it, stand for."""
+    if len(said) > 2 * _ENDS:
+        said = f"{said[:_ENDS]}\n{said[-_ENDS:]}"
     for state, pattern in _COMPILED:
         if pattern.search(said):
             return state
@@ -95,4 +98,4 @@ def complaint(line: str) -> tuple[int | None, str, str] | None:
     if match:
         return int(match["index"]) if match["index"] else None, match["address"], match["text"].strip()
     match = _AT_GPU.search(line)
-    return (None, match["address"], match["text"].strip()) if match else None
+    return (None, match["address"], line.strip()) if match else None

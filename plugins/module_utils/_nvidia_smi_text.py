@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_values import (
+    MOST_GPUS,
     Reading,
     bus_id,
     either,
@@ -149,6 +150,8 @@ def read_list(text: str) -> Reading:
     """C(nvidia-smi -L): GPUs, and below each its MIG devices."""
     reading = Reading("list", complete=True)
     for line in _short(text):
+        if len(reading.gpus) > MOST_GPUS:
+            break
         gpu, mig = _LIST_GPU.fullmatch(line), _LIST_MIG.fullmatch(line)
         if gpu:
             reading.gpus.append(empty_gpu(index=int(gpu[1]), name=word(gpu[2]), uuid=word(gpu[3])))

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# More than any host has; what prints more of them is no nvidia-smi.
+MOST_GPUS = 4096
+
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
 _NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?:\s*([A-Za-z%]+))?")
