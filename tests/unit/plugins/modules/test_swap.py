@@ -151,9 +151,7 @@ def test_refusal_of_the_kernel_undoes_what_was_done(host: Host) -> None:
     host.refuse("/dev/sda2")
     result = host.run()
     assert result["failed"]
-    assert (
-        "off swap /dev/sda2: swapoff: /dev/sda2: swapoff failed: Cannot allocate memory" in result["msg"]
-    )
+    assert "off swap /dev/sda2: swapoff: /dev/sda2: swapoff failed: Cannot allocate memory" in result["msg"]
     assert "Nothing was changed" in result["msg"]
     assert result["rc"] == 4
     assert host.log == ["swapoff /swapfile", "swapoff /dev/sda2", "swapon --priority 7 /swapfile"]
