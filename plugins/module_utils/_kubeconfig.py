@@ -84,7 +84,8 @@ def endpoint(server: str) -> tuple[str, int]:
         host, port = parts.hostname, parts.port or 443
     except ValueError as error:
         raise KubeconfigError(f"Error while reading the server address {server!r}: {error}") from error
-    if parts.scheme != "https" or not host:
+    # urlsplit drops tabs and line ends without a word.
+    if parts.scheme != "https" or not host or not server.isprintable() or " " in server:
         raise KubeconfigError(f"Error while reading the server address {server!r}: it is not https://host:port")
     return host, port
 
