@@ -86,7 +86,7 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	python docs/generate.py --check
 	antsibull-changelog lint
 	echo "lint: 5/6 ansible-lint, production profile (about a minute)"
-	ansible-lint --offline --quiet --strict
+	ansible-lint --offline -q --strict
 	echo "lint: 6/6 ansible-test sanity"
 	python tests/sanity/run.py
 

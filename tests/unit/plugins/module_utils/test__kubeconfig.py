@@ -129,6 +129,7 @@ def test_authority_may_lie_in_a_file(tmp_path: Path) -> None:
         "clusters:\n- cluster: {}\n",
         ADMIN.replace("https://", "http://"),
         ADMIN.replace(":6443", ":99999999"),
+        KUBELET.replace("'https", "'\thttps"),
         ADMIN.replace(CA_DATA, "%%%"),
         ADMIN[: len(ADMIN) // 8],
         "clusters: &a\n- *a\n",

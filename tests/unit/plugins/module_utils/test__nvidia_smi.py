@@ -20,8 +20,8 @@ def always(text: str, rc: int = 0) -> Callable[[Sequence[str]], Result]:
     return lambda arguments: Result(tuple(arguments), rc, text, "")
 
 
-def facts(run: Callable[[Sequence[str]], Result], gather: Sequence[str] = ALL) -> dict[str, Any]:
-    return NvidiaSmi(run).facts(gather)
+def facts(run: Callable[[Sequence[str]], Result], gather: Sequence[str] | None = None) -> dict[str, Any]:
+    return NvidiaSmi(run).facts(ALL if gather is None else gather)
 
 
 class Program:

@@ -130,7 +130,7 @@ def _null(value: Any) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    text = str(_null(value) or "").split(" ")[0]
+    text = str(_null(value) or "").partition(" ")[0]
     return float(text) if text else None
 
 
