@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import threading
 import time
 from pathlib import Path
 
@@ -65,16 +65,15 @@ def test_the_key_of_sources_follows_their_content(tmp_path: Path) -> None:
     assert cache.tree_digest(source) != before
 
 
-def _hold(seconds: float, held: multiprocessing.synchronize.Event) -> None:
+def _hold(seconds: float, held: threading.Event) -> None:
     with cache.lock("test"):
         held.set()
         time.sleep(seconds)
 
 
 def test_a_second_build_waits_and_says_so(lab_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    context = multiprocessing.get_context("fork")
-    held = context.Event()
-    other = context.Process(target=_hold, args=(0.5, held))
+    held = threading.Event()
+    other = threading.Thread(target=_hold, args=(0.5, held))
     other.start()
     held.wait(5)
     started = time.monotonic()
