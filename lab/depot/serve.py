@@ -36,9 +36,9 @@ def ensure_serving(network: str, ip: str) -> Depot:
     with cache.lock("serve"):
         image = _image()
         state = _inspect()
-        # A new server, or another cache: the old container goes, its networks are taken over.
+        # A new server, another cache, or killed: the old container goes, its networks are taken over.
         others: dict[str, str] = {}
-        if state and (state["image"] != image or state["files"] != str(paths.www())):
+        if state and (state["killed"] or state["image"] != image or state["files"] != str(paths.www())):
             others = {name: address for name, address in state["networks"].items() if name != network}
             _podman("rm", "--force", "--time=2", CONTAINER, doing="replacing the depot's container")
             _remove_image(state["image"], image)
@@ -104,9 +104,11 @@ def _inspect() -> dict[str, Any] | None:
         return None
     described = json.loads(_podman("inspect", CONTAINER, doing="reading the depot's container"))[0]
     joined = described["NetworkSettings"]["Networks"] or {}
+    running = described["State"]["Running"]
     return {
         "image": described["ImageName"],
-        "running": described["State"]["Running"],
+        "running": running,
+        "killed": running and not tools.lives(described["Id"], described["State"]["Pid"]),
         "files": next((mount["Source"] for mount in described["Mounts"] if mount["Destination"] == "/files"), ""),
         "networks": {name: about.get("IPAddress", "") for name, about in joined.items()},
     }

@@ -62,3 +62,14 @@ def run(
             + f"\nThe whole output is in {path}; what is built already stays, so run the same command again."
         )
     return output
+
+
+def lives(container: str, pid: int) -> bool:
+    """Whether the main process of a container with this id still runs.
+
+    Podman goes on calling a container running whose processes were killed together with its monitor.
+    """
+    try:
+        return container in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False

@@ -112,6 +112,11 @@ def _nodes(known: State, spec: Spec, mirror: str) -> None:
     done = {name for name, member in known.nodes.items() if member.ready and running.get(name)}
     make = [node for node in spec.nodes if node.name not in done]
     stopped = [node for node in spec.nodes if node.name in done and running[node.name] != "running"]
+    if killed := [node.name for node in stopped if running[node.name] == podman.KILLED]:
+        raise LabError(
+            f"Error while starting {', '.join(killed)} again: all processes there were killed, and Podman can't start "
+            f"such a container again. Remove the lab (`python -m lab down --name {known.name}`) and bring it up anew."
+        )
     if not make and not stopped:
         return
     for node in make:

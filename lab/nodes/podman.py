@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lab.depot import tools
 
 LABEL = "gpulab.lab"
+# Podman calls such a container running, and can neither stop nor start it, only remove it.
+KILLED = "killed"
 
 
 def run(*arguments: object, doing: str, stdin: bytes | None = None) -> str:
@@ -46,9 +49,17 @@ def runtime() -> list[str]:
 
 
 def containers(lab: str) -> dict[str, str]:
-    """Return the containers of a lab by name, each with its state (created, running, exited ...)."""
+    """Return the containers of a lab by name, each with its state: one of Podman's, or KILLED."""
     listed = run("ps", "--all", f"--filter=label={LABEL}={lab}", "--format=json", doing="listing containers")
-    return {entry["Names"][0]: entry["State"] for entry in json.loads(listed or "[]")}
+    return {entry["Names"][0]: _state(entry) for entry in json.loads(listed or "[]")}
+
+
+def _state(entry: Mapping[str, Any]) -> str:
+    state: str = entry["State"]
+    # "stopping" is where an attempt to stop a killed container ends.
+    if state in ("running", "stopping") and not tools.lives(entry["Id"], entry["Pid"]):
+        return KILLED
+    return state
 
 
 def volumes(lab: str) -> list[str]:

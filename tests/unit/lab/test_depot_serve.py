@@ -12,7 +12,7 @@ import pytest
 from lab.depot import cache, recipes, serve
 
 PODMAN = """\
-import json, sys
+import json, os, sys
 from pathlib import Path
 state_file = Path(__file__).with_name("state.json")
 state = json.loads(state_file.read_text())
@@ -39,7 +39,8 @@ elif command == "ps":
     print("gpulab-depot" if container and "-aq" not in argv else "")
 elif command == "inspect":
     print(json.dumps([{
-        "ImageName": container["image"], "State": {"Running": container["running"]},
+        "Id": container.get("id", "/"), "ImageName": container["image"],
+        "State": {"Running": container["running"], "Pid": os.getppid()},
         "Mounts": [{"Destination": "/files", "Source": container["files"]}],
         "NetworkSettings": {"Networks": {n: {"IPAddress": a} for n, a in container["networks"].items()}}}]))
 elif command == "network" and argv[1] == "connect":
@@ -139,6 +140,18 @@ def test_a_stopped_container_is_started_again(podman: Podman) -> None:
     serve.ensure_serving("gpulab-a", "10.1.0.2")
 
     assert podman.container["running"]
+
+
+def test_a_container_whose_processes_were_killed_is_replaced(podman: Podman) -> None:
+    serve.ensure_serving("gpulab-a", "10.1.0.2")
+    serve.ensure_serving("gpulab-b", "10.2.0.2")
+    state = podman.read()
+    state["container"]["id"] = "not in the control group of any process"
+    podman.write(state)
+    serve.ensure_serving("gpulab-a", "10.1.0.2")
+
+    assert len(podman.calls("run")) == 2
+    assert serve.networks() == {"gpulab-a": "10.1.0.2", "gpulab-b": "10.2.0.2"}
 
 
 def test_another_cache_replaces_the_container_and_keeps_its_labs(

@@ -44,7 +44,7 @@ class Podman:
         containers = self.made["container"]
         if argv[0] == "ps":
             mine = {name: about for name, about in containers.items() if about["lab"] == wanted}
-            return json.dumps([{"Names": [name], "State": about["state"]} for name, about in mine.items()])
+            return json.dumps([self._listed(name, about) for name, about in mine.items()])
         if argv[0] == "create":
             assert options["--name"] not in containers
             containers[options["--name"]] = {"lab": label, "state": "created", "argv": argv}
@@ -56,6 +56,12 @@ class Podman:
         else:
             assert (argv[0], stdin is not None) == ("cp", True), argv
         return ""
+
+    @staticmethod
+    def _listed(name: str, about: dict[str, Any]) -> dict[str, Any]:
+        # The process that a container with this id would run in is this one.
+        identity = "not in its control group" if about.get("killed") else "/"
+        return {"Names": [name], "State": about["state"], "Id": identity, "Pid": os.getpid()}
 
     def _thing(self, argv: list[str], label: str, wanted: str, subnet: str) -> str:
         things = self.made[argv[0]]
@@ -203,6 +209,17 @@ def test_a_spec_with_one_node_more_adds_that_node_only(
     up(spec=SPEC + "  - {name: w2, os: debian13, groups: [workers]}\n")
     assert [argv[1] for argv in podman.calls if argv[0] == "start"] == ["gpulab-t-w2"]
     assert "\nw2 ansible_host=10.198.0.13\n" in (tmp_path / "t.ini").read_text()
+
+
+def test_a_node_whose_processes_were_killed_is_named_and_kept(up: Callable[..., state.State], podman: Podman) -> None:
+    up()
+    podman.containers["gpulab-t-w1"]["killed"] = True
+    podman.calls.clear()
+
+    with pytest.raises(LabError, match=r"(?s)w1 again: all processes there were killed.*lab down --name t"):
+        up()
+
+    assert podman.changes() == []
 
 
 def test_a_spec_that_contradicts_the_running_lab_is_refused(up: Callable[..., state.State], podman: Podman) -> None:
