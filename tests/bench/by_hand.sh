@@ -97,6 +97,8 @@ if [ "$gpus" -gt 0 ]; then
     nvidia-ctk config --in-place --set nvidia-container-runtime.mode=cdi \
         --set accept-nvidia-visible-devices-envvar-when-unprivileged=false \
         --set accept-nvidia-visible-devices-as-volume-mounts=false
+    # It tried while the driver was not loaded yet, and has used up its starts.
+    systemctl reset-failed nvidia-cdi-refresh.service
     systemctl start nvidia-cdi-refresh.service
     nvidia-smi -L
 fi
