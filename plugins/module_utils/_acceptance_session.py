@@ -27,6 +27,10 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_run 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api, ApiError
 
 # Where the proof is remembered: it goes with the cluster, and any controller finds it.
+_STAYS = (
+    ". It stays so until the plugin starts anew: when nvidia-smi finds the GPU well, "
+    "kubectl --namespace {namespace} delete pod {name}"
+)
 _MEMORY = "/api/v1/namespaces/kube-system/configmaps/gpulab-acceptance"
 # gpu-feature-discovery looks at the GPUs once a minute.
 _LABELLING = 90
@@ -107,11 +111,12 @@ class Session:
             return ""
         query = {"labelSelector": _PLUGIN, "fieldSelector": f"spec.nodeName={target.name}"}
         for pod in self._api.items("/api/v1/pods", **query):
-            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/log"
+            namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
             with contextlib.suppress(ApiError):
-                lines = self._api.text(path, tailLines="200").splitlines()
+                lines = self._api.text(f"/api/v1/namespaces/{namespace}/pods/{name}/log", tailLines="200").splitlines()
                 telling = [line for line in lines if "unhealthy" in line or line[:1] in ("E", "F")] or lines[-1:]
-                return " / ".join(telling[-3:])
+                words = " / ".join(telling[-3:])
+                return words + (_STAYS.format(namespace=namespace, name=name) if "unhealthy" in words else "")
         return "there is no pod of it on this node"
 
     def _whole(self, hosts: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, Any]:

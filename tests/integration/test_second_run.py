@@ -74,7 +74,8 @@ def test_the_installed_collection_does_the_same_from_another_directory(built: Bu
     galaxy("build", str(ROOT), "--output-path", str(tmp_path))
     archive = next(tmp_path.glob("gpulab-kubernetes-*.tar.gz"))
     galaxy("install", "--no-deps", "--collections-path", str(tmp_path / "installed"), str(archive))
-    env = {"ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "installed"), "ANSIBLE_CONFIG": "/dev/null"}
+    (tmp_path / "ansible.cfg").write_text("")
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "installed"), "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")}
     play(built.lab.path, playbook="gpulab.kubernetes.site", cwd=tmp_path, env=env).expect_unchanged()
 
 

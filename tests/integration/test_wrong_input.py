@@ -124,8 +124,7 @@ def test_problems_of_the_hosts_are_all_named_at_once(lab: Lab, inventory: Invent
         gpu1.run("hostname gpu1; rm /etc/os-release; cp -a /root/os-release /etc/os-release; rm /root/os-release")
     assert "6443" in words
     assert "edora" in words
-    assert "cp1" in words
-    assert "unique" in words
+    assert "Hosts cp1, gpu1 have the same node name cp1" in words
 
 
 def test_a_user_without_sudo_is_named(lab: Lab, inventory: Inventory) -> None:
@@ -134,7 +133,8 @@ def test_a_user_without_sudo_is_named(lab: Lab, inventory: Inventory) -> None:
     try:
         words = refused(edited(lab, r"^(gpu1 .*)$", r"\1 ansible_user=plain"))
     finally:
-        gpu1.run("userdel --remove plain 2>/dev/null || ! id plain")
+        # Ansible's connection is still open, so the user counts as logged in.
+        gpu1.run("userdel --force --remove plain 2>/dev/null; ! id plain 2>/dev/null")
     assert "gpu1" in words
     assert "sudo" in words
 
