@@ -133,7 +133,8 @@ def _current(pod: Object, daemonset: Object) -> bool:
 
 def _asks(daemonset: Object) -> str:
     """Which labels a DaemonSet asks nodes for, as the end of a sentence."""
-    affinity = daemonset["spec"]["template"]["spec"].get("affinity") or {}
+    spec = daemonset["spec"]["template"]["spec"]
+    affinity = spec.get("affinity") or {}
     required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = [
         " and ".join(
@@ -141,7 +142,9 @@ def _asks(daemonset: Object) -> str:
         )
         for expressions in (term.get("matchExpressions") or [] for term in required.get("nodeSelectorTerms") or [])
     ]
-    return f" (it asks for the label {', or '.join(terms)})" if terms else ""
+    selector = [f"{key}={value}" for key, value in sorted((spec.get("nodeSelector") or {}).items())]
+    asked = " and ".join([*selector, *([", or ".join(terms)] if terms else [])])
+    return f" (it asks for the label {asked})" if asked else ""
 
 
 def _labelled(pod: Object, workload: Object) -> bool:

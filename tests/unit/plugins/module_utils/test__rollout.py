@@ -25,14 +25,14 @@ def node(name: str = "gpu1", allocatable: int = 4, capacity: int = 4, ready: boo
     return {"metadata": {"name": name}, "status": {"conditions": [condition(ready)], **amounts}}
 
 
-def daemonset(generation: str = "2", observed: int = 2, affinity: Any = None) -> dict[str, Any]:
+def daemonset(generation: str = "2", observed: int = 2, **pod_spec: Any) -> dict[str, Any]:
     return {
         "metadata": {
             "name": "plugin",
             "generation": 2,
             "annotations": {"deprecated.daemonset.template.generation": generation},
         },
-        "spec": {"selector": {"matchLabels": {"app": "plugin"}}, "template": {"spec": {"affinity": affinity}}},
+        "spec": {"selector": {"matchLabels": {"app": "plugin"}}, "template": {"spec": pod_spec}},
         "status": {"observedGeneration": observed},
     }
 
@@ -90,6 +90,10 @@ AFFINITY = {
         (
             replace(WELL, pods=[], daemonsets=[daemonset(affinity=AFFINITY)]),
             "gpu1: DaemonSet plugin has no pod on this node (it asks for the label pci-10de.present In true)",
+        ),
+        (
+            replace(WELL, pods=[], daemonsets=[daemonset(affinity=AFFINITY, nodeSelector={"pool": "b"})]),
+            "gpu1: DaemonSet plugin has no pod on this node (it asks for the label pool=b and pci-10de.present In true)",
         ),
         (replace(WELL, pods=[pod(ready=False)]), "gpu1: DaemonSet plugin: pod plugin-x is not ready yet (Running)"),
         (replace(WELL, pods=[pod(generation="1")]), "gpu1: DaemonSet plugin: pod plugin-x is not ready yet (Running)"),

@@ -175,7 +175,9 @@ def test_kubelets_record_tells_in_use_from_missing(lab: Lab) -> None:
     plugin["metadata"]["labels"] = {"app": "nvidia-device-plugin"}
     result = lab.prove()
     assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "in_use", "GPU-t2": "missing"}
-    assert any("device marked unhealthy: GPU-t2" in cause for cause in causes(result, "gpu1"))
+    [told] = [cause for cause in causes(result, "gpu1") if "device marked unhealthy: GPU-t2" in cause]
+    assert "kubectl --namespace " in told
+    assert "delete pod " in told
     assert any(problem["gpu"] == "GPU-t2" for problem in result["report"]["problems"])
 
 
