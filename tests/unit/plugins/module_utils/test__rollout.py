@@ -92,8 +92,8 @@ AFFINITY = {
             "gpu1: DaemonSet plugin has no pod on this node (it asks for the label pci-10de.present In true)",
         ),
         (
-            replace(WELL, pods=[], daemonsets=[daemonset(affinity=AFFINITY, nodeSelector={"pool": "b"})]),
-            "gpu1: DaemonSet plugin has no pod on this node (it asks for the label pool=b and pci-10de.present In true)",
+            replace(WELL, pods=[], daemonsets=[daemonset(affinity=AFFINITY, nodeSelector={"a": "b"})]),
+            "gpu1: DaemonSet plugin has no pod on this node (it asks for the label a=b and pci-10de.present In true)",
         ),
         (replace(WELL, pods=[pod(ready=False)]), "gpu1: DaemonSet plugin: pod plugin-x is not ready yet (Running)"),
         (replace(WELL, pods=[pod(generation="1")]), "gpu1: DaemonSet plugin: pod plugin-x is not ready yet (Running)"),
