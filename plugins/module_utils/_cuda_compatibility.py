@@ -77,6 +77,20 @@ class Driver:
         return (self.branch, _ANY_RELEASE, 0)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What a GPU allows beyond the driver that is there."""
+
+    data_center: bool | None
+    family: data.Family | None
+
+    def newer(self, driver: str) -> str:
+        family = self.family
+        if family and family.last_branch is not None and _key(driver)[0] > family.last_branch:
+            return f"another GPU is needed: no driver from {driver} on drives {family.name} GPUs"
+        return f"use driver {driver} or newer"
+
+
 def read_cuda(text: str) -> Cuda:
     """A version such as 12.4, 12.4.1, cuda-12.4 or 13 (which is 13.0)."""
     match = _CUDA.fullmatch(text.strip())
@@ -118,7 +132,7 @@ def judge(cuda: str, driver: str, gpu: str | None = None, data_center: bool | No
             return verdict
     if data_center is None and found:
         data_center = found.data_center
-    verdict = _without_gpu(toolkit, version, data_center)
+    verdict = _without_gpu(toolkit, version, Limits(data_center, found.family if found else None))
     if verdict.kind in (UNSUPPORTED, UNKNOWN):
         return verdict
     if gpu is not None:
@@ -180,7 +194,7 @@ def _doubts(cuda: Cuda, driver: Driver, found: Gpu | None, gpu: str) -> Verdict 
     return None
 
 
-def _without_gpu(cuda: Cuda, driver: Driver, data_center: bool | None) -> Verdict:
+def _without_gpu(cuda: Cuda, driver: Driver, limits: Limits) -> Verdict:
     index = next((i for i, row in enumerate(data.TOOLKITS) if row.version == cuda.version), None)
     if index is None:
         return Verdict(
@@ -219,54 +233,53 @@ def _without_gpu(cuda: Cuda, driver: Driver, data_center: bool | None) -> Verdic
             f"({row.version}.{row.first + len(row.drivers) - 1}, which asks for {least})",
             "Look at the table of drivers in its release notes",
         )
-    return _older_driver(cuda, driver, least, data_center)
+    return _older_driver(cuda, driver, least, limits)
 
 
-def _older_driver(cuda: Cuda, driver: Driver, least: str, data_center: bool | None) -> Verdict:
-    """The driver is older than the toolkit's own."""
+def _older_driver(cuda: Cuda, driver: Driver, least: str, limits: Limits) -> Verdict:
+    """The driver is older than the toolkit's own, or may be."""
     floor = next((row.driver for row in data.MINOR_VERSIONS if row.major == cuda.major), None)
     package = f"cuda-compat-{cuda.major}-{cuda.minor}"
     row = next((row for row in data.FORWARD if row.toolkit == cuda.version), None)
-    listed = row.branches if row else ()
+    listed, ended = (row.branches, row.ended) if row else ((), ())
     # Of a branch alone NVIDIA's own rule is the branch: ">= 525".
     if floor and (driver.key if driver.exact else driver.branch_end) >= _key(floor):
-        # The package lifts the limits, too.
-        lifted = f", or on data-centre GPUs install {package}" if driver.branch in listed else ""
-        said = "" if driver.exact else f" at the least (how new it is within the branch {driver.branch} is not said)"
+        doubt = not driver.exact and driver.branch == _key(least)[0]
+        older = "has releases that are older" if doubt else "is older"
+        lifted = f" or {package} (on data-centre GPUs)" if driver.branch in listed else ""
         return Verdict(
             MINOR,
-            f"Driver {driver.text} is older than CUDA {cuda} asks for ({least}), but runs all of CUDA {cuda.major}{said}. "
-            "What is lost: compiling PTX of this toolkit (programs without code for the GPU), and features that need "
+            f"Driver {driver.text} {older} than CUDA {cuda} asks for ({least}), but runs all of CUDA {cuda.major}. "
+            "What is lost: compiling this toolkit's PTX (programs without code for the GPU), and features that need "
             "the newer driver (cudaErrorCallRequiresNewerDriver)",
-            f"Nothing, as long as the programs don't need these; else use driver {least} or newer{lifted}",
+            f"Nothing has to be changed for programs that need neither; for others {limits.newer(least)}{lifted}",
         )
-    ended = row.ended if row else ()
-    change = f"Use driver {floor or least} or newer"
+    why = f"Driver {driver.text} is older than CUDA {cuda.major if floor else cuda} asks for ({floor or least})"
+    change = limits.newer(floor or least)
+    other = f"{change[0].upper()}{change[1:]}{_or_older_toolkit(driver)}"
     if driver.branch not in listed + ended:
-        older = f", or CUDA {cuda.major - 1}" if cuda.major > data.MINOR_VERSIONS[0].major else ""
-        why = f"NVIDIA has no {package} for driver branch {driver.branch}" if row else "only older toolkits run on it"
-        return Verdict(
-            UNSUPPORTED,
-            f"Driver {driver.text} is older than CUDA {cuda.major} asks for ({floor or least}), and {why}",
-            f"{change}{older}",
-        )
-    if data_center is False:
-        return Verdict(
-            UNSUPPORTED,
-            f"Driver {driver.text} is older than CUDA {cuda.major} asks for ({floor}), and {package} works on "
-            "data-centre GPUs only",
-            f"{change}, or CUDA {cuda.major - 1}",
-        )
-    condition = "" if data_center else ", on data-centre GPUs (and a few certified RTX GPUs) only"
+        return Verdict(UNSUPPORTED, f"{why}, and NVIDIA lists no {package} for driver branch {driver.branch}", other)
+    if limits.data_center is False:
+        return Verdict(UNSUPPORTED, f"{why}, and {package} works on data-centre GPUs only", other)
+    condition = "" if limits.data_center else ", on data-centre GPUs (and a few certified RTX GPUs) only"
     end = f". The branch {driver.branch} has ended, NVIDIA doesn't list it any more" if driver.branch in ended else ""
     return Verdict(
         FORWARD,
-        f"Driver {driver.text} is older than CUDA {cuda.major} asks for ({floor}), but runs it with the newer CUDA "
-        f"driver libraries of {package}{condition}. Interoperation with OpenGL and Vulkan is lost{end}",
-        f"Install {package} where the program runs and put /usr/local/cuda-{cuda.version}/compat into its library "
-        f"path; or {change[0].lower()}{change[1:]}",
+        f"{why}, but runs it with the newer CUDA driver libraries of {package}{condition}. Interoperation with OpenGL "
+        f"and Vulkan is lost{end}",
+        f"Install {package} where the program runs, with /usr/local/cuda-{cuda.version}/compat in its library path; or "
+        f"{change}{_or_older_toolkit(driver)}",
         package,
     )
+
+
+def _or_older_toolkit(driver: Driver) -> str:
+    """The newest toolkits that the driver surely runs, as the end of a sentence."""
+    majors = [row.major for row in data.MINOR_VERSIONS if driver.key >= _key(row.driver)]
+    if majors:
+        return f", or use CUDA {majors[-1]}"
+    versions = [row.version for row in data.TOOLKITS if driver.key >= _key(row.drivers[0])]
+    return f", or use CUDA {versions[-1]}" if versions else ""
 
 
 def _key(text: str) -> tuple[int, int, int]:
