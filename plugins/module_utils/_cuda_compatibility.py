@@ -254,8 +254,11 @@ def _older_driver(cuda: Cuda, driver: Driver, least: str, limits: Limits) -> Ver
             "the newer driver (cudaErrorCallRequiresNewerDriver)",
             f"Nothing has to be changed for programs that need neither; for others {limits.newer(least)}{lifted}",
         )
-    why = f"Driver {driver.text} is older than CUDA {cuda.major if floor else cuda} asks for ({floor or least})"
-    change = limits.newer(floor or least)
+    needed, what = least, str(cuda)
+    if floor and _key(floor) < _key(least):
+        needed, what = floor, str(cuda.major)
+    why = f"Driver {driver.text} is older than CUDA {what} asks for ({needed})"
+    change = limits.newer(needed)
     other = f"{change[0].upper()}{change[1:]}{_or_older_toolkit(driver)}"
     if driver.branch not in listed + ended:
         return Verdict(UNSUPPORTED, f"{why}, and NVIDIA lists no {package} for driver branch {driver.branch}", other)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SOURCES = {
-    "release notes": "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ (table 3, read 2026-11)",
+    "release notes": "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ (table 3, as of 2026-11)",
     "installers": "https://developer.nvidia.com/cuda-toolkit-archive (the driver in the Linux installer's name)",
-    "forward": "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html (read 2026-09)",
-    "minor": "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html (read 2026-09)",
+    "forward": "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html (as of 2026-09)",
+    "minor": "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html (as of 2026-09)",
     "images": "https://gitlab.com/nvidia/container-images/cuda (NVIDIA_REQUIRE_CUDA of the images of that toolkit)",
     "branches": "https://www.nvidia.com/en-us/drivers/unix/ and the tags of github.com/NVIDIA/open-gpu-kernel-modules",
     "legacy": "https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/ and the release notes of CUDA 8.0, 10.2 and 11.8",

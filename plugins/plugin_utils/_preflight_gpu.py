@@ -62,7 +62,7 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if reading.settings["nvidia_driver_source"] != "cuda_repository":
         return
-    modules, branch = reading.settings["nvidia_driver_modules"], _branch(reading)
+    modules, version = reading.settings["nvidia_driver_modules"], _driver_to_be(reading)
     for device in _device_ids(reading):
         found = by_device_id(device)
         if found is None:
@@ -84,19 +84,14 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"They need the {right} ones",
                 f"Set nvidia_driver_modules to {right} or auto",
             )
-        why = compatibility.branch_problem(found, branch) if branch else None
-        if why:
+        why = compatibility.branch_problem(found, version.branch) if version else None
+        if version and why:
             yield reading.problem(
-                f"{label} do not work with the driver {reading.settings['nvidia_driver_version']}",
+                f"{label} do not work with the driver {version.text}",
                 "nvidia_driver_version",
                 why[0].upper() + why[1:],
                 "Set nvidia_driver_version for this host to a version of a branch that does",
             )
-
-
-def _branch(reading: Reading) -> int:
-    text = str(reading.settings["nvidia_driver_version"]).partition(".")[0]
-    return int(text) if text.isdigit() else 0
 
 
 def _device_ids(reading: Reading) -> list[str]:
@@ -113,31 +108,28 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     for device in _device_ids(reading):
         family = by_device_id(device)
         # A driver that doesn't drive the GPU is a problem of its own.
-        if family is None or compatibility.branch_problem(family, compatibility.read_driver(version).branch) is None:
-            verdict = compatibility.judge(cuda, version, device if family else None)
+        if family is None or compatibility.branch_problem(family, version.branch) is None:
+            verdict = compatibility.judge(cuda, version.text, device if family else None)
             # NVIDIA's images bring the package for forward compatibility along.
             if verdict.kind == compatibility.UNSUPPORTED:
                 found[verdict.reason] = verdict
     for verdict in found.values():
         yield reading.problem(
-            f"The image of acceptance's check has CUDA {cuda}, which the driver {version} does not run on this host",
+            f"The image of acceptance's check has CUDA {cuda}, which the driver {version.text} does not run here",
             f"acceptance_image ({image})",
             verdict.reason,
             f"Set acceptance_image to one with a CUDA version that it runs. Or: {verdict.advice}",
         )
 
 
-def _driver_to_be(reading: Reading) -> str | None:
-    """The version that the host will have, None when it isn't known, or no version (another rule tells)."""
+def _driver_to_be(reading: Reading) -> compatibility.Driver | None:
+    """The driver that the host will have, None when that isn't known, or is no version (another rule tells)."""
     preinstalled = reading.settings["nvidia_driver_source"] == "preinstalled"
-    version = (
-        reading.facts["nvidia_driver"]["loaded_version"] if preinstalled else reading.settings["nvidia_driver_version"]
-    )
+    loaded, wanted = reading.facts["nvidia_driver"]["loaded_version"], reading.settings["nvidia_driver_version"]
     try:
-        compatibility.read_driver(str(version))
+        return compatibility.read_driver(str(loaded if preinstalled else wanted))
     except compatibility.CudaError:
         return None
-    return str(version)
 
 
 def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
