@@ -24,7 +24,7 @@ _CUDA = re.compile(r"(?:cuda[-_ :]?)?v?([1-9][0-9]?)(?:\.([0-9]{1,2}))?(?:\.([0-
 _DRIVER = re.compile(r"([1-9][0-9]{2})(?:\.([0-9]{1,3}))?(?:\.([0-9]{1,3}))?", re.ASCII)
 # The version in the tag, or in the name, of an image: cuda:12.4.1-base, vectoradd-cuda12.5.0, pytorch:2.4-cuda12.4.
 _IMAGE = re.compile(
-    r"(?<![a-z0-9])cuda[-_:]?v?([0-9]{1,2}\.[0-9]{1,2}(?:\.[0-9]{1,3})?)(?![0-9])", re.IGNORECASE | re.ASCII
+    r"(?<![a-z0-9])cuda[-_:]?v?([1-9][0-9]?\.[0-9]{1,2}(?:\.[0-9]{1,3})?)(?![0-9])", re.IGNORECASE | re.ASCII
 )
 
 _ANY_RELEASE = 9999

@@ -89,7 +89,7 @@ BELOW_615 = "610.57.04"
 
 
 def just_below(driver: str) -> str:
-    head, _, last = driver.rpartition(".")
+    head, last = driver.rsplit(".", 1)
     return f"{head}.{int(last) - 1:02d}" if int(last) else BELOW_615
 
 
