@@ -115,8 +115,8 @@ molecule: venv ## molecule default on a lab of its own (about 10 minutes once th
 bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run
 	@python tests/bench/bench.py
 
-docs: venv ## write docs/variables.md and the table of versions in README.md anew
-	@echo "docs: from roles/*/meta/argument_specs.yml and roles/cluster/vars/main.yml"
+docs: venv ## write docs/variables.md, docs/cuda.md and the table of versions in README.md anew
+	@echo "docs: from roles/*/meta/argument_specs.yml, roles/cluster/vars/main.yml and the table of CUDA versions"
 	python docs/generate.py
 
 clean: ## remove what was made in the checkout (not the depot's cache, not a running lab)

@@ -1,11 +1,13 @@
-"""Write docs/variables.md and README.md's table of versions; with ``--check`` only say whether they are current."""
+"""Write docs/variables.md, docs/cuda.md and README.md's table of versions; with ``--check`` say if they are current."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import re
+import runpy
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,15 @@ HEAD = """\
 Written by `make docs` from the roles' argument specifications; don't edit it by hand.
 Set them in the inventory or its group_vars. Those of `cluster` are shared by all roles. Names that begin with `_` are
 not for you.
+"""
+
+CUDA = ROOT / "plugins" / "module_utils" / "_cuda_data.py"
+CUDA_HEAD = """\
+# CUDA, drivers and GPUs
+
+Written by `make docs` from `plugins/module_utils/_cuda_data.py`; don't edit it by hand. The filters
+`gpulab.kubernetes.cuda_compatibility` and `gpulab.kubernetes.gpu_family`, the test
+`gpulab.kubernetes.cuda_supported_by` and preflight answer from this table. All drivers are those for Linux.
 """
 
 
@@ -115,6 +126,68 @@ def versions() -> str:
     return f"| what | versions (**default**) |\n| --- | --- |\n{body}"
 
 
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    names = list(head)
+    lines = [names, ["---"] * len(names), *([cell(str(value)) for value in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def cuda() -> str:
+    """Return the page about CUDA, from the one table that the plugins use."""
+    data = runpy.run_path(str(CUDA))
+    toolkits = [
+        (t.version, " · ".join(f"{t.version}.{n}: {d}" for n, d in enumerate(t.drivers, t.first)), ", ".join(t.sources))
+        if not t.any_update
+        else (t.version, f"all: {t.drivers[0]}", ", ".join(t.sources))
+        for t in data["TOOLKITS"]
+    ]
+    minor = [(f"{m.major}.x", m.driver, ", ".join(m.sources)) for m in data["MINOR_VERSIONS"]]
+    forward = [
+        (f"cuda-compat-{f.toolkit.replace('.', '-')}", listed(f.branches), listed(f.ended), ", ".join(f.sources))
+        for f in data["FORWARD"]
+    ]
+    families = [
+        (
+            f.name,
+            f.chips,
+            between(f.first_branch, f.last_branch),
+            between(f.first_toolkit, f.last_toolkit),
+            f.open_modules,
+            ", ".join(f.sources),
+        )
+        for f in data["FAMILIES"]
+    ]
+    parts = [
+        CUDA_HEAD,
+        "## Native: the driver that each toolkit asks for\n",
+        table(("CUDA", "least driver by release", "sources"), toolkits),
+        "Newer drivers run older toolkits, too.\n",
+        "## Minor version compatibility\n",
+        "With at least this driver, all toolkits of a major version run, but an older driver than the toolkit's own "
+        "compiles\nnone of its PTX and lacks features.\n",
+        table(("CUDA", "least driver", "sources"), minor),
+        "## Forward compatibility (data-centre GPUs only)\n",
+        "The package works on these driver branches. On ended ones NVIDIA took it when it came, and does not list it "
+        "now.\n",
+        table(("package", "driver branches", "ended ones", "sources"), forward),
+        "## GPUs\n",
+        table(("architecture", "chips", "driver branches", "toolkits with code", "open modules", "sources"), families),
+        "## Sources\n",
+        "\n".join(f"- {name}: {address}" for name, address in data["SOURCES"].items()) + "\n",
+    ]
+    return "\n".join(parts)
+
+
+def listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"
+
+
+def between(first: object, last: object) -> str:
+    if first and last:
+        return f"{first} to {last}"
+    return f"from {first}" if first else f"to {last}" if last else "all"
+
+
 def defaults() -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for path in sorted(ROOT.glob("roles/*/defaults/main.yml")):
@@ -130,7 +203,9 @@ def readme() -> str:
 
 def main() -> int:
     check, stale = "--check" in sys.argv[1:], False
-    for path, wanted in ((ROOT / "docs" / "variables.md", variables()), (ROOT / "README.md", readme())):
+    docs = ROOT / "docs"
+    pages = {docs / "variables.md": variables(), docs / "cuda.md": cuda(), ROOT / "README.md": readme()}
+    for path, wanted in pages.items():
         current = path.read_text() if path.is_file() else ""
         if current == wanted:
             continue

@@ -6,20 +6,24 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_families import gpu_family
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_families import identify
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import text
 
 DOCUMENTATION = r"""
 name: gpu_family
-short_description: Look up the architecture of an NVIDIA GPU by its PCI device id
+short_description: Look up the architecture of an NVIDIA GPU by its PCI device id or its name
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Says which architecture a GPU has, which kernel modules drive it, and which driver branches support it.
+  - Says which architecture a GPU has, which kernel modules drive it, and which driver branches and CUDA toolkits
+    support it. The table and its sources are in C(docs/cuda.md).
 positional: _input
 options:
   _input:
-    description: The PCI device id in hexadecimal, with or without C(0x).
+    description:
+      - The PCI device id in hexadecimal (V(0x1eb8), V(10de:1eb8)), the name that C(nvidia-smi) prints (V(Tesla T4)), or
+        the architecture (V(Turing)). Without C(0x) an id has to have a letter, as V(2080) is rather a name.
     type: str
     required: true
 """
@@ -29,6 +33,10 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ preflight_host.gpus | map(attribute='device_id') | map('gpulab.kubernetes.gpu_family')
              | map(attribute='open_modules') | unique }}"
+
+- name: Say which toolkit is the last one for a GPU
+  ansible.builtin.debug:
+    msg: "{{ ('Tesla V100-SXM2-32GB' | gpulab.kubernetes.gpu_family).toolkits.last }}"
 """
 
 RETURN = r"""
@@ -37,30 +45,47 @@ _value:
   type: dict
   contains:
     family:
-      description: Its architecture, null when the id is unknown.
+      description: Its architecture, null when the GPU is unknown.
       type: str
       sample: Turing
     open_modules:
       description: >-
-        Whether the open kernel modules are V(required), V(supported) or V(unsupported); null when the id is unknown.
+        Whether the open kernel modules are V(required), V(supported) or V(unsupported); null when the GPU is
+        unknown.
       type: str
       sample: supported
     branches:
       description: First and last driver branch that supports it, null where there is no such bound.
       type: dict
-      sample: {first: null, last: null}
+      sample: {first: 410, last: null}
+    toolkits:
+      description:
+        - First and last minor version of the CUDA toolkit with code for it, null where there is no such bound, or
+          where it is older than the table.
+      type: dict
+      sample: {first: "10.0", last: null}
+    data_center:
+      description: Whether it is a data-centre GPU, null where neither name nor architecture says so.
+      type: bool
+      sample: true
 """
 
 
-def describe(device_id: str) -> dict[str, Any]:
-    found = gpu_family(device_id)
+def describe(gpu: Any) -> dict[str, Any]:
+    found = identify(text("gpu_family", "the GPU", gpu))
+    family = found.family if found else None
     return {
-        "family": found.name if found else None,
-        "open_modules": found.open_modules if found else None,
+        "family": family.name if family else None,
+        "open_modules": family.open_modules if family else None,
         "branches": {
-            "first": found.first_branch if found else None,
-            "last": found.last_branch if found else None,
+            "first": family.first_branch if family else None,
+            "last": family.last_branch if family else None,
         },
+        "toolkits": {
+            "first": family.first_toolkit if family else None,
+            "last": family.last_toolkit if family else None,
+        },
+        "data_center": found.data_center if found else None,
     }
 
 

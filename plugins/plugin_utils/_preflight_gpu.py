@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_families as families
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _cuda_compatibility as compatibility
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_data import OPEN_REQUIRED, OPEN_UNSUPPORTED
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_families import by_device_id
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import (
     Cluster,
     HostRule,
@@ -60,9 +62,9 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if reading.settings["nvidia_driver_source"] != "cuda_repository":
         return
-    modules, branch = reading.settings["nvidia_driver_modules"], _branch(reading)
-    for device in sorted({gpu["device_id"] for gpu in reading.facts["gpus"]}):
-        found = families.gpu_family(device)
+    modules, version = reading.settings["nvidia_driver_modules"], _driver_to_be(reading)
+    for device in _device_ids(reading):
+        found = by_device_id(device)
         if found is None:
             if modules == "auto":
                 yield reading.problem(
@@ -73,7 +75,7 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 )
             continue
         label = f"{found.name} GPUs (PCI id 10de:{device.removeprefix('0x')})"
-        wrong = {families.OPEN_UNSUPPORTED: "open", families.OPEN_REQUIRED: "proprietary"}.get(found.open_modules)
+        wrong = {OPEN_UNSUPPORTED: "open", OPEN_REQUIRED: "proprietary"}.get(found.open_modules)
         if modules == wrong:
             right = "proprietary" if wrong == "open" else "open"
             yield reading.problem(
@@ -82,25 +84,52 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"They need the {right} ones",
                 f"Set nvidia_driver_modules to {right} or auto",
             )
-        if found.last_branch and branch > found.last_branch:
-            yield _branch_problem(reading, label, f"{found.last_branch} is the last driver branch that supports them")
-        if found.first_branch and 0 < branch < found.first_branch:
-            yield _branch_problem(reading, label, f"{found.first_branch} is the first driver branch that supports them")
+        why = compatibility.branch_problem(found, version.branch) if version else None
+        if version and why:
+            yield reading.problem(
+                f"{label} do not work with the driver {version.text}",
+                "nvidia_driver_version",
+                why[0].upper() + why[1:],
+                "Set nvidia_driver_version for this host to a version of a branch that does",
+            )
 
 
-def _branch(reading: Reading) -> int:
-    text = str(reading.settings["nvidia_driver_version"]).partition(".")[0]
-    return int(text) if text.isdigit() else 0
+def _device_ids(reading: Reading) -> list[str]:
+    return sorted({gpu["device_id"] for gpu in reading.facts["gpus"]})
 
 
-def _branch_problem(reading: Reading, label: str, why: str) -> Problem:
-    version = reading.settings["nvidia_driver_version"]
-    return reading.problem(
-        f"{label} do not work with the driver {version}",
-        "nvidia_driver_version",
-        why[0].upper() + why[1:],
-        "Set nvidia_driver_version for this host to a version of a branch that does",
-    )
+def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """Acceptance would find out in the end, after everything has been changed."""
+    image = cluster.settings["acceptance_image"]
+    cuda, version = compatibility.cuda_of_image(image), _driver_to_be(reading)
+    if cuda is None or version is None:
+        return
+    found = {}
+    for device in _device_ids(reading):
+        family = by_device_id(device)
+        # A driver that doesn't drive the GPU is a problem of its own.
+        if family is None or compatibility.branch_problem(family, version.branch) is None:
+            verdict = compatibility.judge(cuda, version.text, device if family else None)
+            # NVIDIA's images bring the package for forward compatibility along.
+            if verdict.kind == compatibility.UNSUPPORTED:
+                found[verdict.reason] = verdict
+    for verdict in found.values():
+        yield reading.problem(
+            f"The image of acceptance's check has CUDA {cuda}, which the driver {version.text} does not run here",
+            f"acceptance_image ({image})",
+            verdict.reason,
+            f"Set acceptance_image to one with a CUDA version that it runs. Or: {verdict.advice}",
+        )
+
+
+def _driver_to_be(reading: Reading) -> compatibility.Driver | None:
+    """The driver that the host will have, None when that isn't known, or is no version (another rule tells)."""
+    preinstalled = reading.settings["nvidia_driver_source"] == "preinstalled"
+    loaded, wanted = reading.facts["nvidia_driver"]["loaded_version"], reading.settings["nvidia_driver_version"]
+    try:
+        return compatibility.read_driver(str(loaded if preinstalled else wanted))
+    except compatibility.CudaError:
+        return None
 
 
 def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -151,4 +180,4 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
 
 
-RULES: tuple[HostRule, ...] = (count, known_version, family, driver, secure_boot)
+RULES: tuple[HostRule, ...] = (count, known_version, family, check_image, driver, secure_boot)

@@ -3,11 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
+from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_family import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_families import _BLOCKS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,16 +44,40 @@ def test_known_gpus(device_id: str, family: str, open_modules: str, last: int | 
     assert (found["family"], found["open_modules"], found["branches"]["last"]) == (family, open_modules, last)
 
 
-@pytest.mark.parametrize("device_id", ["0xffff", "0x3000", "", "T4", "0x0040"])
-def test_unknown_gpu_has_no_family(device_id: str) -> None:
-    assert describe(device_id) == {"family": None, "open_modules": None, "branches": {"first": None, "last": None}}
+def test_everything_about_a_gpu_by_its_name() -> None:
+    assert describe("Tesla V100-SXM2-32GB") == {
+        "family": "Volta",
+        "open_modules": "unsupported",
+        "branches": {"first": None, "last": 580},
+        "toolkits": {"first": None, "last": "12.9"},
+        "data_center": True,
+    }
+    assert describe("NVIDIA GeForce RTX 5090") == {
+        "family": "Blackwell",
+        "open_modules": "required",
+        "branches": {"first": 570, "last": None},
+        "toolkits": {"first": "12.8", "last": None},
+        "data_center": False,
+    }
+
+
+@pytest.mark.parametrize("gpu", ["0xffff", "0x3000", "", "NVIDIA R100", "0x0040", "2080"])
+def test_unknown_gpu_has_no_family(gpu: str) -> None:
+    assert describe(gpu) == {
+        "family": None,
+        "open_modules": None,
+        "branches": {"first": None, "last": None},
+        "toolkits": {"first": None, "last": None},
+        "data_center": None,
+    }
+
+
+@pytest.mark.parametrize("gpu", [None, True, ["Tesla T4"], {}, 1.5])
+def test_what_is_no_text_is_an_error(gpu: object) -> None:
+    with pytest.raises(AnsibleFilterError, match="gpu_family: the GPU has to be text"):
+        describe(gpu)
 
 
 @given(st.text())
 def test_any_text_has_a_result(text: str) -> None:
     describe(text)
-
-
-def test_blocks_are_in_order_and_apart() -> None:
-    assert all(first <= last for first, last, _family in _BLOCKS)
-    assert all(one[1] < other[0] for one, other in pairwise(_BLOCKS))

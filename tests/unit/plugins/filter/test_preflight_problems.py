@@ -14,6 +14,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report impor
 find = FilterModule().filters()["preflight_problems"]
 
 T4, A100, V100, B200 = "0x1eb8", "0x20b0", "0x1db5", "0x2901"
+CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda"
 SETTINGS: dict[str, Any] = {
     "control_plane": ["cp1"],
     "control_plane_group": "control_plane",
@@ -30,6 +31,7 @@ SETTINGS: dict[str, Any] = {
     "reachable_ports": ["6443/tcp", "10250/tcp"],
     "clock_skew_s": 30,
     "disk_mib": {"/usr": 2000, "/var/lib/containerd": 8000},
+    "acceptance_image": f"{CHECK_IMAGE}12.5.0",
     "minimum": {"control_plane": {"memory_mib": 1700, "cpus": 2}, "worker": {"memory_mib": 700, "cpus": 1}},
 }
 
@@ -395,6 +397,46 @@ def test_wanted_driver_of_which_another_one_is_still_loaded() -> None:
 def test_pinning_package_and_kernel_modules_are_no_driver_versions() -> None:
     packages = {**CUDA["packages"], "nvidia-driver-pinning-580": "580-1", "linux-modules-nvidia": "6.8.0-45.45+1"}
     assert check({"gpu1.facts.nvidia_driver": {**CUDA, "packages": packages}}) == []
+
+
+def test_image_of_a_toolkit_that_left_the_gpu_behind() -> None:
+    problems = check({"gpu1.facts.gpus.0.device_id": V100}, acceptance_image=f"{CHECK_IMAGE}13.0.0")
+    assert [problem["host"] for problem in problems] == ["gpu1"]
+    text = " ".join(problems[0].values())
+    for words in ("CUDA 13.0.0", "580.178.04", "acceptance_image", "CUDA 12.9 is the last", "vectoradd-cuda13.0.0"):
+        assert words in text
+
+
+def test_image_that_a_preinstalled_driver_is_too_old_for() -> None:
+    changes = {
+        "gpu1.settings.nvidia_driver_source": "preinstalled",
+        "gpu1.facts.nvidia_driver": {**CUDA, "loaded_version": "450.248.02"},
+    }
+    assert check(changes, acceptance_image=f"{CHECK_IMAGE}11.7.1") == []
+    problems = check(changes, acceptance_image=f"{CHECK_IMAGE}12.5.0")
+    assert [problem["host"] for problem in problems] == ["gpu1"]
+    assert "450.248.02" in problems[0]["what"] and "525.60.13" in problems[0]["do"]
+
+
+@pytest.mark.parametrize(
+    ("image", "device"),
+    [
+        (f"{CHECK_IMAGE}12.5.0", T4),
+        (f"{CHECK_IMAGE}13.3.0", T4),  # minor version compatibility
+        (f"{CHECK_IMAGE}12.5.0", B200),  # older than the GPU: runs by its PTX
+        (f"{CHECK_IMAGE}77.1", T4),  # not in the table yet
+        ("registry/my-check:latest", V100),
+        (f"{CHECK_IMAGE}11.7.1", V100),
+    ],
+)
+def test_image_that_may_run(image: str, device: str) -> None:
+    assert check({"gpu1.facts.gpus.0.device_id": device}, acceptance_image=image) == []
+
+
+def test_image_for_a_driver_that_will_not_drive_the_gpu_is_not_a_second_problem() -> None:
+    changes = {"gpu1.facts.gpus.0.device_id": V100, "gpu1.settings.nvidia_driver_version": "595.91.07"}
+    problems = check(changes, acceptance_image=f"{CHECK_IMAGE}13.0.0")
+    assert ["580 is the last" in problem["why"] for problem in problems] == [True]
 
 
 def test_secure_boot_with_a_loaded_driver() -> None:

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Callable
+
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import verdict
+
+DOCUMENTATION = r"""
+name: cuda_compatibility
+short_description: Say whether and how an NVIDIA driver runs programs of a CUDA toolkit
+version_added: 0.1.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Looks the versions up in this collection's table of toolkits, Linux drivers and GPUs, from Kepler to Blackwell. The
+    table and its sources are in C(docs/cuda.md).
+  - Input that is no version is an error. A version or GPU that is not in the table yet is RV(_value.kind=unknown).
+positional: _input, driver
+options:
+  _input:
+    description:
+      - The toolkit's version, as text, such as V(12.4), V(12.4.1) or V(cuda-12.4). V(12.4) is the first release of
+        12.4, V(13) is V(13.0).
+    type: str
+    required: true
+  driver:
+    description:
+      - The Linux driver's version as C(nvidia-smi) prints it (V(550.54.14)), as text, or only its branch (V(550)). Of a
+        branch the answer holds for each of its releases, and minor version compatibility for the current ones.
+    type: str
+    required: true
+  gpu:
+    description:
+      - The GPU, if the answer shall be about one - its name as C(nvidia-smi) prints it (V(Tesla T4)), its PCI device id
+        (V(0x1eb8), V(10de:1eb8)) or its architecture (V(Turing)).
+    type: str
+  data_center:
+    description:
+      - Whether the GPU is a data-centre GPU. Without it, the name tells, and where that doesn't either, the answer is
+        RV(_value.kind=forward_compatibility) with the condition in RV(_value.reason).
+    type: bool
+seealso:
+  - plugin: gpulab.kubernetes.cuda_supported_by
+    plugin_type: test
+  - plugin: gpulab.kubernetes.gpu_family
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Say what a driver makes of CUDA 12.4
+  ansible.builtin.debug:
+    msg: "{{ '12.4' | gpulab.kubernetes.cuda_compatibility('550.54.14') }}"
+  # kind: native
+
+- name: Install the package for forward compatibility where it helps
+  ansible.builtin.apt:
+    name: "{{ compatibility.package }}"
+  when: compatibility.kind == 'forward_compatibility'
+  vars:
+    compatibility: "{{ '13.0' | gpulab.kubernetes.cuda_compatibility('535.274.02', gpu='Tesla T4') }}"
+
+- name: Say why a V100 does not run CUDA 13
+  ansible.builtin.debug:
+    msg: "{{ ('13.0' | gpulab.kubernetes.cuda_compatibility('580.178.04', gpu='Tesla V100-SXM2-32GB')).reason }}"
+  # CUDA 13.0 has no code for Volta GPUs: CUDA 12.9 is the last that has
+"""
+
+RETURN = r"""
+_value:
+  description: The answer.
+  type: dict
+  contains:
+    kind:
+      description:
+        - V(native) - the driver is as new as the toolkit asks for.
+        - V(minor_version_compatibility) - an older driver of the same major version of CUDA; programs run, without
+          what RV(_value.reason) says is lost.
+        - V(forward_compatibility) - the driver is of an older major version; programs run with RV(_value.package), on
+          data-centre GPUs only.
+        - V(unsupported) - they don't run; RV(_value.advice) says what to change.
+        - V(unknown) - the table doesn't know the version or the GPU, or what is known doesn't decide.
+      type: str
+      choices: [native, minor_version_compatibility, forward_compatibility, unsupported, unknown]
+      sample: native
+    reason:
+      description: Why, with the versions that decide.
+      type: str
+      sample: Driver 550.54.14 is as new as CUDA 12.4 asks for (550.54.14) or newer
+    advice:
+      description: What to do.
+      type: str
+      sample: Nothing has to be changed
+    package:
+      description: The package for V(forward_compatibility), null otherwise.
+      type: str
+      sample: cuda-compat-13-0
+"""
+
+
+def cuda_compatibility(cuda: Any, driver: Any, gpu: Any = None, data_center: Any = None) -> dict[str, str | None]:
+    return asdict(verdict("cuda_compatibility", cuda, driver, gpu, data_center))
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"cuda_compatibility": cuda_compatibility}

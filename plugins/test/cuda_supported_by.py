@@ -1,0 +1,66 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibility import RUNS
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import verdict
+
+DOCUMENTATION = r"""
+name: cuda_supported_by
+short_description: Test whether an NVIDIA driver by itself runs programs of a CUDA toolkit
+version_added: 0.1.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Looks the versions up in this collection's table of toolkits, Linux drivers and GPUs (C(docs/cuda.md)).
+  - The filter P(gpulab.kubernetes.cuda_compatibility#filter) says why, and what to do.
+positional: _input, driver
+options:
+  _input:
+    description: The toolkit's version, as text, such as V(12.4) or V(12.4.1).
+    type: str
+    required: true
+  driver:
+    description: The Linux driver's version (V(550.54.14)), as text, or its branch (V(550)).
+    type: str
+    required: true
+  gpu:
+    description: The GPU, if the answer shall be about one - its name, PCI device id or architecture.
+    type: str
+seealso:
+  - plugin: gpulab.kubernetes.cuda_compatibility
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Stop when the driver is too old for the image
+  ansible.builtin.assert:
+    that: "'12.4' is gpulab.kubernetes.cuda_supported_by('550.54.14')"
+
+- name: Take an older image on GPUs that CUDA 13 has left behind
+  ansible.builtin.debug:
+    msg: CUDA 12
+  when: "'13.0' is not gpulab.kubernetes.cuda_supported_by('580.178.04', gpu='Tesla P100-PCIE-16GB')"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - Whether the answer of P(gpulab.kubernetes.cuda_compatibility#filter) is V(native) or
+      V(minor_version_compatibility). Forward compatibility needs a package and is not the driver's doing, and what is
+      unknown is not supported.
+  type: bool
+"""
+
+
+def cuda_supported_by(cuda: Any, driver: Any, gpu: Any = None) -> bool:
+    return verdict("cuda_supported_by", cuda, driver, gpu).kind in RUNS
+
+
+class TestModule:
+    def tests(self) -> dict[str, Callable[..., bool]]:
+        return {"cuda_supported_by": cuda_supported_by}
