@@ -25,7 +25,10 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_text im
 
 _WHAT = "certificates' expiration"
 _DAY = 86400
-_HEADER = re.compile(r"\s*CERTIFICATE(?P<authority> AUTHORITY)?\s{2,}EXPIRES\s{2,}RESIDUAL TIME(?:\s{2,}|$)")
+_HEADER = re.compile(
+    r"\s*CERTIFICATE(?:(?P<authority> AUTHORITY)|)\s{2,}EXPIRES\s{2,}RESIDUAL TIME"
+    r"(?(authority)|(?P<signed>\s{2,}CERTIFICATE AUTHORITY)?)(?:\s{2,}EXTERNALLY MANAGED)?\s*"
+)
 _MISSING = re.compile(r"\s*!MISSING! +([\w.-]+)\s*")
 _NAME = re.compile(r"[\w.-]+")
 _DATE = re.compile(r"([A-Z][a-z]{2}) (\d{2}), (\d{4}) (\d{2}):(\d{2}) UTC", re.ASCII)
@@ -114,19 +117,21 @@ def _certificate(entry: dict[str, Any]) -> Certificate:
 
 
 def _from_table(lines: list[str], now: datetime) -> Expiration:
-    heads = [number for number, line in enumerate(lines) if _HEADER.match(line)]
+    heads = [number for number, line in enumerate(lines) if _HEADER.fullmatch(line)]
     if not heads:
         wrong = next((line for line in lines if not is_remark(line)), "")
         raise unreadable(_WHAT, "there is neither JSON nor a table, but", wrong)
     parts: dict[bool, tuple[Certificate, ...]] = {}
+    signed = False
     for head, end in zip(heads, [*heads[1:], len(lines)]):
-        match = _HEADER.match(lines[head])
+        match = _HEADER.fullmatch(lines[head])
         authority = bool(match and match["authority"])
+        signed = signed or bool(match and match["signed"])
         if authority in parts:
             raise ValueError("a table comes twice")
         known = columns(lines[head])
         parts[authority] = tuple(_row(known, line, now) for line in lines[head + 1 : end] if not is_remark(line))
-    if False not in parts or (True not in parts and "CERTIFICATE AUTHORITY" in columns(lines[heads[0]]).names):
+    if False not in parts or (signed and True not in parts):
         raise ValueError("it was cut off, a table is not in it")
     return Expiration(parts[False], parts.get(True, ()))
 
@@ -146,8 +151,8 @@ def _row(known: Columns, line: str, now: datetime) -> Certificate:
     expires = _date(cells["EXPIRES"])
     if expires is None:
         raise unreadable(_WHAT, "a row holds no date", line)
-    # Of a certificate's own columns this is the fourth, in the table of the CAs the first.
-    ca = cells["CERTIFICATE AUTHORITY"] if known.names[0] == "CERTIFICATE" and len(known.names) == 5 else ""
+    # In the table of the CAs this is the name.
+    ca = cells.get("CERTIFICATE AUTHORITY", "") if known.names[0] == "CERTIFICATE" else ""
     managed = None if external is None else _YES_NO[external]
     return Certificate(name, expires, _days(residual, expires, now), ca or None, managed, False)
 

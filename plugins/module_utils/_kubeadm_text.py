@@ -23,7 +23,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)|
 _LINE_END = re.compile(r"\r+\n?")
 _SECRETS = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}|(?<!sha256:)(?<![0-9a-fA-F])[0-9a-fA-F]{64,}")
 _SECRET_FLAGS = re.compile(r"(--(?:discovery-|tls-bootstrap-)?token|--certificate-key)([ \t]*=[ \t]*|[ \t]+)(?!--)\S+")
-_PIECES = re.compile(r"(?<=\.)[A-Za-z0-9]{8,}|(?=[A-Za-z]*[0-9])[A-Za-z0-9]{8,}")
+_PIECES = re.compile(r"(?<=\.)[A-Za-z0-9]{8,}|(?=[A-Za-z]*[0-9])[A-Za-z0-9]{8,}|[a-z0-9]{16,}")
 _LONG_PIECES = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}")
 _PUBLIC_WORD = re.compile(rf"(?:--[a-z-]+=?)?(?:sha256:[0-9A-Fa-f]*|(?P<endpoint>{ENDPOINT.pattern}))?", re.ASCII)
 # Of klog, and of kubeadm's phases ("[check-expiration] Reading configuration from the cluster...").

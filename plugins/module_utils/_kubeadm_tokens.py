@@ -27,7 +27,7 @@ JOIN_GROUP = "system:bootstrappers:kubeadm:default-node-token"
 
 _WHAT = "bootstrap tokens"
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
-_HEADER = re.compile(r"\s*TOKEN\s{2,}TTL\s{2,}EXPIRES\s{2,}USAGES\s{2,}DESCRIPTION(?:\s{2,}|$)")
+_HEADER = re.compile(r"\s*TOKEN\s{2,}TTL\s{2,}EXPIRES\s{2,}USAGES\s{2,}DESCRIPTION(?:\s{2,}EXTRA GROUPS)?\s*")
 _NONE = "<none>"
 
 
@@ -73,7 +73,7 @@ def tokens(text: str) -> list[Token]:
     """
     text = plain(text)
     lines = text.split("\n")
-    header = next((number for number, line in enumerate(lines) if _HEADER.match(line)), None)
+    header = next((number for number, line in enumerate(lines) if _HEADER.fullmatch(line)), None)
     if header is not None:
         known = columns(lines[header])
         return [_row(known, line) for line in lines[header + 1 :] if not is_remark(line)]

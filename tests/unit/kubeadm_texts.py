@@ -125,7 +125,7 @@ TOKEN_TABLE = table(
     "TOKEN|TTL|EXPIRES|USAGES|DESCRIPTION|EXTRA GROUPS",
     f"{TOKEN}|23h|2026-11-21T21:00:00Z|authentication,signing|made  by  hand|{NODES}",
     f"abcdef.0123456789abcdef|<forever>|<never>|authentication,signing|<none>|{NODES},system:bootstrappers:x",
-    "zzzzzz.zzzzzzzzzzzzzzzz|<invalid>|2026-11-20T22:00:00+02:00|<none>|Proxy for the kubeadm-certs secret|<none>",
+    "zzzzzz.z1z2z3z4z5z6z7z8|<invalid>|2026-11-20T22:00:00+02:00|<none>|Proxy for the kubeadm-certs secret|<none>",
 )
 # The first versions told no groups.
 TOKEN_TABLE_OLD = table(

@@ -78,6 +78,7 @@ WRONG = [
     # Before 1.8 no CA was pinned.
     (f"kubeadm join --token {TOKEN} 10.0.0.1:6443", "no valid CA certificate hash"),
     (f"kubeadm join a:1 --token {TOKEN} --discovery-token-ca-cert-hash", "no valid CA certificate hash"),
+    (f"kubeadm join a:1 --token {TOKEN} {PINNED} --discovery-token-ca-cert-hash", "no valid CA certificate hash"),
     (f"kubeadm join a:1 --token {TOKEN} {PINNED} --certificate-key", "no valid certificate key"),
     (f"kubeadm join a:1 --token {TOKEN} --token aaaaaa.aaaaaaaaaaaaaaaa {PINNED}", "no valid token"),
     (f"kubeadm join 10.0.0.1 --token {TOKEN} --discovery-token-ca-cert-hash {H1}", "no endpoint"),

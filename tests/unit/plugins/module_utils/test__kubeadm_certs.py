@@ -121,6 +121,7 @@ BAD = {
     "tables without rows": f"{CERTS_COLUMNS.replace('|', '   ')}\n\n{CERTS_AUTHORITIES}",
     "CAs alone": CERTS_AUTHORITIES,
     "no CAs": table(CERTS_COLUMNS, ROW),
+    "no CAs, and none named": table(CERTS_COLUMNS, ROW.replace("|ca|", "||")),
     "half of the CAs": CERTS_TABLE[: CERTS_TABLE.index("etcd-ca  ", CERTS_TABLE.index("AUTHORITY   "))],
     "a table twice": CERTS_TABLE + CERTS_AUTHORITIES,
     "trailing": f"{CERTS_TABLE}Segmentation fault\n",

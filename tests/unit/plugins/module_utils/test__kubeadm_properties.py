@@ -109,7 +109,7 @@ NAMES = sorted(READERS)
 
 def leaks(text: str) -> bool:
     """Whether a piece of a secret of twelve characters or more stands in a text."""
-    secrets = (texts.SECRET, "0123456789abcdef", "zzzzzzzzzzzzzzzz")
+    secrets = (texts.SECRET, "0123456789abcdef", "z1z2z3z4z5z6z7z8")
     shown = any(secret[start : start + 12] in text for secret in secrets for start in range(5))
     return shown or texts.KEY[:32] in text
 

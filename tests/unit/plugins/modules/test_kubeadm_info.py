@@ -65,7 +65,7 @@ def test_tokens(kubeadm: Kubeadm, check: bool) -> None:
     expires = later(hours=1)
     listed = texts.token_json(expires=expires, description="ours")
     listed += texts.token_json("abcdef.0123456789abcdef", expires=None, usages=["signing"])
-    listed += texts.token_json("zzzzzz.zzzzzzzzzzzzzzzz", expires=later(hours=-1), groups=None)
+    listed += texts.token_json("zzzzzz.z1z2z3z4z5z6z7z8", expires=later(hours=-1), groups=None)
     kubeadm.prints("token list -o json", listed)
     result = kubeadm.run("kubeadm_token_info", check=check)
     assert not result["failed"] and not result["changed"]
