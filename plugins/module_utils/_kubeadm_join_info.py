@@ -14,13 +14,12 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import D
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import (
     JoinCommand,
-    KubeadmTextError,
-    Token,
     certificate_key,
     join_command,
-    tokens,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_run import Kubeadm
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_text import KubeadmTextError, timestamp
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_tokens import Token, list_tokens, tokens
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeconfig import read_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._pki import certificates, public_key_hash
 
@@ -41,6 +40,7 @@ class JoinInfo:
 
     def __init__(self, module: Any, executable: str, kubeconfig: str, timeout: float) -> None:
         self._kubeadm = Kubeadm(module, executable, timeout)
+        self._module = module
         self._kubeconfig = kubeconfig
         self._check: bool = module.check_mode
 
@@ -54,37 +54,46 @@ class JoinInfo:
         if known and token:
             return _facts(known, token, wanted, changed=wanted.control_plane, key=key)
         command = self._create(wanted)
-        made = next((found for found in self._tokens() if found.token == command.token), None)
-        return _facts(command, made, wanted, changed=True, key=key)
+        return _facts(command, self._made(command.token), wanted, changed=True, key=key)
 
     def _known(self) -> JoinCommand | None:
         """Endpoint and CA as the kubeconfig has them; None on a host that is no control plane (yet)."""
         text = read_text(Path(self._kubeconfig))
         if text is None:
             return None
-        config = read_kubeconfig(text)
-        authority = config.authority()
-        if authority is None:
-            raise DomainError(f"Error while preparing a join: {self._kubeconfig} names no CA")
-        hashes = tuple(sorted({public_key_hash(certificate) for certificate in certificates(authority)}))
+        try:
+            config = read_kubeconfig(text)
+            authority = config.authority()
+            if authority is None:
+                raise DomainError("Error while reading a kubeconfig: it names no CA that can be read")
+            hashes = tuple(sorted({public_key_hash(certificate) for certificate in certificates(authority)}))
+        except DomainError as error:
+            raise DomainError(f"{error} ({self._kubeconfig})", **error.fields) from error
         return JoinCommand(config.host, config.port, "", hashes)
 
     def _run(self, arguments: list[str], doing: str) -> str:
         return self._kubeadm.run([*arguments, "--kubeconfig", self._kubeconfig], doing)
 
     def _tokens(self) -> list[Token]:
-        text = self._run(["token", "list", "-o", "json"], "listing the join tokens")
-        try:
-            return tokens(text)
-        except KubeadmTextError:
-            # No token that could be used again is known then, and a new one is always right.
-            return []
+        return tokens(self._kubeadm.run_known(list_tokens(self._kubeconfig), "listing the join tokens"))
 
     def _usable(self, life: int) -> Token | None:
         now = datetime.now(timezone.utc)
-        usable = [token for token in self._tokens() if token.lets_join(now, timedelta(seconds=life))]
+        try:
+            usable = [token for token in self._tokens() if token.lets_join(now, timedelta(seconds=life))]
+        except KubeadmTextError as error:
+            self._module.warn(f"{error}. A new token is made instead of using one again.")
+            return None
         latest = datetime.max.replace(tzinfo=timezone.utc)
         return max(usable, key=lambda token: (token.expires or latest, token.token), default=None)
+
+    def _made(self, token: str) -> Token | None:
+        """What the cluster knows about a token that was just made; None, with a warning, where it can't be asked."""
+        try:
+            return next((found for found in self._tokens() if found.token == token), None)
+        except DomainError as error:
+            self._module.warn(f"{error}. The new token is valid all the same; when it expires is not known.")
+            return None
 
     def _create(self, wanted: Wanted) -> JoinCommand:
         arguments = ["token", "create", "--ttl", wanted.ttl, "--print-join-command"]
@@ -108,7 +117,7 @@ def _facts(
         "ca_cert_hashes": list(command.ca_cert_hashes) if command else [],
         "certificate_key": key,
         "control_plane": wanted.control_plane,
-        "expires": token.expires.strftime("%Y-%m-%dT%H:%M:%SZ") if token and token.expires else None,
+        "expires": timestamp(token.expires) if token else None,
         "reused": bool(token and not made),
         "unsafe_skip_ca_verification": command.unsafe_skip_ca_verification if command else False,
     }

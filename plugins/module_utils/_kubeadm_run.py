@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,8 +20,11 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import 
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import under
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import complaint, mask
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import complaint
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_text import mask
 
+# What cobra says of a command or a flag that came with a later version.
+_UNKNOWN = re.compile(r"unknown (?:shorthand )?flag|unknown command|invalid subcommand")
 # kubeadm's own commands that change a host; another one at the same time would spoil both.
 _CHANGING = ("init", "join", "reset", "upgrade")
 
@@ -50,6 +54,16 @@ class Kubeadm:
                 stderr=mask(result.stderr),
             )
         return result.stdout
+
+    def run_known(self, calls: Sequence[Sequence[str]], doing: str) -> str:
+        """As ``run`` with the first of these calls that this version of kubeadm knows."""
+        for call in calls[:-1]:
+            try:
+                return self.run(call, doing)
+            except CommandError as error:
+                if not _UNKNOWN.search(str(error)):
+                    raise
+        return self.run(calls[-1], doing)
 
     def validate(self, config: str) -> None:
         """Have kubeadm read a configuration strictly. Raises CommandError for an unknown field."""

@@ -8,17 +8,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-
-_KEY = re.compile(r"""(?P<key>"[^"]*"|'[^']*'|[^\s"'#:][^:#]*):(?:[ \t]+(?P<value>.*))?$""")
-_PLAIN = re.compile(r"(?P<text>.*?)(?:\s+#.*)?$")
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._yaml_block import read_yaml
 
 
 class KubeconfigError(DomainError):
@@ -53,7 +49,7 @@ class Kubeconfig:
 def read_kubeconfig(text: str) -> Kubeconfig:
     """Raises KubeconfigError for anything that does not name one server."""
     try:
-        data = json.loads(text) if text.lstrip().startswith("{") else _Block(text).document()
+        data = json.loads(text) if text.lstrip().startswith("{") else read_yaml(text)
     except (ValueError, RecursionError) as error:
         raise KubeconfigError(f"Error while reading a kubeconfig: {error}") from error
     context = _named(data, "contexts", "context", _text(data, "current-context"))
@@ -112,81 +108,3 @@ def _decoded(data: dict[str, Any], key: str) -> str | None:
         return base64.b64decode(value, validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError) as error:
         raise KubeconfigError(f"Error while reading a kubeconfig: {key} is not valid base64") from error
-
-
-class _Block:
-    """The part of YAML that kubeconfig files are written in: nested maps and lists in block style, plain scalars."""
-
-    def __init__(self, text: str) -> None:
-        self._lines = list(self._content(text.splitlines()))
-        self._position = 0
-
-    @staticmethod
-    def _content(lines: Iterable[str]) -> Iterable[tuple[int, str]]:
-        for line in lines:
-            content = line.strip()
-            if content and not content.startswith("#") and content not in ("---", "..."):
-                yield len(line) - len(line.lstrip(" ")), content
-
-    def document(self) -> Any:
-        value = self._value(0)
-        if self._position != len(self._lines):
-            raise ValueError(f"can't make sense of {self._lines[self._position][1][:40]!r}")
-        return value
-
-    def _peek(self) -> tuple[int, str]:
-        return self._lines[self._position] if self._position < len(self._lines) else (-1, "")
-
-    def _value(self, least: int) -> Any:
-        indent, content = self._peek()
-        if indent < least:
-            return None
-        return self._list(indent) if self._is_item(content) else self._map(indent)
-
-    @staticmethod
-    def _is_item(content: str) -> bool:
-        return content == "-" or content.startswith("- ")
-
-    def _list(self, indent: int) -> list[Any]:
-        found = []
-        while self._peek()[0] == indent and self._is_item(self._peek()[1]):
-            rest = self._peek()[1][1:].strip()
-            if not rest:
-                self._position += 1
-                found.append(self._value(indent + 1))
-            elif _KEY.match(rest):
-                # "- key: value" begins a map that goes on in the lines below, two columns further in.
-                inner = indent + len(self._peek()[1]) - len(rest)
-                self._lines[self._position] = (inner, rest)
-                found.append(self._map(inner))
-            else:
-                self._position += 1
-                found.append(self._scalar(rest))
-        return found
-
-    def _map(self, indent: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        while self._peek()[0] == indent:
-            match = _KEY.match(self._peek()[1])
-            if not match or self._is_item(self._peek()[1]):
-                raise ValueError(f"can't make sense of {self._peek()[1][:40]!r}")
-            self._position += 1
-            value = (match["value"] or "").strip()
-            if value and not value.startswith("#"):
-                found[self._scalar(match["key"])] = self._scalar(value)
-            else:
-                # A list may stand at the same depth as the key it belongs to.
-                found[self._scalar(match["key"])] = self._value(indent + (not self._is_item(self._peek()[1])))
-        return found
-
-    @staticmethod
-    def _scalar(text: str) -> Any:
-        if text[0] == '"':
-            return json.loads(text) if text.endswith('"') else json.loads(text.partition(" #")[0])
-        if text[0] == "'":
-            return text.partition(" #")[0].rstrip().strip("'").replace("''", "'")
-        match = _PLAIN.match(text)
-        plain = match["text"] if match else text
-        if plain[:1] in "|>&*!%@`{[" and plain not in ("{}", "[]"):
-            raise ValueError(f"can't make sense of {plain[:40]!r}")
-        return {"{}": {}, "[]": [], "null": None, "~": None, "": None}.get(plain, plain)

@@ -18,7 +18,8 @@ description:
     C(controlPlaneEndpoint).
   - Otherwise a token is made, and the output of C(kubeadm token create --print-join-command) is read, in any form that
     kubeadm printed since 1.9.
-  - The result holds secrets. Set C(no_log) on the task. Error messages have their secrets masked.
+  - The result holds secrets. Set C(no_log) on the task. Error messages and warnings show the line that they are about
+    with its secrets masked, so they may be repeated (see the examples).
 options:
   executable:
     description: Name or path of kubeadm.
@@ -74,6 +75,12 @@ EXAMPLES = r"""
   gpulab.kubernetes.kubeadm_join_info:
   no_log: true
   register: join_info
+  failed_when: false
+
+- name: Tell why there is none, which no_log has hidden
+  ansible.builtin.fail:
+    msg: "{{ join_info.msg }}"
+  when: join_info.msg is defined
 """
 
 RETURN = r"""

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from apiserver import Authority
+from kubeadm_texts import H1, INIT, JOIN_FORMS, KEY, NODES, PINNED, SECRET, TOKEN, table
 
 OLD = "oldold.0123456789abcdef"
 NEW = "newnew.0123456789abcdef"
-KEY = "3c" * 32
 
 # Keeps its tokens in a file, as the cluster does.
 KUBEADM = """
@@ -22,7 +22,9 @@ root = pathlib.Path({root!r})
 with (root / "log").open("a") as log:
     log.write(" ".join(sys.argv[1:]) + "\\n")
 print("W1120 10:00:00.000000 1 x.go:1] noise", file=sys.stderr)
-if sys.argv[1:3] == ["token", "list"]:
+if sys.argv[1:3] == ["token", "list"] and (root / "no-json").exists() and "-o" in sys.argv:
+    sys.exit("Error: unknown shorthand flag: 'o' in -o")
+elif sys.argv[1:3] == ["token", "list"]:
     print((root / "tokens").read_text(), end="")
 elif sys.argv[1:3] == ["token", "create"]:
     with (root / "tokens").open("a") as tokens:
@@ -116,12 +118,32 @@ def test_token_is_made_and_then_used_again(cp: ControlPlane) -> None:
         ([token(OLD, timedelta(minutes=-5))], NEW),
         ([token(OLD, usages=["signing"])], NEW),
         ([token(OLD, groups=["system:bootstrappers:other"])], NEW),
-        ([token(OLD)[:-20]], NEW),
+        ([token(OLD, timedelta(minutes=30)), token("zzzzzz.0123456789abcdef", usages=None, groups=None)], OLD),
     ],
 )
 def test_which_token_is_used_again(cp: ControlPlane, found: list[str], chosen: str) -> None:
     cp.has(*found)
     assert cp.run()["token"] == chosen
+
+
+def test_list_that_is_not_readable_is_no_reason_to_fail(cp: ControlPlane) -> None:
+    cp.has(token(OLD)[:-20])
+    result = cp.run()
+    assert (result["token"], result["expires"]) == (NEW, None)
+    warnings = json.dumps(result["warnings"])
+    assert "A new token is made instead of using one again" in warnings
+    assert "when it expires is not known" in warnings
+    assert OLD not in json.dumps(result)
+
+
+def test_tokens_of_an_older_kubeadm_are_used_again(cp: ControlPlane) -> None:
+    expires = (datetime.now(timezone.utc) + timedelta(hours=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    row = f"{OLD}|2h|{expires}|authentication,signing|<none>|{NODES}"
+    cp.has(table("TOKEN|TTL|EXPIRES|USAGES|DESCRIPTION|EXTRA GROUPS", row))
+    (cp.root / "no-json").touch()
+    result = cp.run()
+    assert (result["token"], result["expires"], result["reused"]) == (OLD, expires, True)
+    assert cp.creates == []
 
 
 def test_reuse_can_be_refused(cp: ControlPlane) -> None:
@@ -181,6 +203,76 @@ def test_failure_of_kubeadm_is_told_without_secrets(cp: ControlPlane, programs: 
     assert result["msg"] == "Error while listing the join tokens: error: timed out waiting for the condition (********)"
     assert result["rc"] == 1
     assert OLD not in json.dumps(result)
+
+
+# As a recorded output is tried out: a program that prints the same whatever it is asked.
+def prints_always(programs: Any, text: str, rc: int = 0) -> None:
+    programs.python("kubeadm", f"import sys\nsys.stdout.write({text!r})\nsys.exit({rc})")
+
+
+@pytest.mark.parametrize("form", JOIN_FORMS)
+def test_every_form_of_the_join_command(cp: ControlPlane, programs: Any, form: str) -> None:
+    cp.kubeconfig.unlink()
+    prints_always(programs, JOIN_FORMS[form])
+    result = cp.run()
+    assert not result["failed"], result["msg"]
+    assert result["api_endpoint"] == {"host": "10.0.0.1", "port": 6443}
+    assert (result["token"], result["ca_cert_hashes"]) == (TOKEN, [H1])
+    assert (result["control_plane"], result["certificate_key"], result["reused"]) == (False, None, False)
+
+
+def test_worker_gets_its_own_command_from_the_text_of_init(cp: ControlPlane, programs: Any) -> None:
+    cp.kubeconfig.unlink()
+    prints_always(programs, INIT)
+    result = cp.run()
+    assert (result["control_plane"], result["certificate_key"]) == (False, None)
+    assert KEY not in json.dumps(result)
+    assert cp.run(control_plane=True)["certificate_key"] == KEY
+
+
+@pytest.mark.parametrize(
+    ("text", "rc", "words"),
+    [
+        ("", 0, "there is none in ''"),
+        (
+            f"kubeadm join 10.0.0.1:6443 --token {TOKEN[:-1]} {PINNED}",
+            0,
+            "it has no valid token: kubeadm join 10.0.0.1:6443 --token ********",
+        ),
+        (
+            f"kubeadm join --token {TOKEN} 10.0.0.1:6443",
+            0,
+            "it has no valid CA certificate hash: kubeadm join --token ********",
+        ),
+        (f"kubeadm join 10.0.0.1 --tokens {TOKEN[:-1]} {PINNED}", 0, "it names no endpoint"),
+        (f"{TOKEN}\n", 0, "there is none in '********"),
+        (f"kubeadm join 10.0.0.1:6443 --token {TOKEN} {PINNED}", 1, "Error while creating a join token: kubeadm join"),
+    ],
+)
+def test_no_secret_is_in_any_error(cp: ControlPlane, programs: Any, text: str, rc: int, words: str) -> None:
+    cp.kubeconfig.unlink()
+    prints_always(programs, text, rc)
+    result = cp.run()
+    assert words in result["msg"]
+    assert SECRET[:-1] not in json.dumps(result)
+
+
+def test_list_that_fails_after_the_token_was_made_is_no_failure(cp: ControlPlane, programs: Any) -> None:
+    cp.kubeconfig.unlink()
+    command = f"kubeadm join 10.0.0.1:6443 --token {TOKEN} {PINNED}"
+    programs.add("kubeadm", f'test "$2" = create && echo "{command}" || {{ echo "error: no ({TOKEN})" >&2; exit 1; }}')
+    result = cp.run()
+    assert (result["token"], result["expires"]) == (TOKEN, None)
+    said = "Error while listing the join tokens: error: no (********). The new token is valid all the same"
+    assert said in json.dumps(result["warnings"])
+    assert SECRET not in json.dumps(result["warnings"])
+
+
+@pytest.mark.parametrize("text", ["clusters: []\n", "server: x: y\n  -", "{"])
+def test_kubeconfig_that_is_not_readable_is_named(cp: ControlPlane, text: str) -> None:
+    cp.kubeconfig.write_text(text)
+    assert f"({cp.kubeconfig})" in cp.run()["msg"]
+    assert cp.log == []
 
 
 def test_hung_kubeadm(cp: ControlPlane, programs: Any) -> None:

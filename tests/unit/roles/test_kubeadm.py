@@ -1,0 +1,86 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs parts of the role on this machine, up to where they fail: secrets stay hidden, causes don't."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubeadm_texts import PINNED, SECRET, TOKEN
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
+INVENTORY = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\ngpu2 {HERE}\n"
+PLAYBOOK = """
+- name: Run a part of the role
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Run it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: "{part}"
+"""
+Run = Callable[[str], tuple[int, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, programs: Any) -> Run:
+    """Exit status and output, as loud as can be, of a part of the role."""
+
+    def call(part: str) -> tuple[int, str]:
+        (tmp_path / "site.yml").write_text(PLAYBOOK.format(part=part))
+        (tmp_path / "hosts.ini").write_text(INVENTORY)
+        # Nobody is a worker, so this machine joins nothing.
+        settings = {"_kubeadm_joining": ["gpu1", "gpu2"], "_kubeadm_is_control_plane": True}
+        command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.ini", "site.yml"]
+        command += ["-vvv", "-e", json.dumps(settings)]
+        environ = {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
+            "ANSIBLE_LOCAL_TEMP": str(tmp_path),
+            "ANSIBLE_NOCOLOR": "1",
+            "PATH": f"{programs.directory}{os.pathsep}{os.environ['PATH']}",
+        }
+        result = subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=120
+        )
+        return result.returncode, result.stdout + result.stderr
+
+    return call
+
+
+def test_a_token_that_could_not_be_had_is_told_without_secrets(run: Run, programs: Any) -> None:
+    programs.add("kubeadm", f'echo "kubeadm join 10.0.0.1 --token {TOKEN} {PINNED}"')
+    status, output = run("join.yml")
+    assert status != 0
+    assert "it names no endpoint host:port: kubeadm join 10.0.0.1 --token ********" in output
+    assert "censored" in output, "the module ran"
+    assert SECRET not in output
+    assert "Join the worker" not in output
+
+
+def test_a_token_that_was_made_is_in_no_log(run: Run, programs: Any) -> None:
+    programs.add("kubeadm", f'test "$1" = token && echo "kubeadm join 10.0.0.1:6443 --token {TOKEN} {PINNED}"')
+    status, output = run("join.yml")
+    assert status == 0, output
+    assert "Join the worker" in output
+    assert SECRET not in output
+
+
+def test_kubeconfig_that_could_not_be_read_is_told(run: Run) -> None:
+    status, output = run("kubeconfig.yml")
+    assert status != 0
+    assert (
+        "Error while reading the administrator's kubeconfig of cp1: File not found: /etc/kubernetes/admin.conf"
+        in output
+    )
