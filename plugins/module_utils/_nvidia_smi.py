@@ -192,8 +192,10 @@ class NvidiaSmi:
         if gpus and attached > len(gpus):
             notes.append(f"{attached} GPUs are attached, {len(gpus)} could be read.")
         for gpu in gpus:
-            if gpu["problems"]:
-                notes.append(f"GPU {gpu['index']} ({gpu['pci_bus_id']}): {', '.join(gpu['problems'])}")
+            unsaid = [problem for problem in gpu["problems"] if problem not in notes[0]]
+            if unsaid:
+                who = [str(gpu[key]) for key in ("index", "pci_bus_id") if gpu[key] is not None]
+                notes.append(f"GPU {', '.join(who)}: {', '.join(unsaid)}")
         told = "\n".join(note for note in notes if note)
         return (told or self._silence(gpus))[:2000]
 

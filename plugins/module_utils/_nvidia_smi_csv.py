@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_state import complaint
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_values import (
+    MOST_GPUS,
     Reading,
     bus_id,
     either,
@@ -61,6 +62,8 @@ def read_csv(text: str, header: int) -> Reading:
     reading.messages = [line.strip() for line in lines[:header] if line.strip()]
     known: dict[Any, dict[str, Any]] = {}
     for line in lines[header + 1 :]:
+        if len(reading.gpus) > MOST_GPUS:
+            break
         row = _row(line, columns)
         if row is not None:
             _csv_process(reading, row, known) if processes else _csv_gpu(reading, row)

@@ -30,11 +30,11 @@ def merge(readings: Sequence[Reading]) -> list[dict[str, Any]]:
     for reading in readings:
         for gpu in reading.gpus:
             known.add(gpu)
-        for line in reading.messages:
-            found = complaint(line[:1000])
-            if found:
-                index, address, words = found
-                known.add(empty_gpu(index=index, pci_bus_id=bus_id(address), problems=[words]))
+    for line in dict.fromkeys(line[:1000] for reading in readings for line in reading.messages):
+        found = complaint(line)
+        if found:
+            gpu = empty_gpu(index=found.index, pci_bus_id=bus_id(found.address), problems=[found.words])
+            known.add(gpu, only_known=not found.unreadable)
     attached = max([reading.attached or 0 for reading in readings], default=0)
     return known.in_order(attached, listed=any(reading.gpus for reading in readings))
 
@@ -46,8 +46,10 @@ class _Gpus:
         self._all: list[dict[str, Any]] = []
         self._by: dict[str, dict[Any, list[dict[str, Any]]]] = {key: {} for key in _IDENTITY}
 
-    def add(self, gpu: dict[str, Any]) -> None:
+    def add(self, gpu: dict[str, Any], only_known: bool = False) -> None:
         known = self._find(gpu)
+        if known is None and only_known:
+            return
         if known is None:
             known = empty_gpu()
             self._all.append(known)

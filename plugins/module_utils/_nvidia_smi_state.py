@@ -9,6 +9,7 @@ nvidia-smi prints its errors to stdout. Words and exit statuses: observed with 5
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 OK, DEGRADED, NO_DEVICES = "ok", "degraded", "no_devices"
 NOT_INSTALLED, NOT_LOADED, MISMATCH = "driver_not_installed", "driver_not_loaded", "version_mismatch"
@@ -92,6 +93,7 @@ _AT_GPU = re.compile(
     rf"\bGPU\s{{0,9}}(?:(?P<index>\d{{1,4}}):\s{{1,9}})?{_ADDRESS}(?:\s{{0,9}}:\s{{0,9}}(?P<text>.*))?", re.IGNORECASE
 )
 _AT_INDEX = re.compile(rf"{_NO_HANDLE} for GPU\s{{0,9}}(?P<index>\d{{1,4}}):\s{{1,9}}(?P<text>.*)", re.IGNORECASE)
+_WARNING = re.compile(r"warning|inforom", re.IGNORECASE)
 _TROUBLE = re.compile(r"unable|warning|error|corrupt|fail|lost|reset|fallen", re.IGNORECASE)
 
 
@@ -114,13 +116,24 @@ def failure(said: str, rc: int | None) -> str:
     return _STATUS.get(rc or 0, UNREADABLE) if not said.strip() else UNREADABLE
 
 
-def complaint(line: str) -> tuple[int | None, str | None, str] | None:
-    """Index and PCI address (as far as given) and words of a line that complains about one GPU, None for others."""
+@dataclass(frozen=True)
+class Complaint:
+    """What a line says of one GPU. ``unreadable``: it is not among the GPUs that nvidia-smi goes on to tell about."""
+
+    index: int | None
+    address: str | None
+    words: str
+    unreadable: bool
+
+
+def complaint(line: str) -> Complaint | None:
+    """What is wrong with one GPU, with its index and PCI address as far as given; None for any other line."""
     match = _AT_GPU.search(line) or _AT_INDEX.search(line)
     if not match or not _TROUBLE.search(line):
         return None
     found = match.groupdict()
-    return int(found["index"]) if found["index"] else None, found.get("address"), (found["text"] or line).strip()
+    index = int(found["index"]) if found["index"] else None
+    return Complaint(index, found.get("address"), (found["text"] or line).strip(), not _WARNING.search(line))
 
 
 def hopeless(problems: list[str]) -> str | None:

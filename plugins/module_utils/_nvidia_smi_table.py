@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_values import (
+    MOST_GPUS,
     Reading,
     bus_id,
     empty_gpu,
@@ -115,7 +116,7 @@ def read_table(text: str) -> Reading:
             driver, cuda = _DRIVER.search(line), _CUDA.search(line)
             reading.driver_version = version(driver[1]) if driver else None
             reading.cuda_version = version(cuda[1]) if cuda else None
-        elif line.startswith("|"):
+        elif line.startswith("|") and len(reading.gpus) <= MOST_GPUS:
             table.row([cell.strip() for cell in line.split("|")[1:-1]])
             processes = processes or line.startswith("| Processes:")
         elif line and not line.startswith("+") and not _DATE.match(line):

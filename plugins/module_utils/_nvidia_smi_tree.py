@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element, ParseError, SubElement, XMLPullParser
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_state import complaint
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_values import (
+    MOST_GPUS,
     Reading,
     bus_id,
     either,
@@ -71,6 +72,8 @@ def read_xml(text: str) -> Reading:
             reading.complete = element.tag == "nvidia_smi_log" and headed
         elif event == "end" and depth == 1 and element.tag == "gpu":
             reading.gpus.append(_gpu(element, element.get("id")))
+            if len(reading.gpus) > MOST_GPUS:
+                break
         elif event == "end" and depth == 1:
             headed = _heading(reading, str(element.tag), element.text) and headed
     _number(reading)
@@ -108,6 +111,8 @@ def read_text(text: str) -> Reading:
         element = SubElement(stack[-1][1], tag)
         element.text = value if colon else None
         stack.append((indent, element))
+        if heading and len(gpus) > MOST_GPUS:
+            break
         if heading:
             gpus.append((heading[1], element))
         elif len(stack) == 2:

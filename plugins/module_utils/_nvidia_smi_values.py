@@ -16,6 +16,8 @@ MOST_GPUS = 4096
 # Colours and cursor movements, the title of a window, the choice of a character set.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\ufffe\uffff\ud800-\udfff]")
+# 610 sets it behind the values of names that it will give up.
+_REMARK = re.compile(r"\s\[Deprecated[^\]]{0,200}\]$")
 _NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?:\s*([A-Za-z%]+))?")
 _BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _MIB = {"MiB": 1.0, "MB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, None: 1.0}
@@ -116,9 +118,9 @@ def _bare(raw: str | None) -> str:
 def word(raw: str | None) -> str | None:
     """A value as the program says it, None for everything that means that it doesn't know.
 
-    CSV sets all such words in brackets, also those that are new.
+    CSV sets all such words in brackets, also those that are new. A remark behind the value is none of it.
     """
-    text = (raw or "").strip()
+    text = _REMARK.sub("", (raw or "").strip())
     lowered = text.lower()
     bracketed = text.startswith("[") and text.endswith("]")
     return None if bracketed or lowered in _UNKNOWN or lowered in _FAULTS else text
