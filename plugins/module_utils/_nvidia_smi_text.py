@@ -21,7 +21,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_valu
 _GPU = re.compile(r"\s{0,20}GPU (\d{1,4}): (.*) \(UUID: (.*)\)\s*")
 _MIG = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d{1,4}): \(UUID: (\S+)\)\s*")
 _OLD_MIG_UUID = re.compile(r"MIG-GPU-[0-9a-f-]+/(\d+)/(\d+)")
-_BEGUN = re.compile(r"GPU \d+: |MIG \S+ ")
+_PART = re.compile(r"GPU \d+: |MIG \S+ |.*\(UUID: ")
 _LABELLED = re.compile(r"(DRIVER|KMD|CUDA|CUDA UMD) version\s*:\s*([\d.]+)\s*", re.IGNORECASE)
 
 _LIST_LINE = re.compile(r"^[ \t]{0,20}GPU \d{1,4}: .*\(UUID: ", re.MULTILINE)
@@ -48,8 +48,8 @@ def read_list(text: str) -> Reading:
             reading.gpus[-1]["mig"]["devices"].append(device)
         elif line.strip():
             reading.messages.append(line.strip())
-    # A line that begins like the others and doesn't end like them was cut off.
-    reading.complete = not any(_BEGUN.match(line) for line in reading.messages)
+    # A line that has only a part of what the others have was damaged.
+    reading.complete = not any(_PART.match(line) for line in reading.messages)
     return reading
 
 

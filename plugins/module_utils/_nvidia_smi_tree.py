@@ -118,12 +118,16 @@ def read_text(text: str) -> Reading:
         elif len(stack) == 2:
             headed = _heading(reading, tag, element.text) and headed
     reading.gpus = [_gpu(element, address) for address, element in gpus]
-    # Nothing marks the end, but each GPU ends with its processes.
-    ends = [element.find("processes") for _address, element in gpus]
-    ended = all(end is not None and (end.text or len(end)) for end in ends)
-    reading.complete = ended and len(gpus) == reading.attached and headed
+    reading.complete = all(_whole(element) for _address, element in gpus) and len(gpus) == reading.attached and headed
     _number(reading)
     return reading
+
+
+def _whole(element: Element) -> bool:
+    """Whether a GPU in the text was not cut off: nothing marks its end, but its processes stand there."""
+    end = element.find("processes")
+    middle = [element.findtext(path) for path in ("product_name", "gpu_uuid", "fb_memory_usage/total")]
+    return end is not None and bool(end.text or len(end)) and all(middle)
 
 
 def _heading(reading: Reading, tag: str, text: str | None) -> bool:

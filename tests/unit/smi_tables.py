@@ -157,9 +157,10 @@ MIG_SHARED = (
 
 def four(lost: str = "") -> str:
     """Four GPUs; ``lost`` is printed above, and then GPU 1 is left out."""
+    none = "Off".rjust(21)
     gpus = "".join(
         rows(
-            f"|   {index}  NVIDIA RTX A6000               Off |   00000000:{index + 1}0:00.0 Off |                  Off |",
+            f"|   {index}  NVIDIA RTX A6000               Off |   00000000:{index + 1}0:00.0 Off |{none} |",
             "| 30%   33C    P8              6W /  300W |      10MiB /  49140MiB |      0%      Default |",
             "|                                         |                        |                  N/A |",
         )
