@@ -155,16 +155,16 @@ MIG_SHARED = (
 )
 
 
-def four(lost: str = "") -> str:
-    """Four GPUs; ``lost`` is printed above, and then GPU 1 is left out."""
+def many(count: int, lost: str = "") -> str:
+    """So many GPUs; ``lost`` is printed above, and then GPU 1 is left out."""
     none = "Off".rjust(21)
     gpus = "".join(
         rows(
-            f"|   {index}  NVIDIA RTX A6000               Off |   00000000:{index + 1}0:00.0 Off |{none} |",
+            f"| {index:>3}  NVIDIA RTX A6000               Off |   {index:08X}:20:00.0 Off |{none} |",
             "| 30%   33C    P8              6W /  300W |      10MiB /  49140MiB |      0%      Default |",
             "|                                         |                        |                  N/A |",
         )
-        for index in range(4)
+        for index in range(count)
         if not (lost and index == 1)
     )
     return lost + "Fri Nov 20 21:00:01 2026\n" + head("610.77.01", "13.3", new=True) + HEADINGS + gpus + processes()

@@ -21,7 +21,7 @@ class Gpu:
 
     @property
     def bus(self) -> str:
-        return f"00000000:{0x10 + 0x10 * self.index:02X}:00.0"
+        return f"{self.index // 8:08X}:{0x10 + 0x10 * (self.index % 8):02X}:00.0"
 
 
 FOUR = tuple(Gpu(index) for index in range(4))

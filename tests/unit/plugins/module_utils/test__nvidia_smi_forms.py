@@ -85,17 +85,17 @@ def test_split_compute_instances_share_the_memory_of_their_gpu_instance(text: st
 
 @pytest.mark.parametrize("words", ["Unknown Error", "GPU is lost.  Reboot the system to recover this GPU"])
 def test_lost_gpu_above_the_table_keeps_its_place(words: str) -> None:
-    line = f"Unable to determine the device handle for GPU1: 0000:20:00.0: {words}\n"
-    found = facts(smi_tables.four(line), 15)
+    line = f"Unable to determine the device handle for GPU1: 0001:20:00.0: {words}\n"
+    found = facts(smi_tables.many(4, line), 15)
     assert (found["state"], found["count"], found["rc"]) == ("degraded", 4, 15)
     assert [picked(gpu, "index", "pci_bus_id", "healthy") for gpu in found["gpus"]] == [
-        [0, "00000000:10:00.0", True],
-        [1, "00000000:20:00.0", False],
-        [2, "00000000:30:00.0", True],
-        [3, "00000000:40:00.0", True],
+        [0, "00000000:20:00.0", True],
+        [1, "00000001:20:00.0", False],
+        [2, "00000002:20:00.0", True],
+        [3, "00000003:20:00.0", True],
     ]
     assert found["gpus"][1]["problems"] == [words]
-    assert facts(smi_tables.four())["state"] == "ok"
+    assert facts(smi_tables.many(4))["state"] == "ok"
 
 
 def test_gpu_that_is_left_out_between_others_keeps_its_place() -> None:
@@ -286,7 +286,7 @@ FORMS = [
     smi.xml(),
     smi.csv("index,uuid,name,memory.total,pci.bus_id,temperature.gpu"),
     smi.listed(),
-    smi_tables.four(),
+    smi_tables.many(4),
     smi.logged(),
 ]
 
@@ -307,13 +307,14 @@ def test_good_output_with_a_bad_exit_status_is_not_ok(text: str, rc: int) -> Non
 
 
 def test_warning_about_a_gpu_is_a_problem_of_that_gpu() -> None:
-    warning = "WARNING: infoROM is corrupted at gpu 0000:20:00.0\n"
-    for text in (smi.xml() + warning, warning + smi_tables.four()):
+    warning = "WARNING: infoROM is corrupted at gpu {}:20:00.0\n"
+    for text in (smi.xml() + warning.format("0000"), warning.format("0001") + smi_tables.many(4)):
         found = facts(text, 14)
         assert (found["state"], found["count"], found["rc"]) == ("degraded", 4, 14)
         assert [gpu["healthy"] for gpu in found["gpus"]] == [True, False, True, True]
     # The list has no addresses: nobody knows whose it is, and it is no further GPU.
-    assert (facts(smi.listed() + warning, 14)["state"], facts(smi.listed() + warning, 14)["count"]) == ("degraded", 4)
+    found = facts(smi.listed() + warning.format("0000"), 14)
+    assert (found["state"], found["count"]) == ("degraded", 4)
 
 
 def test_network_devices_of_older_drivers_in_the_topology() -> None:

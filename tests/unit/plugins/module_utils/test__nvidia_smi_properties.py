@@ -40,7 +40,7 @@ COUNTING = [
 ]
 ENDING = [
     *COUNTING,
-    smi_tables.four(),
+    smi_tables.many(4),
     smi_tables.OLD,
     smi_tables.MIG_ONE_CELL,
 ]
