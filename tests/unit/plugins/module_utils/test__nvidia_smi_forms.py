@@ -233,6 +233,60 @@ def test_log_as_text_of_610() -> None:
     assert [gpu["index"] for gpu in found["gpus"]] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("attached", [3, 4])
+def test_lost_gpu_above_the_xml_keeps_its_place(attached: int) -> None:
+    line = "Unable to determine the device handle for GPU1: 0000:20:00.0: GPU is lost.  Reboot the system\n"
+    found = facts(line + smi.xml((smi.FOUR[0], *smi.FOUR[2:]), attached=attached), 15)
+    assert (found["state"], found["count"], found["source"]) == ("degraded", 4, ["xml"])
+    assert [picked(gpu, "index", "minor_number") for gpu in found["gpus"]] == [[0, 0], [1, None], [2, 2], [3, 3]]
+
+
+SUPERCHIP = """<gpu_power_readings><average_power_draw>N/A</average_power_draw><instant_power_draw>118.20 W
+</instant_power_draw><current_power_limit>900.00 W</current_power_limit></gpu_power_readings>
+<gpu_memory_power_readings><average_power_draw>47.00 W</average_power_draw></gpu_memory_power_readings>
+<module_power_readings><power_state>P0</power_state><power_draw>212.00 W</power_draw>
+<current_power_limit>1000.00 W</current_power_limit></module_power_readings>
+<fabric><state>Completed</state><status>Success</status><cliqueId>7</cliqueId>
+<health><summary>Healthy</summary><bandwidth>Full</bandwidth><route_unhealthy>False</route_unhealthy></health></fabric>"""
+
+
+def test_superchip() -> None:
+    text = smi.xml((smi.Gpu(name="NVIDIA GH200 480GB", extra=SUPERCHIP),)).replace(
+        "00000000:10:00.0", "00000009:01:00.0"
+    )
+    found = facts(text)
+    (gpu,) = found["gpus"]
+    assert (found["state"], gpu["pci_bus_id"]) == ("ok", "00000009:01:00.0")
+    assert picked(gpu, "power_draw_w", "power_limit_w") == [118.2, 900.0]
+    assert gpu["fabric"] == {"state": "Completed", "status": "Success"}
+
+
+VGPU_GUEST = """<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v11.dtd">
+<nvidia_smi_log><driver_version>510.108.03</driver_version><cuda_version>11.6</cuda_version>
+<attached_gpus>1</attached_gpus><gpu id="00000000:02:01.0"><product_name>GRID V100D-8C</product_name>
+<product_brand>NVIDIA Virtual Compute Server</product_brand><persistence_mode>N/A</persistence_mode>
+<mig_mode><current_mig>N/A</current_mig><pending_mig>N/A</pending_mig></mig_mode><mig_devices>None</mig_devices>
+<uuid>GPU-5ee1ab1e-0000-11ee-8000-0242ac120002</uuid><minor_number>0</minor_number>
+<gpu_virtualization_mode><virtualization_mode>VGPU</virtualization_mode></gpu_virtualization_mode>
+<vgpu_software_licensed_product><license_status>Unlicensed</license_status></vgpu_software_licensed_product>
+<pci><pci_bus_id>00000000:02:01.0</pci_bus_id></pci><fan_speed>N/A</fan_speed>
+<fb_memory_usage><total>8192 MiB</total><used>480 MiB</used></fb_memory_usage><compute_mode>Default</compute_mode>
+<utilization><gpu_util>0 %</gpu_util></utilization><ecc_mode><current_ecc>N/A</current_ecc></ecc_mode>
+<retired_pages><pending_retirement>N/A</pending_retirement></retired_pages><remapped_rows>N/A</remapped_rows>
+<temperature><gpu_temp>N/A</gpu_temp></temperature><power_readings><power_draw>N/A</power_draw></power_readings>
+</gpu></nvidia_smi_log>"""
+
+
+def test_guest_with_a_part_of_a_gpu() -> None:
+    found = facts(VGPU_GUEST)
+    (gpu,) = found["gpus"]
+    assert (found["state"], gpu["name"], gpu["memory_total_mib"]) == ("ok", "GRID V100D-8C", 8192)
+    nothing = ("persistence_mode", "temperature_c", "power_draw_w", "power_limit_w", "architecture")
+    assert picked(gpu, *nothing) == [None] * 5
+    assert gpu["retired_or_remapped"] == {"pending": None, "failure": None}
+
+
 MIG_LOG = """    MIG Device
         Index                             : 0
         GPU Instance ID                   : 2
