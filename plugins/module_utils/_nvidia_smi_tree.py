@@ -118,7 +118,8 @@ def read_text(text: str) -> Reading:
         elif len(stack) == 2:
             headed = _heading(reading, tag, element.text) and headed
     reading.gpus = [_gpu(element, address) for address, element in gpus]
-    reading.complete = all(_whole(element) for _address, element in gpus) and len(gpus) == reading.attached and headed
+    reading.complete = all(_whole(element) for _address, element in gpus) and len(gpus) == reading.attached
+    reading.complete = reading.complete and headed and reading.driver_version is not None
     _number(reading)
     return reading
 
