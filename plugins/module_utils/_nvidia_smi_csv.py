@@ -87,12 +87,12 @@ def _row(line: str, columns: list[str]) -> dict[str, str] | None:
         for _cell in range(len(columns) - free - 1):
             end = line.rindex(",", 0, end)
         cells[free : free + extra + 1] = [line[start:end].strip()]
-    if len(cells) != len(columns) or not any(cells) or complaint(line[:1000]):
+    if len(cells) != len(columns) or not any(cells):
         return None
     row = dict(zip(columns, cells))
     index, address = word(row.get("index")), word(row.get("pci.bus_id") or row.get("gpu_bus_id"))
     fits = (index is None or index.isdigit()) and (address is None or bus_id(address) is not None)
-    return row if fits else None
+    return row if fits and not complaint(line[:1000]) else None
 
 
 def _csv_gpu(reading: Reading, row: dict[str, str]) -> None:

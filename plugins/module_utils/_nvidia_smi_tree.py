@@ -34,6 +34,9 @@ XML_START = "<nvidia_smi_log"
 XML_END = "</nvidia_smi_log>"
 TEXT_START = "NVSMI LOG"
 
+# Characters that are parsed at a time, and more levels of elements than any log has.
+_PIECE, _DEEPEST = 1 << 16, 50
+
 _TEXT_GPU = re.compile(r"GPU ([0-9A-Fa-f:.]+)$")
 _PROLOG = re.compile(r"\s*<[?!]")
 _TEMPERATURE = ("temperature/gpu_temp", "temperature/gpu_current_temp")
@@ -68,12 +71,13 @@ def read_xml(text: str) -> Reading:
     headed = True
     for event, element in _events(text[start:stop]):
         depth += 1 if event == "start" else -1
+        if depth > _DEEPEST or len(reading.gpus) > MOST_GPUS:
+            break
         if event == "end" and depth == 0:
             reading.complete = element.tag == "nvidia_smi_log" and headed
         elif event == "end" and depth == 1 and element.tag == "gpu":
             reading.gpus.append(_gpu(element, element.get("id")))
-            if len(reading.gpus) > MOST_GPUS:
-                break
+            element.clear()
         elif event == "end" and depth == 1:
             headed = _heading(reading, str(element.tag), element.text) and headed
     _number(reading)
@@ -84,8 +88,9 @@ def _events(body: str) -> Iterator[tuple[str, Element]]:
     # The prolog with its DOCTYPE was left out, so no entity can be declared.
     parser: Any = XMLPullParser(["start", "end"])
     try:
-        parser.feed(body)
-        yield from parser.read_events()
+        for start in range(0, len(body), _PIECE):
+            parser.feed(body[start : start + _PIECE])
+            yield from parser.read_events()
     except (ParseError, ValueError):
         return
 
