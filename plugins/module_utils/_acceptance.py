@@ -30,7 +30,10 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Host:
-    """What a host said about itself. ``held`` maps the UUID of a GPU to the pod that holds it, as kubelet has it."""
+    """What a host said about itself. ``held`` maps the UUID of a GPU to the pod that holds it, as kubelet has it.
+
+    ``known``: how many GPUs its driver knows of, those among them that don't answer, which have no UUID.
+    """
 
     node: str
     gpus: tuple[Gpu, ...] = ()
@@ -41,11 +44,12 @@ class Host:
     driver: str = ""
     toolkit: str = ""
     held: Mapping[str, str] = field(default_factory=dict)
+    known: int = 0
 
     @property
     def wanted(self) -> int:
         """How many GPUs should be there."""
-        return max(len(self.gpus), self.pci) if self.expected is None else self.expected
+        return max(len(self.gpus), self.known, self.pci) if self.expected is None else self.expected
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,7 @@ def read_hosts(entries: Iterable[Mapping[str, Any]]) -> list[Host]:
             driver=entry["driver"] or "",
             toolkit=entry["toolkit"] or "",
             held=dict(entry["held"] or {}),
+            known=len(entry["gpus"] or []),
         )
         for entry in entries
     ]

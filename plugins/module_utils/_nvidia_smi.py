@@ -17,13 +17,10 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import 
     CommandTimeoutError,
     Result,
 )
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_text import (
-    csv_header,
-    read_csv,
-    read_list,
-    read_table,
-    read_version,
-)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_csv import csv_header, read_csv
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_merge import merge
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_table import TABLE_START, read_table
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_text import is_list, read_list, read_version
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_topology import read_topology
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_tree import (
     TEXT_START,
@@ -31,22 +28,20 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_tree
     read_text,
     read_xml,
 )
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_values import (
-    MOST_GPUS,
-    Reading,
-    bus_id,
-    clean,
-    empty_gpu,
-)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_values import MOST_GPUS, Reading, clean
 
+# Fields of one group came with the same drivers.
 _QUERY = (
-    *("count", "index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", "memory.used"),
-    *("persistence_mode", "compute_mode", "temperature.gpu", "power.draw", "power.limit", "utilization.gpu"),
-    *("ecc.mode.current", "ecc.mode.pending", "ecc.errors.uncorrected.aggregate.total", "retired_pages.pending"),
-    *("mig.mode.current", "mig.mode.pending"),
+    ("count", "index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", "memory.used"),
+    ("persistence_mode", "compute_mode", "temperature.gpu", "power.draw", "power.limit", "utilization.gpu"),
+    ("ecc.mode.current", "ecc.mode.pending", "ecc.errors.uncorrected.aggregate.total"),
+    ("retired_pages.pending",),
+    ("mig.mode.current", "mig.mode.pending"),
+    ("remapped_rows.pending", "remapped_rows.failure"),
+    ("fabric.state", "fabric.status"),
+    ("gpu_recovery_action",),
 )
 _BAD_FIELD = re.compile(r'Field "([^"]{1,80})" is not a valid field')
-_LIST_LINE = re.compile(r"^GPU \d{1,4}: .* \(UUID: ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -66,22 +61,22 @@ class Attempt:
 def read(text: str) -> Reading:
     """Total: every text is a Reading, whatever it was printed for; one without data has the kind V(message)."""
     reading = _recognised(clean(text))
-    if len(reading.gpus) > MOST_GPUS:
-        reading.gpus, reading.complete = reading.gpus[:MOST_GPUS], False
+    if max(len(reading.gpus), reading.attached or 0) > MOST_GPUS:
+        reading.gpus, reading.attached, reading.complete = reading.gpus[:MOST_GPUS], None, False
     return reading
 
 
 def _recognised(text: str) -> Reading:
-    header = csv_header(text)
     if XML_START in text:
         return read_xml(text)
     if TEXT_START in text:
         return read_text(text)
-    if "| NVIDIA-SMI" in text:
+    if TABLE_START in text:
         return read_table(text)
+    header = csv_header(text)
     if header is not None:
         return read_csv(text, header)
-    if _LIST_LINE.search(text):
+    if is_list(text):
         return read_list(text)
     if "\tGPU0" in text:
         return read_topology(text)
@@ -90,39 +85,26 @@ def _recognised(text: str) -> Reading:
     return Reading("message", messages=[line.strip() for line in text.split("\n") if line.strip()])
 
 
-def merge(readings: Sequence[Reading]) -> list[dict[str, Any]]:
-    """One list of GPUs; what an earlier reading doesn't know is taken from a later one, field by field."""
-    known = _Gpus()
-    for reading in readings:
-        for gpu in reading.gpus:
-            known.add(gpu)
-        for line in reading.messages:
-            found = state.complaint(line[:1000])
-            if found:
-                index, address, words = found
-                known.add(empty_gpu(index=index, pci_bus_id=bus_id(address), problems=[words]))
-    attached = max([reading.attached or 0 for reading in readings], default=0)
-    return known.in_order(attached)
-
-
 class NvidiaSmi:
     """``run`` takes arguments and gives a Result, or raises a CommandError."""
 
     def __init__(self, run: Callable[[Sequence[str]], Result]) -> None:
         self._run = run
         self._attempts: list[Attempt] = []
+        self._known: dict[str, Reading] = {}
 
     def facts(self, gather: Sequence[str]) -> dict[str, Any]:
         first = self._ask(["-q", "-x"])
         if not (first.sound and first.reading.attached == len(first.reading.gpus)):
             for ask in (self._query, lambda: self._ask(["-L"]), lambda: self._ask([])):
-                if self._attempts[-1].failure in state.FINAL and not self._attempts[-1].reading.gpus:
+                last = self._attempts[-1]
+                if last.failure == state.TIMEOUT or (last.failure in state.FINAL and not last.reading.gpus):
                     break
                 ask()
         elif "mig" in gather and any(gpu["mig"]["devices"] for gpu in first.reading.gpus):
             # Only -L has the profiles, and the UUIDs of MIG devices with every driver.
             self._ask(["-L"])
-        readings = [attempt.reading for attempt in self._attempts]
+        readings = list({id(attempt.reading): attempt.reading for attempt in self._attempts}.values())
         gpus = merge(readings)
         found = self._state(gpus)
         topology = self._topology(found) if "topology" in gather else None
@@ -158,22 +140,27 @@ class NvidiaSmi:
         except CommandError as error:
             attempt = Attempt(Reading("message"), error.fields.get("rc"), str(error), state.UNREADABLE)
         else:
-            reading = read(result.stdout)
+            # A program that prints the same again has not said it twice.
+            reading = self._known.get(result.stdout) or read(result.stdout)
+            self._known[result.stdout] = reading
             said = "\n".join([*reading.messages, result.stderr.strip()]).strip()
             failure = state.OK if reading.gpus and result.rc == 0 else state.failure(said, result.rc)
+            if failure == state.UNREADABLE and reading.complete and reading.attached == 0:
+                failure = state.NO_DEVICES
             attempt = Attempt(reading, result.rc, said, failure)
         self._attempts.append(attempt)
         return attempt
 
     def _query(self) -> None:
-        fields = list(_QUERY)
-        while fields:
+        groups = list(_QUERY)
+        while groups:
+            fields = [field for group in groups for field in group]
             attempt = self._ask([f"--query-gpu={','.join(fields)}", "--format=csv"])
             unknown = _BAD_FIELD.search(attempt.said)
             if not unknown or unknown[1] not in fields:
                 return
             # This driver is older, or newer, than that field.
-            fields.remove(unknown[1])
+            groups = [group for group in groups if unknown[1] not in group]
             self._attempts.pop()
 
     def _state(self, gpus: list[dict[str, Any]]) -> str:
@@ -181,13 +168,18 @@ class NvidiaSmi:
         failures = [attempt.failure for attempt in attempts if attempt.failure not in (state.OK, state.UNREADABLE)]
         if not any(attempt.reading.gpus for attempt in attempts):
             return failures[0] if failures else state.UNREADABLE
-        if not any(attempt.sound for attempt in attempts):
-            return next((failure for failure in failures if failure in (state.CRASHED, state.TIMEOUT)), state.DEGRADED)
+        sound = any(attempt.sound for attempt in attempts)
+        ended_early = [failure for failure in failures if failure in (state.CRASHED, state.TIMEOUT)]
+        if ended_early and not sound:
+            return ended_early[0]
+        reasons = [state.hopeless(gpu["problems"]) for gpu in gpus]
+        if all(reasons):
+            return state.LOST if state.LOST in reasons else state.RESET
         attached = max(attempt.reading.attached or 0 for attempt in attempts)
         partial = any(attempt.reading.gpus and not attempt.sound for attempt in attempts)
         known = all(gpu["index"] is not None and gpu["name"] and (gpu["uuid"] or gpu["pci_bus_id"]) for gpu in gpus)
-        faulty = any(gpu["problems"] for gpu in gpus)
-        return state.DEGRADED if failures or partial or faulty or not known or attached > len(gpus) else state.OK
+        well = sound and known and not partial and not failures and attached <= len(gpus)
+        return state.OK if well and not any(gpu["problems"] for gpu in gpus) else state.DEGRADED
 
     def _decisive(self, found: str) -> Attempt:
         return next((attempt for attempt in self._attempts if attempt.failure == found), self._attempts[0])
@@ -196,81 +188,24 @@ class NvidiaSmi:
         if found == state.OK:
             return None
         said = [self._decisive(found).said, *(attempt.said for attempt in self._attempts)]
-        words = next((text for text in said if text), "")
-        notes = [words] if words else []
+        notes = [next((text for text in said if text), "")]
         if gpus and attached > len(gpus):
             notes.append(f"{attached} GPUs are attached, {len(gpus)} could be read.")
         for gpu in gpus:
-            if gpu["problems"]:
-                notes.append(f"GPU {gpu['index']} ({gpu['pci_bus_id']}): {', '.join(gpu['problems'])}")
-        if not notes:
-            notes = ["the output was cut off" if gpus else "there was no output"]
-        return "\n".join(notes)[:2000]
+            unsaid = [problem for problem in gpu["problems"] if problem not in notes[0]]
+            if unsaid:
+                who = [str(gpu[key]) for key in ("index", "pci_bus_id") if gpu[key] is not None]
+                notes.append(f"GPU {', '.join(who)}: {', '.join(unsaid)}")
+        told = "\n".join(note for note in notes if note)
+        return (told or self._silence(gpus))[:2000]
 
-
-class _Gpus:
-    """GPUs that are known by PCI address, by UUID, or, where neither is given, by index."""
-
-    def __init__(self) -> None:
-        self._all: list[dict[str, Any]] = []
-        self._by: dict[str, dict[Any, dict[str, Any]]] = {"pci_bus_id": {}, "uuid": {}, "index": {}}
-
-    def add(self, gpu: dict[str, Any]) -> None:
-        known = self._find(gpu)
-        if known is None:
-            known = empty_gpu()
-            self._all.append(known)
-        _fill(known, gpu)
-        for key, found in self._by.items():
-            if known[key] is not None:
-                found.setdefault(known[key], known)
-
-    def _find(self, gpu: dict[str, Any]) -> dict[str, Any] | None:
-        for key in ("pci_bus_id", "uuid"):
-            if gpu[key] in self._by[key]:
-                return self._by[key][gpu[key]]
-        known = self._by["index"].get(gpu["index"])
-        if known and all(gpu[key] in (None, known[key]) or known[key] is None for key in ("pci_bus_id", "uuid")):
-            return known
-        return None
-
-    def in_order(self, attached: int) -> list[dict[str, Any]]:
-        """By index, which nvidia-smi gives in the order of PCI addresses; one without gets the place left for it."""
-        gpus = self._all
-        by_address = sorted(gpus, key=lambda gpu: gpu["pci_bus_id"] or "~")
-        fits = all(gpu["pci_bus_id"] and gpu["index"] in (None, place) for place, gpu in enumerate(by_address))
-        if fits and attached <= len(gpus):
-            for place, gpu in enumerate(by_address):
-                gpu["index"] = place
-            return by_address
-        free = sorted(set(range(len(gpus))) - {gpu["index"] for gpu in gpus})
-        nameless = [gpu for gpu in gpus if gpu["index"] is None]
-        if len(free) == len(nameless) == 1 and attached <= len(gpus):
-            nameless[0]["index"] = free[0]
-        return sorted(gpus, key=lambda gpu: (gpu["index"] is None, gpu["index"] or 0, gpu["pci_bus_id"] or "~"))
-
-
-def _fill(known: dict[str, Any], other: dict[str, Any]) -> None:
-    for key, value in other.items():
-        if isinstance(value, dict):
-            _fill(known[key], value)
-        elif key == "devices":
-            _fill_mig(known[key], value)
-        elif key == "problems":
-            known[key] = list(dict.fromkeys([*known[key], *value]))
-        elif known[key] is None or known[key] == []:
-            known[key] = list(value) if isinstance(value, list) else value
-
-
-def _fill_mig(known: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
-    places = {device["index"]: device for device in known}
-    for other in others:
-        device = places.get(other["index"]) if other["index"] is not None else None
-        if device is None:
-            device = places[other["index"]] = dict(other)
-            known.append(device)
-        else:
-            device.update({key: value for key, value in other.items() if device[key] is None})
+    def _silence(self, gpus: list[dict[str, Any]]) -> str:
+        forms = list(dict.fromkeys(attempt.reading.kind for attempt in self._attempts))
+        if gpus:
+            return "the output was cut off, or was no list of all GPUs"
+        if forms == ["message"]:
+            return "there was no output"
+        return f"the output holds no GPUs, it has the form: {', '.join(forms)}"
 
 
 def _finished(gpu: dict[str, Any], gather: Sequence[str]) -> dict[str, Any]:

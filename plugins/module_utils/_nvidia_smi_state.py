@@ -9,6 +9,7 @@ nvidia-smi prints its errors to stdout. Words and exit statuses: observed with 5
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 OK, DEGRADED, NO_DEVICES = "ok", "degraded", "no_devices"
 NOT_INSTALLED, NOT_LOADED, MISMATCH = "driver_not_installed", "driver_not_loaded", "version_mismatch"
@@ -55,47 +56,87 @@ ADVICE = {
     UNREADABLE: "nvidia-smi gave nothing that could be read as GPUs. Run it by hand and look at what it prints.",
 }
 
+# Words of nvidia-smi, then those of a shell or wrapper around it, which may also be about something else.
 _WORDS = (
-    (NOT_INSTALLED, r"couldn't find (?:the )?libnvidia-ml|libnvidia-ml\.so\S*: cannot open|command not found"),
-    (NOT_LOADED, r"couldn't communicate with the NVIDIA driver|Driver Not Loaded"),
-    (MISMATCH, r"Driver/library version mismatch|Failed to initialize NVML: Function Not Found"),
-    (DENIED, r"Insufficient Permissions|access blocked by the operating system|Permission denied"),
-    (RESET, r"GPU requires reset|A GPU reset must occur|GPU Reset Required"),
+    (
+        NOT_INSTALLED,
+        r"couldn.t find (?:the )?libnvidia-ml|libnvidia-ml\.so\S*: cannot open|NVML: .{0,20}Library Not Found",
+    ),
+    (NOT_LOADED, r"couldn.t communicate with the NVIDIA driver|Driver Not Loaded"),
+    (MISMATCH, r"Driver/library version mismatch|API mismatch|Failed to initialize NVML: Function Not Found"),
     (LOST, r"GPU is lost|fallen off the bus"),
+    (RESET, r"GPU requires reset|A GPU reset must occur|GPU Reset Required"),
+    (DENIED, r"Insufficient Permissions|access blocked by the operating system"),
     (NO_DEVICES, r"No devices (?:were )?found"),
     (TIMEOUT, r"Failed to initialize NVML: Timeout"),
 )
-_COMPILED = tuple((state, re.compile(pattern, re.IGNORECASE)) for state, pattern in _WORDS)
-_STATUS = {12: NOT_INSTALLED, 9: NOT_LOADED, 18: MISMATCH, 4: DENIED, 17: DENIED, 15: LOST}
+_AROUND = (
+    (
+        NOT_INSTALLED,
+        r"command not found|' not found|executable file not found|nvidia-smi\S{0,9}: (?:not found|No such file)",
+    ),
+    (DENIED, r"Permission denied"),
+    (CRASHED, r"Segmentation fault|Bus error|Illegal instruction|core dumped"),
+)
+_PATTERNS, _LAST_PATTERNS = (
+    tuple((state, re.compile(pattern, re.IGNORECASE)) for state, pattern in words) for words in (_WORDS, _AROUND)
+)
+# 124 is that of timeout(1).
+_STATUS = {4: DENIED, 6: NO_DEVICES, 9: NOT_LOADED, 12: NOT_INSTALLED, 15: LOST, 17: DENIED, 18: MISMATCH, 124: TIMEOUT}
 
 # Words that matter stand at the beginning or at the end, whatever fills the middle.
 _ENDS = 20_000
 
-_HANDLE = re.compile(
-    r"Unable to determine the device handle for gpu\s*(?P<index>\d{1,4}(?=:\s))?(?::\s)?\s*"
-    r"(?P<address>[0-9A-Fa-f:]+\.[0-7])\s*:\s*(?P<text>.*)",
-    re.IGNORECASE,
+_NO_HANDLE = "Unable to determine the device handle"
+_ADDRESS = r"(?P<address>(?:[0-9A-F]{4,8}:)?[0-9A-F]{2}:[0-9A-F]{2}\.[0-7])"
+_AT_GPU = re.compile(
+    rf"\bGPU\s{{0,9}}(?:(?P<index>\d{{1,4}}):\s{{1,9}})?{_ADDRESS}(?:\s{{0,9}}:\s{{0,9}}(?P<text>.*))?", re.IGNORECASE
 )
-_AT_GPU = re.compile(r"\bgpu\s{0,9}(?P<address>(?:[0-9A-F]{4,8}:)?[0-9A-F]{2}:[0-9A-F]{2}\.[0-7])", re.IGNORECASE)
+_AT_INDEX = re.compile(rf"{_NO_HANDLE} for GPU\s{{0,9}}(?P<index>\d{{1,4}}):\s{{1,9}}(?P<text>.*)", re.IGNORECASE)
+_WARNING = re.compile(r"warning|inforom", re.IGNORECASE)
+_TROUBLE = re.compile(r"unable|warning|error|corrupt|fail|lost|reset|fallen", re.IGNORECASE)
 
 
 def failure(said: str, rc: int | None) -> str:
     """The state that words without any data, or with too little of it, stand for."""
     if len(said) > 2 * _ENDS:
         said = f"{said[:_ENDS]}\n{said[-_ENDS:]}"
-    for state, pattern in _COMPILED:
-        if pattern.search(said):
+    # In a row of CSV without a header such words are about one GPU, nobody knows which.
+    said = "\n".join(line for line in said.split("\n") if not (", " in line and "[" in line))
+    for state, pattern in _PATTERNS:
+        # A GPU that can't be opened is there all the same.
+        if pattern.search(said) and not (state == NO_DEVICES and _NO_HANDLE in said):
             return state
     if rc is not None and (rc < 0 or 128 < rc < 193):
         return CRASHED
-    # Without words known here the exit status must do; 127 is that of a wrapper.
+    for state, pattern in _LAST_PATTERNS:
+        if pattern.search(said):
+            return state
+    # Only where nothing was said the exit status must do.
     return _STATUS.get(rc or 0, UNREADABLE) if not said.strip() else UNREADABLE
 
 
-def complaint(line: str) -> tuple[int | None, str, str] | None:
-    """Index (if given), PCI address and words of a line that complains about one GPU, None for other lines."""
-    match = _HANDLE.search(line)
-    if match:
-        return int(match["index"]) if match["index"] else None, match["address"], match["text"].strip()
-    match = _AT_GPU.search(line)
-    return (None, match["address"], line.strip()) if match else None
+@dataclass(frozen=True)
+class Complaint:
+    """What a line says of one GPU. ``unreadable``: it is not among the GPUs that nvidia-smi goes on to tell about."""
+
+    index: int | None
+    address: str | None
+    words: str
+    unreadable: bool
+
+
+def complaint(line: str) -> Complaint | None:
+    """What is wrong with one GPU, with its index and PCI address as far as given; None for any other line."""
+    match = _AT_GPU.search(line) or _AT_INDEX.search(line)
+    if not match or not _TROUBLE.search(line):
+        return None
+    found = match.groupdict()
+    index = int(found["index"]) if found["index"] else None
+    return Complaint(index, found.get("address"), (found["text"] or line).strip(), not _WARNING.search(line))
+
+
+def hopeless(problems: list[str]) -> str | None:
+    """V(gpu_lost) or V(reset_required) for a GPU that can't be read for that reason, None for any other."""
+    words = "\n".join(problems)
+    return next((state for state, pattern in _PATTERNS if state in (LOST, RESET) and pattern.search(words)), None)

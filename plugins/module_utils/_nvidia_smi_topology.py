@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Iterator
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_values import Reading, word
@@ -16,7 +16,9 @@ def read_topology(text: str) -> Reading:
     reading = Reading("topology", complete="Legend:" in text)
     rows = _topology_rows(text)
     header = next(rows, [])[1:]
-    devices = [name for name in header if re.fullmatch(r"(?:GPU|NIC|mlx\w*_)\d+", name)]
+    columns = {"cpu_affinity": "CPU Affinity", "numa_affinity": "NUMA Affinity", "gpu_numa_id": "GPU NUMA ID"}
+    # Older drivers name the network devices themselves, as the kernel does.
+    devices = list(itertools.takewhile(lambda name: name and name not in columns.values(), header))
     matrix, extra = {}, {}
     for row in rows:
         matrix[row[0]] = {name: word(cell) for name, cell in zip(devices, row[1:])}
@@ -26,7 +28,6 @@ def read_topology(text: str) -> Reading:
             del rest[len(rest) - 2 - rest[-2::-1].index("")]
         extra[row[0]] = dict(zip(header[len(devices) :], rest))
     complete = bool(devices) and set(devices) == set(matrix)
-    columns = {"cpu_affinity": "CPU Affinity", "numa_affinity": "NUMA Affinity", "gpu_numa_id": "GPU NUMA ID"}
     if complete:
         gpus = [name for name in devices if name.startswith("GPU")]
         reading.topology = {"gpus": gpus, "nics": [name for name in devices if name not in gpus], "matrix": matrix}

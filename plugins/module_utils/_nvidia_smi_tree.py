@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, SubElement, XMLPullParser
 
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_state import complaint
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_values import (
+    MOST_GPUS,
     Reading,
     bus_id,
     either,
@@ -21,6 +23,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_valu
     mib,
     mode,
     number,
+    troubles,
     version,
     whole,
     word,
@@ -31,15 +34,29 @@ XML_START = "<nvidia_smi_log"
 XML_END = "</nvidia_smi_log>"
 TEXT_START = "NVSMI LOG"
 
+# Characters that are parsed at a time, and more levels of elements than any log has.
+_PIECE, _DEEPEST = 1 << 16, 50
+
 _TEXT_GPU = re.compile(r"GPU ([0-9A-Fa-f:.]+)$")
 _PROLOG = re.compile(r"\s*<[?!]")
+_TEMPERATURE = ("temperature/gpu_temp", "temperature/gpu_current_temp")
+_UTILIZATION = ("utilization/gpu_util", "utilization/gpu")
+_READINGS = ("gpu_power_readings", "power_readings")
+# The draw of this moment before its average; drivers know one of them, or both.
+_DRAWS = ("power_draw", "instant_power_draw", "instantaneous_power_draw", "average_power_draw")
+_LIMITS = ("current_power_limit", "power_limit", "enforced_power_limit")
+_DRAW = tuple(f"{readings}/{draw}" for readings in _READINGS for draw in _DRAWS)
+_LIMIT = tuple(f"{readings}/{limit}" for readings in _READINGS for limit in _LIMITS)
 _FAULTY = {
     "name": ("product_name",),
     "uuid": ("uuid", "gpu_uuid"),
     "fan speed": ("fan_speed",),
     "memory": ("fb_memory_usage/total",),
-    "temperature": ("temperature/gpu_temp", "temperature/gpu_current_temp"),
+    "temperature": _TEMPERATURE,
+    "power": _DRAW,
+    "utilization": _UTILIZATION,
 }
+_NUMBERS = ("memory", "temperature", "power", "utilization")
 
 
 def read_xml(text: str) -> Reading:
@@ -51,14 +68,18 @@ def read_xml(text: str) -> Reading:
     around = f"{text[:start]}\n{text[stop:]}"
     reading.messages = [line.strip() for line in around.splitlines() if line.strip() and not _PROLOG.match(line)]
     depth = 0
+    headed = True
     for event, element in _events(text[start:stop]):
         depth += 1 if event == "start" else -1
+        if depth > _DEEPEST or len(reading.gpus) > MOST_GPUS:
+            break
         if event == "end" and depth == 0:
-            reading.complete = element.tag == "nvidia_smi_log"
+            reading.complete = element.tag == "nvidia_smi_log" and headed
         elif event == "end" and depth == 1 and element.tag == "gpu":
             reading.gpus.append(_gpu(element, element.get("id")))
+            element.clear()
         elif event == "end" and depth == 1:
-            _heading(reading, str(element.tag), element.text)
+            headed = _heading(reading, str(element.tag), element.text) and headed
     _number(reading)
     return reading
 
@@ -67,8 +88,9 @@ def _events(body: str) -> Iterator[tuple[str, Element]]:
     # The prolog with its DOCTYPE was left out, so no entity can be declared.
     parser: Any = XMLPullParser(["start", "end"])
     try:
-        parser.feed(body)
-        yield from parser.read_events()
+        for start in range(0, len(body), _PIECE):
+            parser.feed(body[start : start + _PIECE])
+            yield from parser.read_events()
     except (ParseError, ValueError):
         return
 
@@ -76,44 +98,61 @@ def _events(body: str) -> Iterator[tuple[str, Element]]:
 def read_text(text: str) -> Reading:
     """The log as C(nvidia-smi -q) prints it."""
     reading = Reading("query_text")
-    lines = text[text.find(TEXT_START) :].splitlines()[1:]
-    root = Element("log")
-    stack: list[tuple[int, Element]] = [(-1, root)]
+    before, _start, log = text.partition(TEXT_START)
+    reading.messages = [line.strip() for line in before.split("\n") if line.strip("= ")]
+    stack: list[tuple[int, Element]] = [(-1, Element("log"))]
     gpus: list[tuple[str, Element]] = []
-    for line in lines:
+    headed = True
+    for line in log.split("\n")[1:]:
         key, colon, value = line.strip().partition(" : ")
-        if not key:
-            continue
         heading = _TEXT_GPU.match(key)
-        tag = "gpu" if heading else re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
         indent = len(line) - len(line.lstrip(" "))
+        if not key or (indent == 0 and not colon and not heading):
+            reading.messages += [key] if key else []
+            continue
+        tag = "gpu" if heading else re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
         while stack[-1][0] >= indent:
             stack.pop()
         element = SubElement(stack[-1][1], tag)
         element.text = value if colon else None
         stack.append((indent, element))
+        if heading and len(gpus) > MOST_GPUS:
+            break
         if heading:
             gpus.append((heading[1], element))
         elif len(stack) == 2:
-            _heading(reading, tag, element.text)
+            headed = _heading(reading, tag, element.text) and headed
     reading.gpus = [_gpu(element, address) for address, element in gpus]
-    reading.complete = bool(gpus) and len(gpus) == reading.attached and gpus[-1][1].find("processes") is not None
+    reading.complete = all(_whole(element) for _address, element in gpus) and len(gpus) == reading.attached
+    reading.complete = reading.complete and headed and reading.driver_version is not None
     _number(reading)
     return reading
 
 
-def _heading(reading: Reading, tag: str, text: str | None) -> None:
+def _whole(element: Element) -> bool:
+    """Whether a GPU in the text was not cut off: nothing marks its end, but its processes stand there."""
+    end = element.find("processes")
+    middle = [element.findtext(path) for path in ("product_name", "gpu_uuid", "fb_memory_usage/total")]
+    return end is not None and bool(end.text or len(end)) and all(middle)
+
+
+def _heading(reading: Reading, tag: str, text: str | None) -> bool:
+    """Take a line of the head of the log; False for a damaged number (610 has words for names that it gave up)."""
+    found: Any
     if tag in ("driver_version", "kmd_version"):
-        reading.driver_version = reading.driver_version or version(text)
+        found = reading.driver_version = reading.driver_version or version(text)
     elif tag in ("cuda_version", "cuda_umd_version"):
-        reading.cuda_version = reading.cuda_version or version(text)
+        found = reading.cuda_version = reading.cuda_version or version(text)
     elif tag == "attached_gpus":
-        reading.attached = whole(text)
+        found = reading.attached = whole(text)
+    else:
+        return True
+    return found is not None or not (text or "").strip()[:1].isdigit()
 
 
 def _number(reading: Reading) -> None:
     # The log has no index; its GPUs stand in the order of their indices, if none is left out.
-    if reading.attached == len(reading.gpus):
+    if reading.attached == len(reading.gpus) and not any(complaint(line[:1000]) for line in reading.messages):
         for index, gpu in enumerate(reading.gpus):
             gpu["index"] = index
 
@@ -126,7 +165,6 @@ def _gpu(element: Element, address: str | None) -> dict[str, Any]:
         return known[0] if known else next((raw for raw in raws if raw is not None), None)
 
     current = mode(get("mig_mode/current_mig", "mig_mode/current"))
-    power = ("gpu_power_readings", "power_readings")
     failure = yes(get("remapped_rows/remapped_row_failure", "remapped_rows/remapping_failure_occurred"))
     gpu = empty_gpu(
         minor_number=whole(get("minor_number")),
@@ -139,14 +177,10 @@ def _gpu(element: Element, address: str | None) -> dict[str, Any]:
         memory_used_mib=mib(get("fb_memory_usage/used")),
         compute_mode=word(get("compute_mode")),
         persistence_mode=mode(get("persistence_mode")),
-        temperature_c=whole(get("temperature/gpu_temp", "temperature/gpu_current_temp")),
-        power_draw_w=number(
-            get(*(f"{p}/{k}" for p in power for k in ("power_draw", "instant_power_draw", "average_power_draw")))
-        ),
-        power_limit_w=number(
-            get(*(f"{p}/{k}" for p in power for k in ("current_power_limit", "power_limit", "enforced_power_limit")))
-        ),
-        utilization_gpu_pct=whole(get("utilization/gpu_util", "utilization/gpu")),
+        temperature_c=whole(get(*_TEMPERATURE)),
+        power_draw_w=number(get(*_DRAW)),
+        power_limit_w=number(get(*_LIMIT)),
+        utilization_gpu_pct=whole(get(*_UTILIZATION)),
         mig={
             "capable": current is not None if get("mig_mode/current_mig", "mig_mode/current") is not None else None,
             "current": current,
@@ -173,10 +207,11 @@ def _gpu(element: Element, address: str | None) -> dict[str, Any]:
         fabric={"state": word(get("fabric/state")), "status": word(get("fabric/status"))},
         processes=[_process(process) for process in element.findall("processes/process_info")],
     )
-    gpu["processes"] += [_text_process(process) for process in element.findall("processes/process_id")]
+    gpu["processes"] += _text_processes(element.find("processes"))
     parts = [*element.findall("fabric/*"), *element.findall("fabric/health/*")]
     fabric = {str(part.tag): part.text for part in parts}
-    gpu["problems"] = faults((label, get(*paths)) for label, paths in _FAULTY.items())
+    ill = [*troubles(element.itertext()), *faults(((label, get(*paths)) for label, paths in _FAULTY.items()), _NUMBERS)]
+    gpu["problems"] = list(dict.fromkeys(ill))
     reset = yes(get("gpu_reset_status/reset_required"))
     gpu["problems"] += health(get("gpu_recovery_action"), reset, fabric, failure)
     return gpu
@@ -202,7 +237,9 @@ def _mig_device(element: Element) -> dict[str, Any]:
         gi=whole(element.findtext("gpu_instance_id")),
         ci=whole(element.findtext("compute_instance_id")),
         uuid=word(element.findtext("uuid")),
-        memory_total_mib=mib(element.findtext("fb_memory_usage/total")),
+        memory_total_mib=mib(
+            element.findtext("fb_memory_usage/total") or element.findtext("shared_fb_memory_usage/total")
+        ),
     )
 
 
@@ -217,12 +254,23 @@ def _process(element: Element) -> dict[str, Any]:
     }
 
 
-def _text_process(element: Element) -> dict[str, Any]:
-    return {
-        "pid": whole(element.text),
-        "type": word(element.findtext("type")),
-        "name": word(element.findtext("name")),
-        "used_memory_mib": mib(element.findtext("used_gpu_memory")),
-        "gi": None,
-        "ci": None,
-    }
+def _text_processes(element: Element | None) -> list[dict[str, Any]]:
+    """In the text the instances of a process stand before it, and what it is stands below it."""
+    found = []
+    instances: dict[str, str | None] = {}
+    for part in element if element is not None else ():
+        if part.tag != "process_id":
+            instances[str(part.tag)] = part.text
+            continue
+        found.append(
+            {
+                "pid": whole(part.text),
+                "type": word(part.findtext("type")),
+                "name": word(part.findtext("name")),
+                "used_memory_mib": mib(part.findtext("used_gpu_memory")),
+                "gi": whole(instances.get("gpu_instance_id")),
+                "ci": whole(instances.get("compute_instance_id")),
+            }
+        )
+        instances = {}
+    return found

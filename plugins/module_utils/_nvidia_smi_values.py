@@ -6,15 +6,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 # More than any host has; what prints more of them is no nvidia-smi.
 MOST_GPUS = 4096
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
+# Colours and cursor movements, the title of a window, the choice of a character set.
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\ufffe\uffff\ud800-\udfff]")
+# 610 sets it behind the values of names that it will give up.
+_REMARK = re.compile(r"\s\[Deprecated[^\]]{0,200}\]$")
 _NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?:\s*([A-Za-z%]+))?")
 _BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _MIB = {"MiB": 1.0, "MB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, None: 1.0}
@@ -31,9 +34,16 @@ _UNKNOWN = {
     "insufficient permissions",
     "function not found",
     "requested functionality has been deprecated",
+    "gpu access blocked by the operating system",
+    "in use by another client",
+    "corrupted inforom",
+    "no data",
+    "not ready",
+    "invalid state",
 }
 # Words in the place of a value that say that the GPU itself is not well.
-_FAULTS = {"gpu is lost", "gpu requires reset", "unknown error", "err!", "reset required", "timeout"}
+_WHOLE_GPU = {"gpu is lost", "gpu requires reset", "reset required"}
+_FAULTS = {*_WHOLE_GPU, "unknown error", "err!", "timeout"}
 
 # Every key of a GPU in the result, with what it is when nothing is known.
 _EMPTY: dict[str, Any] = {
@@ -92,7 +102,12 @@ def empty_mig(**known: Any) -> dict[str, Any]:
 
 def clean(text: str) -> str:
     """Lines that end with a newline only, without colours and control characters."""
-    return _CONTROL.sub("", _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    return _CONTROL.sub("", _ANSI.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def short_lines(text: str) -> Iterator[str]:
+    """The lines, without those that are longer than any of the list or the table."""
+    return (line for line in text.split("\n") if len(line) < 1000)
 
 
 def _bare(raw: str | None) -> str:
@@ -101,20 +116,35 @@ def _bare(raw: str | None) -> str:
 
 
 def word(raw: str | None) -> str | None:
-    """A value as the program says it, None for everything that means that it doesn't know."""
-    text = _bare(raw)
+    """A value as the program says it, None for everything that means that it doesn't know.
+
+    CSV sets all such words in brackets, also those that are new. A remark behind the value is none of it.
+    """
+    text = _REMARK.sub("", (raw or "").strip())
     lowered = text.lower()
-    return None if lowered in _UNKNOWN or lowered in _FAULTS else text
+    bracketed = text.startswith("[") and text.endswith("]")
+    return None if bracketed or lowered in _UNKNOWN or lowered in _FAULTS else text
 
 
-def faults(values: Iterable[tuple[str, str | None]]) -> list[str]:
-    """What stands in the place of values (each with the name of its field) and says that the GPU is not well."""
+def faults(values: Iterable[tuple[str, str | None]], numbers: Iterable[str] = ()) -> list[str]:
+    """What stands in the place of values (each with the name of its field) and says that the GPU is not well.
+
+    In the fields ``numbers`` also what begins as a number and is none: it was damaged on its way.
+    """
     found = []
     for label, raw in values:
         text = _bare(raw)
         if text.lower() in _FAULTS:
             found.append(text if text.lower().startswith("gpu ") else f"{label}: {text}")
+        elif label in numbers and text[:1].isdigit() and not _NUMBER.fullmatch(text):
+            found.append(f"{label}: {text[:40]}")
     return list(dict.fromkeys(found))
+
+
+def troubles(raws: Iterable[str | None]) -> list[str]:
+    """Those words that say wherever they stand that the whole GPU can't be read."""
+    found = [_bare(raw) for raw in raws]
+    return list(dict.fromkeys(text for text in found if text.lower() in _WHOLE_GPU))
 
 
 def number(raw: str | None) -> float | None:
@@ -139,9 +169,9 @@ def yes(raw: str | None) -> bool | None:
 
 
 def mode(raw: str | None) -> str | None:
-    """V(Enabled) or V(Disabled), also for the On and Off of tables."""
-    text = word(raw)
-    return {"on": "Enabled", "off": "Disabled", "enabled": "Enabled", "disabled": "Disabled"}.get((text or "").lower())
+    """V(Enabled) or V(Disabled), also for the On and Off of tables, and with the star of a pending change."""
+    text = (word(raw) or "").lower().rstrip("*")
+    return {"on": "Enabled", "off": "Disabled", "enabled": "Enabled", "disabled": "Disabled"}.get(text)
 
 
 def bus_id(raw: str | None) -> str | None:

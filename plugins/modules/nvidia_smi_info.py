@@ -14,23 +14,32 @@ author:
 description:
   - Asks C(nvidia-smi) for the GPUs of a host and changes nothing.
   - The XML of C(nvidia-smi -q -x) is asked for first. When it is missing, cut off or lacks a GPU, the CSV of
-    C(--query-gpu), the list of C(-L) and the table are asked for as well, and merged field by field. For MIG devices
-    C(-L) is asked for their profiles and UUIDs. Each answer is recognised by its content.
-  - Drivers from 418 on are understood, also with warnings, colours and lines of wrapper programs around their output.
+    C(--query-gpu), the list of C(-L) and the table are asked for as well, and merged field by field, the earlier ones
+    first. For MIG devices C(-L) is asked for their profiles and UUIDs.
+  - Each answer is recognised by its content, whatever was asked, also the text of C(nvidia-smi -q); CSV is read by the
+    names of its columns.
+  - Drivers from 418 to 616 are understood, by the old and the new names of fields, with or without a document type,
+    also with warnings, colours and lines of wrapper programs around their output.
+  - A value that nvidia-smi doesn't know is null, never a word such as V(N/A) or V([Not Supported]).
   - What is wrong is told in RV(state), which is no failure of the module, unless O(fail_on) says so.
 options:
   executable:
-    description: Name or path of nvidia-smi.
+    description: Name of nvidia-smi, looked for in PATH and the sbin directories, or its path.
     type: str
     default: nvidia-smi
   timeout:
-    description: Time limit for each call in seconds. A call that takes longer is killed, and the state is V(timeout).
+    description:
+      - Time limit for each call in seconds, 1 at least. There are 4 calls at most, or a few more with drivers that
+        don't know all fields of C(--query-gpu).
+      - A call that takes longer is killed with all that it started, nothing else is asked, and the state is V(timeout).
     type: int
     default: 60
   gather:
     description:
-      - What to find out besides the GPUs themselves.
-      - Without V(mig) the profiles of MIG devices, and their UUIDs with older drivers, stay null.
+      - What to find out. The GPUs themselves are always looked up.
+      - V(mig) for the profiles of MIG devices, and with older drivers their UUIDs, which stay null otherwise.
+      - V(processes) for RV(gpus[].processes), which stays empty otherwise.
+      - V(topology) for RV(topology), which stays null otherwise. It costs a further call.
     type: list
     elements: str
     choices: [gpus, mig, processes, topology]
@@ -65,6 +74,11 @@ EXAMPLES = r"""
   gpulab.kubernetes.nvidia_smi_info:
     gather: [gpus, topology]
     fail_on: [driver_not_installed, driver_not_loaded, version_mismatch]
+
+- name: Name the GPUs that are not well
+  ansible.builtin.debug:
+    msg: "GPU {{ item.index }} at {{ item.pci_bus_id }}: {{ item.problems | join(', ') }}"
+  loop: "{{ nvidia_smi.gpus | rejectattr('healthy') }}"
 """
 
 RETURN = r"""
@@ -73,10 +87,13 @@ state:
     - V(ok) - every GPU could be read and is well by its own account.
     - V(degraded) - some GPUs could not be read, not in full, or are faulty; see their RV(gpus[].problems).
     - V(no_devices) - the driver runs, and there is no GPU for it.
-    - V(driver_not_installed), V(driver_not_loaded), V(version_mismatch) (kernel module and user space differ),
-      V(access_denied).
+    - V(driver_not_installed) - there is no nvidia-smi, or none of its libraries.
+    - V(driver_not_loaded) - the kernel module doesn't answer.
+    - V(version_mismatch) - kernel module and user space are of different versions.
+    - V(access_denied) - the device files may not be opened.
     - V(gpu_lost), V(reset_required) - no GPU could be read, for that reason.
-    - V(timeout), V(crashed) - nvidia-smi did not come to its end, or only after a signal.
+    - V(timeout) - nvidia-smi did not come to its end.
+    - V(crashed) - nvidia-smi was ended by a signal; RV(gpus) has what it said before.
     - V(unreadable) - anything else that is no list of GPUs.
   returned: always
   type: str
@@ -85,17 +102,21 @@ message:
   description: What nvidia-smi said, and what is wrong with which GPU. Null when the state is V(ok).
   returned: always
   type: str
+  sample: "Failed to initialize NVML: Driver/library version mismatch"
 rc:
-  description: Exit status of the call that decided about the state. Null when there was none.
-  returned: always
+  description: Exit status of the call that decided about the state, negative for a signal.
+  returned: when there was one, not without a program or with V(timeout)
   type: int
   sample: 0
 advice:
   description: What to do next. Null when the state is V(ok).
   returned: always
   type: str
+  sample: Reboot, or unload and load the module when no GPU is in use.
 source:
-  description: The forms of output that were used, out of xml, csv, list, table, query_text, processes and version.
+  description:
+    - The forms of output that said something, in the order in which they were asked.
+    - V(xml), V(csv), V(list) (C(-L)), V(table), V(query_text) (C(-q)), V(processes) (CSV of processes) and V(version).
   returned: always
   type: list
   elements: str
@@ -111,24 +132,29 @@ cuda_version:
   type: str
   sample: "13.0"
 count:
-  description: Number of GPUs, also of those that could not be read.
+  description:
+    - Number of GPUs that the driver knows of, also of those that could not be read.
+    - It is higher than the length of RV(gpus) only when nobody can tell which ones are missing there.
   returned: always
   type: int
   sample: 4
 gpus:
-  description: The GPUs in the order of their indices. A value that nvidia-smi doesn't know is null.
+  description:
+    - The GPUs in the order of their indices. A value that nvidia-smi doesn't know is null.
+    - A GPU that could not be read, or was left out between the others, keeps its index and its place. It has
+      RV(gpus[].problems), and null in place of what is not known.
   returned: always
   type: list
   elements: dict
   contains:
     index:
-      description: Index of the GPU. It can change when GPUs are added, or lost.
+      description: Index of the GPU. It can change when GPUs are added, or lost. Null when the output doesn't tell it.
       type: int
     minor_number:
       description: Number of the device node C(/dev/nvidiaN).
       type: int
     uuid:
-      description: UUID of the GPU.
+      description: UUID of the GPU. Null when only the table could be read.
       type: str
     name:
       description: Name of the product. Shortened with dots when only the table could be read.
@@ -165,24 +191,61 @@ gpus:
           description: V(Enabled) or V(Disabled).
           type: str
         pending:
-          description: What it will be after the next reset.
+          description: V(Enabled) or V(Disabled), what it will be after the next reset.
           type: str
         devices:
-          description: The MIG devices in their order, each with gi and ci (ids of its instances), profile, uuid and
-            memory_total_mib.
+          description: The MIG devices in their order.
           type: list
           elements: dict
+          contains:
+            gi:
+              description: Id of the GPU instance.
+              type: int
+            ci:
+              description: Id of the compute instance. A GPU instance can be split into several.
+              type: int
+            profile:
+              description: Profile, such as V(1g.5gb), or V(1c.3g.20gb) for a part of a GPU instance.
+              type: str
+            uuid:
+              description: UUID of the device.
+              type: str
+            memory_total_mib:
+              description: Memory in MiB. Compute instances of one GPU instance share it.
+              type: int
     ecc:
-      description: Error correction, with current and pending (V(Enabled) or V(Disabled)) and uncorrected_aggregate, the
-        number of uncorrected errors in the life of the GPU.
+      description: Error correction.
       type: dict
+      contains:
+        current:
+          description: V(Enabled) or V(Disabled).
+          type: str
+        pending:
+          description: V(Enabled) or V(Disabled), what it will be after the next reset.
+          type: str
+        uncorrected_aggregate:
+          description: Number of uncorrected errors in the life of the GPU.
+          type: int
     retired_or_remapped:
-      description: Whether pages or rows of memory wait to be taken out of use (pending), and whether that failed
-        (failure).
+      description: Pages of memory that were retired, or with newer GPUs rows that were remapped, because they are bad.
       type: dict
+      contains:
+        pending:
+          description: Whether some wait for the next reset to be taken out of use.
+          type: bool
+        failure:
+          description: Whether a row could not be remapped. Null for GPUs that retire pages.
+          type: bool
     fabric:
-      description: State and status of the NVLink fabric.
+      description: The NVLink fabric.
       type: dict
+      contains:
+        state:
+          description: State, V(Completed) when the GPU has joined.
+          type: str
+        status:
+          description: How that went, V(Success) when it went well.
+          type: str
     temperature_c:
       description: Temperature in degrees Celsius.
       type: int
@@ -196,17 +259,36 @@ gpus:
       description: Utilization in percent.
       type: int
     processes:
-      description: What runs on the GPU, each with pid, type (V(C), V(G), V(C+G)), name, used_memory_mib, and gi and ci
-        on a MIG device.
+      description: What runs on the GPU.
       type: list
       elements: dict
+      contains:
+        pid:
+          description: Process id.
+          type: int
+        type:
+          description: V(C) (compute), V(G) (graphics), V(C+G), V(M+C) (through the MPS server).
+          type: str
+        name:
+          description: Path or command line. Null for processes of others, and inside of containers.
+          type: str
+        used_memory_mib:
+          description: Memory in use in MiB.
+          type: int
+        gi:
+          description: Id of the GPU instance, on a MIG device.
+          type: int
+        ci:
+          description: Id of the compute instance, on a MIG device.
+          type: int
     healthy:
       description: Whether RV(gpus[].problems) is empty.
       type: bool
     problems:
-      description: What is wrong with the GPU, in the words of nvidia-smi.
+      description: What is wrong with the GPU, in the words of nvidia-smi as far as it has any.
       type: list
       elements: str
+      sample: [GPU is lost]
 topology:
   description: How the GPUs are connected. Null unless asked for, and when nvidia-smi can't tell.
   returned: always
@@ -261,6 +343,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
+    if params["timeout"] < 1:
+        module.fail_json(msg=f"Error while reading the GPUs: timeout is {params['timeout']} s; give it 1 s or more")
     runner = Runner(module, timeout=params["timeout"])
     facts = NvidiaSmi(lambda arguments: runner.run([params["executable"], *arguments])).facts(params["gather"])
     if facts["state"] in params["fail_on"]:

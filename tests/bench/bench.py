@@ -20,6 +20,7 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import readers
 from support.hosts import ROOT, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
@@ -108,6 +109,7 @@ def prepare(lab: Lab, work: Path) -> None:
 
 def main() -> None:
     figures: dict[str, object] = {"machine": {"cores": os.cpu_count(), "system": platform.platform()}, "limits": LIMITS}
+    figures["readers"] = readers.measure()
     figures.update(by_ansible())
     hand = by_hand()
     site = figures["site_s"]

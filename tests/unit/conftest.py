@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 # A busy machine is no failure; `pytest --hypothesis-profile long` looks much further.
-settings.register_profile("usual", deadline=None)
+settings.register_profile("usual", deadline=None, max_examples=300)
 settings.register_profile("long", deadline=None, max_examples=100_000)
 settings.load_profile("usual")
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A limit in time for what must not hang."""
+"""Ends what hangs, also inside of a regular expression."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class HungError(AssertionError):
-    """It was still at work when its time was over."""
+class HangError(Exception):
+    """Something ran past its time."""
 
 
 @contextmanager
 def hard_stop(seconds: float = 60) -> Iterator[None]:
-    """Raise HungError in what runs inside of this for longer."""
+    """Raise HangError in the code within when it has not ended after so many seconds."""
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise HungError(f"still at work after {seconds:g} s")
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise HangError(f"no end after {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
+    previous = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)

@@ -21,7 +21,7 @@ class Gpu:
 
     @property
     def bus(self) -> str:
-        return f"00000000:{0x10 + 0x10 * self.index:02X}:00.0"
+        return f"{self.index // 8:08X}:{0x10 + 0x10 * (self.index % 8):02X}:00.0"
 
 
 FOUR = tuple(Gpu(index) for index in range(4))
@@ -102,6 +102,40 @@ def csv(fields: str, gpus: tuple[Gpu, ...] = FOUR, lost: int | None = None) -> s
 
 def listed(gpus: tuple[Gpu, ...] = FOUR) -> str:
     return "".join(f"GPU {gpu.index}: {gpu.name} (UUID: {gpu.uuid})\n" for gpu in gpus)
+
+
+def logged(gpus: tuple[Gpu, ...] = FOUR, attached: int | None = None) -> str:
+    """The log as text."""
+    parts = "".join(
+        f"""
+GPU {gpu.bus}
+    Product Name                          : {gpu.name}
+    Product Architecture                  : Turing
+    GPU UUID                              : {gpu.uuid}
+    Minor Number                          : {gpu.index}
+    FB Memory Usage
+        Total                             : 15360 MiB
+        Used                              : 3 MiB
+    GPU Power Readings
+        Average Power Draw                : 31.00 W
+        Instantaneous Power Draw          : 30.50 W
+        Current Power Limit               : 70.00 W
+    Processes                             : None
+    Capabilities
+        EGM                               : disabled
+"""
+        for gpu in gpus
+    )
+    return f"""
+==============NVSMI LOG==============
+
+Timestamp                                 : Fri Nov 20 21:00:01 2026
+Driver Version                            : 610.77.01 [Deprecated; use KMD Version instead]
+CUDA Version                              : 13.3 [Deprecated; use CUDA UMD Version instead]
+KMD Version                               : 610.77.01
+CUDA UMD Version                          : 13.3
+
+Attached GPUs                             : {len(gpus) if attached is None else attached}{parts}"""
 
 
 MIG_LIST = (
@@ -236,7 +270,71 @@ MESSAGES = [
     ("", 139, "crashed"),
     ("", 134, "crashed"),
     ("", 0, "unreadable"),
+    ("\n \n", 0, "unreadable"),
     ("", 9, "driver_not_loaded"),
+    ("", 124, "timeout"),
     ("hello\n", 0, "unreadable"),
     ("sh: 1: nvidia-smi: command not found\n", 127, "driver_not_installed"),
+    ("bash: /usr/bin/nvidia-smi: No such file or directory\n", 127, "driver_not_installed"),
+    ("Command 'nvidia-smi' not found, but can be installed with:\napt install x\n", 127, "driver_not_installed"),
+    ('exec: "nvidia-smi": executable file not found in $PATH: unknown\n', 127, "driver_not_installed"),
+    ("bash: /usr/bin/nvidia-smi: Permission denied\n", 126, "access_denied"),
+    ("bash: /usr/bin/nvidia-smi: cannot execute binary file: Exec format error\n", 126, "unreadable"),
+    ("Segmentation fault (core dumped)\n", 1, "crashed"),
+    ("run.sh: line 3:  1234 Bus error               nvidia-smi\n", 135, "crashed"),
+    # What a shell says on the way doesn't matter when nvidia-smi has words of its own.
+    (
+        "/etc/profile: line 9: module: command not found\nFailed to initialize NVML: Driver/library version mismatch\n",
+        18,
+        "version_mismatch",
+    ),
+    (
+        "nvidia-smi: error while loading shared libraries: libnvidia-ml.so.1: cannot open shared object file: No such "
+        "file or directory\n",
+        127,
+        "driver_not_installed",
+    ),
+    (
+        "Failed to initialize NVML: GPU access blocked by the operating system\n"
+        "Failed to properly shut down NVML: GPU access blocked by the operating system\n",
+        17,
+        "access_denied",
+    ),
+    (
+        "NVIDIA: API mismatch: the NVIDIA kernel module has version 550.163.01,\nbut this NVIDIA driver component has "
+        "version 535.261.03.\n",
+        255,
+        "version_mismatch",
+    ),
+    # There is a device, and it can't be opened.
+    (
+        "Unable to determine the device handle for GPU0: 0000:10:00.0: Unknown Error\nNo devices were found\n",
+        6,
+        "unreadable",
+    ),
+    (
+        "Unable to determine the device handle for GPU0: 0000:10:00.0: GPU is lost.  Reboot the system to recover this "
+        "GPU\nNo devices were found\n",
+        6,
+        "gpu_lost",
+    ),
+    ("Unable to determine the device handle for GPU 0000:10:00.0: Unknown Error\n", 255, "unreadable"),
+    # Without a header nobody knows what is what, so the words are not about all GPUs.
+    ("0, GPU-11, Tesla T4\n1, [GPU is lost], [GPU is lost]\n", 0, "unreadable"),
+    *(
+        (f"Failed to initialize NVML: {words}\n", rc, state)
+        for words, rc, state in (
+            ("Uninitialized", 255, "unreadable"),
+            ("Invalid Argument", 2, "unreadable"),
+            ("Not Supported", 3, "unreadable"),
+            ("Not Found", 6, "unreadable"),
+            ("Insufficient External Power", 8, "unreadable"),
+            ("Driver Not Loaded", 9, "driver_not_loaded"),
+            ("NVML Shared Library Not Found", 12, "driver_not_installed"),
+            ("Function Not Found", 13, "version_mismatch"),
+            ("Corrupted infoROM", 14, "unreadable"),
+            ("In use by another client", 19, "unreadable"),
+            ("Insufficient Memory", 255, "unreadable"),
+        )
+    ),
 ]

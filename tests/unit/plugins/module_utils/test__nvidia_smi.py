@@ -88,7 +88,7 @@ def test_xml_alone_is_enough() -> None:
     }
 
 
-@pytest.mark.parametrize("doctype", [None, "nvsmi_device_v10.dtd", "nvsmi_device_v13.dtd"])
+@pytest.mark.parametrize("doctype", [None, *(f"nvsmi_device_v{number}.dtd" for number in (10, 11, 12, 13))])
 @pytest.mark.parametrize("before", ["", "Warning: infoROM\n", "\ufeff", "\x1b[32mbanner\x1b[0m\n\n"])
 def test_xml_with_things_around(doctype: str | None, before: str) -> None:
     text = before + smi.xml(doctype=doctype).replace("\n", "\r\n") + "bye\r\n"

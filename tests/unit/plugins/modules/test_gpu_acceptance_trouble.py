@@ -136,6 +136,15 @@ def test_a_gpu_that_the_driver_has_lost_is_named_from_the_earlier_report(lab: La
     assert states(lab.prove(), "gpu1")["GPU-t2"] == "missing"
 
 
+def test_a_gpu_that_fell_off_the_bus_is_missed_without_any_earlier_report(lab: Lab) -> None:
+    lost = {"uuid": None, "name": None, "index": 2, "pci_bus_id": "00000000:30:00.0", "problems": ["GPU is lost"]}
+    lab.hosts[1].update(gpus=[*lab.hosts[1]["gpus"][:2], lost], pci=2, state="degraded", complaint="GPU is lost")
+    lab.node("gpu1").allocatable = 2
+    result = lab.prove()
+    assert result["report"]["hosts"]["gpu1"]["gpus"]["expected"] == 3
+    assert any(problem.startswith("gpu1: 2 of 3 GPUs are allocatable") for problem in result["problems"])
+
+
 def test_a_host_that_could_not_be_asked_is_not_forgotten(lab: Lab) -> None:
     lab.prove()
     lab.hosts[1] = {"name": "gpu1", "state": "silent", "complaint": "did not answer"}

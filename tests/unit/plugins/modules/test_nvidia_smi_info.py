@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import smi_tables
 import smi_texts as smi
 
 REPOSITORY = Path(__file__).resolve().parents[4]
@@ -91,6 +94,101 @@ def test_program_that_kills_itself(run_module: Any, prints: Any) -> None:
     prints(smi.xml()[:900], "kill -SEGV $$")
     result = run_module("nvidia_smi_info", {})
     assert (result["state"], result["rc"]) == ("crashed", -11)
+
+
+PLAYBOOK = """
+- name: Ask them all
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Ask
+      gpulab.kubernetes.nvidia_smi_info:
+        executable: "{{ item }}"
+        timeout: 2
+      loop: "{{ programs }}"
+      register: asked
+
+    - name: Write down
+      ansible.builtin.copy:
+        content: "{{ asked.results | to_json }}"
+        dest: "{{ answers }}"
+        mode: "0600"
+
+    - name: Insist
+      gpulab.kubernetes.nvidia_smi_info:
+        executable: "{{ programs[1] }}"
+        fail_on: [driver_not_loaded]
+"""
+
+
+def test_through_ansible(programs: Any, tmp_path: Path) -> None:
+    words, rc, _state = smi.MESSAGES[1]
+    for name, text in {
+        "good": smi.xml(),
+        "words": words,
+        "lost": smi_tables.many(4, "GPU1: 0001:20:00.0: lost\n"),
+    }.items():
+        (tmp_path / name).write_text(text)
+    bodies = {
+        "good": f"cat {tmp_path}/good",
+        "words": f"cat {tmp_path}/words; exit {rc}",
+        "stderr": f"cat {tmp_path}/words >&2; exit 255",
+        "lost": f"cat {tmp_path}/lost; exit 15",
+        "crash": f"head -c 900 {tmp_path}/good; kill -SEGV $$",
+        "wrapped-crash": f"head -c 900 {tmp_path}/good; exit 139",
+        "slow": f"head -c 900 {tmp_path}/good; sleep 600",
+        "silent": "exit 0",
+    }
+    answers = tmp_path / "answers.json"
+    (tmp_path / "play.yml").write_text(PLAYBOOK)
+    settings = {"programs": [str(programs.add(name, body)) for name, body in bodies.items()], "answers": str(answers)}
+    environ = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
+        "ANSIBLE_LOCAL_TEMP": str(tmp_path),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", "-c", "local", "play.yml"]
+    done = subprocess.run(
+        [*command, "-e", json.dumps({**settings, "ansible_python_interpreter": sys.executable})],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 2, output
+    assert "Error while reading the GPUs: driver_not_loaded: NVIDIA-SMI has failed because" in " ".join(output.split())
+    found = dict(zip(bodies, json.loads(answers.read_text()), strict=True))
+    assert {name: (each["state"], each.get("rc"), each["failed"]) for name, each in found.items()} == {
+        "good": ("ok", 0, False),
+        "words": ("driver_not_loaded", 9, False),
+        "stderr": ("driver_not_loaded", 255, False),
+        "lost": ("degraded", 15, False),
+        "crash": ("crashed", -11, False),
+        "wrapped-crash": ("crashed", 139, False),
+        "slow": ("timeout", None, False),
+        "silent": ("unreadable", 0, False),
+    }
+    assert [gpu["index"] for gpu in found["lost"]["gpus"]] == [0, 1, 2, 3]
+
+
+def test_time_limit_that_is_none(run_module: Any, prints: Any) -> None:
+    prints(smi.xml())
+    result = run_module("nvidia_smi_info", {"timeout": 0})
+    assert result["failed"]
+    assert result["msg"] == "Error while reading the GPUs: timeout is 0 s; give it 1 s or more"
+
+
+def test_file_that_is_no_program(run_module: Any, programs: Any) -> None:
+    path = programs.add("nvidia-smi", "")
+    path.write_bytes(b"\x7fELF\x02nothing behind it")
+    result = run_module("nvidia_smi_info", {})
+    assert (result["state"], result["rc"]) == ("unreadable", 126)
+    assert "Exec format error" in result["message"]
 
 
 def test_bytes_that_are_not_utf8(run_module: Any, prints: Any) -> None:

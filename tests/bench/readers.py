@@ -1,0 +1,116 @@
+"""Measure what reading costs, and print it as JSON: ms per read, and how the time grows with the length of garbage.
+
+READERS names each reader with a function of one text. A reader may refuse a text with a DomainError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tests" / "unit")]
+
+import smi_tables
+import smi_texts
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nvidia_smi
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+Reader = Callable[[str], object]
+
+READERS: list[tuple[str, Reader]] = [
+    ("nvidia-smi", _nvidia_smi.read),
+]
+# time(10 MB) / time(1 MB) of garbage, for each reader.
+MOST_GROWTH = 15
+GPUS = (1, 8, 64)
+MEGABYTE = 1_000_000
+
+# What a reader may take for its own: bytes without meaning, and beginnings of lines that never come to their end.
+NOISE = "".join(chr(33 + (7 * number * number + 11 * number) % 94) for number in range(4001))
+GARBAGE = {
+    "noise": NOISE,
+    "lines": NOISE[:60] + "\n",
+    "blanks": " ",
+    "xml": "<nvidia_smi_log><gpu>",
+    "table": "| NVIDIA-SMI |   0  T4  Off | 00000000:10:00.0 Off | 0 |\n",
+    "csv": "index, uuid, name\n",
+    "list": "GPU 0: T4 (UUID: GPU-",
+    "log": "==NVSMI LOG==\nGPU 00000000:10:00.0\n    A : [Deprecated",
+    "join": "kubeadm join 10.0.0.1:6443 --token abcdef.0123456789abcdef \\\n",
+    "json": '{"a": [{"b": "',
+    "toml": '[plugins."io.containerd"]\na = [',
+    "fstab": "UUID=1 none swap sw 0 0\t",
+}
+
+
+def forms(count: int) -> dict[str, str]:
+    """Return the forms of nvidia-smi for a host with so many GPUs."""
+    gpus = tuple(smi_texts.Gpu(index) for index in range(count))
+    fields = "count,index,uuid,name,pci.bus_id,driver_version,memory.total,memory.used,temperature.gpu,power.draw"
+    return {
+        "xml": smi_texts.xml(gpus),
+        "csv": smi_texts.csv(fields, gpus),
+        "list": smi_texts.listed(gpus),
+        "table": smi_tables.many(count),
+        "text": smi_texts.logged(gpus),
+    }
+
+
+def seconds(read: Reader, text: str, times: int) -> float:
+    """Return the CPU time of the shortest of a few reads, which other work on the machine has disturbed least."""
+    best = float("inf")
+    for _ in range(times):
+        started = time.process_time()
+        with contextlib.suppress(DomainError):
+            read(text)
+        best = min(best, time.process_time() - started)
+    return best
+
+
+def per_read() -> dict[str, dict[str, float]]:
+    """Return the ms that a read of each form takes, by the number of GPUs."""
+    return {
+        form: {str(count): round(1000 * seconds(_nvidia_smi.read, forms(count)[form], 5), 2) for count in GPUS}
+        for form in forms(1)
+    }
+
+
+def growth(read: Reader, units: Iterable[str]) -> dict[str, float]:
+    """Return for the garbage with which it is worst: s for 10 MB, and how many times that of 1 MB it is."""
+    worst = {"s": 0.0, "ratio": 0.0}
+    for unit in units:
+        small, large = (seconds(read, (unit * (size // len(unit) + 1))[:size], 3) for size in (MEGABYTE, 10 * MEGABYTE))
+        # Below a few ms it's the machine that is measured.
+        ratio = large / max(small, 0.005)
+        worst = {"s": max(worst["s"], round(large, 2)), "ratio": max(worst["ratio"], round(ratio, 1))}
+    return worst
+
+
+def measure() -> dict[str, object]:
+    """Return all figures. ``ok``: no reader's time grows faster than it may."""
+    grown = {}
+    for name, read in READERS:
+        print(f"bench: {name}, garbage ...", file=sys.stderr, flush=True)
+        grown[name] = growth(read, GARBAGE.values())
+    return {
+        "ms_per_read": per_read(),
+        "garbage": grown,
+        "limit": MOST_GROWTH,
+        "ok": all(figures["ratio"] <= MOST_GROWTH for figures in grown.values()),
+    }
+
+
+def main() -> None:
+    figures = measure()
+    print(json.dumps(figures, indent=2))
+    if not figures["ok"]:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
