@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,13 +18,30 @@ sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tests" / "unit")]
 
 import smi_tables
 import smi_texts
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nvidia_smi
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import (
+    _kubeadm,
+    _kubeadm_certs,
+    _kubeadm_tokens,
+    _kubeadm_upgrade_plan,
+    _kubeadm_version,
+    _kubeconfig,
+    _nvidia_smi,
+    _pki,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 
+EPOCH = datetime.fromtimestamp(0, tz=timezone.utc)
 Reader = Callable[[str], object]
 
 READERS: list[tuple[str, Reader]] = [
     ("nvidia-smi", _nvidia_smi.read),
+    ("kubeadm join command", _kubeadm.join_command),
+    ("kubeadm tokens", _kubeadm_tokens.tokens),
+    ("kubeadm certificates", lambda text: _kubeadm_certs.expiration(text, EPOCH)),
+    ("kubeadm version", _kubeadm_version.version),
+    ("kubeadm upgrade plan", _kubeadm_upgrade_plan.upgrade_plan),
+    ("kubeconfig", _kubeconfig.read_kubeconfig),
+    ("certificates", _pki.certificates),
 ]
 # time(10 MB) / time(1 MB) of garbage, for each reader.
 MOST_GROWTH = 15
