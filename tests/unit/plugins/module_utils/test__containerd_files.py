@@ -178,5 +178,5 @@ def test_bytes_that_are_not_utf8_are_shown(root: Root) -> None:
 def test_file_that_can_not_be_read(root: Root) -> None:
     root.write(BASE, "imports = ['loop.toml']")
     (root.root / "etc/containerd/loop.toml").symlink_to("loop.toml")
-    with pytest.raises(DomainError, match="loop.toml: Too many levels"):
+    with pytest.raises(DomainError, match="Too many levels"):
         root.files()
