@@ -14,6 +14,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils import _swap as 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Result, Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import (
+    BACKUP,
+    back_up,
     difference,
     printable,
     read_text,
@@ -34,7 +36,6 @@ _UNIT_DIRECTORIES = (
 )
 _CONFIGURATION_DIRECTORIES = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
 _GENERATOR = "/usr/lib/systemd/system-generators/zram-generator"
-_BACKUP = ".gpulab-backup"
 
 
 @dataclass
@@ -121,13 +122,7 @@ class SwapOff:
         )
 
     def _comment_out(self, text: str) -> str:
-        # The first backup is the one from before all our changes.
-        backup = self._fstab.with_name(self._fstab.name + _BACKUP)
-        if not backup.exists():
-            write_text(self._module, backup, text)
-            state = self._fstab.stat()
-            backup.chmod(state.st_mode & 0o7777)
-            os.chown(backup, state.st_uid, state.st_gid)
+        backup = back_up(self._module, self._fstab)
         write_text(self._module, self._fstab, swap.without_swap(text))
         return str(backup)
 
@@ -164,7 +159,7 @@ class SwapOff:
                 directory.mkdir(parents=True, exist_ok=True)
                 if os.path.lexists(path):
                     # systemd refuses to mask a unit that was written there by hand.
-                    path.rename(path.with_name(path.name + _BACKUP))
+                    path.rename(path.with_name(path.name + BACKUP))
                 path.symlink_to(os.devnull)
             except OSError as error:
                 raise DomainError(f"Error while masking {unit}: {error.strerror}") from error
