@@ -96,12 +96,18 @@ def shortage_mib(swaps: Iterable[ActiveSwap], meminfo: str) -> int | None:
 
     Swap on zram already lies in memory and is left out.
     """
-    available = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
-    if not available:
+    available = _available_kib(meminfo)
+    if available is None:
         return None
     used = sum(swap.used_kib for swap in swaps if not swap.name.startswith("/dev/zram"))
-    missing = used - int(available[1])
+    missing = used - available
     return -(-missing // 1024) if missing > 0 else None
+
+
+def available_mib(meminfo: str) -> int | None:
+    """Memory that programs could still get, from the text of /proc/meminfo; None where it doesn't tell."""
+    available = _available_kib(meminfo)
+    return None if available is None else available // 1024
 
 
 def made_from_fstab(unit: str) -> bool:
@@ -118,6 +124,11 @@ def zram_swap_units(configuration: str) -> list[str]:
         if re.fullmatch(r"zram\d+", name) and not mounted:
             units.append(f"dev-{name}.swap")
     return units
+
+
+def _available_kib(meminfo: str) -> int | None:
+    found = re.search(r"^MemAvailable:[ \t]+(\d{1,18}) kB", meminfo, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def _lines(text: str) -> list[str]:
