@@ -125,13 +125,22 @@ def test_version_1_and_the_first_runtime() -> None:
     assert set(read(V1, "2.3.6")["runtimes"]) == {"old", "older"}, "containerd 2 forgot the tables beside runtimes"
 
 
-def test_table_of_images_belongs_to_the_file_s_version() -> None:
+def test_name_of_a_table_belongs_to_the_version_of_its_file() -> None:
     text = "version = {}\n[plugins.'io.containerd.grpc.v1.cri'.containerd]\ndefault_runtime_name = 'runc'\n"
     for version, default in ((2, "runc"), (3, "runc"), (4, None)):
         assert read(text.format(version))["default_runtime"] == default
     assert kinds(text.format(4)) == ["table_ignored"]
     assert kinds(text.format(3)) == []
     assert kinds(text.format(3), "2.2.1") == ["table_ignored"]
+    assert read(text.format(3), "2.2.1")["default_runtime"] is None
+    assert read(text.format(2), "2.2.1")["default_runtime"] == "runc"
+
+
+def test_newer_table_wins_over_the_older_one_in_the_same_file() -> None:
+    older, newer = "[plugins.'io.containerd.grpc.v1.cri']\n", "[plugins.'io.containerd.cri.v1.runtime']\n"
+    text = f"version = 2\n{older}enable_cdi = true\n{newer}enable_cdi = false\n"
+    assert read(text)["enable_cdi"] is False
+    assert read(text, "1.7.28")["enable_cdi"] is True
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,14 @@ def test_patterns_are_those_of_go(root: Root, pattern: str, names: list[str]) ->
     assert [Path(file["path"]).name for file in found[1:] if file["text"] is not None] == names
 
 
+def test_drop_ins_are_sorted_by_name(root: Root) -> None:
+    names = [f"conf.d/{number:02}.toml" for number in range(20)]
+    root.write(BASE, f"imports = ['{DROP_INS}']")
+    for name in reversed(names):
+        root.write(f"/etc/containerd/{name}", "")
+    assert root.files()[1:] == [(name, True) for name in names]
+
+
 def test_bytes_that_are_not_utf8_are_shown(root: Root) -> None:
     root.write(BASE, b"# caf\xe9\nversion = 2\n")
     assert reader.config_files(str(root.root), BASE, DROP_INS)[0]["text"] == "# caf\ufffd\nversion = 2\n"
