@@ -12,7 +12,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import config_files, masked
 
 # "containerd github.com/containerd/containerd/v2 v2.3.6 9a1b2c..."; distributions write it without the v.
-_VERSION = re.compile(r"\bv?(\d+\.\d+\.\d+(?:[-+~][\w.+~-]+)?)(?=\s|\Z)")
+_VERSION = re.compile(r"\bv?(\d{1,9}\.\d{1,9}\.\d{1,9}(?:[-+~][\w.+~-]{1,99})?)(?=\s|\Z)")
 
 
 def parse_version(text: str) -> str:

@@ -19,8 +19,7 @@ from typing import Any
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import printable, read_text, under
 
-_BLANK = re.compile(r"[ \t\r]+|#[^\n]*")
-_BARE = re.compile(r"[^\s=\[\]{},.\"'#]+")
+_WORD = re.compile(r"(?:[ \t\r]+|#[^\n]*)*([^\s=\[\]{},.\"'#]+|[\s=\[\]{},.]|\Z)?")
 _MAGIC = re.compile(r"[*?[]")
 _ESCAPED_OR_QUOTE = re.compile(r"\\.|\"|\n", re.DOTALL)
 _ESCAPED_OR_QUOTES = re.compile(r"\\.|\"{3,5}", re.DOTALL)
@@ -96,16 +95,16 @@ def _words(text: str) -> Iterator[str]:
     """Tokens of TOML up to what is none."""
     position = 0
     while position < len(text):
-        blank = _BLANK.match(text, position)
-        if blank:
-            position = blank.end()
+        word = _WORD.match(text, position)
+        if word and word[1] is not None:
+            yield word[1] or "\n"
+            position = word.end()
             continue
-        bare = _BARE.match(text, position)
-        end = bare.end() if bare else _string_end(text, position) if text[position] in "\"'" else position + 1
-        if end < 0:
+        start = word.end() if word else position
+        position = _string_end(text, start)
+        if position < 0:
             return
-        yield text[position:end]
-        position = end
+        yield text[start:position]
 
 
 def _string_end(text: str, start: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 
@@ -76,8 +77,9 @@ def fstab_swaps(fstab: str) -> list[FstabSwap]:
     """The lines of fstab that turn swap on. A mount that merely has swap in its name or options is none."""
     found = []
     for number, line in enumerate(_lines(fstab), start=1):
-        fields = _FIELD.findall(line)
-        if len(fields) >= 3 and not fields[0].startswith("#") and fields[2] == "swap":
+        first = [field[0] for field in islice(_FIELD.finditer(line), 3)]
+        if len(first) == 3 and not first[0].startswith("#") and first[2] == "swap":
+            fields = _FIELD.findall(line)
             options = fields[3] if len(fields) > 3 else None
             found.append(FstabSwap(number, line.rstrip("\r\n"), fields[0], fields[1], options, len(fields)))
     return found

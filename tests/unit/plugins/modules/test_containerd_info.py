@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,13 @@ echo "ActiveEnterTimestamp=Sat 2026-11-21 03:14:15 UTC"
 )
 def test_version(text: str, version: str) -> None:
     assert parse_version(text) == version
+
+
+@pytest.mark.parametrize("text", ["1.2.3-" * 100_000 + "!", "9" * 500_000, "1." * 300_000, "v" * 500_000])
+def test_version_in_garbage_is_looked_for_in_linear_time(text: str) -> None:
+    begun = time.monotonic()
+    assert parse_version(text) == ""
+    assert time.monotonic() - begun < 5
 
 
 def test_unit_that_is_not_active_has_no_time() -> None:
