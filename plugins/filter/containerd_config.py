@@ -28,7 +28,8 @@ description:
   - Reads what containerd's configuration says about runtimes, whatever version it is written in (1 to 4).
   - Given files, it merges them as containerd does, and finds what stands between them.
   - What C(containerd config dump) prints is one merged text. It shows no file names, and from containerd 2.2 on its
-    C(imports) names C(/etc/containerd/conf.d/*.toml) also where the configuration file does not import it.
+    C(imports) names C(/etc/containerd/conf.d/*.toml) also where the configuration file does not import it. It also
+    prints a configuration that imports a file that does not exist, with which containerd would not start.
 positional: _input
 options:
   _input:

@@ -54,7 +54,7 @@ class DaemonFile:
         return {
             "changed": bool(merged.keys),
             "diff": diff,
-            "keys": merged.keys,
+            "changed_keys": merged.keys,
             "backup": backup,
             "services": [self._service] if pending else [],
             **docker.facts(merged.values),

@@ -71,7 +71,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-keys:
+changed_keys:
   description: The settings that were added or changed, or would be in check mode, with dots between the levels.
   returned: success
   type: list

@@ -100,6 +100,10 @@ class File:
     @cached_property
     def view(self) -> View:
         """What this file alone says. Raises DomainError for a value of a wrong type."""
+        return self.check()
+
+    def check(self) -> View:
+        """As ``view``, which remembers it."""
         return _view(migrated(self.plugins) if self.version < 4 else self.plugins, self.path, self.version < 3)
 
 
@@ -192,7 +196,7 @@ def merge(files: Iterable[File], release: Release | None = None) -> Configuratio
     plugins: Table = {}
     for file in effective:
         # Every file is looked at alone first, so that what is wrong with it names it.
-        _ = file.view
+        file.check()
         if release and release < (2, 0):
             plugins = {
                 **plugins,

@@ -348,6 +348,12 @@ def test_release_that_is_none() -> None:
         read("", "latest")
 
 
+def inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f'"{name}" = {inline(one)}' for name, one in value.items()) + "}"
+    return json.dumps(value)
+
+
 _TABLES = st.recursive(
     st.one_of(st.booleans(), st.integers(), st.text("ab", max_size=3), st.lists(st.text("ab"), max_size=2)),
     lambda inner: st.dictionaries(
@@ -393,12 +399,6 @@ def test_any_texts_give_a_result_or_the_one_error(texts: list[str], release: str
         assert all(
             runtime[key] is None or (runtime[key] and isinstance(runtime[key], str)) for key in ("type", "binary")
         )
-
-
-def inline(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f'"{name}" = {inline(one)}' for name, one in value.items()) + "}"
-    return json.dumps(value)
 
 
 @pytest.mark.parametrize("unit", ["[a]\n", "a = 1\n", "x = '", "[[", "a.", "# c\n", '"""', "{", "imports = ['/a']\n"])

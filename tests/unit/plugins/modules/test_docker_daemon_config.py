@@ -59,9 +59,9 @@ def test_settings_of_others_stay(host: Host) -> None:
     predicted = host.run(check=True)
     assert host.file.read_text() == THEIRS
     result = host.run()
-    for key in ("changed", "keys", "diff", "default_runtime", "runtimes", "cgroup_driver"):
+    for key in ("changed", "changed_keys", "diff", "default_runtime", "runtimes", "cgroup_driver"):
         assert predicted[key] == result[key]
-    assert result["keys"] == ["default-runtime", "runtimes", "exec-opts"]
+    assert result["changed_keys"] == ["default-runtime", "runtimes", "exec-opts"]
     assert (result["default_runtime"], result["cgroup_driver"]) == ("nvidia", "systemd")
     assert json.loads(host.file.read_bytes()) == {**json.loads(THEIRS), **SETTINGS}
     assert host.file.read_text().startswith(THEIRS.partition(",")[0])
@@ -110,7 +110,7 @@ def test_setting_that_somebody_made_otherwise(host: Host) -> None:
     assert 'default-runtime is "crun", not "nvidia"; exec-opts is "native.cgroupdriver=cgroupfs"' in result["msg"]
     assert "replace: true" in result["msg"]
     assert result["contradictions"][0] == {"key": "default-runtime", "present": "crun", "wanted": "nvidia"}
-    assert host.run(replace=True)["keys"] == ["default-runtime", "runtimes", "exec-opts"]
+    assert host.run(replace=True)["changed_keys"] == ["default-runtime", "runtimes", "exec-opts"]
     assert json.loads(host.file.read_bytes()) == SETTINGS
 
 
