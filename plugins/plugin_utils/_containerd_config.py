@@ -104,7 +104,9 @@ class File:
 
     def check(self) -> View:
         """As ``view``, which remembers it."""
-        return _view(migrated(self.plugins) if self.version < 4 else self.plugins, self.path, self.version < 3)
+        return _view(
+            migrated(self.plugins, self.path) if self.version < 4 else self.plugins, self.path, self.version < 3
+        )
 
 
 @dataclass(frozen=True)
@@ -205,16 +207,17 @@ def merge(files: Iterable[File], release: Release | None = None) -> Configuratio
         elif release and release < (2, 3):
             plugins = _deep(plugins, file.plugins)
         else:
-            plugins = _deep(plugins, migrated(file.plugins) if file.version < 4 else file.plugins)
+            plugins = _deep(plugins, migrated(file.plugins, file.path) if file.version < 4 else file.plugins)
     last = effective[-1].version if effective else 1
+    paths = ", ".join(file.path for file in effective)
     if release and release < (2, 3) and (last < 3 or release < (2, 0)):
         # The version of the last file decides how the whole is read.
-        plugins = migrated(plugins)
+        plugins = migrated(plugins, paths)
     old = last < 3 and not (release and release >= (2, 0))
     return Configuration(
         files,
         release,
-        _view(plugins, "", old),
+        _view(plugins, paths, old),
         _last(effective, "root"),
         _last(effective, "state"),
         _union(effective, "imports"),
@@ -222,17 +225,17 @@ def merge(files: Iterable[File], release: Release | None = None) -> Configuratio
     )
 
 
-def migrated(plugins: Table) -> Table:
+def migrated(plugins: Table, path: str) -> Table:
     """The same tables with version 2's table for CRI in the two that came after it."""
     legacy = plugins.get(LEGACY)
     if not isinstance(legacy, Mapping):
         return plugins
-    runtime, images = dict(_table(plugins, RUNTIME, "")), dict(_table(plugins, IMAGES, ""))
+    runtime, images = dict(_table(plugins, RUNTIME, path)), dict(_table(plugins, IMAGES, path))
     for key, value in legacy.items():
         if key == "containerd" and isinstance(value, Mapping):
-            runtime[key] = {**value, **_table(runtime, key, "")}
+            runtime[key] = {**value, **_table(runtime, key, path)}
         elif key == "sandbox_image":
-            images["pinned_images"] = {**_table(images, "pinned_images", ""), "sandbox": value}
+            images["pinned_images"] = {**_table(images, "pinned_images", path), "sandbox": value}
         elif key in _OF_IMAGES:
             images[key] = value
         else:
