@@ -4,11 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-import tomllib
 from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _containerd_conflicts as conflicts
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._containerd_config import (
+    Configuration,
+    File,
+    merge,
+    parse,
+    parse_release,
+)
 
 DOCUMENTATION = r"""
 name: containerd_config
@@ -18,19 +26,38 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Reads what containerd's configuration says about runtimes, whatever version it is written in (1 to 4).
-  - Give it the merged configuration (C(containerd config dump)); a file alone does not show what it imports.
+  - Given files, it merges them as containerd does, and finds what stands between them.
+  - What C(containerd config dump) prints is one merged text. It shows no file names, and from containerd 2.2 on its
+    C(imports) names C(/etc/containerd/conf.d/*.toml) also where the configuration file does not import it. It also
+    prints a configuration that imports a file that does not exist, with which containerd would not start.
 positional: _input
 options:
   _input:
-    description: The configuration, TOML.
-    type: str
+    description:
+      - The configuration as TOML, one text, or a list of files in the order in which they take effect, as
+        M(gpulab.kubernetes.containerd_info) returns them. A file is a dictionary of C(path), C(text) (null for one
+        that is imported and does not exist) and C(imported) (default V(true)).
+    type: raw
     required: true
+  release:
+    description:
+      - The version of containerd. What is on by default, which versions it knows and how it merges files depends on
+        it. Empty stands for the newest, with null for what can't be known then.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
+- name: Read what containerd would start with
+  gpulab.kubernetes.containerd_info:
+  register: containerd
+
 - name: Refuse a configuration that containerd would start with to no good end
   ansible.builtin.assert:
-    that: (containerd.config_dump | gpulab.kubernetes.containerd_config).conflicts | length == 0
+    that: conflicts | selectattr('level', 'eq', 'problem') | length == 0
+    fail_msg: "{{ conflicts | map(attribute='text') | join('; ') }}"
+  vars:
+    conflicts: "{{ (containerd.files | gpulab.kubernetes.containerd_config(containerd.version)).conflicts }}"
 """
 
 RETURN = r"""
@@ -39,113 +66,140 @@ _value:
   type: dict
   contains:
     version:
-      description: Version of the configuration, 1 when there is none in it.
+      description: Version of the configuration (of its first file), 1 when there is none in it.
       type: int
+    root:
+      description: Where containerd keeps its data.
+      type: str
+    state:
+      description: Where containerd keeps what does not outlive a reboot.
+      type: str
     cri:
       description: Whether the CRI plugin is on.
       type: bool
+    cri_table:
+      description: The table in which the settings of CRI's runtimes are, by the name that the configuration uses.
+      type: str
+      sample: io.containerd.cri.v1.runtime
     default_runtime:
-      description: The runtime of pods that name none.
+      description: The runtime of pods that name none. It is V(runc) where the configuration is silent.
       type: str
     runtimes:
-      description: By name their C(type), C(binary) and C(systemd_cgroup) (null where the configuration is silent).
+      description:
+        - By name their C(handler) (what a RuntimeClass calls it), C(type), C(binary) and C(systemd_cgroup), null where
+          the configuration is silent. C(binary) may come from C(BinaryName), C(Runtime) or C(runtime_engine).
       type: dict
-      sample: {nvidia: {type: io.containerd.runc.v2, binary: /usr/bin/nvidia-container-runtime, systemd_cgroup: true}}
+      sample:
+        nvidia:
+          handler: nvidia
+          type: io.containerd.runc.v2
+          binary: /usr/bin/nvidia-container-runtime
+          systemd_cgroup: true
     sandbox_image:
       description: The pause image.
       type: str
     cdi:
-      description: Whether CDI devices are on; null where the configuration is silent.
+      description: Whether containerd injects CDI devices; null when neither the configuration nor O(release) tell.
+      type: bool
+    enable_cdi:
+      description: What the configuration itself says about it.
       type: bool
     registry_config_path:
       description: Where the registries' hosts.toml files are.
       type: str
     imports:
-      description: Files that are imported.
+      description: Files that are imported, as the configuration names them.
       type: list
       elements: str
     disabled_plugins:
       description: Plugins that are switched off.
       type: list
       elements: str
-    plugins:
-      description: The tables of the plugins as they are.
-      type: dict
     conflicts:
-      description: Sentences about settings that do not fit together.
+      description: Settings that do not fit together.
       type: list
-      elements: str
+      elements: dict
+      contains:
+        kind:
+          description:
+            - C(version_unsupported), containerd refuses the file.
+            - C(version_above_base), a file of a higher version than the one that imports it.
+            - C(drop_ins_not_imported), C(import_missing).
+            - C(table_ignored), a table whose name belongs to another version.
+            - C(cri_disabled), C(default_runtime_missing), C(cdi_disabled).
+            - C(systemd_cgroup), it is true for some runtimes only.
+            - C(runtime_twice), two files define one runtime. It is a note when they agree.
+            - C(registry_mirrors), the old mirrors beside C(config_path).
+            - C(runtime_engine), C(systemd_cgroup_of_v1), settings of containerd's first runtime for another one.
+          type: str
+        level:
+          description: V(problem), or V(note) for what does no harm.
+          type: str
+        text:
+          description: A sentence about it.
+          type: str
+        files:
+          description: The files that say so.
+          type: list
+          elements: str
+      sample:
+        - kind: systemd_cgroup
+          level: problem
+          text: All runtimes must manage cgroups alike; SystemdCgroup is true, but not for nvidia
+          files: [/etc/containerd/conf.d/99-nvidia.toml]
 """
 
-_RUNTIME_TABLES = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
-_IMAGE_TABLES = ("io.containerd.cri.v1.images", *_RUNTIME_TABLES[1:])
-_CRI_PLUGINS = {"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"}
 
-
-def containerd_config(text: str) -> dict[str, Any]:
+def containerd_config(files: Any, release: str = "") -> dict[str, Any]:
     try:
-        config: dict[str, Any] = tomllib.loads(str(text))
-    except tomllib.TOMLDecodeError as error:
-        raise AnsibleFilterError(f"Error while reading containerd's configuration: {error}") from error
-    runtime, images = _table(config, _RUNTIME_TABLES), _table(config, _IMAGE_TABLES)
-    containerd = _at(runtime, "containerd")
-    runtimes = {
-        name: {
-            "type": table.get("runtime_type"),
-            "binary": _at(table, "options").get("BinaryName"),
-            "systemd_cgroup": _at(table, "options").get("SystemdCgroup"),
-        }
-        for name, table in _at(containerd, "runtimes").items()
-        if isinstance(table, Mapping)
+        configuration = merge([_file(entry) for entry in _entries(files)], parse_release(str(release or "")))
+        return _fields(configuration)
+    except DomainError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def _entries(files: Any) -> Sequence[Any]:
+    if isinstance(files, str):
+        return [{"path": "", "text": files}]
+    if isinstance(files, Sequence):
+        return files
+    raise AnsibleFilterError(f"containerd_config: a text or a list of files is needed, not a {type(files).__name__}")
+
+
+def _file(entry: Any) -> File:
+    if not isinstance(entry, Mapping) or not {"path", "text"} <= entry.keys():
+        raise AnsibleFilterError("containerd_config: a file is a dictionary with path and text")
+    text = None if entry["text"] is None else str(entry["text"])
+    return parse(str(entry["path"]), text, imported=bool(entry.get("imported", True)))
+
+
+def _fields(configuration: Configuration) -> dict[str, Any]:
+    view = configuration.view
+    found = conflicts.find(configuration)
+    return {
+        "version": configuration.version,
+        "root": configuration.root,
+        "state": configuration.state,
+        "cri": all(conflict.kind != "cri_disabled" for conflict in found),
+        "cri_table": configuration.cri_table,
+        "default_runtime": view.default_runtime,
+        "runtimes": {
+            name: {
+                "handler": name,
+                "type": runtime.type,
+                "binary": runtime.binary,
+                "systemd_cgroup": runtime.systemd_cgroup,
+            }
+            for name, runtime in view.runtimes.items()
+        },
+        "sandbox_image": view.sandbox_image,
+        "cdi": configuration.cdi,
+        "enable_cdi": view.enable_cdi,
+        "registry_config_path": view.registry_config_path,
+        "imports": list(configuration.imports),
+        "disabled_plugins": sorted(configuration.disabled_plugins),
+        "conflicts": [conflict.fields() for conflict in found],
     }
-    disabled = set(_strings(config.get("disabled_plugins")))
-    result = {
-        "version": config.get("version", 1),
-        "cri": not disabled & _CRI_PLUGINS,
-        "default_runtime": containerd.get("default_runtime_name"),
-        "runtimes": runtimes,
-        "sandbox_image": images.get("sandbox_image") or _at(images, "pinned_images").get("sandbox"),
-        "cdi": runtime.get("enable_cdi"),
-        "registry_config_path": _at(images, "registry").get("config_path"),
-        "imports": _strings(config.get("imports")),
-        "disabled_plugins": sorted(disabled),
-        "plugins": _at(config, "plugins"),
-    }
-    return {**result, "conflicts": _conflicts(result)}
-
-
-def _conflicts(config: Mapping[str, Any]) -> list[str]:
-    found, runtimes, default = [], config["runtimes"], config["default_runtime"]
-    if not config["cri"]:
-        found.append("The CRI plugin is switched off (disabled_plugins), and kubelet can't work without it")
-    if default and runtimes and default not in runtimes:
-        found.append(f"The default runtime {default} is not among the runtimes {', '.join(sorted(runtimes))}")
-    cgroups = {name: bool(table["systemd_cgroup"]) for name, table in runtimes.items() if _of_runc(table)}
-    if len(set(cgroups.values())) > 1:
-        without = ", ".join(sorted(name for name, systemd in cgroups.items() if not systemd))
-        found.append(f"All runtimes must manage cgroups alike; SystemdCgroup is true, but not for {without}")
-    if config["cdi"] is False:
-        found.append("CDI is switched off (enable_cdi = false), and GPUs reach containers through it")
-    return found
-
-
-def _of_runc(table: Mapping[str, Any]) -> bool:
-    return str(table["type"] or "io.containerd.runc.v2").startswith("io.containerd.runc.")
-
-
-def _table(config: Mapping[str, Any], names: tuple[str, ...]) -> Mapping[str, Any]:
-    """The first of these plugins that the configuration has."""
-    plugins = _at(config, "plugins")
-    return next((_at(plugins, name) for name in names if name in plugins), {})
-
-
-def _strings(value: Any) -> list[str]:
-    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
-
-
-def _at(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = table.get(name)
-    return value if isinstance(value, Mapping) else {}
 
 
 class FilterModule:

@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_cluster as cluster_rules
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_containerd as containerd_rules
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_gpu as gpu_rules
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_host as host_rules
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Cluster, Problem, Reading
@@ -28,7 +29,9 @@ options:
       - By host name a dictionary of C(facts) (the result of M(gpulab.kubernetes.preflight_info), empty when there is
         none), C(failure) (the result of the task that failed or found the host unreachable, else empty) and C(settings)
         of this host - C(node_name), C(node_address), C(expected_gpus) (or null), C(nvidia_driver_version),
-        C(nvidia_driver_source), C(nvidia_driver_modules), C(nvidia_driver_replace_foreign). A host with C(left_out) is
+        C(nvidia_driver_source), C(nvidia_driver_modules), C(nvidia_driver_replace_foreign), C(containerd_version),
+        C(containerd_conf_dir), C(containerd_files) (the files that will be written, the base first, as dictionaries of
+        C(path), C(text) and C(gpus), which is true for those that only hosts with GPUs get). A host with C(left_out) is
         only compared with the others, and needs the first two settings.
     type: dict
     required: true
@@ -91,7 +94,7 @@ def find(cluster: Cluster) -> list[Problem]:
         if not reading.facts:
             problems += host_rules.failure(reading)
             continue
-        for rule in () if reading.left_out else (*host_rules.RULES, *gpu_rules.RULES):
+        for rule in () if reading.left_out else (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES):
             problems += rule(reading, cluster)
     order = ["", *(reading.host for reading in cluster.readings)]
     return sorted(problems, key=lambda problem: order.index(problem.host))

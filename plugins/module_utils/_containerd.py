@@ -9,9 +9,10 @@ import re
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import config_files, masked
 
 # "containerd github.com/containerd/containerd/v2 v2.3.6 9a1b2c..."; distributions write it without the v.
-_VERSION = re.compile(r"\bv?(\d+\.\d+\.\d+(?:[-+~][\w.+~-]+)?)(?=\s|\Z)")
+_VERSION = re.compile(r"\bv?(\d{1,9}\.\d{1,9}\.\d{1,9}(?:[-+~][\w.+~-]{1,99})?)(?=\s|\Z)")
 
 
 def parse_version(text: str) -> str:
@@ -27,14 +28,18 @@ def parse_unit(text: str) -> tuple[bool, str]:
     return running, values.get("ActiveEnterTimestamp", "") if running else ""
 
 
-def read_containerd(runner: Runner, executable: str, config: str, unit: str) -> dict[str, Any]:
-    """The fields that the module containerd_info returns. Raises CommandError when ``--version`` fails."""
+def read_containerd(runner: Runner, executable: str, config: str, drop_ins: str, unit: str) -> dict[str, Any]:
+    """The fields that the module containerd_info returns.
+
+    Raises CommandError when ``--version`` fails, DomainError when a file can't be read.
+    """
     answer: dict[str, Any] = {"version": "", "config_dump": "", "config_error": ""}
     if runner.find(executable) is not None:
         said = runner.check([executable, "--version"], "asking containerd for its version")
         dump = runner.run([executable, "--config", config, "config", "dump"])
         answer["version"] = parse_version(said.stdout)
-        answer["config_dump" if dump.rc == 0 else "config_error"] = dump.stdout if dump.rc == 0 else dump.said
+        answer["config_dump" if dump.rc == 0 else "config_error"] = masked(dump.stdout) if dump.rc == 0 else dump.said
+    answer["files"] = config_files("/", config, drop_ins)
     answer["running"], answer["active_since"] = False, ""
     if runner.find("systemctl") is not None:
         shown = runner.run(["systemctl", "show", unit, "--property=ActiveState,ActiveEnterTimestamp"])

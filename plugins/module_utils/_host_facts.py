@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import imported_files
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, under
@@ -174,6 +175,14 @@ def nvidia_driver(root: str, database: Database) -> dict[str, Any]:
 def installed(database: Database) -> dict[str, str]:
     """Versions of what has to do with containers, Kubernetes and GPUs."""
     return {name: database.version(name) or "" for name in database.names() if _INTERESTING.match(name)}
+
+
+def containerd_drop_ins(root: str, pattern: str) -> list[dict[str, Any]]:
+    """Drop-ins and what they import; none when they can't be read (not root)."""
+    try:
+        return imported_files(root, [pattern])
+    except DomainError:
+        return []
 
 
 def cluster(root: str) -> dict[str, Any]:

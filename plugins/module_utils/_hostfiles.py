@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable
 from datetime import datetime, timezone
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+BACKUP = ".gpulab-backup"
 
 
 def under(root: str, path: str) -> Path:
@@ -47,6 +50,20 @@ def write_text(module: Any, path: Path, text: str, mode: int = 0o644) -> None:
             path.chmod(mode)
     except OSError as error:
         raise DomainError(f"Error while writing {path}: {error.strerror}") from error
+
+
+def back_up(module: Any, path: Path) -> Path:
+    """Keep a copy of a file beside it, with its mode and owner; only the one from before the first change."""
+    backup = path.with_name(path.name + BACKUP)
+    if not backup.exists():
+        write_text(module, backup, read_text(path) or "")
+        try:
+            state = path.stat()
+            backup.chmod(stat.S_IMODE(state.st_mode))
+            os.chown(backup, state.st_uid, state.st_gid)
+        except OSError as error:
+            raise DomainError(f"Error while writing {backup}: {error.strerror}") from error
+    return backup
 
 
 def difference(path: Path, before: str | None, after: str | None) -> dict[str, str]:

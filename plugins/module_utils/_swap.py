@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 
@@ -76,8 +77,9 @@ def fstab_swaps(fstab: str) -> list[FstabSwap]:
     """The lines of fstab that turn swap on. A mount that merely has swap in its name or options is none."""
     found = []
     for number, line in enumerate(_lines(fstab), start=1):
-        fields = _FIELD.findall(line)
-        if len(fields) >= 3 and not fields[0].startswith("#") and fields[2] == "swap":
+        first = [field[0] for field in islice(_FIELD.finditer(line), 3)]
+        if len(first) == 3 and not first[0].startswith("#") and first[2] == "swap":
+            fields = _FIELD.findall(line)
             options = fields[3] if len(fields) > 3 else None
             found.append(FstabSwap(number, line.rstrip("\r\n"), fields[0], fields[1], options, len(fields)))
     return found
@@ -96,12 +98,18 @@ def shortage_mib(swaps: Iterable[ActiveSwap], meminfo: str) -> int | None:
 
     Swap on zram already lies in memory and is left out.
     """
-    available = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
-    if not available:
+    available = _available_kib(meminfo)
+    if available is None:
         return None
     used = sum(swap.used_kib for swap in swaps if not swap.name.startswith("/dev/zram"))
-    missing = used - int(available[1])
+    missing = used - available
     return -(-missing // 1024) if missing > 0 else None
+
+
+def available_mib(meminfo: str) -> int | None:
+    """Memory that programs could still get, from the text of /proc/meminfo; None where it doesn't tell."""
+    available = _available_kib(meminfo)
+    return None if available is None else available // 1024
 
 
 def made_from_fstab(unit: str) -> bool:
@@ -118,6 +126,11 @@ def zram_swap_units(configuration: str) -> list[str]:
         if re.fullmatch(r"zram\d+", name) and not mounted:
             units.append(f"dev-{name}.swap")
     return units
+
+
+def _available_kib(meminfo: str) -> int | None:
+    found = re.search(r"^MemAvailable:[ \t]+(\d{1,18}) kB", meminfo, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def _lines(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils import _swap as 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Result, Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import (
+    BACKUP,
+    back_up,
     difference,
     printable,
     read_text,
@@ -22,6 +25,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles impor
 )
 
 _MASKS = "/etc/systemd/system"
+# What the kernel adds to the name of such a file.
+_DELETED = " (deleted)"
 _UNIT_DIRECTORIES = (
     _MASKS,
     "/run/systemd/system",
@@ -34,7 +39,6 @@ _UNIT_DIRECTORIES = (
 )
 _CONFIGURATION_DIRECTORIES = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
 _GENERATOR = "/usr/lib/systemd/system-generators/zram-generator"
-_BACKUP = ".gpulab-backup"
 
 
 @dataclass
@@ -63,6 +67,7 @@ class SwapOff:
         self._root = root
         self._fstab = under(root, fstab)
         self._proc_swaps = under(root, proc_swaps)
+        self._masked: list[tuple[Path, Path | None]] = []
 
     def apply(self) -> Outcome:
         text = read_text(self._fstab) or ""
@@ -77,13 +82,53 @@ class SwapOff:
             outcome.diff.append(difference(under(self._root, _MASKS), "", masked))
         self._refuse_without_memory(outcome.active)
         if not self._module.check_mode and outcome.changed:
-            self._turn_off(outcome.active)
-            outcome.backup = self._comment_out(text) if outcome.fstab else None
-            self._mask(outcome.units)
-            if under(self._root, "/run/systemd/system").is_dir():
-                self._runner.check(["systemctl", "daemon-reload"], "telling systemd that swap is off for good")
-            self._verify()
+            self._refuse_without_access(outcome)
+            try:
+                self._turn_off(outcome.active)
+                self._keep_off(outcome, text)
+                self._verify()
+            except DomainError as error:
+                said = f"{str(error).rstrip('.')}. {self._put_back(outcome.active, text)}"
+                raise DomainError(said, **error.fields) from error
         return outcome
+
+    def _keep_off(self, outcome: Outcome, text: str) -> None:
+        self._mask(outcome.units)
+        if outcome.fstab:
+            outcome.backup = str(back_up(self._module, self._fstab))
+            write_text(self._module, self._fstab, swap.without_swap(text))
+        self._reload()
+
+    def _reload(self) -> None:
+        if under(self._root, "/run/systemd/system").is_dir():
+            self._runner.check(["systemctl", "daemon-reload"], "telling systemd that swap is off for good")
+
+    def _put_back(self, before: list[swap.ActiveSwap], text: str) -> str:
+        """Undo everything, and say what could not be undone."""
+        left = []
+        for undo in (partial(self._restore, text), self._unmask):
+            try:
+                undo()
+            except (DomainError, OSError) as error:
+                left.append(str(error))
+        on = {area.name for area in self._active()}
+        for area in before:
+            priority = ["--priority", str(area.priority)] if area.priority >= 0 else []
+            if area.name not in on and self._runner.run(["swapon", *priority, area.name]).rc != 0:
+                left.append(f"{area.name} is off and could not be turned on again")
+        return f"Not everything could be put back: {'; '.join(left)}." if left else "Nothing was changed."
+
+    def _restore(self, text: str) -> None:
+        if (read_text(self._fstab) or "") != text:
+            write_text(self._module, self._fstab, text)
+
+    def _unmask(self) -> None:
+        for path, kept in self._masked:
+            path.unlink(missing_ok=True)
+            if kept is not None:
+                kept.rename(path)
+        if self._masked:
+            self._reload()
 
     def _active(self) -> list[swap.ActiveSwap]:
         return swap.active_swaps(read_text(self._proc_swaps) or "")
@@ -97,39 +142,38 @@ class SwapOff:
                 f"{missing} MiB are missing. Stop something that uses memory, or add some; nothing was changed."
             )
 
+    def _refuse_without_access(self, outcome: Outcome) -> None:
+        """Find out before anything changes that a file may not be written: read-only, immutable."""
+        wanted = [self._fstab.resolve(), self._fstab.resolve().parent, self._fstab.parent] if outcome.fstab else []
+        wanted += [under(self._root, _MASKS)] if outcome.units else []
+        for path in wanted:
+            if path.exists() and not os.access(path, os.W_OK):
+                raise DomainError(
+                    f"Error while turning off swap: {path} may not be written (a read-only file system, or chattr +i), "
+                    "and swap would be back after a reboot. Make it writable; nothing was changed."
+                )
+
     def _turn_off(self, areas: list[swap.ActiveSwap]) -> None:
-        done: list[swap.ActiveSwap] = []
         for area in areas:
             result = self._runner.run(["swapoff", area.name])
             if result.rc != 0:
-                raise self._undone(area, done, result)
-            done.append(area)
+                raise DomainError(
+                    f"Error while turning off swap {area.name}: {result.said}.{self._advice(area, result)}",
+                    **result.fields(),
+                )
 
-    def _undone(self, failed: swap.ActiveSwap, done: list[swap.ActiveSwap], result: Result) -> DomainError:
-        state = "Nothing was changed."
-        for area in done:
-            priority = ["--priority", str(area.priority)] if area.priority >= 0 else []
-            if self._runner.run(["swapon", *priority, area.name]).rc != 0:
-                state = f"{area.name} is off and could not be turned on again; nothing else was changed."
-        advice = ""
-        if "allocate memory" in result.said:
-            missing = swap.shortage_mib([failed], read_text(under(self._root, "/proc/meminfo")) or "")
-            advice = f" {missing} MiB of memory are missing." if missing else " The kernel wants more free memory."
-            advice += " Stop something that uses memory, or add some."
-        return DomainError(
-            f"Error while turning off swap {failed.name}: {result.said}.{advice} {state}", **result.fields()
-        )
-
-    def _comment_out(self, text: str) -> str:
-        # The first backup is the one from before all our changes.
-        backup = self._fstab.with_name(self._fstab.name + _BACKUP)
-        if not backup.exists():
-            write_text(self._module, backup, text)
-            state = self._fstab.stat()
-            backup.chmod(state.st_mode & 0o7777)
-            os.chown(backup, state.st_uid, state.st_gid)
-        write_text(self._module, self._fstab, swap.without_swap(text))
-        return str(backup)
+    def _advice(self, area: swap.ActiveSwap, result: Result) -> str:
+        if area.name.endswith(_DELETED):
+            return " The file was deleted while it was in use, so that only a reboot turns it off."
+        if "allocate memory" not in result.said:
+            return ""
+        meminfo = read_text(under(self._root, "/proc/meminfo")) or ""
+        missing, available = swap.shortage_mib([area], meminfo), swap.available_mib(meminfo)
+        said = f" {missing} MiB of memory are missing." if missing else " The kernel wants more free memory"
+        if not missing:
+            known = "" if available is None else f" than the {available} MiB that are available"
+            said += f"{known}, for the {area.used_kib // 1024} MiB that lie in it."
+        return said + " Stop something that uses memory, or add some."
 
     def _units_to_mask(self) -> list[str]:
         found: dict[str, Path] = {}
@@ -162,9 +206,11 @@ class SwapOff:
             path = directory / unit
             try:
                 directory.mkdir(parents=True, exist_ok=True)
-                if os.path.lexists(path):
+                kept = path.with_name(path.name + BACKUP) if os.path.lexists(path) else None
+                if kept is not None:
                     # systemd refuses to mask a unit that was written there by hand.
-                    path.rename(path.with_name(path.name + _BACKUP))
+                    path.rename(kept)
+                self._masked.append((path, kept))
                 path.symlink_to(os.devnull)
             except OSError as error:
                 raise DomainError(f"Error while masking {unit}: {error.strerror}") from error

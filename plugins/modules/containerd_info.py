@@ -7,12 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: containerd_info
-short_description: Read containerd's version, merged configuration and state
+short_description: Read containerd's version, configuration and state
 version_added: 0.1.0
 description:
   - Has containerd itself merge its configuration file with everything that it imports, as it would at its next start.
+  - Finds the files of the configuration in the order in which they take effect, also where there is no containerd.
   - A host without containerd is no error, C(version) is empty there.
-  - The filter P(gpulab.kubernetes.containerd_config#filter) reads C(config_dump).
+  - The filter P(gpulab.kubernetes.containerd_config#filter) reads C(files), as well as C(config_dump).
+  - Passwords and tokens of registries are masked.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -24,6 +26,10 @@ options:
     description: The configuration file.
     type: path
     default: /etc/containerd/config.toml
+  drop_ins:
+    description: Where drop-ins usually are. Those that O(config) does not import are in RV(files) as well, and say so.
+    type: path
+    default: /etc/containerd/conf.d/*.toml
   unit:
     description: The systemd unit.
     type: str
@@ -44,7 +50,7 @@ EXAMPLES = r"""
 
 - name: Show the default runtime
   ansible.builtin.debug:
-    msg: "{{ (containerd.config_dump | gpulab.kubernetes.containerd_config).default_runtime }}"
+    msg: "{{ (containerd.files | gpulab.kubernetes.containerd_config(containerd.version)).default_runtime }}"
   when: containerd.version != ''
 """
 
@@ -62,6 +68,19 @@ config_error:
   description: Why containerd can't read its configuration, empty when it can.
   returned: always
   type: str
+files:
+  description: >-
+    The files of the configuration in the order in which they take effect, then drop-ins that are not imported.
+    C(text) is null for a file that is imported by its name and does not exist.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - path: /etc/containerd/config.toml
+      text: |
+        version = 4
+        imports = ["/etc/containerd/conf.d/*.toml"]
+      imported: true
 running:
   description: Whether the unit is active.
   returned: always
@@ -84,6 +103,7 @@ def main() -> None:
         argument_spec={
             "executable": {"type": "str", "default": "containerd"},
             "config": {"type": "path", "default": "/etc/containerd/config.toml"},
+            "drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
             "unit": {"type": "str", "default": "containerd.service"},
             "timeout": {"type": "float", "default": 30},
         },
@@ -91,7 +111,7 @@ def main() -> None:
     )
     try:
         runner = Runner(module, timeout=module.params["timeout"])
-        names = ("executable", "config", "unit")
+        names = ("executable", "config", "drop_ins", "unit")
         module.exit_json(changed=False, **read_containerd(runner, *(module.params[name] for name in names)))
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)

@@ -37,6 +37,10 @@ options:
     type: list
     elements: str
     default: [overlay, br_netfilter]
+  containerd_drop_ins:
+    description: Where drop-ins of containerd's configuration are, a pattern of absolute paths.
+    type: path
+    default: /etc/containerd/conf.d/*.toml
   repositories:
     description:
       - Package repositories that are to hold certain versions.
@@ -243,6 +247,17 @@ installed:
   returned: always
   type: dict
   sample: {containerd.io: 2.3.6-1~debian.12~bookworm}
+containerd_drop_ins:
+  description: >-
+    The files that O(containerd_drop_ins) matches and what they import, in the order in which containerd reads them.
+    Passwords are masked.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - path: /etc/containerd/conf.d/99-nvidia.toml
+      text: "version = 2\n"
+      imported: true
 repositories:
   description: >-
     What is to be known of O(repositories): whether it was asked, why that failed, which wanted versions it lacks, which
@@ -319,6 +334,7 @@ def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
         "nvswitches": nvswitches,
         "nvidia_driver": host.nvidia_driver(root, database),
         "installed": host.installed(database),
+        "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
         "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
         "cluster": host.cluster(root),
     }
@@ -331,6 +347,7 @@ def main() -> None:
             "reachable_ports": {"type": "list", "elements": "str", "default": []},
             "disk_paths": {"type": "list", "elements": "str", "default": ["/"]},
             "kernel_modules": {"type": "list", "elements": "str", "default": ["overlay", "br_netfilter"]},
+            "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
             "repositories": {"type": "list", "elements": "dict", "default": [], "options": _REPOSITORY},
             "controller_time": {"type": "float", "default": 0},
             "timeout": {"type": "float", "default": 10},

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -91,6 +92,15 @@ def test_control_plane_that_limit_leaves_out_is_compared(run: Run) -> None:
     status, output, traces = run(f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\n", "--limit", "gpu1")
     assert status != 0 and traces == [], output
     assert "Hosts gpu1, cp1 have the same node name" in output
+    assert "/etc/containerd" not in output, "our own files fit together"
+
+
+def test_containerd_settings_that_do_not_fit_are_found_before_they_are_written(run: Run) -> None:
+    settings = {"containerd_cri_settings": {"enable_cdi": False, "containerd": {"default_runtime_name": "gone"}}}
+    _status, output, _traces = run(f"[control_plane]\ncp1 {HERE}\n", "-e", json.dumps(settings))
+    for words in ("default runtime gone is not among the runtimes runc", "CDI is switched off"):
+        assert words in output
+    assert "/etc/containerd/config.toml" in output
 
 
 def test_groups_have_the_names_that_one_gives_them(run: Run) -> None:

@@ -3,18 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import csv
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
-import tomllib
-from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_config import FilterModule
-from hypothesis import given
-from hypothesis import strategies as st
 
 read = FilterModule().filters()["containerd_config"]
 
@@ -42,16 +34,17 @@ SystemdCgroup = true
 
 
 def test_merged_configuration_of_a_gpu_host() -> None:
-    result = read(V4)
-    plugins = result.pop("plugins")
-    assert plugins == tomllib.loads(V4)["plugins"]
-    assert result == {
+    assert read(V4) == {
         "version": 4,
+        "root": None,
+        "state": None,
         "cri": True,
+        "cri_table": "io.containerd.cri.v1.runtime",
         "default_runtime": "nvidia",
         "runtimes": {
-            "runc": {"type": "io.containerd.runc.v2", "binary": None, "systemd_cgroup": True},
+            "runc": {"handler": "runc", "type": "io.containerd.runc.v2", "binary": None, "systemd_cgroup": True},
             "nvidia": {
+                "handler": "nvidia",
                 "type": "io.containerd.runc.v2",
                 "binary": "/usr/bin/nvidia-container-runtime",
                 "systemd_cgroup": True,
@@ -59,6 +52,7 @@ def test_merged_configuration_of_a_gpu_host() -> None:
         },
         "sandbox_image": "registry.k8s.io/pause:3.10.2",
         "cdi": True,
+        "enable_cdi": True,
         "registry_config_path": "/etc/containerd/certs.d",
         "imports": ["/etc/containerd/conf.d/50-nvidia.toml", "/etc/containerd/conf.d/*.toml"],
         "disabled_plugins": [],
@@ -70,6 +64,7 @@ def test_version_2_has_one_table() -> None:
     result = read(
         """
         version = 2
+        root = "/data/containerd"
         [plugins."io.containerd.grpc.v1.cri"]
           sandbox_image = "registry.k8s.io/pause:3.8"
           enable_cdi = false
@@ -77,27 +72,112 @@ def test_version_2_has_one_table() -> None:
             config_path = "/etc/containerd/certs.d"
         """
     )
-    assert (result["sandbox_image"], result["registry_config_path"], result["cdi"]) == (
+    assert (result["sandbox_image"], result["registry_config_path"], result["cdi"], result["root"]) == (
         "registry.k8s.io/pause:3.8",
         "/etc/containerd/certs.d",
         False,
+        "/data/containerd",
     )
+    assert result["cri_table"] == "io.containerd.grpc.v1.cri"
+
+
+V1 = """
+[plugins.cri]
+systemd_cgroup = true
+sandbox_image = "k8s.gcr.io/pause:3.1"
+[plugins.cri.containerd.default_runtime]
+runtime_type = "io.containerd.runtime.v1.linux"
+runtime_engine = "/usr/bin/nvidia-container-runtime"
+[plugins.cri.containerd.untrusted_workload_runtime]
+runtime_type = "io.containerd.runc.v2"
+options = {BinaryName = "/opt/runsc", SystemdCgroup = true}
+[plugins.cri.containerd.runtimes.old]
+runtime_type = "io.containerd.runtime.v1.linux"
+[plugins.cri.containerd.runtimes.older]
+runtime_type = "io.containerd.runtime.v1.linux"
+options = {Runtime = "/usr/bin/nvidia-container-runtime"}
+[plugins.linux]
+runtime = "nvidia-container-runtime"
+"""
+
+
+def test_version_1_and_the_first_runtime() -> None:
+    result = read(V1)
+    assert (result["version"], result["cri_table"], result["default_runtime"]) == (1, "cri", "default")
+    assert result["sandbox_image"] == "k8s.gcr.io/pause:3.1"
+    found = {name: (one["binary"], one["systemd_cgroup"]) for name, one in result["runtimes"].items()}
+    assert found == {
+        "default": ("/usr/bin/nvidia-container-runtime", True),
+        "untrusted": ("/opt/runsc", True),
+        "old": ("nvidia-container-runtime", True),
+        "older": ("/usr/bin/nvidia-container-runtime", None),
+    }
+    assert result["conflicts"] == []
+    assert set(read(V1, "2.3.6")["runtimes"]) == {"old", "older"}, "containerd 2 forgot the tables beside runtimes"
+
+
+def test_name_of_a_table_belongs_to_the_version_of_its_file() -> None:
+    text = "version = {}\n[plugins.'io.containerd.grpc.v1.cri'.containerd]\ndefault_runtime_name = 'runc'\n"
+    for version, default in ((2, "runc"), (3, "runc"), (4, None)):
+        assert read(text.format(version))["default_runtime"] == default
+    assert kinds(text.format(4)) == ["table_ignored"]
+    assert kinds(text.format(3)) == []
+    assert kinds(text.format(3), "2.2.1") == ["table_ignored"]
+    assert read(text.format(3), "2.2.1")["default_runtime"] is None
+    assert read(text.format(2), "2.2.1")["default_runtime"] == "runc"
+
+
+def test_newer_table_wins_over_the_older_one_in_the_same_file() -> None:
+    older, newer = "[plugins.'io.containerd.grpc.v1.cri']\n", "[plugins.'io.containerd.cri.v1.runtime']\n"
+    text = f"version = 2\n{older}enable_cdi = true\n{newer}enable_cdi = false\n"
+    assert read(text)["enable_cdi"] is False
+    assert read(text, "1.7.28")["enable_cdi"] is True
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("text", "release", "cdi"),
     [
-        ("version = 4", 'version = 4\ndisabled_plugins = ["cri"]', "CRI plugin is switched off"),
-        ("'nvidia'\n", "'gone'\n", "default runtime gone is not among the runtimes nvidia, runc"),
-        ("options = {SystemdCgroup = true}", "", "not for runc"),
-        ("runtime'\nSystemdCgroup = true", "runtime'", "not for nvidia"),
-        ("enable_cdi = true", "enable_cdi = false", "CDI is switched off"),
+        ("", "", None),
+        ("version = 2", "", None),
+        ("version = 2", "1.6.20", False),
+        ("version = 2", "1.7.28", False),
+        ("version = 2", "2.0.5", True),
+        ("version = 3", "", True),
+        (V4.replace("enable_cdi = true", "enable_cdi = false"), "2.3.6", False),
+        ("version = 2\n[plugins.'io.containerd.grpc.v1.cri']\nenable_cdi = true", "1.7.24~ds1", True),
     ],
 )
-def test_conflict(old: str, new: str, words: str) -> None:
+def test_cdi_is_on_by_default_from_containerd_2(text: str, release: str, cdi: bool | None) -> None:
+    assert read(text, release)["cdi"] is cdi
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "words"),
+    [
+        ("version = 4", 'version = 4\ndisabled_plugins = ["cri"]', "cri_disabled", "CRI plugin is switched off"),
+        ("'nvidia'\n", "'gone'\n", "default_runtime_missing", "default runtime gone is not among the runtimes nvidia"),
+        ("options = {SystemdCgroup = true}", "", "systemd_cgroup", "not for runc"),
+        ("runtime'\nSystemdCgroup = true", "runtime'", "systemd_cgroup", "not for nvidia"),
+        ("enable_cdi = true", "enable_cdi = false", "cdi_disabled", "CDI is switched off"),
+        (
+            "certs.d'\n",
+            "certs.d'\nmirrors = {'docker.io' = {endpoint = ['http://m']}}\n",
+            "registry_mirrors",
+            "does not start with both",
+        ),
+        ("enable_cdi", "systemd_cgroup = true\nenable_cdi", "systemd_cgroup_of_v1", "options.SystemdCgroup"),
+        ("options = {", "runtime_engine = '/usr/bin/crun'\noptions = {", "runtime_engine", "runtime_engine of runc"),
+    ],
+)
+def test_conflict(old: str, new: str, kind: str, words: str) -> None:
     assert old in V4
     (conflict,) = read(V4.replace(old, new, 1))["conflicts"]
-    assert words in conflict
+    assert words in conflict.pop("text")
+    assert conflict == {"kind": kind, "level": "problem", "files": [""]}
+
+
+def kinds(files: Any, release: str = "") -> list[str]:
+    return [conflict["kind"] for conflict in read(files, release)["conflicts"]]
 
 
 def test_runtime_of_another_kind_may_manage_cgroups_its_way() -> None:
@@ -105,64 +185,112 @@ def test_runtime_of_another_kind_may_manage_cgroups_its_way() -> None:
     assert read(V4 + kata)["conflicts"] == []
 
 
-def test_what_is_no_toml() -> None:
-    with pytest.raises(AnsibleFilterError, match=r"Error while reading containerd's configuration: .*line 2"):
-        read("version = 2\nimports =\n")
+def test_mirrors_alone_are_merely_old() -> None:
+    assert (
+        kinds("version = 2\n[plugins.'io.containerd.grpc.v1.cri'.registry.mirrors.'docker.io']\nendpoint = []\n") == []
+    )
 
 
-_TABLES = st.recursive(
-    st.one_of(st.booleans(), st.integers(), st.text("ab", max_size=3), st.lists(st.text("ab"), max_size=2)),
-    lambda inner: st.dictionaries(
-        st.sampled_from(
-            ["plugins", "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images", "cri", "containerd", "runtimes",
-             "runc", "options", "pinned_images", "registry", "enable_cdi", "disabled_plugins", "imports", "version"]
-        ),
-        inner,
-        max_size=5,
-    ),
-    max_leaves=15,
-)  # fmt: skip
+def test_runc_is_there_without_being_written_down() -> None:
+    runtime = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\n"
+    assert kinds(runtime + "SystemdCgroup = true") == []
 
 
-@given(st.dictionaries(st.sampled_from(["plugins", "version", "imports", "disabled_plugins"]), _TABLES, max_size=4))
-def test_any_tables_have_a_result(tables: dict[str, Any]) -> None:
-    read("".join(f"{name} = {inline(value)}\n" for name, value in tables.items()))
+# --- several files
 
 
-def inline(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f'"{name}" = {inline(one)}' for name, one in value.items()) + "}"
-    return json.dumps(value)
+def table(version: int, **options: str) -> str:
+    """A file with one runtime, nvidia unless a name is given."""
+    name, default = options.pop("name", "nvidia"), options.pop("default", "")
+    cri = "io.containerd.cri.v1.runtime" if version > 2 else "io.containerd.grpc.v1.cri"
+    lines = [f"version = {version}", f"[plugins.'{cri}'.containerd]"]
+    lines += [f"default_runtime_name = '{default}'"] if default else []
+    lines += [f"[plugins.'{cri}'.containerd.runtimes.{name}]", "runtime_type = 'io.containerd.runc.v2'"]
+    lines += [f"[plugins.'{cri}'.containerd.runtimes.{name}.options]"]
+    return "\n".join(lines + [f"{key} = {value}" for key, value in options.items()]) + "\n"
 
 
-CAPTURES = Path(os.environ.get("GPULAB_CAPTURES", Path(__file__).parents[4].parent / "shared/captures"))
-INDEX = CAPTURES / "INDEX.tsv"
+def files(*texts: str | None, imported: bool = True) -> list[dict[str, Any]]:
+    paths = ["/etc/containerd/config.toml", *(f"/etc/containerd/conf.d/{n}0.toml" for n in range(1, len(texts)))]
+    return [
+        {"path": path, "text": text, "imported": imported or not number}
+        for number, (path, text) in enumerate(zip(paths, texts, strict=True))
+    ]
 
 
-def captures() -> list[tuple[str, dict[str, Any]]]:
-    """(file, what it says) for each captured containerd configuration, where they are at hand."""
-    if not INDEX.exists():
-        return []
-    with INDEX.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if row]
-    return [(row[0], json.loads(row[-1])) for row in rows if row[0].startswith("containerd/")]
+TRUE = {"SystemdCgroup": "true"}
 
 
-@pytest.mark.skipif(not INDEX.exists(), reason="GPULAB_CAPTURES names no directory of captures")
-@pytest.mark.parametrize(("file", "said"), captures())
-def test_captured_configuration(file: str, said: dict[str, Any]) -> None:
-    result = read((CAPTURES / file).read_text(encoding="utf-8"))
-    assert result["version"] == said["effective_version"]
-    assert result["disabled_plugins"] == sorted(said.get("disabled_plugins") or [])
-    assert result["imports"] == (said.get("imports") or [])
-    if "runtimes" not in said:
-        assert result["runtimes"] == {}
-        return
-    assert result["default_runtime"] == said["default_runtime_name"]
-    assert sorted(result["runtimes"]) == said["runtimes"]
-    cgroups = {name: table["systemd_cgroup"] for name, table in result["runtimes"].items()}
-    assert cgroups == said["systemd_cgroup"]
-    binaries = {name: table["binary"] for name, table in result["runtimes"].items() if "nvidia" in name}
-    assert binaries == said["nvidia_binary"]
-    assert result["cdi"] == said["enable_cdi"]
-    assert result["sandbox_image"] == said["sandbox_image"]
+@pytest.mark.parametrize("release", ["", "2.0.5", "2.3.6"])
+def test_drop_in_completes_the_base_key_by_key(release: str) -> None:
+    base, drop_in = table(3, name="runc", **TRUE), table(3, default="nvidia", BinaryName="'/n'", **TRUE)
+    late = table(3, BinaryName="'/other'")
+    result = read(files(base, drop_in, late), release)
+    assert result["default_runtime"] == "nvidia"
+    assert {name: one["binary"] for name, one in result["runtimes"].items()} == {"runc": None, "nvidia": "/other"}
+    assert all(one["systemd_cgroup"] for one in result["runtimes"].values())
+    (conflict,) = result["conflicts"]
+    assert (conflict["kind"], conflict["level"]) == ("runtime_twice", "problem")
+    assert conflict["files"] == ["/etc/containerd/conf.d/10.toml", "/etc/containerd/conf.d/20.toml"]
+    assert "options.BinaryName is '/n', then '/other'" in conflict["text"]
+
+
+def test_before_containerd_2_a_drop_in_replaces_the_whole_table() -> None:
+    base, drop_in = table(2, name="runc", default="runc", **TRUE), table(2, **TRUE)
+    assert set(read(files(base, drop_in), "1.7.28")["runtimes"]) == {"nvidia"}
+    assert set(read(files(base, drop_in), "2.0.5")["runtimes"]) == {"nvidia", "runc"}
+
+
+@pytest.mark.parametrize(
+    ("release", "runtimes", "found"),
+    [
+        ("", {"runc", "nvidia"}, []),
+        ("2.3.6", {"runc", "nvidia"}, []),
+        ("2.2.1", {"runc"}, ["table_ignored"]),
+    ],
+)
+def test_drop_in_of_a_lower_version(release: str, runtimes: set[str], found: list[str]) -> None:
+    both = files(table(3, name="runc", **TRUE), table(2, **TRUE))
+    assert set(read(both, release)["runtimes"]) == runtimes
+    assert kinds(both, release) == found
+
+
+@pytest.mark.parametrize(
+    ("release", "runtimes", "found"),
+    [
+        ("", {"runc", "nvidia"}, ["version_above_base"]),
+        ("2.3.6", {"runc", "nvidia"}, []),
+        ("2.2.1", {"nvidia"}, ["version_above_base"]),
+        ("1.7.28", {"runc"}, ["version_unsupported", "table_ignored"]),
+    ],
+)
+def test_drop_in_of_a_higher_version(release: str, runtimes: set[str], found: list[str]) -> None:
+    both = files(table(2, name="runc", **TRUE), table(3, **TRUE))
+    assert set(read(both, release)["runtimes"]) == runtimes
+    assert kinds(both, release) == found
+
+
+def test_runtime_that_two_files_define_alike_is_a_note() -> None:
+    (conflict,) = read(files(table(3, **TRUE), table(3, **TRUE)))["conflicts"]
+    assert (conflict["kind"], conflict["level"]) == ("runtime_twice", "note")
+
+
+def test_drop_in_that_is_not_imported_does_not_count() -> None:
+    result = read(files(table(3, name="runc", **TRUE), table(3, **TRUE), imported=False))
+    assert set(result["runtimes"]) == {"runc"}
+    (conflict,) = result["conflicts"]
+    assert (conflict["kind"], conflict["files"]) == ("drop_ins_not_imported", ["/etc/containerd/conf.d/10.toml"])
+
+
+def test_nvidia_without_systemd_cgroup_names_its_file() -> None:
+    (conflict,) = read(files(table(3, name="runc", **TRUE), table(3, BinaryName="'/n'")))["conflicts"]
+    assert (conflict["kind"], conflict["files"]) == ("systemd_cgroup", ["/etc/containerd/conf.d/10.toml"])
+
+
+def test_import_of_a_file_that_is_not_there() -> None:
+    assert kinds(files(table(3, name="runc", **TRUE), None)) == ["import_missing"]
+
+
+def test_no_file_at_all() -> None:
+    result = read([])
+    assert (result["version"], result["runtimes"], result["conflicts"]) == (1, {}, [])

@@ -34,6 +34,22 @@ SETTINGS: dict[str, Any] = {
     "acceptance_image": f"{CHECK_IMAGE}12.5.0",
     "minimum": {"control_plane": {"memory_mib": 1700, "cpus": 2}, "worker": {"memory_mib": 700, "cpus": 1}},
 }
+CRI = "plugins.'io.containerd.cri.v1.runtime'.containerd"
+CONTAINERD_FILES = [
+    {
+        "path": "/etc/containerd/config.toml",
+        "gpus": False,
+        "text": f"version = 4\nimports = ['/etc/containerd/conf.d/*.toml']\n[{CRI}]\ndefault_runtime_name = 'runc'\n"
+        f"[{CRI}.runtimes.runc]\nruntime_type = 'io.containerd.runc.v2'\noptions = {{SystemdCgroup = true}}\n",
+    },
+    {
+        "path": "/etc/containerd/conf.d/50-nvidia.toml",
+        "gpus": True,
+        "text": f"version = 4\n[{CRI}]\ndefault_runtime_name = 'nvidia'\n"
+        f"[{CRI}.runtimes.nvidia]\nruntime_type = 'io.containerd.runc.v2'\n"
+        "options = {BinaryName = '/usr/bin/nvidia-container-runtime', SystemdCgroup = true}\n",
+    },
+]
 
 
 def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
@@ -47,6 +63,9 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "nvidia_driver_source": "cuda_repository",
             "nvidia_driver_modules": "auto",
             "nvidia_driver_replace_foreign": False,
+            "containerd_version": "2.3.6",
+            "containerd_conf_dir": "/etc/containerd/conf.d",
+            "containerd_files": CONTAINERD_FILES,
         },
         "facts": {
             "os": {"key": "Debian 12", "pretty_name": "Debian GNU/Linux 12 (bookworm)"},
@@ -78,6 +97,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "gpus": [{"address": f"0000:{bus:02x}:00.0", "device_id": T4, "driver": ""} for bus in range(gpus)],
             "nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
             "installed": {},
+            "containerd_drop_ins": [],
             "repositories": [],
             "cluster": {"role": "", "begun": False, "finished": False, "ca_hashes": [], "server": ""},
         },

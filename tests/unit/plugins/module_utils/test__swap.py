@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import contextlib
+import time
+
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _swap as swap
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
@@ -22,6 +25,10 @@ SWAP_LINES = [
     "/swap\\040file none swap sw 0 0",
     "/dev/zram0 none swap defaults,pri=100 0 0",
     "/dev/sdb1 none swap noauto 0 0",
+    "/dev/disk/by-id/nvme-X_1-part3 none swap sw,discard=once,nofail,x-systemd.requires=luks.service 0 0",
+    "/dev/sda2 /mnt/swap swap sw 0 0",
+    "ID=x swap swap",
+    '\tUUID="1" none\t \tswap \t sw',
 ]
 OTHER_LINES = [
     "",
@@ -35,6 +42,12 @@ OTHER_LINES = [
     "none swap",
     "tmpfs /tmp tmpfs size=1g 0 0",
     "swap /srv none bind,x-swap 0 0",
+    "UUID=1 /mnt/swap ext4 defaults,x-systemd.automount 0 0",
+    "swap swap swapfs swap 0 0",
+    "/dev/sda2 none SWAP sw 0 0",
+    "/dev/sda2\u00a0none\u00a0swap sw 0 0",
+    "/dev/sda2 none swap,ext4 sw 0 0",
+    "#!swap swap swap",
 ]
 
 
@@ -70,6 +83,32 @@ def test_fstab_keeps_every_other_byte(lines: list[str], ending: str) -> None:
     assert [line.removeprefix("# ") for line in after.split("\n")] == [
         line.removeprefix("# ") for line in text.split("\n")
     ]
+
+
+@given(st.lists(st.sampled_from([line.encode() for line in SWAP_LINES + OTHER_LINES]) | st.binary(max_size=20)))
+def test_bytes_that_are_no_text_survive(lines: list[bytes]) -> None:
+    data = b"\n".join(lines)
+    text = data.decode("utf-8", "surrogateescape")
+    numbers = {entry.line for entry in swap.fstab_swaps(text)}
+    before = data.split(b"\n")
+    after = swap.without_swap(text).encode("utf-8", "surrogateescape").split(b"\n")
+    assert after == [b"# " + line if number in numbers else line for number, line in enumerate(before, start=1)]
+
+
+@pytest.mark.parametrize(
+    "unit", [" ", "\t", "#", "a", "a swap ", "swap\n", "/a none swap sw\n", "[zram0]\n", "[", "\\040", "1 "]
+)
+def test_garbage_is_read_in_linear_time(unit: str) -> None:
+    begun = time.monotonic()
+    for start in ("", "/a none swap ", "MemAvailable:", "SourcePath=", "mount-point"):
+        text = start + unit * (1_000_000 // len(unit))
+        swap.without_swap(text)
+        with contextlib.suppress(DomainError):
+            swap.active_swaps(text)
+        swap.zram_swap_units(text)
+        swap.made_from_fstab(text)
+        swap.available_mib(text)
+    assert time.monotonic() - begun < 10
 
 
 def test_active_swaps() -> None:
@@ -113,6 +152,11 @@ def test_active_swaps_is_total(text: str) -> None:
 def test_shortage(name: str, used_kib: int, available_kib: int, missing: int | None) -> None:
     area = swap.ActiveSwap(name, "partition", 4 * 1024 * 1024, used_kib, -2)
     assert swap.shortage_mib([area], f"MemFree: 1 kB\nMemAvailable:   {available_kib} kB\n") == missing
+
+
+def test_available_memory() -> None:
+    assert swap.available_mib("MemTotal: 9 kB\nMemAvailable:    2049 kB\n") == 2
+    assert swap.available_mib("MemAvailable: many kB\n") is None
 
 
 def test_shortage_is_unknown_without_meminfo() -> None:

@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_config import containerd_config
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd import parse_unit, parse_version
 
 CONTAINERD = """
@@ -37,6 +40,13 @@ def test_version(text: str, version: str) -> None:
     assert parse_version(text) == version
 
 
+@pytest.mark.parametrize("text", ["1.2.3-" * 100_000 + "!", "9" * 500_000, "1." * 300_000, "v" * 500_000])
+def test_version_in_garbage_is_looked_for_in_linear_time(text: str) -> None:
+    begun = time.monotonic()
+    assert parse_version(text) == ""
+    assert time.monotonic() - begun < 5
+
+
 def test_unit_that_is_not_active_has_no_time() -> None:
     assert parse_unit("ActiveState=failed\nActiveEnterTimestamp=Sat 2026-11-21 03:14:15 UTC\n") == (False, "")
     assert parse_unit("") == (False, "")
@@ -45,7 +55,7 @@ def test_unit_that_is_not_active_has_no_time() -> None:
 @pytest.fixture
 def read(run_module: Any, programs: Any) -> Any:
     programs.add("systemctl", SYSTEMCTL.format(state="active"))
-    return lambda: run_module("containerd_info", {"config": "/x.toml"}, check=True)
+    return lambda **options: run_module("containerd_info", {"config": "/x.toml", **options}, check=True)
 
 
 def test_running_containerd(read: Any, programs: Any) -> None:
@@ -54,6 +64,33 @@ def test_running_containerd(read: Any, programs: Any) -> None:
     assert not result["changed"] and not result["failed"]
     assert (result["version"], result["config_dump"], result["config_error"]) == ("2.3.6", "version = 4\n", "")
     assert result["running"] and result["active_since"] == "Sat 2026-11-21 03:14:15 UTC"
+
+
+def test_files_go_through_the_filter(read: Any, programs: Any, tmp_path: Path) -> None:
+    cri = "plugins.'io.containerd.grpc.v1.cri'"
+    base, drop_in = tmp_path / "config.toml", tmp_path / "conf.d/99-nvidia.toml"
+    drop_in.parent.mkdir()
+    base.write_text(f"version = 2\n[{cri}.containerd.runtimes.runc.options]\nSystemdCgroup = true\n")
+    drop_in.write_text(f"version = 2\n[{cri}.containerd.runtimes.nvidia.options]\nBinaryName = '/n'\n")
+    programs.add("containerd", "echo 'containerd containerd.io 1.7.28 abc'")
+    options = {"config": str(base), "drop_ins": str(tmp_path / "conf.d/*.toml")}
+    result = read(**options)
+    assert [file["imported"] for file in result["files"]] == [True, False]
+    found = containerd_config(result["files"], result["version"])
+    assert [conflict["kind"] for conflict in found["conflicts"]] == ["drop_ins_not_imported"]
+
+    base.write_text("imports = ['conf.d/*']\n" + base.read_text())
+    found = containerd_config(read(**options)["files"], "2.3.6")
+    assert [conflict["kind"] for conflict in found["conflicts"]] == ["systemd_cgroup"]
+
+
+def test_passwords_are_not_returned(read: Any, programs: Any, tmp_path: Path) -> None:
+    secret = "[plugins.cri.registry.configs.'r'.auth]\npassword = 'hunter2'\n"
+    (tmp_path / "config.toml").write_text(secret)
+    programs.add("containerd", f'[ "$1" = --version ] && echo containerd 2.3.6 || cat {tmp_path}/config.toml')
+    result = read(config=str(tmp_path / "config.toml"))
+    assert "password" in result["config_dump"] and "password" in result["files"][0]["text"]
+    assert "hunter2" not in str(result)
 
 
 def test_configuration_that_containerd_refuses(read: Any, programs: Any) -> None:

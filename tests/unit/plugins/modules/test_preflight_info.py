@@ -327,6 +327,20 @@ def test_repository_that_lacks_the_pin(read: Read, repository: dict[str, Any]) -
     assert found["available"]["kubelet"] == ["1.36.4-1.1", "1.36.3-1.1"]
 
 
+def test_drop_ins_of_containerd(read: Read, host: Host) -> None:
+    assert read()["containerd_drop_ins"] == []
+    host.write("etc/containerd/config.toml", "imports = ['/srv/old.toml']")
+    host.write("etc/containerd/conf.d/b.toml", "imports = ['/srv/*.toml']")
+    host.write("etc/containerd/conf.d/a.toml", "[x.auth]\npassword = 'hunter2'\n")
+    host.write("srv/more.toml", "version = 3")
+    assert read()["containerd_drop_ins"] == [
+        {"path": "/etc/containerd/conf.d/a.toml", "text": '[x.auth]\npassword = "********"\n', "imported": True},
+        {"path": "/etc/containerd/conf.d/b.toml", "text": "imports = ['/srv/*.toml']", "imported": True},
+        {"path": "/srv/more.toml", "text": "version = 3", "imported": True},
+    ]
+    assert [file["path"] for file in read(containerd_drop_ins="/srv/*")["containerd_drop_ins"]] == ["/srv/more.toml"]
+
+
 def test_repository_of_installed_packages_is_not_asked(read: Read) -> None:
     gone = {"name": "gone", "uri": "file:///does/not/exist/"}
     version = "2.3.6-1~debian.12~bookworm"

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap import fstab_swaps
 
 HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 FSTAB = "UUID=1 / ext4 defaults 0 1\n/swapfile\tnone\tswap\tsw\t0\t0\n/dev/sda3 /mnt/swap ext4 defaults 0 2"
@@ -159,6 +163,77 @@ def test_refusal_of_the_kernel_undoes_what_was_done(host: Host) -> None:
     assert host.masked() == []
 
 
+def test_refusal_of_the_kernel_tells_how_much_is_missing(host: Host) -> None:
+    host.swaps.write_text(HEADER + "/dev/sda2 partition 8388608 3145728 -2\n")
+    host.programs.add(
+        "swapoff",
+        f"""
+echo "MemAvailable: 1048576 kB" > {host.root}/proc/meminfo
+echo "swapoff: $1: swapoff failed: Cannot allocate memory" >&2
+exit 4""",
+    )
+    result = host.run()
+    assert "2048 MiB of memory are missing" in result["msg"] and result["msg"].endswith("Nothing was changed.")
+    host.programs.add("swapoff", 'echo "swapoff: $1: swapoff failed: Cannot allocate memory" >&2; exit 4')
+    (host.root / "proc/meminfo").write_text("MemAvailable: 4194304 kB\n")
+    assert "more free memory than the 4096 MiB that are available, for the 3072 MiB" in host.run()["msg"]
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "words", "on_again"),
+    [
+        ("reload", "telling systemd that swap is off for good: no bus. Not everything could be put back: ", True),
+        ("mask", "masking srv-swap.swap: Is a directory. Nothing was changed.", True),
+        ("comes back", "and stop that. Nothing was changed.", False),
+        ("swapon", "Is a directory. Not everything could be put back: /dev/sda2 is off and could not", True),
+    ],
+)
+def test_whatever_fails_everything_is_put_back(host: Host, obstacle: str, words: str, on_again: bool) -> None:
+    host.fstab.write_text(FSTAB)
+    host.swaps.write_text(HEADER + "/swapfile file 2048 0 -2\n/dev/sda2 partition 4096 1024 5\n")
+    units = host.root / "etc/systemd/system"
+    (units / "srv-swap.swap").write_text("[Swap]\nWhat=/srv/swap\n")
+    (units / "one.swap").write_text("[Swap]\nWhat=/one\n")
+    if obstacle == "reload":
+        host.programs.add("systemctl", "echo no bus >&2; exit 1")
+    elif obstacle == "comes back":
+        host.programs.add("swapoff", f'echo "swapoff $*" >> {host.root}/log')
+    else:
+        (units / "srv-swap.swap.gpulab-backup").mkdir()
+    if obstacle == "swapon":
+        host.programs.add("swapon", f'echo "swapon $*" >> {host.root}/log; [ "$*" = /swapfile ]')
+    before = {path.name: path.is_file() and path.read_text() for path in units.iterdir()}
+    result = host.run()
+    assert result["failed"]
+    assert words in result["msg"]
+    assert host.fstab.read_text() == FSTAB
+    assert {path.name: path.is_file() and path.read_text() for path in units.iterdir()} == before
+    back = [line for line in host.log if line.startswith("swapon")]
+    assert back == (["swapon /swapfile", "swapon --priority 5 /dev/sda2"] if on_again else [])
+
+
+def test_fstab_that_may_not_be_written_stops_before_anything_changes(host: Host) -> None:
+    host.fstab.write_text(FSTAB)
+    host.swaps.write_text(HEADER + "/swapfile file 2048 0 -2\n")
+    if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", host.fstab], check=False).returncode != 0:
+        pytest.skip("files can't be made immutable here")
+    try:
+        result = host.run()
+    finally:
+        subprocess.run(["chattr", "-i", host.fstab], check=True)
+    assert result["failed"]
+    assert f"{host.fstab} may not be written" in result["msg"] and "nothing was changed" in result["msg"]
+    assert host.log == [] and host.fstab.read_text() == FSTAB
+
+
+def test_file_that_was_deleted_while_in_use(host: Host) -> None:
+    host.swaps.write_text(HEADER + "/swap\\040file\\040(deleted) file 2048 0 -2\n")
+    host.programs.add("swapoff", 'echo "swapoff: $1: swapoff failed: No such file or directory" >&2; exit 255')
+    result = host.run()
+    assert "off swap /swap file (deleted): swapoff" in result["msg"]
+    assert "only a reboot turns it off. Nothing was changed." in result["msg"]
+
+
 def test_swap_that_comes_back_is_turned_off_again_and_then_an_error(host: Host) -> None:
     host.swaps.write_text(HEADER + "/swapfile file 2048 0 7\n")
     host.programs.add("swapoff", f'echo "swapoff $*" >> {host.root}/log')
@@ -227,3 +302,17 @@ def test_recorded_fstabs(host: Host) -> None:
         for entry in expected["active_swap"]:
             lines[entry["line"] - 1] = b"# " + lines[entry["line"] - 1]
         assert host.fstab.read_bytes() == b"\n".join(lines), name
+        commented, other = lines_about_swap(data.decode())
+        assert commented == expected["commented_swap_lines"], name
+        assert other == expected["lines_with_the_word_swap_but_not_swap_type"], name
+
+
+def lines_about_swap(text: str) -> tuple[list[int], list[int]]:
+    """Numbers of the lines that would be swap without their number sign, and of those that merely say swap."""
+    commented, other = [], []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.lstrip().startswith("#"):
+            commented += [number] * len(fstab_swaps(line.lstrip("# \t")))
+        elif re.search(r"\bswap\b", line) and not fstab_swaps(line):
+            other.append(number)
+    return commented, other

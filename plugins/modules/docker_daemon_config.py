@@ -1,0 +1,148 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: docker_daemon_config
+short_description: Merge settings into Docker's daemon.json
+version_added: 0.1.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Makes sure that certain settings are in Docker's daemon.json. All other settings stay as they are, in their order.
+  - A setting that is there and says otherwise belongs to somebody. The module fails then, names every such setting, and
+    changes nothing, unless O(replace) allows it.
+  - A file that is no JSON is an error with the place in it, and stays as it is.
+  - The file keeps its mode and owner, and its indentation. As it was before the first change it stays beside it, with
+    the ending C(.gpulab-backup).
+options:
+  settings:
+    description:
+      - The settings, as in daemon.json. Those that are null are left out.
+      - Objects are merged key by key. Entries of lists are added to those that are there; an entry of the form
+        C(name=value), as in C(exec-opts), says otherwise than one with the same name and another value.
+      - A runtime whose C(path) is there as the mere name of the wanted program counts as being there, since that is how
+        C(nvidia-ctk) writes it.
+    type: dict
+    required: true
+  path:
+    description: The file.
+    type: path
+    default: /etc/docker/daemon.json
+  replace:
+    description: Whether settings that say otherwise are changed.
+    type: bool
+    default: false
+  service:
+    description:
+      - Systemd unit that is noted as running with an older configuration when the file changes, so that
+        M(gpulab.kubernetes.managed_service) restarts it.
+    type: str
+  run_dir:
+    description: Directory in which the services to restart are noted. It must not outlive a reboot.
+    type: path
+    default: /run/gpulab
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.root
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details: [Passwords in addresses of proxies are masked.]
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Give containers of Docker GPUs, and Docker the cgroup driver of kubelet
+  gpulab.kubernetes.docker_daemon_config:
+    settings:
+      default-runtime: nvidia
+      runtimes:
+        nvidia:
+          path: /usr/bin/nvidia-container-runtime
+      exec-opts: [native.cgroupdriver=systemd]
+    service: docker
+"""
+
+RETURN = r"""
+changed_keys:
+  description: The settings that were added or changed, or would be in check mode, with dots between the levels.
+  returned: success
+  type: list
+  elements: str
+  sample: [runtimes.nvidia, exec-opts]
+backup:
+  description: The copy of the file from before the first change, null when this run did not change one.
+  returned: success
+  type: str
+  sample: /etc/docker/daemon.json.gpulab-backup
+services:
+  description: The unit that has to be restarted because of this change, or of that of an interrupted run.
+  returned: success
+  type: list
+  elements: str
+  sample: [docker]
+contradictions:
+  description: The settings that are there and say otherwise.
+  returned: failure because of them
+  type: list
+  elements: dict
+  sample: [{key: default-runtime, present: crun, wanted: nvidia}]
+default_runtime:
+  description: The runtime of containers that name none, as the file has it in the end; null where it is silent.
+  returned: success
+  type: str
+runtimes:
+  description: The runtimes that the file has in the end, and their programs.
+  returned: success
+  type: dict
+  sample: {nvidia: /usr/bin/nvidia-container-runtime}
+cgroup_driver:
+  description: The cgroup driver that the file names in the end; null where it is silent.
+  returned: success
+  type: str
+  sample: systemd
+data_root:
+  description: Where Docker keeps its data, if the file says so.
+  returned: success
+  type: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._docker_daemon import DaemonFile
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import RUN_DIR, Restarts, Systemd
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "settings": {"type": "dict", "required": True},
+            "path": {"type": "path", "default": "/etc/docker/daemon.json"},
+            "replace": {"type": "bool", "default": False},
+            "service": {"type": "str"},
+            "run_dir": {"type": "path", "default": RUN_DIR},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
+    try:
+        file = DaemonFile(module, params["root"], params["path"], restarts, params["service"] or "")
+        module.exit_json(**file.ensure(params["settings"], params["replace"]))
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+
+
+if __name__ == "__main__":
+    main()

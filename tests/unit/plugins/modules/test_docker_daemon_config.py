@@ -1,0 +1,128 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SETTINGS = {
+    "default-runtime": "nvidia",
+    "runtimes": {"nvidia": {"path": "/usr/bin/nvidia-container-runtime"}},
+    "exec-opts": ["native.cgroupdriver=systemd"],
+}
+THEIRS = '{\n  "log-driver": "json-file",\n  "proxies": {"http-proxy": "http://me:hunter2@proxy:3128"}\n}'
+
+
+class Host:
+    def __init__(self, root: Path, run: Any) -> None:
+        self.root = root
+        self.file = root / "etc/docker/daemon.json"
+        self._run = run
+
+    def write(self, data: str | bytes) -> None:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_bytes(data.encode() if isinstance(data, str) else data)
+
+    def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
+        arguments = {"settings": SETTINGS, "root": str(self.root), "run_dir": str(self.root / "run"), **options}
+        result: dict[str, Any] = self._run("docker_daemon_config", arguments, check=check)
+        return result
+
+    def files(self) -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
+    programs.add("systemctl", "printf 'LoadState=loaded\\nActiveState=active\\nInvocationID=abc\\n'")
+    return Host(tmp_path / "root", run_module)
+
+
+def test_no_file(host: Host) -> None:
+    assert host.run(check=True)["changed"]
+    assert host.files() == {}
+    result = host.run()
+    assert (result["changed"], result["backup"]) == (True, None)
+    assert json.loads(host.file.read_bytes()) == SETTINGS
+    assert host.file.stat().st_mode & 0o777 == 0o644
+    assert list(host.files()) == [str(host.file)]
+    assert not host.run()["changed"]
+
+
+def test_settings_of_others_stay(host: Host) -> None:
+    host.write(THEIRS)
+    host.file.chmod(0o600)
+    predicted = host.run(check=True)
+    assert host.file.read_text() == THEIRS
+    result = host.run()
+    for key in ("changed", "changed_keys", "diff", "default_runtime", "runtimes", "cgroup_driver"):
+        assert predicted[key] == result[key]
+    assert result["changed_keys"] == ["default-runtime", "runtimes", "exec-opts"]
+    assert (result["default_runtime"], result["cgroup_driver"]) == ("nvidia", "systemd")
+    assert json.loads(host.file.read_bytes()) == {**json.loads(THEIRS), **SETTINGS}
+    assert host.file.read_text().startswith(THEIRS.partition(",")[0])
+    assert host.file.stat().st_mode & 0o777 == 0o600
+    backup = Path(result["backup"])
+    assert backup.read_text() == THEIRS
+    assert backup.stat().st_mode & 0o777 == 0o600
+    assert not host.run()["changed"]
+    assert host.run(settings={"live-restore": True})["changed"]
+    assert backup.read_text() == THEIRS, "the backup is from before the first change"
+
+
+def test_no_password_is_shown(host: Host) -> None:
+    host.write(THEIRS)
+    assert "hunter2" not in str(host.run())
+    failed = host.run(settings={"proxies": {"http-proxy": "http://me:s3cret@proxy:3128"}})
+    assert failed["failed"] and "proxies.http-proxy" in failed["msg"]
+    told = {key: value for key, value in failed.items() if key != "invocation"}
+    assert "hunter2" not in str(told) and "s3cret" not in str(told)
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ('{"log-driver": "x",}', "no JSON (line 1, column"),
+        (b'{"label": "caf\xe9"}', "not UTF-8 (line 1)"),
+        ("[]", "no JSON object"),
+    ],
+)
+def test_file_that_docker_would_not_read(host: Host, data: str | bytes, words: str, check: bool) -> None:
+    host.write(data)
+    before = host.files()
+    result = host.run(check=check, replace=True)
+    assert result["failed"]
+    assert result["msg"].startswith("Error while reading /etc/docker/daemon.json: it is ")
+    assert words in result["msg"] and "Nothing was changed" in result["msg"]
+    assert host.files() == before
+
+
+def test_setting_that_somebody_made_otherwise(host: Host) -> None:
+    host.write('{"default-runtime": "crun", "exec-opts": ["native.cgroupdriver=cgroupfs"]}')
+    before = host.files()
+    result = host.run()
+    assert result["failed"] and host.files() == before
+    assert 'default-runtime is "crun", not "nvidia"; exec-opts is "native.cgroupdriver=cgroupfs"' in result["msg"]
+    assert "replace: true" in result["msg"]
+    assert result["contradictions"][0] == {"key": "default-runtime", "present": "crun", "wanted": "nvidia"}
+    assert host.run(replace=True)["changed_keys"] == ["default-runtime", "runtimes", "exec-opts"]
+    assert json.loads(host.file.read_bytes()) == SETTINGS
+
+
+def test_service_is_restarted_later(host: Host) -> None:
+    result = host.run(service="docker")
+    assert result["services"] == ["docker"]
+    assert (host.root / "run/restart/docker.service").read_text() == "abc"
+    again = host.run(service="docker")
+    assert (again["changed"], again["services"]) == (False, ["docker"]), "it still runs with the older one"
+
+
+def test_directory_in_the_way(host: Host) -> None:
+    host.file.mkdir(parents=True)
+    result = host.run()
+    assert result["failed"] and "Is a directory" in result["msg"]
