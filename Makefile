@@ -55,12 +55,14 @@ lab: venv ## build the depot, start bare nodes, run site.yml on them, show the r
 lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
 	python -m lab down --name $(NAME)
-	rm -f $(INVENTORY)
 
 test: lint unit galaxy molecule ## lint, unit tests, the collection as a package, molecule default on the lab (20 minutes)
 
 test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
-	@failed=
+	@for group in $(GROUP); do
+	  case " $(GROUPS) " in *" $$group "*) ;; *) echo "test-all: there is no group $$group, only: $(GROUPS)" >&2; exit 2;; esac
+	done
+	failed=
 	for group in $(GROUP); do $(MAKE) "$$group" || failed+=" $$group"; done
 	[ -z "$$failed" ] || { echo "test-all: failed:$$failed" >&2; exit 1; }
 
