@@ -122,6 +122,6 @@ docs: venv ## write docs/variables.md, docs/cuda.md and the table of versions in
 	python docs/generate.py
 
 clean: ## remove what was made in the checkout (not the depot's cache, not a running lab)
-	@echo "clean: .cache, tool caches, reports; .venv stays (rm -r $(VENV) removes it)"
-	rm -rf .cache .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis report gpulab-kubernetes-*.tar.gz
+	@echo "clean: .cache, tool caches, built packages; .venv and reports stay (rm -r $(VENV) removes it)"
+	rm -rf .cache .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis gpulab-kubernetes-*.tar.gz
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
