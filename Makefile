@@ -55,12 +55,14 @@ lab: venv ## build the depot, start bare nodes, run site.yml on them, show the r
 lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
 	python -m lab down --name $(NAME)
-	rm -f $(INVENTORY)
 
 test: lint unit galaxy molecule ## lint, unit tests, the collection as a package, molecule default on the lab (20 minutes)
 
 test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
-	@failed=
+	@for group in $(GROUP); do
+	  case " $(GROUPS) " in *" $$group "*) ;; *) echo "test-all: there is no group $$group, only: $(GROUPS)" >&2; exit 2;; esac
+	done
+	failed=
 	for group in $(GROUP); do $(MAKE) "$$group" || failed+=" $$group"; done
 	[ -z "$$failed" ] || { echo "test-all: failed:$$failed" >&2; exit 1; }
 
@@ -120,6 +122,6 @@ docs: venv ## write docs/variables.md, docs/cuda.md and the table of versions in
 	python docs/generate.py
 
 clean: ## remove what was made in the checkout (not the depot's cache, not a running lab)
-	@echo "clean: .cache, tool caches, reports; .venv stays (rm -r $(VENV) removes it)"
-	rm -rf .cache .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis report gpulab-kubernetes-*.tar.gz
+	@echo "clean: .cache, tool caches, built packages; .venv and reports stay (rm -r $(VENV) removes it)"
+	rm -rf .cache .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis gpulab-kubernetes-*.tar.gz
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

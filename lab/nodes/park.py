@@ -52,11 +52,21 @@ def _known(name: str, wanted: Spec | None, inventory_file: Path | None) -> State
     elif wanted:
         _compare(known, wanted)
         known.spec = wanted.as_dict()
+    _check_inventory(Path(place or known.inventory), name)
     if place and place != known.inventory:
         _remove_inventory(known)
         known.inventory = place
     known.save()
     return known
+
+
+def _check_inventory(path: Path, name: str) -> None:
+    """Before anything is made: a file that somebody else wrote is never replaced."""
+    doing = f"Error while choosing the inventory {path}"
+    if not path.parent.is_dir():
+        raise LabError(f"{doing}: there is no directory {path.parent}. Make it, or name another file with --inventory.")
+    if path.exists() and not (path.is_file() and inventory.belongs_to(path.read_text(errors="replace"), name)):
+        raise LabError(f"{doing}: it is there and not the inventory of the lab {name}. Choose another --inventory.")
 
 
 def default_inventory(name: str) -> Path:

@@ -6,8 +6,10 @@ import os
 import platform
 import re
 import resource
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from lab import depot, progress
@@ -59,7 +61,7 @@ def require() -> None:
         first = f" First: sudo apt-get install --yes {' '.join(absent)}" if absent else ""
         raise LabError(
             "Error while preparing: nodes run systemd and container engines of their own, which rootless Podman "
-            f"can't give them. Run the same command as root: sudo -E python3 -m lab ...{first}"
+            f"can't give them. Run the same command as root: sudo -E make lab, or {_as_root()}.{first}"
         )
     if absent:
         install(absent)
@@ -72,12 +74,16 @@ def require_podman() -> None:
     """Make sure that containers of a lab can be looked at. Raises LabError."""
     if os.geteuid() != 0:
         raise LabError(
-            "Error while looking for the lab: its containers are root's. Run the same command as root (sudo -E)."
+            f"Error while looking for the lab: its containers are root's. Run the same command as root: {_as_root()}."
         )
     if not shutil.which("podman"):
         raise LabError(
             "Error while looking for the lab: podman is not installed, so there is none: `apt-get install podman`."
         )
+
+
+def _as_root() -> str:
+    return shlex.join(["sudo", "-E", sys.executable, "-m", "lab", *sys.argv[1:]])
 
 
 def missing_packages() -> list[str]:

@@ -38,11 +38,11 @@ options:
   settings:
     description:
       - Settings that all hosts share - C(control_plane) and C(workers) (lists of host names), C(control_plane_group),
-        C(versions) (by variable its value and the list of known ones), C(kubernetes_version), C(containerd_version),
-        C(containerd_minimum), C(cluster_pod_network), C(cluster_service_network), C(distributions),
-        C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (the known ones),
-        C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the least C(memory_mib) and C(cpus)),
-        C(disk_mib) (by path).
+        C(workers_group), C(versions) (by variable its value and the list of known ones), C(kubernetes_version),
+        C(containerd_version), C(containerd_minimum), C(cluster_pod_network), C(cluster_service_network),
+        C(distributions), C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (the
+        known ones), C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the least C(memory_mib) and
+        C(cpus)), C(disk_mib) (by path).
     type: dict
     required: true
 """

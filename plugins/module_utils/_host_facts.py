@@ -18,7 +18,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source impo
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import imported_files
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, under
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import text_or_nothing, under
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel import builtin_modules, loaded_modules
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeconfig import KubeconfigError, read_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver import parse_version
@@ -70,9 +70,9 @@ def os_release(text: str) -> dict[str, str]:
 
 def system(root: str, controller_time: float) -> dict[str, Any]:
     uname = os.uname()
-    memory = _meminfo(_text(root, "/proc/meminfo"))
+    memory = _meminfo(text_or_nothing(root, "/proc/meminfo"))
     return {
-        "os": os_release(_text(root, "/etc/os-release") or _text(root, "/usr/lib/os-release")),
+        "os": os_release(text_or_nothing(root, "/etc/os-release") or text_or_nothing(root, "/usr/lib/os-release")),
         "kernel": uname.release,
         "architecture": native_architecture(),
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -82,8 +82,8 @@ def system(root: str, controller_time: float) -> dict[str, Any]:
         "memory_available_mib": memory.get("MemAvailable", 0) // 1024,
         "swaps": _swaps(root),
         "hostname": uname.nodename,
-        "machine_id": _text(root, "/etc/machine-id").strip(),
-        "product_uuid": _text(root, "/sys/class/dmi/id/product_uuid").strip(),
+        "machine_id": text_or_nothing(root, "/etc/machine-id").strip(),
+        "product_uuid": text_or_nothing(root, "/sys/class/dmi/id/product_uuid").strip(),
         "now": time.time(),
         "clock_offset": time.time() - controller_time if controller_time else 0.0,
         "cgroup_version": 2 if under(root, "/sys/fs/cgroup/cgroup.controllers").exists() else 1,
@@ -113,10 +113,12 @@ def disks(root: str, paths: Iterable[str]) -> list[dict[str, Any]]:
 def kernel_modules(root: str, names: Iterable[str]) -> dict[str, str]:
     """loaded, builtin, available or missing, by module."""
     release = os.uname().release
-    loaded = loaded_modules(_text(root, "/proc/modules"))
-    builtin = builtin_modules(_text(root, f"/lib/modules/{release}/modules.builtin"))
+    loaded = loaded_modules(text_or_nothing(root, "/proc/modules"))
+    builtin = builtin_modules(text_or_nothing(root, f"/lib/modules/{release}/modules.builtin"))
     available = builtin_modules(
-        "\n".join(line.partition(":")[0] for line in _text(root, f"/lib/modules/{release}/modules.dep").splitlines())
+        "\n".join(
+            line.partition(":")[0] for line in text_or_nothing(root, f"/lib/modules/{release}/modules.dep").splitlines()
+        )
     )
     states = {}
     for name in names:
@@ -152,7 +154,7 @@ def gpus(root: str) -> tuple[list[dict[str, str]], int]:
 
 def nvidia_driver(root: str, database: Database) -> dict[str, Any]:
     """The driver that is there, and whose it is."""
-    text = _text(root, "/proc/driver/nvidia/version")
+    text = text_or_nothing(root, "/proc/driver/nvidia/version")
     packages = {name: database.version(name) or "" for name in database.names() if _DRIVER.match(name)}
     loaded = parse_version(text)
     if any(_OF_CUDA_REPOSITORY.match(name) or _by_nvidia(database, name) for name in packages):
@@ -168,7 +170,7 @@ def nvidia_driver(root: str, database: Database) -> dict[str, Any]:
         "loaded_modules": "" if not loaded else "open" if "Open Kernel Module" in text else "proprietary",
         "packages": packages,
         "origin": origin,
-        "nouveau_loaded": "nouveau" in loaded_modules(_text(root, "/proc/modules")),
+        "nouveau_loaded": "nouveau" in loaded_modules(text_or_nothing(root, "/proc/modules")),
     }
 
 
@@ -201,8 +203,8 @@ def cluster(root: str) -> dict[str, Any]:
         "role": "control_plane" if control_plane else "worker" if kubelet else "",
         "begun": control_plane or kubelet or begun,
         "finished": kubelet and (complete or not control_plane),
-        "ca_hashes": _ca_hashes(_text(root, "/etc/kubernetes/pki/ca.crt")),
-        "server": _server(_text(root, "/etc/kubernetes/kubelet.conf")),
+        "ca_hashes": _ca_hashes(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt")),
+        "server": _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf")),
     }
 
 
@@ -222,7 +224,7 @@ def _server(text: str) -> str:
 
 def _swaps(root: str) -> list[dict[str, object]]:
     try:
-        return [swap.facts() for swap in active_swaps(_text(root, "/proc/swaps"))]
+        return [swap.facts() for swap in active_swaps(text_or_nothing(root, "/proc/swaps"))]
     except DomainError:
         return []
 
@@ -247,12 +249,4 @@ def _first_line(path: Path) -> str:
     try:
         return (path.read_text(encoding="utf-8", errors="replace").splitlines() or [""])[0].strip()
     except OSError:
-        return ""
-
-
-def _text(root: str, path: str) -> str:
-    """A file's text; what can't be read (not root) counts as empty."""
-    try:
-        return read_text(under(root, path)) or ""
-    except DomainError:
         return ""

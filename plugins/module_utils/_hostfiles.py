@@ -34,6 +34,14 @@ def read_text(path: Path) -> str | None:
         raise DomainError(f"Error while reading {path}: {error.strerror}") from error
 
 
+def text_or_nothing(root: str, path: str) -> str:
+    """A file's text; what is not there or can't be read (not root) counts as empty."""
+    try:
+        return read_text(under(root, path)) or ""
+    except DomainError:
+        return ""
+
+
 def write_text(module: Any, path: Path, text: str, mode: int = 0o644) -> None:
     """Replace a file in one step. An existing file keeps its mode and owner, a new one gets ``mode``."""
     path = path.resolve()

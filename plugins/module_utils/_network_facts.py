@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError, Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, under
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, text_or_nothing, under
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._packet_filter import (
     Filter,
     nft_tables,
@@ -86,7 +86,7 @@ def listeners(root: str, ports: Iterable[str]) -> list[dict[str, Any]]:
     for table in ("tcp", "tcp6", "udp", "udp6"):
         protocol = table[:3]
         if any(one == protocol for one, _number in wanted):
-            for address, port, inode in read_sockets(_text(root, f"/proc/net/{table}"), protocol):
+            for address, port, inode in read_sockets(text_or_nothing(root, f"/proc/net/{table}"), protocol):
                 if (protocol, port) in wanted:
                     taken.append((port, protocol, address, inode))
     owners = _owners(root, {inode for *_rest, inode in taken if inode != "0"})
@@ -109,7 +109,7 @@ def firewall(runner: Runner, root: str, ports: Iterable[str]) -> dict[str, Any]:
     except DomainError:
         filters, said = None, ""
     if filters is None:
-        enabled = bool(re.search(r"^\s*ENABLED=yes", _text(root, "/etc/ufw/ufw.conf"), re.MULTILINE))
+        enabled = bool(re.search(r"^\s*ENABLED=yes", text_or_nothing(root, "/etc/ufw/ufw.conf"), re.MULTILINE))
         return {"tool": "ufw" if enabled else "", "active": enabled, "blocks": None}
     blocked = [port for port in ports if any(found.blocks(port) for _tool, found in filters)]
     drops = [tool for tool, found in filters if any(found.entries.values()) or any(map(found.blocks, blocked))]
@@ -178,11 +178,4 @@ def _address(text: str) -> str:
     try:
         return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
     except ValueError:
-        return ""
-
-
-def _text(root: str, path: str) -> str:
-    try:
-        return read_text(under(root, path)) or ""
-    except DomainError:
         return ""

@@ -40,6 +40,18 @@ def control_planes(cluster: Cluster) -> Iterator[Problem]:
     )
 
 
+def workers(cluster: Cluster) -> Iterator[Problem]:
+    group = cluster.settings["workers_group"]
+    if not cluster.settings["workers"]:
+        yield Problem(
+            "",
+            f"The group {group} holds no host",
+            f"inventory group {group}",
+            "Pods run on workers, so nothing could be proven; the group's name may be misspelt in the inventory",
+            f"Put the workers into {group}; a single machine goes into both groups",
+        )
+
+
 def known_versions(cluster: Cluster) -> Iterator[Problem]:
     for variable, (version, known) in cluster.settings["versions"].items():
         if version and version not in known:
@@ -226,6 +238,7 @@ def _foreign(reading: Reading, why: str) -> Problem:
 
 RULES: tuple[ClusterRule, ...] = (
     control_planes,
+    workers,
     known_versions,
     containerd_is_new_enough,
     networks,

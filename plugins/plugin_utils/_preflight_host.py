@@ -59,7 +59,7 @@ def failure(reading: Reading) -> Iterator[Problem]:
             f"The host can't be reached: {said}",
             "ansible_host, ansible_user, ansible_port, SSH keys",
             "Nothing can be done on it",
-            f"Try: ansible -m ansible.builtin.ping {reading.host}",
+            f"Try: ansible {reading.host} -i INVENTORY -m ansible.builtin.ping",
         )
         return
     for pattern, what, why, do in _FAILURES:
@@ -70,7 +70,7 @@ def failure(reading: Reading) -> Iterator[Problem]:
         f"The host can't be read: {said}",
         "host",
         "Nothing is known of it",
-        f"Try: ansible -m gpulab.kubernetes.preflight_info {reading.host}",
+        f"Try: ansible {reading.host} -i INVENTORY -b -m gpulab.kubernetes.preflight_info",
     )
 
 
@@ -139,7 +139,7 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     kind = "control_plane" if reading.host in cluster.settings["control_plane"] else "worker"
     least = cluster.settings["minimum"][kind]
     for name, unit in (("memory_mib", "MiB of memory"), ("cpus", "processors")):
-        if facts[name] < least[name]:
+        if facts[name] < int(least[name]):
             yield reading.problem(
                 f"The host has {facts[name]} {unit}, a {kind.replace('_', ' ')} needs {least[name]}",
                 "hardware",

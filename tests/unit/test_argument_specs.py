@@ -49,6 +49,25 @@ def test_every_variable_is_described_and_named_after_its_role(role: str) -> None
         assert name.startswith(f"{role}_"), f"{name} does not begin with {role}_"
 
 
+def conditions(tasks: Any) -> list[str]:
+    found: list[str] = []
+    for task in tasks or []:
+        when = task.get("when", [])
+        found += [str(one) for one in (when if isinstance(when, list) else [when])]
+        found += conditions([inner for part in ("block", "rescue", "always") for inner in task.get(part, [])])
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_condition_takes_false_in_an_ini_inventory_for_false(role: str) -> None:
+    """Ansible reads it as a text there, and with -e, and ``not 'false'`` is false."""
+    names = {name for one in ROLES for name, option in options_of(one).items() if option.get("type") == "bool"}
+    for path in (ROOT / "roles" / role / "tasks").glob("*.yml"):
+        for condition in conditions(read(path)):
+            for name in names:
+                assert f"{name} | bool" in condition or name not in condition, f"{path.name}: {condition}"
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_default_fits_its_type_and_choices(role: str) -> None:
     for name, option in options_of(role).items():

@@ -268,6 +268,16 @@ def test_down_leaves_an_inventory_that_somebody_else_wrote(
     assert (tmp_path / "t.ini").exists()
 
 
+def test_up_never_replaces_a_file_that_somebody_else_wrote(
+    up: Callable[..., state.State], podman: Podman, tmp_path: Path
+) -> None:
+    (tmp_path / "t.ini").write_text("[workers]\nmine\n")
+    with pytest.raises(LabError, match=r"t\.ini: it is there and not the inventory of the lab t"):
+        up()
+    assert (tmp_path / "t.ini").read_text() == "[workers]\nmine\n"
+    assert podman.made == {"network": {}, "volume": {}, "container": {}} and state.names() == []
+
+
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "-a", "depot", "x" * 40])
 def test_odd_names_are_refused(up: Callable[..., state.State], name: str) -> None:
     with pytest.raises(LabError, match="--name"):

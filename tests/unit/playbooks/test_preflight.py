@@ -29,6 +29,23 @@ PLAYBOOK = """
         state: touch
         mode: "0600"
 """
+VERIFY = """
+- name: Prove
+  ansible.builtin.import_playbook: gpulab.kubernetes.verify
+"""
+SETTINGS = """
+- name: Look at a setting
+  hosts: workers
+  gather_facts: false
+  tasks:
+    - name: Learn the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.preflight
+        tasks_from: settings
+    - name: See that it is false
+      ansible.builtin.assert:
+        that: _preflight_host_settings['nvidia_driver_replace_foreign'] is false
+"""
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
 GONE = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1"
 Run = Callable[..., tuple[int, str, list[str]]]
@@ -39,9 +56,9 @@ def run(tmp_path: Path) -> Run:
     """Exit status, output, and the hosts on which the play after preflight ran."""
     trace = tmp_path / "trace"
     trace.mkdir()
-    (tmp_path / "site.yml").write_text(PLAYBOOK.format(trace=trace))
 
-    def call(inventory: str, *arguments: str) -> tuple[int, str, list[str]]:
+    def call(inventory: str, *arguments: str, playbook: str = PLAYBOOK) -> tuple[int, str, list[str]]:
+        (tmp_path / "site.yml").write_text(playbook.format(trace=trace))
         (tmp_path / "hosts.ini").write_text(inventory)
         command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.ini", "site.yml", *arguments]
         environ = {
@@ -69,6 +86,37 @@ def test_inventory_without_the_groups_is_an_error(run: Run) -> None:
         status, output, traces = run(inventory, *arguments)
         assert status != 0 and traces == [], output
         assert "control_plane or workers" in output
+
+
+def test_nothing_to_prove_is_an_error(run: Run) -> None:
+    status, output, _traces = run(f"[worker]\ngpu1 {HERE}\n", playbook=VERIFY)
+    assert status != 0 and "The inventory has the groups worker." in output, output
+
+
+def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: Run) -> None:
+    own = "nvidia_driver_source=mine cluster_pod_netwrok=10.0.0.0/8 kubeadm_repository_url={{nowhere}}"
+    status, output, traces = run(
+        f"[control_plane]\ncp1 {GONE}\n[workers]\ngpu1 {GONE} {own}\ngpu2 {GONE} cluster_expected_gpus=two\n",
+        *("-e", '{"containerd_registry_mirrors": [{"registry": "docker.io"}], "cluster_dns_domain": "{{ oops"}'),
+    )
+    assert status != 0 and traces == [], output
+    for words in (
+        "must be one of: cuda_repository, preinstalled, got: mine",
+        "It looks like cluster_pod_network misspelt",
+        "missing required arguments: endpoint",
+        "cluster_expected_gpus' is of type str",
+        "cluster_dns_domain is no template that can be read",
+    ):
+        assert words in output
+    # What refers to a fact can't be judged yet.
+    assert "where: kubeadm_repository_url" not in output
+    assert "UNREACHABLE" not in output and "Traceback" not in output and "DEPRECATION" not in output
+
+
+def test_false_as_ini_files_write_it_is_false(run: Run) -> None:
+    """Ansible reads it as a text, and a text is true."""
+    status, output, _traces = run(f"[workers]\ngpu1 {HERE} nvidia_driver_replace_foreign=false\n", playbook=SETTINGS)
+    assert status == 0, output
 
 
 def test_every_problem_at_once_and_nothing_afterwards(run: Run) -> None:

@@ -18,6 +18,7 @@ CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda"
 SETTINGS: dict[str, Any] = {
     "control_plane": ["cp1"],
     "control_plane_group": "control_plane",
+    "workers_group": "workers",
     "workers": ["gpu1", "gpu2"],
     "versions": {"cluster_kubernetes_version": ["1.36.4", ["1.35.8", "1.36.4"]]},
     "nvidia_driver_versions": ["580.178.04", "595.91.07"],
@@ -282,6 +283,7 @@ def test_rule(changes: dict[str, Any], host: str, words: list[str]) -> None:
     [
         ({"control_plane": []}, ["control_plane must hold exactly one host, it has none"]),
         ({"control_plane": ["cp1", "cp2"]}, ["it has 2 (cp1, cp2)"]),
+        ({"workers": []}, ["The group workers holds no host", "misspelt"]),
         ({"versions": {"cluster_kubernetes_version": ["1.30.0", ["1.35.8", "1.36.4"]]}}, ["1.30.0", "1.35.8, 1.36.4"]),
         ({"containerd_version": "2.1.5"}, ["containerd 2.1.5 is too old", "2.2.0"]),
         ({"cluster_pod_network": "10.244.0.1/16"}, ["10.244.0.1/16", "host bits"]),

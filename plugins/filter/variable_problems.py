@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _variables
+
+DOCUMENTATION = r"""
+name: variable_problems
+short_description: Find what is wrong with the variables of hosts by themselves, before any host is reached
+version_added: 0.1.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Holds the variables of hosts against the argument specifications of all roles of this collection, and finds names
+    that look like a misspelt one.
+  - A value that refers to facts can't be known yet, and is left to the role.
+positional: _input, hosts
+options:
+  _input:
+    description: The variables of all hosts, C(hostvars).
+    type: dict
+    required: true
+  hosts:
+    description: Names of the hosts to look at.
+    type: list
+    elements: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Stop when a variable is wrong
+  ansible.builtin.assert:
+    that: hostvars | gpulab.kubernetes.variable_problems(groups['all']) | length == 0
+"""
+
+RETURN = r"""
+_value:
+  description: The problems, as P(gpulab.kubernetes.preflight_report#filter) takes them.
+  type: list
+  elements: dict
+"""
+
+
+def variable_problems(hostvars: Mapping[str, Any], hosts: Iterable[str]) -> list[dict[str, str]]:
+    known = _variables.specification()
+    found = []
+    for host in hosts:
+        if host not in hostvars:
+            raise AnsibleFilterError(f"Error while checking variables: there is no host {host}")
+        found += [problem.fields() for problem in _variables.find(host, hostvars[host], known)]
+    return found
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"variable_problems": variable_problems}
