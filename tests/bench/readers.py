@@ -19,6 +19,9 @@ sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tests" / "unit")]
 import smi_tables
 import smi_texts
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import (
+    _containerd_files,
+    _docker,
+    _gpu_families,
     _kubeadm,
     _kubeadm_certs,
     _kubeadm_tokens,
@@ -27,8 +30,10 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils import (
     _kubeconfig,
     _nvidia_smi,
     _pki,
+    _swap,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _containerd_config
 
 EPOCH = datetime.fromtimestamp(0, tz=timezone.utc)
 Reader = Callable[[str], object]
@@ -42,6 +47,12 @@ READERS: list[tuple[str, Reader]] = [
     ("kubeadm upgrade plan", _kubeadm_upgrade_plan.upgrade_plan),
     ("kubeconfig", _kubeconfig.read_kubeconfig),
     ("certificates", _pki.certificates),
+    ("containerd configuration", lambda text: _containerd_config.merge([_containerd_config.parse("it", text)])),
+    ("containerd imports", _containerd_files.import_patterns),
+    ("daemon.json", _docker.read_daemon),
+    ("fstab", _swap.without_swap),
+    ("/proc/swaps", _swap.active_swaps),
+    ("name of a GPU", _gpu_families.identify),
 ]
 # time(10 MB) / time(1 MB) of garbage, for each reader.
 MOST_GROWTH = 15
@@ -62,6 +73,7 @@ GARBAGE = {
     "join": "kubeadm join 10.0.0.1:6443 --token abcdef.0123456789abcdef \\\n",
     "json": '{"a": [{"b": "',
     "toml": '[plugins."io.containerd"]\na = [',
+    "tables": '[[plugins]]\nname = "a"\n',
     "fstab": "UUID=1 none swap sw 0 0\t",
 }
 
