@@ -44,7 +44,7 @@ venv: ## create .venv with the newest Python that fits (the default target)
 
 lab: venv ## build the depot, start bare nodes, run site.yml on them, show the report
 	@started=$$SECONDS
-	echo "lab: 1/3 the depot: packages and images (about 25 minutes the first time, seconds after that)"
+	echo "lab: 1/3 the depot: packages and images (about 15 minutes the first time, seconds after that)"
 	python -m lab build
 	echo "lab: 2/3 bare nodes, written to $(INVENTORY)"
 	python -m lab up --name $(NAME) --spec $(SPEC) --inventory $(INVENTORY)
@@ -56,7 +56,7 @@ lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
 	python -m lab down --name $(NAME)
 
-test: lint unit galaxy molecule ## lint, unit tests, the collection as a package, molecule default on the lab (20 minutes)
+test: lint unit galaxy molecule ## lint, unit tests, the collection as a package, molecule default on the lab (12 minutes)
 
 test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
 	@for group in $(GROUP); do
@@ -109,7 +109,7 @@ galaxy: venv ## the collection built, installed, and called by its name from ano
 	@echo "galaxy: build, install, syntax check from another directory"
 	$(PYTEST) tests/packaging
 
-molecule: venv ## molecule default on a lab of its own (about 10 minutes once the depot is built)
+molecule: venv ## molecule default on a lab of its own (about 3 minutes once the depot is built)
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
 	python -m lab build
 	molecule test --scenario-name default
