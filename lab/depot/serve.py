@@ -104,11 +104,11 @@ def _inspect() -> dict[str, Any] | None:
         return None
     described = json.loads(_podman("inspect", CONTAINER, doing="reading the depot's container"))[0]
     joined = described["NetworkSettings"]["Networks"] or {}
-    running = described["State"]["Running"]
+    now = described["State"]
     return {
         "image": described["ImageName"],
-        "running": running,
-        "killed": running and not tools.lives(described["Id"], described["State"]["Pid"]),
+        "running": now["Running"],
+        "killed": tools.killed(now["Status"], described["Id"], now["Pid"]),
         "files": next((mount["Source"] for mount in described["Mounts"] if mount["Destination"] == "/files"), ""),
         "networks": {name: about.get("IPAddress", "") for name, about in joined.items()},
     }

@@ -64,12 +64,14 @@ def run(
     return output
 
 
-def lives(container: str, pid: int) -> bool:
-    """Whether the main process of a container with this id still runs.
+def killed(state: str, container: str, pid: int) -> bool:
+    """Whether the main process of a container that Podman calls running is gone.
 
-    Podman goes on calling a container running whose processes were killed together with its monitor.
+    So it is when its processes were killed together with its monitor; an attempt to stop it ends in "stopping".
     """
-    try:
-        return container in Path(f"/proc/{pid}/cgroup").read_text()
-    except OSError:
+    if state not in ("running", "stopping"):
         return False
+    try:
+        return container not in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return True

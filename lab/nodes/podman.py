@@ -56,10 +56,7 @@ def containers(lab: str) -> dict[str, str]:
 
 def _state(entry: Mapping[str, Any]) -> str:
     state: str = entry["State"]
-    # "stopping" is where an attempt to stop a killed container ends.
-    if state in ("running", "stopping") and not tools.lives(entry["Id"], entry["Pid"]):
-        return KILLED
-    return state
+    return KILLED if tools.killed(state, entry["Id"], entry["Pid"]) else state
 
 
 def volumes(lab: str) -> list[str]:

@@ -40,7 +40,8 @@ elif command == "ps":
 elif command == "inspect":
     print(json.dumps([{
         "Id": container.get("id", "/"), "ImageName": container["image"],
-        "State": {"Running": container["running"], "Pid": os.getppid()},
+        "State": {"Running": container["running"], "Status": "running" if container["running"] else "exited",
+                  "Pid": os.getppid()},
         "Mounts": [{"Destination": "/files", "Source": container["files"]}],
         "NetworkSettings": {"Networks": {n: {"IPAddress": a} for n, a in container["networks"].items()}}}]))
 elif command == "network" and argv[1] == "connect":
