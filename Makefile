@@ -19,15 +19,16 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults
+GROUPS := check-mode interrupted shapes growing wrong-input faults guides
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
 tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
+tests_guides := test_guides.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input
+LABS := default interrupted shapes single-node add-worker wrong-input guides
 
 .PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
 
@@ -117,8 +118,8 @@ molecule: venv ## molecule default on a lab of its own (about 3 minutes once the
 bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run
 	@python tests/bench/bench.py
 
-docs: venv ## write docs/variables.md, docs/cuda.md and the table of versions in README.md anew
-	@echo "docs: from roles/*/meta/argument_specs.yml, roles/cluster/vars/main.yml and the table of CUDA versions"
+docs: venv ## write the reference, docs/variables.md, docs/cuda.md and the table of versions anew
+	@echo "docs: from argument specifications, ansible-doc, the table of versions and that of CUDA"
 	python docs/generate.py
 
 clean: ## remove what was made in the checkout (not the depot's cache, not a running lab)
