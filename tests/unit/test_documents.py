@@ -52,7 +52,7 @@ def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
     targets = [one for one in _LINK.findall(prose(document)) if not re.match(r"[a-z]+:", one)]
     targets += [one or two for one, two in _IMAGE.findall(prose(document)) if not re.match(r"[a-z]+:", one or two)]
     for target in targets:
-        path, _, anchor = target.partition("#")
+        path, _hash, anchor = target.partition("#")
         file = (document.parent / path).resolve() if path else document
         assert file.exists(), f"{name(document)} links {target}: there is no such file"
         if anchor and file.suffix == ".md":
@@ -156,6 +156,6 @@ def test_every_symptom_says_what_mends_it() -> None:
     symptoms = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
     assert len(symptoms) >= 20
     for symptom in symptoms:
-        title, _, body = symptom.partition("\n")
+        title, _end, body = symptom.partition("\n")
         assert re.search(r"[Tt]o mend it|site\.yml", body), f"{title}: what mends it?"
         assert "\n> `" in body, f"{title}: how is it found?"

@@ -36,7 +36,7 @@ def test_descriptors_that_vanish_do_not_hide_who_listens(busy: tuple[int, int], 
     (tmp_path / "proc").mkdir()
     for name in (str(pid), "net"):
         (tmp_path / "proc" / name).symlink_to(f"/proc/{name}")
-    for _ in range(300):
+    for _turn in range(300):
         (found,) = listeners(str(tmp_path), [f"{port}/tcp"])
         assert found["pid"] == pid
         assert found["process"] == Path(sys.executable).resolve().name

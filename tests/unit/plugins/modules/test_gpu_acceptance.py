@@ -71,7 +71,7 @@ def test_conflicts_in_containerds_configuration_are_problems_and_are_looked_at_e
     note = {"kind": "runtime_twice", "level": "note", "text": "defined twice", "files": ["/a"]}
     bad = {"kind": "systemd_cgroup", "level": "problem", "text": "not for mine, see /a", "files": ["/a", "/b"]}
     lab.hosts[1]["containerd"] = {**good, "conflicts": [note, bad]}
-    for _ in range(2):
+    for _turn in range(2):
         result = lab.prove()
         assert result["problems"] == ["gpu1: containerd's configuration: not for mine, see /a (see /b)"]
     lab.hosts[1]["containerd"] = {**good, "conflicts": [note]}
