@@ -1,0 +1,275 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A report as the page shows it: what is drawn, and the words at the top. Pure; nothing here is HTML."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _report_tables as tables
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report import (
+    Report,
+    dictionaries,
+    dictionary,
+    number,
+    text,
+    texts,
+)
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_links import Links, links
+
+# State of a GPU -> its word. The page has a colour, a pattern and a sign for each, so that no one depends on colours.
+WORDS = {
+    "proven": "proven",
+    "in_use": "in use",
+    "shared": "shared",
+    "unhealthy": "unhealthy",
+    "unproven": "not proven",
+    "unknown": "unknown",
+}
+_SHARING = "nvidia.com/gpu.sharing-strategy"
+_REPLICAS = "nvidia.com/gpu.replicas"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One GPU. ``note`` says who uses it or what is wrong, ``slices`` are its MIG devices as their profiles."""
+
+    label: str
+    name: str
+    uuid: str
+    state: str
+    note: str
+    memory: str
+    slices: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        return WORDS[self.state]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One host; ``link`` is its place in the pod network: ok, broken or unknown."""
+
+    name: str
+    roles: tuple[str, ...]
+    system: str
+    state: str
+    word: str
+    link: str
+    tiles: tuple[Tile, ...]
+    links: Links | None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number at the top. ``state`` is ok, warn, bad or unknown."""
+
+    value: str
+    what: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    time: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Page:
+    verdict: str
+    state: str
+    simulated: bool
+    kept: bool
+    generated: str
+    observed: str
+    endpoint: str
+    version: str
+    figures: tuple[Figure, ...]
+    actions: tuple[dict[str, Any], ...]
+    nodes: tuple[Node, ...]
+    legend: tuple[tuple[str, str], ...]
+    network: str
+    isolation: str
+    tables: tuple[tables.Table, ...]
+    phases: tuple[Phase, ...]
+    total: str
+    checks: tuple[str, ...] = field(default=())
+
+
+def page(report: Report) -> Page:
+    """What to show of a report, whatever is missing in it."""
+    cluster, totals = dictionary(report.get("cluster")), report["totals"]
+    nodes = tuple(_node(report, name, entry) for name, entry in report["hosts"].items())
+    todo = dictionaries(report.get("actions")) if "actions" in report else _as_actions(report)
+    proven, gpus = number(totals.get("proven")) or 0, number(totals.get("gpus")) or 0
+    bad = any(text(each.get("severity")) == "error" for each in todo)
+    shown = {tile.state for node in nodes for tile in node.tiles}
+    phases, total = _phases(dictionaries(report.get("phases")))
+    return Page(
+        verdict=_verdict(proven, gpus, number(totals.get("in_use")) or 0),
+        state="bad" if bad else "warn" if todo else "ok",
+        simulated=report.get("simulated") is True,
+        kept=report.get("kept") is True,
+        generated=moment(text(report.get("generated"))),
+        observed=moment(text(report.get("observed"))),
+        endpoint=text(cluster.get("endpoint")),
+        version=text(cluster.get("kubernetes_version")),
+        figures=_figures(report, nodes, proven, gpus),
+        actions=tuple(todo),
+        nodes=nodes,
+        legend=tuple((state, word) for state, word in WORDS.items() if state in shown),
+        network=_network(dictionary(report.get("network"))),
+        isolation=_isolation(dictionary(report.get("isolation"))),
+        tables=tables.of(report),
+        phases=phases,
+        total=total,
+        checks=tuple(texts(report.get("checks"))),
+    )
+
+
+def _as_actions(report: Report) -> list[dict[str, Any]]:
+    """The problems of a report that was written before there were actions in it."""
+    return [
+        {"severity": "error", "host": text(each.get("host")), "gpu": text(each.get("gpu")), "do": ""}
+        | {"what": text(each.get("cause"))}
+        for each in dictionaries(report["problems"])
+    ]
+
+
+def _verdict(proven: int, gpus: int, in_use: int) -> str:
+    if not gpus:
+        return "There are no GPUs"
+    used = f", {in_use} in use" if in_use else ""
+    return f"{proven} of {gpus} {'GPU' if gpus == 1 else 'GPUs'} proven{used}"
+
+
+def _node(report: Report, name: str, entry: dict[str, Any]) -> Node:
+    reachable = entry.get("reachable") is not False
+    sharing = _sharing(dictionary(entry.get("labels")))
+    devices = dictionaries(entry.get("devices"))
+    tiles = tuple(_tile(place, device, reachable, sharing) for place, device in enumerate(devices))
+    link = _link(dictionary(report.get("network")), name, reachable)
+    if not reachable:
+        state, word = "unknown", "not reached"
+    elif link == "broken":
+        state, word = "bad", "pod network broken"
+    elif entry.get("problems") or any(tile.state in ("unhealthy", "unproven") for tile in tiles):
+        state, word = "bad", "something is wrong"
+    else:
+        state, word = "ok", "well"
+    return Node(
+        name=name,
+        roles=tuple(role.replace("_", " ") for role in texts(entry.get("roles"))),
+        system=text(entry.get("os")),
+        state=state,
+        word=word,
+        link=link,
+        tiles=tiles,
+        links=links(dictionary(entry.get("topology"))),
+    )
+
+
+def _tile(place: int, device: dict[str, Any], reachable: bool, sharing: str) -> Tile:
+    index = number(device.get("index"))
+    state, note = text(device.get("state")), text(device.get("reason"))
+    if not reachable:
+        state, note = "unknown", "the host was not reached"
+    elif device.get("healthy") is False:
+        state, note = "unhealthy", "; ".join(texts(device.get("health"))) or note
+    elif state in ("proven", "in_use") and sharing:
+        state, note = "shared", f"{sharing}; {'proven' if state == 'proven' else text(device.get('pod'))}"
+    elif state == "in_use":
+        note = text(device.get("pod"))
+    elif state != "proven":
+        state = "unproven"
+    memory = number(device.get("memory_total_mib"))
+    return Tile(
+        label=f"GPU {place if index is None else index}",
+        name=text(device.get("name")) or "unknown model",
+        uuid=text(device.get("uuid")),
+        state=state,
+        note=note,
+        memory=f"{memory / 1024:.0f} GiB" if memory else "",
+        slices=tuple(text(each.get("profile")) or "MIG" for each in dictionaries(device.get("mig"))),
+    )
+
+
+def _sharing(labels: dict[str, Any]) -> str:
+    """In which way GPU feature discovery says that pods share each GPU of a node, empty when they don't."""
+    strategy, replicas = text(labels.get(_SHARING)), text(labels.get(_REPLICAS))
+    return f"{strategy} by {replicas}" if strategy not in ("", "none") and replicas not in ("", "0", "1") else ""
+
+
+def _link(network: dict[str, Any], name: str, reachable: bool) -> str:
+    """A path that fails is the fault of an end that reaches nobody, if one of the two is such."""
+    paths = [(text(each.get("from")), text(each.get("to")), each.get("ok") is True) for each in _paths(network)]
+    ends = {end for path in paths for end in path[:2]}
+    cut_off = {end for end in ends if not any(ok for a, b, ok in paths if end in (a, b))}
+    if any(not ok and name in (a, b) and (name in cut_off or not {a, b} & cut_off) for a, b, ok in paths):
+        return "broken"
+    return "ok" if name in ends and reachable else "unknown"
+
+
+def _paths(network: dict[str, Any]) -> list[dict[str, Any]]:
+    return dictionaries(network.get("pod_to_pod"))
+
+
+def _network(network: dict[str, Any]) -> str:
+    paths = _paths(network)
+    good = sum(1 for each in paths if each.get("ok") is True)
+    if not network:
+        return "not tried"
+    across = f"{good} of {len(paths)} paths" if paths else "one node"
+    words = {True: "ok", False: "not ok"}
+    return f"{across}, Service {words[network.get('service') is True]}, DNS {words[network.get('dns') is True]}"
+
+
+def _isolation(found: dict[str, Any]) -> str:
+    seeing = ", ".join(name for name, ok in found.items() if ok is not True)
+    if not found:
+        return "not tried"
+    return f"a pod that asks for no GPU sees some on {seeing}" if seeing else "a pod that asks for no GPU sees none"
+
+
+def _figures(report: Report, nodes: tuple[Node, ...], proven: int, gpus: int) -> tuple[Figure, ...]:
+    in_use = number(report["totals"].get("in_use")) or 0
+    reached = sum(1 for node in nodes if node.state != "unknown")
+    drift = tables.drift(report)
+    days = tables.days_left(report)
+    found = [
+        Figure(f"{proven}/{gpus}", "GPUs proven", "ok" if proven + in_use >= gpus else "bad"),
+        Figure(f"{reached}/{len(nodes)}", "hosts reached", "ok" if reached == len(nodes) else "bad"),
+    ]
+    if any("versions" in entry for entry in report["hosts"].values()):
+        found.append(Figure(str(drift), "versions drifted", "warn" if drift else "ok"))
+    if days is not None:
+        found.append(
+            Figure(str(days), "days of certificates left", "ok" if days >= 30 else "warn" if days > 6 else "bad")
+        )
+    return tuple(found)
+
+
+def _phases(rows: list[dict[str, Any]]) -> tuple[tuple[Phase, ...], str]:
+    """The phases in their order, the widest bar at 100 percent, and the whole time."""
+    told = [(text(row.get("name")), row.get("seconds")) for row in rows]
+    timed = [(name, float(each)) for name, each in told if number(each) is not None and isinstance(each, (int, float))]
+    longest = max((seconds for _name, seconds in timed), default=0.0) or 1.0
+    found = tuple(Phase(name, duration(each), round(max(each, 0) * 100 / longest, 1)) for name, each in timed)
+    return found, duration(sum(seconds for _name, seconds in timed))
+
+
+def moment(written: str) -> str:
+    """2026-11-21T04:00:00Z as a person reads it, anything else as it is."""
+    return re.sub(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(\.\d+)?Z\Z", r"\1 \2 UTC", written)
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
