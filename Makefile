@@ -32,7 +32,7 @@ LABS := default interrupted shapes single-node add-worker wrong-input
 .PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
 
 help: ## list the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 	echo "  groups of test-all: $(GROUPS)"
 
 venv: ## create .venv with the newest Python that fits (the default target)
@@ -56,7 +56,7 @@ lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
 	python -m lab down --name $(NAME)
 
-test: lint unit galaxy molecule ## lint, unit tests, the collection as a package, molecule default on the lab (12 minutes)
+test: lint unit report-test galaxy molecule ## lint, unit tests, the report's page, the package, molecule default on the lab (13 minutes)
 
 test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
 	@for group in $(GROUP); do
@@ -104,6 +104,10 @@ unit-old: venv
 	  PATH="$(CURDIR)/$(OLD)/bin:$$PATH" $(OLD)/bin/ansible-playbook -i inventories/three-machines.ini --syntax-check site.yml playbooks/*.yml
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
+
+report-test: venv ## the report's page in Chromium, which is installed if it's missing (1 minute)
+	@echo "report-test: looks, accessibility and escaping of the page"
+	$(PYTEST) tests/report
 
 galaxy: venv ## the collection built, installed, and called by its name from another directory
 	@echo "galaxy: build, install, syntax check from another directory"

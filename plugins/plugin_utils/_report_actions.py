@@ -19,6 +19,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report import (
 )
 
 ERROR, WARNING = "error", "warning"
+API_FAILURE = "the API was not read"
 # An expired certificate comes first: without the API nothing else can be mended, or even be seen.
 _ORDER = ("expired", "unreachable", "api", "unhealthy", "unproven", "drift", "certificate")
 _AFRESH = "Then prove it: ansible-playbook playbooks/verify.yml."
@@ -73,7 +74,7 @@ def _grouped(problems: list[dict[str, Any]]) -> dict[tuple[str, str], list[str]]
 
 
 def _of_problem(host: str, cause: str, gpus: str) -> Action:
-    if not host and cause.startswith("the API was not read"):
+    if not host and cause.startswith(API_FAILURE):
         do = "On the control plane: systemctl status kubelet, crictl ps -a --name kube-apiserver. Then run again."
         return Action("api", ERROR, "", "", cause, do)
     cure = next((cure for sign, cure in _CURES if sign in cause), f"Mend what it says. {_AFRESH}")

@@ -17,7 +17,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report import (
     text,
     texts,
 )
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_actions import actions
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_actions import API_FAILURE, actions
 
 _EPOCH = re.compile(r"^\d+:")
 # Of a device, what nvidia_smi_info tells and the report keeps; null stays null.
@@ -37,7 +37,7 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
     whole: Report = {
         **report,
         "hosts": hosts,
-        "problems": [*report["problems"], *_api_problem(text(settings.get("api_failure")))],
+        "problems": _problems(report["problems"], text(settings.get("api_failure"))),
         "observed": text(settings.get("observed")),
         "phases": phases or dictionaries(settings.get("earlier_phases")),
     }
@@ -133,5 +133,8 @@ def _phases(starts: Mapping[str, Any], now: Any) -> list[dict[str, Any]]:
     return [{"name": name, "seconds": round(max(0.0, end - moment), 1)} for (moment, name), end in zip(begun, ends)]
 
 
-def _api_problem(failure: str) -> list[dict[str, str]]:
-    return [{"host": "", "gpu": "", "cause": f"the API was not read: {failure}"}] if failure else []
+def _problems(found: list[Any], api_failure: str) -> list[Any]:
+    """The problems, with this run's trouble with the API in place of an earlier one."""
+    others = [each for each in found if API_FAILURE not in text(dictionary(each).get("cause"))]
+    new = [{"host": "", "gpu": "", "cause": f"{API_FAILURE}: {api_failure}"}] if api_failure else []
+    return [*others, *new]

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _report_tables as tables
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _report_words as words
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report import (
     Report,
     dictionaries,
@@ -29,8 +29,6 @@ WORDS = {
     "unproven": "not proven",
     "unknown": "unknown",
 }
-_SHARING = "nvidia.com/gpu.sharing-strategy"
-_REPLICAS = "nvidia.com/gpu.replicas"
 
 
 @dataclass(frozen=True)
@@ -74,13 +72,6 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Phase:
-    name: str
-    time: str
-    share: float
-
-
-@dataclass(frozen=True)
 class Page:
     verdict: str
     state: str
@@ -97,7 +88,7 @@ class Page:
     network: str
     isolation: str
     tables: tuple[tables.Table, ...]
-    phases: tuple[Phase, ...]
+    phases: tuple[words.Phase, ...]
     total: str
     checks: tuple[str, ...] = field(default=())
 
@@ -110,22 +101,22 @@ def page(report: Report) -> Page:
     proven, gpus = number(totals.get("proven")) or 0, number(totals.get("gpus")) or 0
     bad = any(text(each.get("severity")) == "error" for each in todo)
     shown = {tile.state for node in nodes for tile in node.tiles}
-    phases, total = _phases(dictionaries(report.get("phases")))
+    phases, total = words.phases(dictionaries(report.get("phases")))
     return Page(
         verdict=_verdict(proven, gpus, number(totals.get("in_use")) or 0),
         state="bad" if bad else "warn" if todo else "ok",
         simulated=report.get("simulated") is True,
         kept=report.get("kept") is True,
-        generated=moment(text(report.get("generated"))),
-        observed=moment(text(report.get("observed"))),
+        generated=words.moment(text(report.get("generated"))),
+        observed=words.moment(text(report.get("observed"))),
         endpoint=text(cluster.get("endpoint")),
         version=text(cluster.get("kubernetes_version")),
         figures=_figures(report, nodes, proven, gpus),
         actions=tuple(todo),
         nodes=nodes,
         legend=tuple((state, word) for state, word in WORDS.items() if state in shown),
-        network=_network(dictionary(report.get("network"))),
-        isolation=_isolation(dictionary(report.get("isolation"))),
+        network=words.network(dictionary(report.get("network"))),
+        isolation=words.isolation(dictionary(report.get("isolation"))),
         tables=tables.of(report),
         phases=phases,
         total=total,
@@ -151,10 +142,10 @@ def _verdict(proven: int, gpus: int, in_use: int) -> str:
 
 def _node(report: Report, name: str, entry: dict[str, Any]) -> Node:
     reachable = entry.get("reachable") is not False
-    sharing = _sharing(dictionary(entry.get("labels")))
+    sharing = words.sharing(dictionary(entry.get("labels")))
     devices = dictionaries(entry.get("devices"))
     tiles = tuple(_tile(place, device, reachable, sharing) for place, device in enumerate(devices))
-    link = _link(dictionary(report.get("network")), name, reachable)
+    link = words.link(dictionary(report.get("network")), name, reachable)
     if not reachable:
         state, word = "unknown", "not reached"
     elif link == "broken":
@@ -200,43 +191,6 @@ def _tile(place: int, device: dict[str, Any], reachable: bool, sharing: str) -> 
     )
 
 
-def _sharing(labels: dict[str, Any]) -> str:
-    """In which way GPU feature discovery says that pods share each GPU of a node, empty when they don't."""
-    strategy, replicas = text(labels.get(_SHARING)), text(labels.get(_REPLICAS))
-    return f"{strategy} by {replicas}" if strategy not in ("", "none") and replicas not in ("", "0", "1") else ""
-
-
-def _link(network: dict[str, Any], name: str, reachable: bool) -> str:
-    """A path that fails is the fault of an end that reaches nobody, if one of the two is such."""
-    paths = [(text(each.get("from")), text(each.get("to")), each.get("ok") is True) for each in _paths(network)]
-    ends = {end for path in paths for end in path[:2]}
-    cut_off = {end for end in ends if not any(ok for a, b, ok in paths if end in (a, b))}
-    if any(not ok and name in (a, b) and (name in cut_off or not {a, b} & cut_off) for a, b, ok in paths):
-        return "broken"
-    return "ok" if name in ends and reachable else "unknown"
-
-
-def _paths(network: dict[str, Any]) -> list[dict[str, Any]]:
-    return dictionaries(network.get("pod_to_pod"))
-
-
-def _network(network: dict[str, Any]) -> str:
-    paths = _paths(network)
-    good = sum(1 for each in paths if each.get("ok") is True)
-    if not network:
-        return "not tried"
-    across = f"{good} of {len(paths)} paths" if paths else "one node"
-    words = {True: "ok", False: "not ok"}
-    return f"{across}, Service {words[network.get('service') is True]}, DNS {words[network.get('dns') is True]}"
-
-
-def _isolation(found: dict[str, Any]) -> str:
-    seeing = ", ".join(name for name, ok in found.items() if ok is not True)
-    if not found:
-        return "not tried"
-    return f"a pod that asks for no GPU sees some on {seeing}" if seeing else "a pod that asks for no GPU sees none"
-
-
 def _figures(report: Report, nodes: tuple[Node, ...], proven: int, gpus: int) -> tuple[Figure, ...]:
     in_use = number(report["totals"].get("in_use")) or 0
     reached = sum(1 for node in nodes if node.state != "unknown")
@@ -253,23 +207,3 @@ def _figures(report: Report, nodes: tuple[Node, ...], proven: int, gpus: int) ->
             Figure(str(days), "days of certificates left", "ok" if days >= 30 else "warn" if days > 6 else "bad")
         )
     return tuple(found)
-
-
-def _phases(rows: list[dict[str, Any]]) -> tuple[tuple[Phase, ...], str]:
-    """The phases in their order, the widest bar at 100 percent, and the whole time."""
-    told = [(text(row.get("name")), row.get("seconds")) for row in rows]
-    timed = [(name, float(each)) for name, each in told if number(each) is not None and isinstance(each, (int, float))]
-    longest = max((seconds for _name, seconds in timed), default=0.0) or 1.0
-    found = tuple(Phase(name, duration(each), round(max(each, 0) * 100 / longest, 1)) for name, each in timed)
-    return found, duration(sum(seconds for _name, seconds in timed))
-
-
-def moment(written: str) -> str:
-    """2026-11-21T04:00:00Z as a person reads it, anything else as it is."""
-    return re.sub(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(\.\d+)?Z\Z", r"\1 \2 UTC", written)
-
-
-def duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60} s"

@@ -140,5 +140,5 @@ def _with(value: Any, words: str, key: str = "") -> Any:
         return {name: _with(each, words, name) for name, each in value.items()}
     if isinstance(value, list):
         return [_with(each, words, key) for each in value]
-    keep = key in ("state", "severity") or not isinstance(value, str) or value.startswith(("NV", "PHB"))
+    keep = key in ("state", "severity", "gpus") or not isinstance(value, str) or value.startswith(("NV", "PHB"))
     return value if keep else f"{value}{words}"
