@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,8 +33,16 @@ WORDS = {
 
 
 @dataclass(frozen=True)
+class Slice:
+    """A MIG device. ``share`` is its number of compute slices, 1 when its profile does not tell."""
+
+    profile: str
+    share: int
+
+
+@dataclass(frozen=True)
 class Tile:
-    """One GPU. ``note`` says who uses it or what is wrong, ``slices`` are its MIG devices as their profiles."""
+    """One GPU. ``note`` says who uses it or what is wrong, ``slices`` are its MIG devices."""
 
     label: str
     name: str
@@ -41,7 +50,7 @@ class Tile:
     state: str
     note: str
     memory: str
-    slices: tuple[str, ...] = ()
+    slices: tuple[Slice, ...] = ()
 
     @property
     def word(self) -> str:
@@ -187,8 +196,14 @@ def _tile(place: int, device: dict[str, Any], reachable: bool, sharing: str) -> 
         state=state,
         note=note,
         memory=f"{memory / 1024:.0f} GiB" if memory else "",
-        slices=tuple(text(each.get("profile")) or "MIG" for each in dictionaries(device.get("mig"))),
+        slices=tuple(_slice(text(each.get("profile"))) for each in dictionaries(device.get("mig"))),
     )
+
+
+def _slice(profile: str) -> Slice:
+    """1c.3g.20gb is one compute slice of a GPU instance, 3g.20gb are three."""
+    found = re.match(r"(\d)[cg]\.", profile)
+    return Slice(profile or "MIG", max(1, int(found[1])) if found else 1)
 
 
 def _figures(report: Report, nodes: tuple[Node, ...], proven: int, gpus: int) -> tuple[Figure, ...]:
