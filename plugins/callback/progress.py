@@ -171,7 +171,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
 
     def _show(self, line: Line) -> None:
         bad = line.kind in ("failed", "unreachable")
-        text = written(*line, elapsed=self._progress.now - self._progress.started)
+        text = written(*line, self._progress.elapsed)
         color = getattr(constants, COLORS[line.kind])
         self._display.display(text, color=color, stderr=bad and self.get_option("display_failed_stderr"))
 
@@ -225,7 +225,9 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if progress.phase is None or progress.ended:
             return []
         lines = [f"{clock(now - progress.started)} {progress.phase.title}"]
-        return lines + [f"  {row.host}: {row.doing}, {clock(now - row.since)}" for row in progress.rows()]
+        for row in progress.rows():
+            lines.append(f"  {row.host}: {row.doing}, {clock(now - row.since)}" if row.doing else f"  {row.host}")
+        return lines
 
     def _stop(self) -> None:
         """End the view, also after Ctrl-C, with the account of the run."""

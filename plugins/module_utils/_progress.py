@@ -57,6 +57,10 @@ class Progress:
         found = [each for each in earlier if isinstance(each, Mapping)] if isinstance(earlier, list) else []
         self._expected = {(str(each.get("play")), str(each.get("role"))): each.get("tasks") for each in found}
 
+    @property
+    def elapsed(self) -> float:
+        return self.now - self.started
+
     def feed(self, event: Any) -> list[Line]:
         """Take in one event, of whatever shape, and return what it has to tell for good."""
         if not isinstance(event, Mapping):
@@ -118,7 +122,11 @@ class Progress:
         self.ended = True
         for key, found in data.items():
             name = STATS.get(key, key) if isinstance(key, str) else ""
-            for host, count in found.items() if name in COUNTS and isinstance(found, Mapping) else ():
+            if name not in COUNTS or not isinstance(found, Mapping):
+                continue
+            for each in self.hosts.values():
+                each.counts[name] = 0
+            for host, count in found.items():
                 if isinstance(host, str) and isinstance(count, int):
                     self.hosts.setdefault(host, Host(host)).counts[name] = count
         for each in self.hosts.values():
@@ -167,7 +175,7 @@ class Progress:
         return [Line("ignored" if ignored else word, host.name, f"{one_line(task)}: {what_failed(res)}")]
 
     def _left(self, host: Host) -> None:
-        host.task = host.attempt = ""
+        host.task, host.attempt, host.since = "", "", self.now
         if self._task:
             self._task.host = host.name
 
@@ -208,7 +216,7 @@ class Progress:
             {"task": t.name, "phase": t.phase.title, "host": t.host, "seconds": round(t.seconds, 2)} for t in self._slow
         ]
         return {
-            "seconds": round(self.now - self.started, 2),
+            "seconds": round(self.elapsed, 2),
             "phase": self.phase.title if self.phase else "",
             "phases": [phase.described() for phase in self.phases.values()],
             "slowest": slowest,

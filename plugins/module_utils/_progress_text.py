@@ -73,7 +73,7 @@ def one_line(text: str) -> str:
 def clip(text: str, width: int) -> str:
     """Return as much of one line as fits into this many columns."""
     used, kept = 0, ""
-    for char in one_line(text) if text.strip() else "":
+    for char in printable(text).replace("\n", " ").expandtabs():
         used += 2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.combining(char) else 1
         if used > width:
             return kept[: max(len(kept) - 1, 0)] + "…" * (width > 0)
