@@ -8,6 +8,7 @@ failed on hosts, 3 the input is wrong and nothing was begun, 4 hosts were unreac
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -31,7 +32,7 @@ init_plugin_loader(NEAR)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _progress, _progress_text  # noqa: E402
 
 CODES = {"done": 0, "error": 1, "failed": 2, "bad input": 3, "unreachable": 4, "cancelled": 130}
-STYLES = {"phase": "bold", "changed": "yellow", "ignored": "cyan", "failed": "red", "unreachable": "red"}
+STYLES = {"phase": "bold", "message": "", "changed": "yellow", "ignored": "cyan", "failed": "red", "unreachable": "red"}
 
 
 def arguments() -> argparse.Namespace:
@@ -65,17 +66,16 @@ class Run:
         if event.get("event") in ("warning", "error"):
             self.console.print(event.get("stdout", ""), style="yellow", markup=False)
         for line in self.progress.feed(event):
-            words = _progress_text.written(*line, elapsed=self.progress.now - self.progress.started)
-            self.console.print(words, style=STYLES.get(line.kind), markup=False)
+            text = _progress_text.written(*line, self.progress.elapsed)
+            self.console.print(text, style=STYLES[line.kind], markup=False)
         if self.phase is not self.progress.phase:
             self.phase, self.rows = self.progress.phase, dict[str, TaskID]()
             for bar in self.bars.task_ids:
                 self.bars.remove_task(bar)
         for row in self.progress.rows():
             if row.host not in self.rows:
-                self.rows[row.host] = self.bars.add_task(
-                    "", host=row.host, phase="", doing="", total=row.phase.expected
-                )
+                new = self.bars.add_task("", host=row.host, phase="", doing="", total=row.phase.expected)
+                self.rows[row.host] = new
             self.bars.update(self.rows[row.host], completed=row.done, phase=row.phase.title, doing=row.doing)
         return True
 
@@ -83,12 +83,11 @@ class Run:
         """Ask Ansible to end, as its own Ctrl-C does: it stops its workers and removes its temporary files."""
         self.signals, self.cancelled = self.signals + 1, self.cancelled or time.monotonic()
         if self.signals == 1 and self.pid:
-            os.kill(self.pid, signal.SIGINT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGINT)
 
     def must_be_killed(self) -> bool:
-        """Answer ansible-runner's regular question: at a second signal, when Ansible takes long, and a container."""
-        late = not self.pid or time.monotonic() - self.cancelled > 30
-        return self.signals > 1 or (self.signals == 1 and late)
+        return self.signals > 1 or (self.signals == 1 and (not self.pid or time.monotonic() - self.cancelled > 30))
 
     def go(self, command: list[str], **settings: Any) -> str:
         """Run ansible-playbook to its end and return how it ended, a word of CODES."""
@@ -98,11 +97,10 @@ class Run:
         signal.signal(signal.SIGTERM, self.on_signal)
         with self.bars:
             self.runner.run()
-        for name in ("command", "env.list"):  # may hold secrets
-            Path(self.runner.config.artifact_dir, name).unlink(missing_ok=True)
+        Path(self.runner.config.artifact_dir, "command").unlink(missing_ok=True)  # it holds the whole environment
         status = "cancelled" if self.signals else self.progress.verdict() if self.runner.rc else "done"
         if status == "bad input":
-            self.console.print(self.runner.stdout.read().strip(), style="red", markup=False)
+            raise ValueError(self.runner.stdout.read().strip())
         return status
 
 
@@ -121,7 +119,7 @@ def main() -> int:
     if given.ask_become_pass:
         command.append("--ask-become-pass")
         settings["passwords"] = {r"BECOME password.*:\s*?$": run.console.input("sudo password: ", password=True)}
-    with tempfile.TemporaryDirectory(prefix="provision-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
         if given.container_image:
             text = given.inventory.read_text() if given.inventory.is_file() else ""
             keys = re.findall(r"(?:private_key_file|KnownHostsFile)[^\w/]+(/[^\s\"']+)", text)
@@ -135,8 +133,7 @@ def main() -> int:
     result = {"status": status, **run.progress.result()}
     report.with_suffix(".tmp").write_text(json.dumps(result, indent=2) + "\n")
     report.with_suffix(".tmp").replace(report)
-    told = [*_progress_text.account(result), f"{status}. The report: {report}"]
-    run.console.print("\n".join(told), markup=False)
+    run.console.print(*_progress_text.account(result), f"{status}. The report: {report}", sep="\n", markup=False)
     return CODES[status]
 
 
@@ -148,6 +145,6 @@ if __name__ == "__main__":
     except SystemExit as usage:
         code = CODES["bad input"] if usage.code else 0
     except (OSError, ValueError) as problem:
-        Console(stderr=True).print(f"Error while preparing the run: {problem}", markup=False)
+        Console(stderr=True, soft_wrap=True).print(f"Error while preparing the run: {problem}", markup=False)
         code = CODES["bad input"]
     sys.exit(code)

@@ -72,13 +72,20 @@ def one_line(text: str) -> str:
 
 def clip(text: str, width: int) -> str:
     """Return as much of one line as fits into this many columns."""
+    line = printable(text).replace("\n", " ").expandtabs()
+    if sum(map(_columns, line)) <= width:
+        return line
     used, kept = 0, ""
-    for char in printable(text).replace("\n", " ").expandtabs():
-        used += 2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.combining(char) else 1
-        if used > width:
-            return kept[: max(len(kept) - 1, 0)] + "…" * (width > 0)
+    for char in line:
+        used += _columns(char)
+        if used >= width:
+            break
         kept += char
-    return kept
+    return kept + "…" * (width > 0)
+
+
+def _columns(char: str) -> int:
+    return 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def what_failed(res: Mapping[Any, Any]) -> str:
