@@ -25,10 +25,9 @@ from ansible_runner.interface import init_command_config
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-# Where this is part of an installed collection or of a clone. A copy finds the collection where Ansible does.
 ROOTS = [path.resolve() for path in (Path(__file__, "../../../../.."), Path(__file__, "../../collections"))]
 NEAR = [str(path) for path in ROOTS if (path / "ansible_collections/gpulab/kubernetes").is_dir()]
-init_plugin_loader(NEAR)
+init_plugin_loader(NEAR)  # a copy of this script finds the collection where Ansible does
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _progress, _progress_text  # noqa: E402
 
 CODES = {"done": 0, "error": 1, "failed": 2, "bad input": 3, "unreachable": 4, "cancelled": 130}
@@ -59,7 +58,7 @@ class Run:
         columns = (host, phase, BarColumn(30), TimeElapsedColumn(), doing)
         self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
         self.phase: object = None
-        self.pid, self.signals, self.cancelled = 0, 0, 0.0
+        self.pid, self.signals = 0, 0
 
     def on_event(self, event: dict[str, Any]) -> bool:
         self.pid = 0 if self.runner.config.containerized else event.get("pid") or self.pid
@@ -80,23 +79,24 @@ class Run:
         return True
 
     def on_signal(self, *_: object) -> None:
-        """Ask Ansible to end, as its own Ctrl-C does: it stops its workers and removes its temporary files."""
-        self.signals, self.cancelled = self.signals + 1, self.cancelled or time.monotonic()
+        self.signals += 1
         if self.signals == 1 and self.pid:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGINT)
-
-    def must_be_killed(self) -> bool:
-        return self.signals > 1 or (self.signals == 1 and (not self.pid or time.monotonic() - self.cancelled > 30))
+                os.kill(self.pid, signal.SIGINT)  # a second signal has ansible-runner kill it
 
     def go(self, command: list[str], **settings: Any) -> str:
         """Run ansible-playbook to its end and return how it ended, a word of CODES."""
-        handlers = {"event_handler": self.on_event, "cancel_callback": self.must_be_killed}
+        handlers = {"event_handler": self.on_event, "cancel_callback": lambda: self.signals > bool(self.pid)}
         self.runner = init_command_config("ansible-playbook", command, quiet=True, **handlers, **settings)
         signal.signal(signal.SIGINT, self.on_signal)
         signal.signal(signal.SIGTERM, self.on_signal)
         with self.bars:
             self.runner.run()
+        mark = f"AWX_ISOLATED_DATA_DIR={self.runner.config.artifact_dir}\0".encode()
+        for environ in Path("/proc").glob("[0-9]*/environ") if self.signals else ():
+            with contextlib.suppress(OSError):  # it has ended by now, or is another user's
+                if mark in environ.read_bytes():
+                    os.kill(int(environ.parent.name), signal.SIGTERM)
         Path(self.runner.config.artifact_dir, "command").unlink(missing_ok=True)  # it holds the whole environment
         status = "cancelled" if self.signals else self.progress.verdict() if self.runner.rc else "done"
         if status == "bad input":
