@@ -19,15 +19,16 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults
+GROUPS := check-mode interrupted shapes growing wrong-input faults awx
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
 tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
+tests_awx := test_runner.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input
+LABS := default interrupted shapes single-node add-worker wrong-input runner
 
 .PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
 
@@ -81,7 +82,7 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	ruff check --quiet .
 	ruff format --quiet --check .
 	echo "lint: 2/6 mypy"
-	mypy --no-error-summary plugins lab tests docs
+	mypy --no-error-summary plugins examples lab tests docs
 	echo "lint: 3/6 yamllint"
 	yamllint --strict .
 	echo "lint: 4/6 documents are what their generators make, changelog fragments are valid"

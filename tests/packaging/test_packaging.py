@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,11 +55,30 @@ def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path / "kubernetes" / "collections"
 
 
+def test_the_view_of_the_progress_works_from_an_installed_collection(installed: Path, tmp_path: Path) -> None:
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(installed), "ANSIBLE_STDOUT_CALLBACK": "gpulab.kubernetes.progress"}
+    play = [{"name": "Do it all", "hosts": "localhost", "gather_facts": False, "tasks": [{"debug": {"msg": "well"}}]}]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+    printed = run("ansible-playbook", "play.yml", cwd=tmp_path, env=env)
+    assert "[0:00] Do it all\n  localhost says:\n    well\n" in printed
+    assert "Where the time went" in printed
+    assert "interval" in run("ansible-doc", "--type", "callback", "gpulab.kubernetes.progress", cwd=tmp_path, env=env)
+
+
+def test_the_script_works_from_an_installed_collection(installed: Path, tmp_path: Path) -> None:
+    script = installed / "ansible_collections" / "gpulab" / "kubernetes" / "examples" / "provision.py"
+    (tmp_path / "my.ini").write_text("[control_plane]\nlocalhost ansible_connection=local\n")
+    words = (script, "-i", "my.ini", "--playbook", "gpulab.kubernetes.inventory")
+    printed = run(sys.executable, *words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": str(installed)})
+    assert "Check the inventory and its variables" in printed
+    assert json.loads((tmp_path / "gpulab-runs" / "report.json").read_text())["status"] == "done"
+
+
 def test_the_package_holds_the_product_and_nothing_else(tarball: Path) -> None:
     with tarfile.open(tarball) as archive:
         names = archive.getnames()
     tops = {name.split("/")[0] for name in names}
-    assert {"plugins", "roles", "playbooks", "meta", "README.md", "LICENSE", "CHANGELOG.rst"} <= tops
+    assert {"plugins", "roles", "examples", "playbooks", "meta", "README.md", "LICENSE", "CHANGELOG.rst"} <= tops
     assert not {"lab", "molecule", "collections", ".venv", ".cache", ".git", "lab.ini"} & tops
     assert not [name for name in names if name.endswith((".ini.tmp", ".pyc", "-report.json"))]
 
