@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -17,6 +16,7 @@ import argparse
 import json
 import os
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -56,6 +56,12 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return chosen
 
 
+def say(text: str) -> None:
+    # In one piece: all processes of a pod write to the same log.
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 class Group:
     """All processes of the training, and the device of this one."""
 
@@ -77,7 +83,7 @@ class Group:
 
     def say(self, text: str) -> None:
         if self.rank == 0:
-            print(text, flush=True)
+            say(text)
 
     def each(self, mine: Any) -> list[Any]:
         """What every process gives, by rank."""
@@ -140,7 +146,7 @@ class Checkpoints:
                 state: dict[str, Any] = torch.load(path, map_location=self._group.device)
                 return state
             except Exception as error:  # torch.load raises whatever its unpickler does
-                print(f"{path} can't be read: {error}", flush=True)
+                say(f"{path} can't be read: {error}")
         return None
 
     def _remove(self, pattern: str) -> None:
@@ -168,7 +174,8 @@ class Training:
         self._options = options
         torch.manual_seed(options.seed)
         self._plain = network(options.width).to(group.device)
-        self._model = DistributedDataParallel(self._plain, device_ids=[group.local_rank] if group.device.type == "cuda" else None)
+        devices = [group.local_rank] if group.device.type == "cuda" else None
+        self._model = DistributedDataParallel(self._plain, device_ids=devices)
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=options.learning_rate, momentum=0.9)
         self._samples = tuple(part.to(group.device) for part in data(options.samples, options.seed))
         self._unseen = tuple(part.to(group.device) for part in data(1024, options.seed + 1_000_000))
@@ -241,7 +248,7 @@ class Training:
 
 
 def all_reduce(group: Group, mebibytes: int, rounds: int = 10) -> dict[str, float]:
-    """Seconds per all-reduce of a tensor, and the bandwidth in GB/s: of the algorithm, and of the links (as nccl-tests)."""
+    """Measure the all-reduce of a tensor: seconds, and GB/s of the algorithm and of the links, as nccl-tests has them."""
     tensor = torch.ones(mebibytes * 2**18, device=group.device)
     for _ in range(2):
         dist.all_reduce(tensor)

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 FAILED, FAILED_ELSEWHERE = 80, 81
 _SIOCGIFADDR = 0x8915
@@ -36,7 +37,8 @@ _OOM = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_contro
 
 
 def say(text: str) -> None:
-    print(f"launch: {text}", flush=True)
+    sys.stdout.write(f"launch: {text}\n")
+    sys.stdout.flush()
 
 
 def watched(connection: socket.socket) -> socket.socket:
@@ -220,7 +222,7 @@ class Member:
 def out_of_memory() -> int:
     """How many processes of this container the kernel has killed for memory, as far as it tells."""
     for path in _OOM:
-        with contextlib.suppress(OSError, ValueError), open(path) as lines:
+        with contextlib.suppress(OSError, ValueError), Path(path).open() as lines:
             return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
     return 0
 
