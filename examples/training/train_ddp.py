@@ -248,7 +248,7 @@ class Training:
 
 
 def all_reduce(group: Group, mebibytes: int, rounds: int = 10) -> dict[str, float]:
-    """Measure the all-reduce of a tensor: seconds, and GB/s of the algorithm and of the links, as nccl-tests has them."""
+    """Measure the all-reduce of a tensor: seconds, and GB/s of algorithm and bus, as nccl-tests has them."""
     tensor = torch.ones(mebibytes * 2**18, device=group.device)
     for _ in range(2):
         dist.all_reduce(tensor)
