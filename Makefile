@@ -19,17 +19,19 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults
+GROUPS := check-mode interrupted shapes growing wrong-input faults training network
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
 tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
+tests_training := test_training.py
+tests_network := test_network.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input
+LABS := default interrupted shapes single-node add-worker wrong-input training vxlan host-gw
 
-.PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -51,6 +53,15 @@ lab: venv ## build the depot, start bare nodes, run site.yml on them, show the r
 	echo "lab: 3/3 ansible-playbook site.yml -i $(INVENTORY), which ends with the report"
 	ansible-playbook site.yml -i $(INVENTORY)
 	echo "lab: done in $$((SECONDS - started)) s. The whole report: gpulab-report.json. 'python -m lab kubectl get nodes' looks at it, 'make lab-down' removes it"
+
+train: venv ## train on the lab that `make lab` made: 2 nodes, PyTorch on gloo; print the summary
+	@[ -f $(INVENTORY) ] || { echo "train: there is no inventory $(INVENTORY), make lab makes it" >&2; exit 1; }
+	started=$$SECONDS
+	echo "train: 1/2 the image: PyTorch from Debian (about 5 minutes the first time)"
+	python -m lab build --with torch
+	echo "train: 2/2 ansible-playbook playbooks/train.yml -i $(INVENTORY)"
+	ansible-playbook playbooks/train.yml -i $(INVENTORY)
+	echo "train: done in $$((SECONDS - started)) s. The summary: gpulab-training-report.json"
 
 lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"

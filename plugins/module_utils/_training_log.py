@@ -30,7 +30,8 @@ def news(text: str, after: str) -> tuple[list[str], str]:
     Timestamps are those of kubelet, RFC 3339 with nine digits of a second, so that texts compare as times.
     """
     lines, newest = [], after
-    for line in text.splitlines():
+    # A progress bar writes carriage returns, which end no line here.
+    for line in text.split("\n"):
         stamp, _space, words = line.partition(" ")
         if stamp > after:
             lines.append(words)
