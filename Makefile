@@ -122,7 +122,7 @@ galaxy: venv ## the collection built, installed, and called by its name from ano
 
 molecule: venv ## molecule default on a lab of its own (about 3 minutes once the depot is built)
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
-	python -m lab build
+	python -m lab build --with torch
 	molecule test --scenario-name default
 
 bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run

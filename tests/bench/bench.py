@@ -21,6 +21,7 @@ from typing import TypeVar
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import readers
+import training
 from support.hosts import ROOT, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
@@ -57,6 +58,7 @@ def by_ansible() -> dict[str, object]:
         first, site = timed("site.yml on bare nodes", lambda: play(lab.path).expect_success())
         second, again = timed("site.yml a second time", lambda: play(lab.path).expect_unchanged())
         checked, check = timed("site.yml --check", lambda: play(lab.path, "--check").expect_unchanged())
+        trained, _ = timed("trainings on one node and on two", lambda: training.measure(lab))
     return {
         "lab_cached_s": round(up + site, 1),
         "bare_nodes_s": up,
@@ -64,6 +66,7 @@ def by_ansible() -> dict[str, object]:
         "site_s_per_role": per_role(first),
         "second_run_s": again,
         "check_s": check,
+        "training": trained,
         "remote_executions_per_host": second.executions(),
         "remote_executions_per_host_first_run": first.executions(),
         "remote_executions_per_host_check": checked.executions(),
