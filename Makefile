@@ -19,7 +19,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults awx
+GROUPS := check-mode interrupted shapes growing wrong-input faults awx training network
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -27,10 +27,12 @@ tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
 tests_awx := test_runner.py
+tests_training := test_training.py
+tests_network := test_network.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input runner
+LABS := default interrupted shapes single-node add-worker wrong-input runner training vxlan host-gw
 
-.PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -52,6 +54,15 @@ lab: venv ## build the depot, start bare nodes, run site.yml on them, show the r
 	echo "lab: 3/3 ansible-playbook site.yml -i $(INVENTORY), which ends with the report"
 	ansible-playbook site.yml -i $(INVENTORY)
 	echo "lab: done in $$((SECONDS - started)) s. The whole report: gpulab-report.json. 'python -m lab kubectl get nodes' looks at it, 'make lab-down' removes it"
+
+train: venv ## train on the lab that `make lab` made: 2 nodes, PyTorch on gloo; print the summary
+	@[ -f $(INVENTORY) ] || { echo "train: there is no inventory $(INVENTORY), make lab makes it" >&2; exit 1; }
+	started=$$SECONDS
+	echo "train: 1/2 the image: PyTorch from Debian (about 5 minutes the first time)"
+	python -m lab build --with torch
+	echo "train: 2/2 ansible-playbook playbooks/train.yml -i $(INVENTORY)"
+	ansible-playbook playbooks/train.yml -i $(INVENTORY)
+	echo "train: done in $$((SECONDS - started)) s. The summary: gpulab-training-report.json"
 
 lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
@@ -116,7 +127,7 @@ galaxy: venv ## the collection built, installed, and called by its name from ano
 
 molecule: venv ## molecule default on a lab of its own (about 3 minutes once the depot is built)
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
-	python -m lab build
+	python -m lab build --with torch
 	molecule test --scenario-name default
 
 bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run

@@ -101,6 +101,9 @@ def build(
     kubernetes: Annotated[
         list[str] | None, typer.Option(help="Kubernetes version; may be given several times.")
     ] = None,
+    extras: Annotated[
+        list[str] | None, typer.Option("--with", help="Optional part to build, too: torch; may be given several times.")
+    ] = None,
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""
@@ -111,7 +114,7 @@ def build(
     system.require()
     if debian_mirror:
         os.environ[MIRROR_VARIABLE] = debian_mirror
-    depot.build(kubernetes or [depot.DEFAULT_KUBERNETES])
+    depot.build(kubernetes or [depot.DEFAULT_KUBERNETES], extras or [])
 
 
 @app.command()

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import readers
 import runner
+import training
 from support.hosts import ROOT, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
@@ -65,6 +66,7 @@ def by_ansible() -> dict[str, object]:
         second, again = timed("site.yml a second time", lambda: play(lab.path).expect_unchanged())
         overhead, _ = timed("the second run through ansible-runner and without", lambda: runner.measure(lab.path))
         checked, check = timed("site.yml --check", lambda: play(lab.path, "--check").expect_unchanged())
+        trained, _ = timed("trainings on one node and on two", lambda: training.measure(lab))
     return {
         "lab_cached_s": round(up + site, 1),
         "bare_nodes_s": up,
@@ -73,6 +75,7 @@ def by_ansible() -> dict[str, object]:
         "second_run_s": again,
         "runner_overhead": overhead,
         "check_s": check,
+        "training": trained,
         "remote_executions_per_host": second.executions(),
         "remote_executions_per_host_first_run": first.executions(),
         "remote_executions_per_host_check": checked.executions(),
