@@ -102,16 +102,22 @@ def build(
         list[str] | None, typer.Option(help="Kubernetes version; may be given several times.")
     ] = None,
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
+    parts: Annotated[
+        list[str] | None, typer.Option("--with", help="Optional part (ee); may be given several times.")
+    ] = None,
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""
     from lab import depot
+    from lab import parts as optional
     from lab.depot.debian import MIRROR_VARIABLE
     from lab.nodes import system
 
+    optional.check(parts or [])
     system.require()
     if debian_mirror:
         os.environ[MIRROR_VARIABLE] = debian_mirror
     depot.build(kubernetes or [depot.DEFAULT_KUBERNETES])
+    optional.build(parts or [])
 
 
 @app.command()
