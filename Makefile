@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 OLD := .cache/venv-3.11
+AWX := .cache/venv-awx
 export PATH := $(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 unexport ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
@@ -19,17 +20,18 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults
+GROUPS := check-mode interrupted shapes growing wrong-input faults awx
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
 tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
+tests_awx := test_configure.py test_awx.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input
+LABS := default interrupted shapes single-node add-worker wrong-input awx
 
-.PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
+.PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule awx-tools bench docs clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -113,6 +115,9 @@ molecule: venv ## molecule default on a lab of its own (about 3 minutes once the
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
 	python -m lab build
 	molecule test --scenario-name default
+
+awx-tools: # the environment for playbooks/awx_configure.yml, which needs the collection awx.awx
+	@.ci/make-venv $(AWX) requirements-awx.txt 3.13 3.12 3.11
 
 bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run
 	@python tests/bench/bench.py
