@@ -5,6 +5,7 @@ Every command imports what it needs when it runs: --help and errors shouldn't wa
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -118,6 +119,14 @@ def build(
         os.environ[MIRROR_VARIABLE] = debian_mirror
     depot.build(kubernetes or [depot.DEFAULT_KUBERNETES])
     optional.build(parts or [])
+
+
+@app.command(name="ee")
+def execution_environment() -> None:
+    """Print ansible-runner's settings for the execution environment on this machine, as JSON (build --with ee)."""
+    from lab import ee
+
+    typer.echo(json.dumps(ee.settings(), indent=2))
 
 
 @app.command()

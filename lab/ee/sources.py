@@ -39,8 +39,16 @@ def pip_settings(listed: str) -> list[str]:
         section, _dot, setting = key.partition(".")
         # What the environment says comes last and wins, as with pip itself.
         if section in ("global", "install", ":env:") and setting in _KEPT:
-            found[setting] = " ".join(part for word in shlex.split(value) for part in word.split("\\n") if part)
+            found[setting] = " ".join(part for word in _unquoted(value) for part in word.split("\\n") if part)
     return [f"{setting} = {value}" for setting, value in sorted(found.items()) if value]
+
+
+def _unquoted(value: str) -> list[str]:
+    """The words of a value; pip quotes it, and what is quoted in another way is passed over."""
+    try:
+        return shlex.split(value)
+    except ValueError:
+        return []
 
 
 def _listed() -> str:
