@@ -31,13 +31,15 @@ def build() -> None:
     """Build the execution environment unless it is there, and tag it `latest`. Raises DepotError."""
     wanted = name()
     with cache.lock("ee"):
-        if wanted not in podman.images():
+        there = wanted in podman.images()
+        if not there:
             base = _base(mirror.find())
             with progress.step("Execution environment, by ansible-builder") as step, _scratch() as work:
                 _build(wanted, base, Path(work))
                 step.note(wanted)
-            _remove_others(wanted)
         podman.run("tag", wanted, f"{REPOSITORY}:latest", doing=f"tagging {wanted}")
+        if not there:
+            _remove_others(wanted)
 
 
 def _build(wanted: str, base: str, work: Path) -> None:

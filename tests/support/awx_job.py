@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import configparser
 import json
+import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import ansible_runner
 import yaml
 
 from support import awx_project, awx_survey
@@ -80,19 +82,33 @@ def launch(
     user = _write_inventory(inventory, directory / "inventory")
     options = ["--check"] if job_type == "check" else []
     options += ["-u", user, *(["--diff"] if template.get("diff_mode") else []), *(["-l", limit] if limit else [])]
+    settings = {**json.loads(lab_command("ee")), "job_timeout": template["timeout"]}
     key = Path(inventory.control_plane.variables["ansible_ssh_private_key_file"]).read_text()
-    done = ansible_runner.run(
-        private_data_dir=str(directory),
-        playbook=template["playbook"],
-        extravars={**variables, "awx_job_template_name": name},
-        cmdline=" ".join(options),
-        envvars=_environment(project),
-        ssh_key=key,
-        timeout=template["timeout"],
-        quiet=True,
-        **json.loads(lab_command("ee")),
-    )
-    return Job(done.status, done.stdout.read(), directory, list(done.config.command), list(done.events))
+    written = {
+        "settings": json.dumps(settings),
+        "extravars": json.dumps({**variables, "awx_job_template_name": name}),
+        "cmdline": shlex.join(options),
+        "envvars": json.dumps(_environment(project)),
+        "ssh_key": key,
+    }
+    (directory / "env").mkdir()
+    for file, content in written.items():
+        (directory / "env" / file).touch(mode=0o600)
+        (directory / "env" / file).write_text(content)
+    argv = [Path(sys.executable).with_name("ansible-runner"), "run", directory, "--ident=job", "--quiet"]
+    subprocess.run([*map(str, argv), f"--playbook={template['playbook']}"], stdin=subprocess.DEVNULL, check=False)
+    return _ended(directory)
+
+
+def _ended(directory: Path) -> Job:
+    made = directory / "artifacts" / "job"
+    events = [json.loads(path.read_text()) for path in sorted((made / "job_events").glob("*-*.json"), key=_number)]
+    command = json.loads((made / "command").read_text())["command"]
+    return Job((made / "status").read_text(), (made / "stdout").read_text(), directory, command, events)
+
+
+def _number(event: Path) -> int:
+    return int(event.name.partition("-")[0])
 
 
 def _write_inventory(inventory: Inventory, directory: Path) -> str:
