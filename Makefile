@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 OLD := .cache/venv-3.11
+AWX := .cache/venv-awx
 export PATH := $(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 unexport ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
@@ -26,13 +27,13 @@ tests_shapes := test_shapes.py
 tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
-tests_awx := test_runner.py
+tests_awx := test_runner.py test_configure.py test_awx.py
 tests_training := test_training.py
 tests_network := test_network.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input runner training vxlan host-gw
+LABS := default interrupted shapes single-node add-worker wrong-input runner training vxlan host-gw awx
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -127,8 +128,11 @@ galaxy: venv ## the collection built, installed, and called by its name from ano
 
 molecule: venv ## molecule default on a lab of its own (about 3 minutes once the depot is built)
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
-	python -m lab build --with torch
+	python -m lab build --with torch --with ee
 	molecule test --scenario-name default
+
+awx-tools: # the environment for playbooks/awx_configure.yml, which needs the collection awx.awx
+	@.ci/make-venv $(AWX) requirements-awx.txt 3.13 3.12 3.11
 
 bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run
 	@python tests/bench/bench.py
