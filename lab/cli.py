@@ -26,7 +26,10 @@ app = typer.Typer(
     help="A rehearsal machine park: bare nodes with simulated GPUs, and a depot of packages and images.",
 )
 
-Name = Annotated[str, typer.Option("--name", help="Name of the lab; labs with different names run side by side.")]
+Name = Annotated[
+    str,
+    typer.Option("--name", envvar="GPULAB_LAB", help="Name of the lab; labs with different names run side by side."),
+]
 # What belongs to another program is handed on as it is.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
