@@ -100,7 +100,7 @@ def python_texts(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
         elif isinstance(node, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else _VARIES for part in node.values)
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else _VARIES for part in node.values)
 
 
 def yaml_texts(value: Any) -> Iterator[str]:
