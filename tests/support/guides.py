@@ -30,8 +30,11 @@ class Block:
         return f"{self.page}:{self.line}"
 
     def missing(self, output: str) -> list[str]:
-        """Return the lines that should have been printed and were not. Spaces are squeezed, ... is any text."""
-        said = "\n".join(" ".join(line.split()) for line in output.splitlines())
+        """Return the lines that should have been printed and were not.
+
+        They may be wrapped in the output; ... stands for up to 200 characters.
+        """
+        said = " ".join(output.split())
         return [line for line in self.prints if not re.search(_pattern(line), said)]
 
 
@@ -71,4 +74,4 @@ def _marked(page: str, lines: list[str]) -> Iterator[tuple[int, str, list[str]]]
 
 
 def _pattern(line: str) -> str:
-    return ".*".join(re.escape(part.strip()) for part in line.split("..."))
+    return ".{0,200}".join(re.escape(part.strip()) for part in line.split("..."))

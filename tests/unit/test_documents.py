@@ -79,13 +79,14 @@ def test_a_marker_that_marks_nothing_is_an_error(marker: str, tmp_path: Path) ->
         blocks("page.md", tmp_path)
 
 
-def test_what_a_block_prints_is_compared_line_by_line_with_squeezed_spaces(tmp_path: Path) -> None:
+def test_what_a_block_prints_is_compared_line_by_line_spaces_and_line_ends_aside(tmp_path: Path) -> None:
     said = "<!-- lab: prints -->\n```text\na  b ... d\nnot there\n```\n"
     (tmp_path / "page.md").write_text(f"<!-- lab: fails -->\n```sh\nfalse\n```\nIt says:\n\n{said}")
     (block,) = blocks("page.md", tmp_path)
     assert (block.kind, block.script, block.name) == ("fails", "false", "page.md:1")
     assert block.missing("x\n  a    b c\td\n") == ["not there"]
-    assert block.missing("a b\nc d\nnot there") == ["a b ... d"]
+    assert block.missing("a\n  b\nc d\nnot\nthere") == []
+    assert block.missing(f"a b\n{'c' * 300} d\nnot there") == ["a b ... d"]
 
 
 def quotations() -> Iterator[tuple[str, str]]:
