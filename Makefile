@@ -20,21 +20,24 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults awx
+GROUPS := check-mode interrupted shapes growing wrong-input faults runner awx training network
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
 tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
+tests_runner := test_runner.py
 tests_awx := test_configure.py test_awx.py
+tests_training := test_training.py
+tests_network := test_network.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input awx
+LABS := default interrupted shapes single-node add-worker wrong-input runner awx training vxlan host-gw
 
-.PHONY: help venv lab lab-down test test-all groups labs lint unit unit-old galaxy molecule awx-tools bench docs clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools bench docs clean $(GROUPS)
 
 help: ## list the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 	echo "  groups of test-all: $(GROUPS)"
 
 venv: ## create .venv with the newest Python that fits (the default target)
@@ -54,11 +57,20 @@ lab: venv ## build the depot, start bare nodes, run site.yml on them, show the r
 	ansible-playbook site.yml -i $(INVENTORY)
 	echo "lab: done in $$((SECONDS - started)) s. The whole report: gpulab-report.json. 'python -m lab kubectl get nodes' looks at it, 'make lab-down' removes it"
 
+train: venv ## train on the lab that `make lab` made: 2 nodes, PyTorch on gloo; print the summary
+	@[ -f $(INVENTORY) ] || { echo "train: there is no inventory $(INVENTORY), make lab makes it" >&2; exit 1; }
+	started=$$SECONDS
+	echo "train: 1/2 the image: PyTorch from Debian (about 5 minutes the first time)"
+	python -m lab build --with torch
+	echo "train: 2/2 ansible-playbook playbooks/train.yml -i $(INVENTORY)"
+	ansible-playbook playbooks/train.yml -i $(INVENTORY)
+	echo "train: done in $$((SECONDS - started)) s. The summary: gpulab-training-report.json"
+
 lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
 	python -m lab down --name $(NAME)
 
-test: lint unit galaxy molecule ## lint, unit tests, the collection as a package, molecule default on the lab (12 minutes)
+test: lint unit report-test galaxy molecule ## lint, unit tests, the report's page, the package, molecule default on the lab (13 minutes)
 
 test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
 	@for group in $(GROUP); do
@@ -83,7 +95,7 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	ruff check --quiet .
 	ruff format --quiet --check .
 	echo "lint: 2/6 mypy"
-	mypy --no-error-summary plugins lab tests docs
+	mypy --no-error-summary plugins examples lab tests docs
 	echo "lint: 3/6 yamllint"
 	yamllint --strict .
 	echo "lint: 4/6 documents are what their generators make, changelog fragments are valid"
@@ -107,13 +119,17 @@ unit-old: venv
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
 
+report-test: venv ## the report's page in Chromium, which is installed if it's missing (1 minute)
+	@echo "report-test: looks, accessibility and escaping of the page"
+	$(PYTEST) tests/report
+
 galaxy: venv ## the collection built, installed, and called by its name from another directory
 	@echo "galaxy: build, install, syntax check from another directory"
 	$(PYTEST) tests/packaging
 
 molecule: venv ## molecule default on a lab of its own (about 3 minutes once the depot is built)
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
-	python -m lab build --with ee
+	python -m lab build --with torch --with ee
 	molecule test --scenario-name default
 
 awx-tools: # the environment for playbooks/awx_configure.yml, which needs the collection awx.awx

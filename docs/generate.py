@@ -25,6 +25,7 @@ ROLES = (
     "flannel",
     "nvidia_device_plugin",
     "acceptance",
+    "torch_ddp",
 )
 BEGIN, END = "<!-- versions: written by docs/generate.py -->", "<!-- end of versions -->"
 HEAD = """\

@@ -104,7 +104,7 @@ def build(
     ] = None,
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
     parts: Annotated[
-        list[str] | None, typer.Option("--with", help="Optional part (ee); may be given several times.")
+        list[str] | None, typer.Option("--with", help="Optional part: torch or ee; may be given several times.")
     ] = None,
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""
@@ -117,7 +117,7 @@ def build(
     system.require()
     if debian_mirror:
         os.environ[MIRROR_VARIABLE] = debian_mirror
-    depot.build(kubernetes or [depot.DEFAULT_KUBERNETES])
+    depot.build(kubernetes or [depot.DEFAULT_KUBERNETES], optional.of_depot(parts or []))
     optional.build(parts or [])
 
 

@@ -7,8 +7,9 @@ from importlib import import_module
 
 from lab.nodes.errors import LabError
 
-# Each names a module with a function `build()` that costs nothing when everything is there.
-PARTS = {"ee": "lab.ee"}
+# The depot builds its own parts; others name a module with a function `build()`, which costs nothing the second time.
+_DEPOT = ""
+PARTS = {"torch": _DEPOT, "ee": "lab.ee"}
 
 
 def check(names: Sequence[str]) -> None:
@@ -18,8 +19,13 @@ def check(names: Sequence[str]) -> None:
         raise LabError(f"Error while reading --with {unknown[0]}: there is no such part, only: {', '.join(PARTS)}.")
 
 
+def of_depot(names: Sequence[str]) -> list[str]:
+    """Return those of the parts that the depot builds itself."""
+    return [name for name in dict.fromkeys(names) if PARTS[name] == _DEPOT]
+
+
 def build(names: Sequence[str]) -> None:
-    """Build these parts, one after the other. Raises LabError or DepotError."""
+    """Build the other parts, one after the other. Raises LabError or DepotError."""
     check(names)
-    for name in dict.fromkeys(names):
+    for name in (name for name in dict.fromkeys(names) if PARTS[name] != _DEPOT):
         import_module(PARTS[name]).build()

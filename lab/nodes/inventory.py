@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.depot.torch_image import REFERENCE as TORCH_IMAGE
 from lab.nodes.image import USER
 from lab.nodes.spec import GROUPS, Spec
 
@@ -39,7 +40,13 @@ def render(lab: str, spec: Spec, addresses: Mapping[str, str], directory: Path, 
         lines.append(" ".join([node.name, *(f"{key}={_quoted(value)}" for key, value in own.items())]))
     for group in GROUPS:
         lines += ["", f"[{group}]", *(node.name for node in spec.nodes if group in node.groups)]
-    variables = {**_connection(directory), **(_sources(depot) if depot else {}), **_machine(), **spec.vars}
+    variables = {
+        **_connection(directory),
+        **(_sources(depot) if depot else {}),
+        **_machine(),
+        **_training(spec),
+        **spec.vars,
+    }
     lines += ["", "[all:vars]", *(f"{key}={value!r}" for key, value in variables.items())]
     return "\n".join(lines) + "\n"
 
@@ -99,6 +106,21 @@ def _machine() -> dict[str, Any]:
         "kubeadm_kube_proxy_configuration": {"conntrack": {"maxPerCore": 0}},
         "kubeadm_ignore_preflight_errors": ["SystemVerification"],
         "containerd_cri_settings": {"restrict_oom_score_adj": True},
+    }
+
+
+def _training(spec: Spec) -> dict[str, Any]:
+    """For as many nodes and GPUs as there are, without CUDA, with checkpoints that each node keeps."""
+    gpus = [node.gpus.count for node in spec.nodes if node.gpus]
+    if not gpus:
+        return {}
+    return {
+        "torch_ddp_image": TORCH_IMAGE,
+        "torch_ddp_nodes": min(len(gpus), 2),
+        "torch_ddp_gpus_per_node": min(*gpus, 2),
+        "torch_ddp_checkpoints": {"hostPath": {"path": "/var/lib/torch-ddp", "type": "DirectoryOrCreate"}},
+        # PyTorch 1.13 on Python 3.11 takes its own default, no redirection at all, for none that it knows.
+        "torch_ddp_torchrun_args": ["--redirects=9:1", "--tee=9:1"],
     }
 
 

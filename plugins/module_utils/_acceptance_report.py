@@ -66,6 +66,23 @@ def host_entry(
     }
 
 
+def unproven_entry(target: Target, image: str, plugin_log: str = "", earlier: Report | None = None) -> dict[str, Any]:
+    """A host's part of a report for which no pod was run: GPUs that it has and nobody holds are ``unproven``."""
+    entry = host_entry(target, [], image, plugin_log, earlier)
+    listed = {gpu.uuid for gpu in target.host.gpus}
+    open_ones = {each["uuid"] for each in entry["devices"] if each["state"] == "missing"} & listed
+    reason = "the host has changed since its proof" if earlier else "it was not proven yet"
+    return {
+        **entry,
+        "devices": [
+            {**each, "state": "unproven", "reason": reason} if each["uuid"] in open_ones else each
+            for each in entry["devices"]
+        ],
+        "problems": [problem for problem in entry["problems"] if problem["gpu"] not in open_ones],
+        "proven_at": "",
+    }
+
+
 def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
     host, found = target.host, []
     if target.node is None:

@@ -25,6 +25,17 @@ CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 NODES = "/api/v1/nodes"
 DAEMONSETS = "/apis/apps/v1/daemonsets?limit=1"
 DEPLOYMENTS = "/apis/apps/v1/deployments?limit=1"
+_USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
 
 
 class Authority:
@@ -76,7 +87,12 @@ class Authority:
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
+        if ca:
+            usage = dict.fromkeys(_USAGES, False) | {"key_cert_sign": True, "digital_signature": True}
+            builder = builder.add_extension(x509.KeyUsage(**usage), critical=True)
         if not ca:
             names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -119,13 +135,20 @@ def _named(ca: str, certificate: str, key: str) -> list[tuple[str, str]]:
 
 
 class ApiServer:
-    """``answers`` maps paths to (status, body); what is not there is 404. ``asked`` lists (user, path)."""
+    """``answers`` maps paths to (status, body); what is not there is 404. ``asked`` lists (user, path).
+
+    A path without its query answers for all queries; a body that is a text is sent as it is. ``written`` lists (method,
+    path, body) of what changes something; ``after_write`` is told the same, and may change the answers. Such a request
+    is answered with what it brought, or by ``answers["METHOD path"]``.
+    """
 
     def __init__(self, authority: Authority, directory: Path) -> None:
         self.authority = authority
         self.answers: dict[str, tuple[int, Any]] = {}
         self.asked: list[tuple[str | None, str]] = []
         self.before_answer: Callable[[], None] = lambda: None
+        self.written: list[tuple[str, str, Any]] = []
+        self.after_write: Callable[[str, str, Any], None] = lambda method, path, body: None
         certificate, key = authority.issue("kube-apiserver")
         pair, ca = directory / "apiserver.pem", directory / "client-ca.pem"
         pair.write_text(certificate + key)
@@ -179,8 +202,25 @@ class ApiServer:
                 names = dict(pair for part in certificate["subject"] for pair in part) if certificate else {}
                 server.asked.append((names.get("commonName"), self.path))
                 server.before_answer()
-                status, body = server.answers.get(self.path, (404, {"message": "not found"}))
-                data = json.dumps(body).encode()
+                bare = self.path.partition("?")[0]
+                missing = (404, {"message": "not found"})
+                self._answer(*server.answers.get(self.path, server.answers.get(bare, missing)))
+
+            def do_POST(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length) or "null")
+                server.written.append((self.command, self.path, body))
+                server.after_write(self.command, self.path, body)
+                self._answer(*server.answers.get(f"{self.command} {self.path.partition('?')[0]}", (200, body)))
+
+            def do_PATCH(self) -> None:
+                self.do_POST()
+
+            def do_DELETE(self) -> None:
+                self.do_POST()
+
+            def _answer(self, status: int, body: Any) -> None:
+                data = (body if isinstance(body, str) else json.dumps(body)).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

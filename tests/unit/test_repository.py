@@ -38,7 +38,7 @@ def test_make_knows_the_labs_of_the_long_tests_so_that_ci_removes_them() -> None
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_make_knows_what_the_readme_promises() -> None:
     printed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for target in ("lab", "test", "test-all", "lint", "bench", "lab-down", "clean"):
+    for target in ("lab", "train", "test", "test-all", "lint", "bench", "lab-down", "clean"):
         assert f"make {target} " in printed
 
 

@@ -18,6 +18,8 @@ from kubeadm_texts import PINNED, SECRET, TOKEN
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
+# Port 1 of the loopback address: nobody answers there.
+AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
 INVENTORY = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\ngpu2 {HERE}\n"
 PLAYBOOK = """
 - name: Run a part of the role
@@ -29,16 +31,16 @@ PLAYBOOK = """
         name: gpulab.kubernetes.kubeadm
         tasks_from: "{part}"
 """
-Run = Callable[[str], tuple[int, str]]
+Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
 def run(tmp_path: Path, programs: Any) -> Run:
     """Exit status and output, as loud as can be, of a part of the role."""
 
-    def call(part: str) -> tuple[int, str]:
+    def call(part: str, inventory: str = INVENTORY) -> tuple[int, str]:
         (tmp_path / "site.yml").write_text(PLAYBOOK.format(part=part))
-        (tmp_path / "hosts.ini").write_text(INVENTORY)
+        (tmp_path / "hosts.ini").write_text(inventory)
         # Nobody is a worker, so this machine joins nothing.
         settings = {"_kubeadm_joining": ["gpu1", "gpu2"], "_kubeadm_is_control_plane": True}
         command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.ini", "site.yml"]
@@ -83,3 +85,11 @@ def test_kubeconfig_that_could_not_be_read_is_told(run: Run) -> None:
     said = "Error while reading the administrator's kubeconfig, /etc/kubernetes/admin.conf on cp1: File not found"
     assert said in output
     assert "site.yml makes it" in output
+
+
+def test_why_the_control_plane_can_not_be_reached_is_told(run: Run) -> None:
+    inventory = f"[control_plane]\ncp1 {AWAY}\n[workers]\ngpu1 {HERE}\n"
+    status, output = run("kubeconfig.yml", inventory)
+    assert status != 0
+    assert "Connection refused" in output
+    assert "censored" not in output

@@ -1,0 +1,193 @@
+"""A training over two nodes with two processes each, on PyTorch and gloo: what comes of it, and what can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cluster import Cluster
+from support.hosts import ROOT, Inventory
+from support.lab import Lab, lab_command, running
+from support.play import Run, environment, play
+
+SPEC = ROOT / "tests" / "integration" / "specs" / "training.yml"
+KEPT = "/var/lib/torch-ddp"
+# Long enough to be interrupted: 96 steps of a third of a second.
+SLOW = ["--epochs", "3", "--step-delay", "0.3", "--checkpoint-every", "4"]
+STEPS = 96
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster that can train."""
+
+    lab: Lab
+    inventory: Inventory
+    cluster: Cluster
+
+    def train(self, name: str, **settings: Any) -> Run:
+        return play(self.lab.path, "-e", self.variables(name, settings), playbook="playbooks/train.yml")
+
+    def variables(self, name: str, settings: dict[str, Any]) -> str:
+        own = {key if key == "cluster_kubeconfig" else f"torch_ddp_{key}": value for key, value in settings.items()}
+        return json.dumps({"torch_ddp_name": name, "torch_ddp_summary": str(self.file(name)), **own})
+
+    def file(self, name: str) -> Path:
+        return self.lab.directory / f"{name}.json"
+
+    def summary(self, name: str) -> dict[str, Any]:
+        read: dict[str, Any] = json.loads(self.file(name).read_text())
+        return read
+
+    def left(self) -> list[str]:
+        """Return what of any training is in the cluster."""
+        kinds = "jobs,pods,services,configmaps"
+        selector = "app.kubernetes.io/part-of=training"
+        return self.cluster.kubectl("get", kinds, "--selector", selector, "--output", "name").split()
+
+    def step(self, name: str) -> int:
+        """Return the newest step that every node has a checkpoint of."""
+        steps = []
+        for host in self.inventory.workers:
+            names = host.run(f"ls {KEPT}/{name} 2>/dev/null || true").split()
+            steps.append({int(file.split(".")[0].removeprefix("step-")) for file in names if file.startswith("step-")})
+        return max(set.intersection(*steps), default=0)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    lab_command("build", "--with", "torch")
+    with running("training", SPEC) as lab:
+        play(lab.path).expect_success()
+        inventory = lab.inventory()
+        yield Site(lab, inventory, Cluster.of(inventory))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(site: Site) -> Iterator[None]:
+    """Whatever happened in a test, the play has cleaned up."""
+    yield
+    assert site.left() == []
+
+
+def until(good: Callable[[], bool], seconds: float = 240) -> None:
+    end = time.monotonic() + seconds
+    while not good():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(1)
+
+
+def test_two_nodes_come_to_the_result_of_one_process_and_a_second_run_resumes(site: Site) -> None:
+    first = site.train("both", args=["--epochs", "3"]).expect_success()
+    both = site.summary("both")
+    assert (both["nodes"], both["processes"], both["backend"]) == (2, 4, "gloo")
+    assert both["loss"][0] > both["loss"][1] > both["loss"][2]
+    assert both["ranks_equal"] and len(set(both["rank_losses"])) == 1 and len(both["rank_losses"]) == 4
+    assert all(each["bus_gb_per_s"] > 0 for each in both["all_reduce"])
+    assert both["samples_per_s"] > 0
+    # The log came on the way, the summary at the end.
+    assert "both-0 | epoch 1/3 step 32 loss" in first.output
+    assert str(both["rank_losses"][0]) in first.output
+
+    site.train("single", args=["--epochs", "3"], nodes=1, gpus_per_node=1).expect_success()
+    single = site.summary("single")
+    assert single["processes"] == 1
+    assert both["loss"] == pytest.approx(single["loss"], rel=1e-5)
+
+    site.train("both", args=["--epochs", "4"]).expect_success()
+    longer = site.summary("both")
+    assert (longer["resumed_from"], longer["steps"]) == (STEPS, 128)
+    assert longer["loss"][:3] == both["loss"]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_killed_pod_ends_in_a_resumed_and_finished_training(site: Site, index: int) -> None:
+    name = f"kill-{index}"
+    with ThreadPoolExecutor() as pool:
+        job: Future[Run] = pool.submit(site.train, name, args=SLOW)
+        until(lambda: job.done() or site.step(name) >= 8)
+        selector = f"batch.kubernetes.io/job-name={name},batch.kubernetes.io/job-completion-index={index}"
+        site.cluster.kubectl("delete", "pod", "--selector", selector, "--force", "--grace-period=0")
+        killed_at = site.step(name)
+        job.result().expect_success()
+    summary = site.summary(name)
+    assert 8 <= summary["resumed_from"] < STEPS
+    assert summary["resumed_from"] >= killed_at - 4
+    assert summary["steps"] == STEPS
+    assert summary["ranks_equal"] and summary["loss"][0] > summary["loss"][-1]
+
+
+def test_a_broken_script_is_told_with_its_last_lines(site: Site, tmp_path: Path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text('print("loading the data", flush=True)\nraise ValueError("no data at /data")\n')
+    run = site.train("broken", script=str(script), restarts=1)
+    assert run.status != 0
+    assert "the training failed: ValueError: no data at /data" in run.failures()
+    assert "loading the data" in run.failures()
+    assert run.output.count("attempt 2") == 1 and "attempt 3" not in run.output
+
+
+def test_too_little_memory_is_told(site: Site, tmp_path: Path) -> None:
+    script = tmp_path / "hungry.py"
+    script.write_text("kept = []\nwhile True:\n    kept.append(bytearray(32 * 2**20))\n")
+    limits = {"limits": {"memory": "256Mi"}}
+    run = site.train("hungry", script=str(script), resources=limits)
+    assert run.status != 0
+    assert "out of memory (OOMKilled), its limit is 256Mi (torch_ddp_resources)" in run.failures()
+
+
+def test_an_image_that_is_not_there_is_told(site: Site) -> None:
+    run = site.train("imageless", image="ghcr.io/gpulab/nothing:1")
+    assert run.status != 0
+    assert "image ghcr.io/gpulab/nothing:1 can't be pulled" in run.failures()
+
+
+def test_gpus_that_nobody_has_are_told_before_anything_changes(site: Site) -> None:
+    run = site.train("greedy", gpus_per_node=4)
+    assert run.status != 0
+    assert "0 of 2 nodes offer 4 GPUs (cp1 2 of 2; gpu1 2 of 2)" in run.failures()
+    assert not run.changed()
+
+
+def test_gpus_that_others_hold_are_told(site: Site) -> None:
+    site.cluster.start_gpu_pod("notebook", 1, "gpu1")
+    try:
+        run = site.train("queued", schedule_timeout=5)
+    finally:
+        site.cluster.delete_pod("notebook")
+    assert run.status != 0
+    assert "1 of 2 nodes have 2 GPUs free (cp1 2 of 2; gpu1 1 of 2, held by default/notebook)" in run.failures()
+
+
+def test_bad_input_is_one_clear_error(site: Site) -> None:
+    for settings, words in (
+        ({"script": "/nowhere/train.py"}, "/nowhere/train.py on the controller: it must be a file"),
+        ({"checkpoints": {"hostPath": {"type": "Directory"}}}, "hostPath.path"),
+        ({"namespace": "nowhere"}, 'namespaces "nowhere" not found'),
+    ):
+        run = site.train("wrong", **settings)
+        assert run.status != 0
+        assert words in run.failures()
+        assert not run.changed()
+        assert "Traceback" not in run.output
+
+
+def test_an_interrupted_run_takes_its_job_with_it(site: Site, tmp_path: Path) -> None:
+    variables = site.variables("interrupted", {"args": SLOW})
+    command = ["ansible-playbook", "playbooks/train.yml", "-i", str(site.lab.path), "-e", variables]
+    environ = {**os.environ, **environment(tmp_path / "events")}
+    with (tmp_path / "output").open("w") as output:
+        process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=output, stderr=output, start_new_session=True)
+    until(lambda: process.poll() is not None or bool(site.left()))
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(180)
+    until(lambda: not site.left(), 60)

@@ -1,0 +1,201 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the launcher of several pods on this machine, with small programs in torchrun's place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+LAUNCH = Path(__file__).resolve().parents[3] / "roles" / "torch_ddp" / "files" / "launch.py"
+# Notes each life; waits for a word of the test, which is its exit status.
+PROGRAM = """
+import os, pathlib, sys, time
+pod = pathlib.Path(sys.argv[1], os.environ["LAUNCH_INDEX"])
+pod.mkdir(exist_ok=True)
+(pod / f"life-{len(list(pod.glob('life-*')))}-{os.getpid()}").touch()
+word = pod / "word"
+while not word.exists():
+    time.sleep(0.02)
+status = int(word.read_text())
+word.unlink()
+sys.exit(status)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def until(good: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not good():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
+
+
+class Job:
+    """Pods of one job; a pod is a process of the launcher."""
+
+    def __init__(self, directory: Path, nodes: int = 2, restarts: int = 1) -> None:
+        self.directory = directory
+        self._nodes, self._restarts, self._port = nodes, restarts, free_port()
+        self.pods: dict[int, subprocess.Popen[str]] = {}
+
+    def start(self, index: int, *command: str) -> None:
+        environ = {
+            **os.environ,
+            "LAUNCH_INDEX": str(index),
+            "LAUNCH_NODES": str(self._nodes),
+            "LAUNCH_HOST": "127.0.0.1",
+            "LAUNCH_PORT": str(self._port),
+            "LAUNCH_RESTARTS": str(self._restarts),
+            "LAUNCH_PATIENCE": "20",
+            "POD_IP": "127.0.0.1",
+        }
+        words = command or (sys.executable, "-c", PROGRAM, str(self.directory))
+        with (self.directory / f"log-{index}").open("a") as log:
+            self.pods[index] = subprocess.Popen(
+                [sys.executable, str(LAUNCH), *words], env=environ, stdout=log, stderr=subprocess.STDOUT, text=True
+            )
+
+    def lives(self) -> list[int]:
+        """Return how often the program has been started, by pod."""
+        return [len(list((self.directory / str(index)).glob("life-*"))) for index in range(self._nodes)]
+
+    def pid(self, index: int) -> int:
+        """Return the process of the program's last life in a pod."""
+        names = [path.name for path in (self.directory / str(index)).glob("life-*")]
+        return int(max(names, key=lambda name: int(name.split("-")[1])).split("-")[2])
+
+    def tell(self, index: int, status: int) -> None:
+        work = self.directory / f"word-{index}"
+        work.write_text(str(status))
+        work.replace(self.directory / str(index) / "word")
+
+    def kill(self, index: int) -> None:
+        """End a pod as a node does: all of its processes at once."""
+        program = self.pid(index)
+        self.pods[index].kill()
+        self.pods[index].wait()
+        os.killpg(program, signal.SIGKILL)
+
+    def ends(self) -> list[int]:
+        return [self.pods[index].wait(60) for index in range(self._nodes)]
+
+    def log(self, index: int) -> str:
+        return (self.directory / f"log-{index}").read_text()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = Job(tmp_path)
+    yield made
+    for pod in made.pods.values():
+        pod.terminate()
+    for pod in made.pods.values():
+        pod.wait(60)
+
+
+def start_all(job: Job) -> None:
+    # The second pod is there before the one that it has to reach.
+    job.start(1)
+    job.start(0)
+    until(lambda: job.lives() == [1, 1])
+
+
+def test_no_pod_starts_before_all_are_there(job: Job) -> None:
+    job.start(0)
+    until(lambda: "log-0" in {path.name for path in job.directory.iterdir()})
+    with pytest.raises(subprocess.TimeoutExpired):
+        job.pods[0].wait(1)
+    assert job.lives() == [0, 0]
+
+
+def test_all_end_well_together(job: Job) -> None:
+    start_all(job)
+    job.tell(0, 0)
+    with pytest.raises(subprocess.TimeoutExpired):
+        job.pods[0].wait(1)
+    job.tell(1, 0)
+    assert job.ends() == [0, 0]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_failure_restarts_all_of_them(job: Job, index: int) -> None:
+    start_all(job)
+    job.tell(index, 7)
+    until(lambda: job.lives() == [2, 2])
+    job.tell(0, 0)
+    job.tell(1, 0)
+    assert job.ends() == [0, 0]
+    assert "exit status 7" in job.log(index)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_lost_pod_restarts_all_of_them_and_uses_up_no_restart(job: Job, index: int) -> None:
+    start_all(job)
+    for life in (2, 3):
+        job.kill(index)
+        # Nothing begins anew before its place is taken.
+        until(lambda: "lost" in job.log(1 - index))
+        job.start(index)
+        until(lambda life=life: job.lives() == [life, life])  # type: ignore[misc]
+    job.tell(0, 0)
+    job.tell(1, 0)
+    assert job.ends() == [0, 0]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_when_the_restarts_are_used_up_the_pod_that_failed_says_so(job: Job, index: int) -> None:
+    start_all(job)
+    job.tell(index, 7)
+    until(lambda: job.lives() == [2, 2])
+    job.tell(index, 7)
+    wanted = [81, 81]
+    wanted[index] = 80
+    assert job.ends() == wanted
+
+
+def test_what_is_stopped_is_gone_before_the_next_attempt(job: Job) -> None:
+    start_all(job)
+    first = job.pid(0)
+    job.tell(1, 1)
+    until(lambda: job.lives() == [2, 2])
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+def test_a_pod_that_is_asked_to_end_ends_its_program(job: Job) -> None:
+    start_all(job)
+    program = job.pid(0)
+    job.pods[0].terminate()
+    assert job.pods[0].wait(60) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(program, 0)
+
+
+def test_the_interface_of_the_pods_address_is_handed_on(tmp_path: Path) -> None:
+    job = Job(tmp_path, nodes=1)
+    job.start(0, sys.executable, "-c", "import os; print(os.environ['NCCL_SOCKET_IFNAME'])")
+    assert job.ends() == [0]
+    assert "lo" in job.log(0).split()
+
+
+def test_a_first_pod_that_never_comes_is_told(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.start(1)
+    assert job.pods[1].wait(60) == 81
+    assert "can't be reached after 20 s" in job.log(1)
