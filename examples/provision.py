@@ -123,8 +123,8 @@ def main() -> int:
         if given.container_image:
             text = given.inventory.read_text() if given.inventory.is_file() else ""
             keys = re.findall(r"(?:private_key_file|KnownHostsFile)[^\w/]+(/[^\s\"']+)", text)
-            mounts = [f"{path}:{path}" for path in sorted({*keys, *given.mount}) if Path(path).exists()]
             settings |= {"process_isolation": True, "container_image": given.container_image}
+            mounts = [f"{path}:{path}" for path in sorted({*keys, *given.mount}) if Path(path).exists()]
             settings |= {"container_volume_mounts": mounts, "container_options": ["--user=root", "--network=host"]}
         else:
             paths = ":".join([*NEAR, *constants.COLLECTIONS_PATHS])
