@@ -130,7 +130,7 @@ def main() -> int:
             paths = ":".join([*NEAR, *constants.COLLECTIONS_PATHS])
             settings["envvars"] |= {"TMPDIR": scratch, "ANSIBLE_LOCAL_TEMP": scratch, "ANSIBLE_COLLECTIONS_PATH": paths}
         status = run.go(command, **settings)
-    result = {"status": status, **run.progress.result()}
+    result = {"status": status, **run.progress.result(time.time())}
     report.with_suffix(".tmp").write_text(json.dumps(result, indent=2) + "\n")
     report.with_suffix(".tmp").replace(report)
     run.console.print(*_progress_text.account(result), f"{status}. The report: {report}", sep="\n", markup=False)

@@ -237,7 +237,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._erase()
             self._over.set()
             sys.stdout.flush()
-        for line in account(self._progress.result()):
+        for line in account(self._progress.result(0 if self._progress.ended else time.time())):
             self._display.display(line)
 
 

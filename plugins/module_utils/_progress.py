@@ -210,8 +210,11 @@ class Progress:
             (word for word in ("failed", "unreachable") if word in states), "error" if self.phases else "bad input"
         )
 
-    def result(self) -> dict[str, Any]:
-        """Return what is known of the run as plain data: seconds, phases, slowest tasks, hosts."""
+    def result(self, now: float = 0.0) -> dict[str, Any]:
+        """Return the account of a run that is over as plain data. now: when it ended, if not with its last event."""
+        self.now = max(self.now, now)
+        self._close()
+        state = {"running": "unfinished"}
         slowest = [
             {"task": t.name, "phase": t.phase.title, "host": t.host, "seconds": round(t.seconds, 2)} for t in self._slow
         ]
@@ -220,7 +223,9 @@ class Progress:
             "phase": self.phase.title if self.phase else "",
             "phases": [phase.described() for phase in self.phases.values()],
             "slowest": slowest,
-            "hosts": {h.name: {"state": h.state, "task": h.task, **h.counts} for h in self.hosts.values()},
+            "hosts": {
+                h.name: {"state": state.get(h.state, h.state), "task": h.task, **h.counts} for h in self.hosts.values()
+            },
         }
 
 

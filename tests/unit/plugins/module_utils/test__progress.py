@@ -176,6 +176,12 @@ def test_the_statistics_have_the_last_word() -> None:
     assert (hosts["b"]["state"], progress.verdict()) == ("unreachable", "unreachable")
 
 
+def test_a_run_that_was_cut_short_accounts_for_the_task_in_which_it_was() -> None:
+    result = fed(play(100, "p"), task(100, "Take long"), *starts(100, "a", name="Take long"))[0].result(142)
+    assert (result["seconds"], result["phases"][0]["seconds"], result["phase"]) == (42, 42, "p")
+    assert (result["hosts"]["a"]["state"], result["hosts"]["a"]["task"]) == ("unfinished", "Take long")
+
+
 def test_nothing_begun_is_the_inputs_fault() -> None:
     assert Progress().verdict() == "bad input"
 
