@@ -69,8 +69,8 @@ class Run:
             self.console.print(text, style=STYLES[line.kind], markup=False)
         if self.phase is not self.progress.phase:
             self.phase, self.rows = self.progress.phase, dict[str, TaskID]()
-            for bar in self.bars.task_ids:
-                self.bars.remove_task(bar)
+            for old in self.bars.task_ids:
+                self.bars.remove_task(old)
         for row in self.progress.rows():
             if row.host not in self.rows:
                 new = self.bars.add_task("", host=row.host, phase="", doing="", total=row.phase.expected)
@@ -143,7 +143,7 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         code = CODES["cancelled"]
     except SystemExit as usage:
-        code = CODES["bad input"] if usage.code else 0
+        code = 0 if usage.code in (0, None) else CODES["bad input"]
     except (OSError, ValueError) as problem:
         Console(stderr=True, soft_wrap=True).print(f"Error while preparing the run: {problem}", markup=False)
         code = CODES["bad input"]
