@@ -20,7 +20,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults runner awx training network
+GROUPS := check-mode interrupted shapes growing wrong-input faults runner awx training network guides
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -31,10 +31,11 @@ tests_runner := test_runner.py
 tests_awx := test_configure.py test_awx.py
 tests_training := test_training.py
 tests_network := test_network.py
+tests_guides := test_guides.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input runner awx training vxlan host-gw
+LABS := default interrupted shapes single-node add-worker wrong-input runner training vxlan host-gw awx guides
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools bench docs clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -138,8 +139,8 @@ awx-tools: # the environment for playbooks/awx_configure.yml, which needs the co
 bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run
 	@python tests/bench/bench.py
 
-docs: venv ## write docs/variables.md, docs/cuda.md and the table of versions in README.md anew
-	@echo "docs: from roles/*/meta/argument_specs.yml, roles/cluster/vars/main.yml and the table of CUDA versions"
+docs: venv ## write the reference, docs/variables.md, docs/cuda.md and the table of versions anew
+	@echo "docs: from argument specifications, ansible-doc, the table of versions and that of CUDA"
 	python docs/generate.py
 
 clean: ## remove what was made in the checkout (not the depot's cache, not a running lab)

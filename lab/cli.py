@@ -26,7 +26,10 @@ app = typer.Typer(
     help="A rehearsal machine park: bare nodes with simulated GPUs, and a depot of packages and images.",
 )
 
-Name = Annotated[str, typer.Option("--name", help="Name of the lab; labs with different names run side by side.")]
+Name = Annotated[
+    str,
+    typer.Option("--name", envvar="GPULAB_LAB", help="Name of the lab; labs with different names run side by side."),
+]
 # What belongs to another program is handed on as it is.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -104,7 +107,7 @@ def build(
     ] = None,
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
     parts: Annotated[
-        list[str] | None, typer.Option("--with", help="Optional part: torch or ee; may be given several times.")
+        list[str] | None, typer.Option("--with", help="Optional part, torch or ee; may be given several times.")
     ] = None,
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""
@@ -117,7 +120,7 @@ def build(
     system.require()
     if debian_mirror:
         os.environ[MIRROR_VARIABLE] = debian_mirror
-    depot.build(kubernetes or [depot.DEFAULT_KUBERNETES], optional.of_depot(parts or []))
+    depot.build(kubernetes or [depot.DEFAULT_KUBERNETES])
     optional.build(parts or [])
 
 

@@ -7,9 +7,8 @@ from importlib import import_module
 
 from lab.nodes.errors import LabError
 
-# The depot builds its own parts; others name a module with a function `build()`, which costs nothing the second time.
-_DEPOT = ""
-PARTS = {"torch": _DEPOT, "ee": "lab.ee"}
+# Each names a module with a function `build()` that costs nothing when everything is there.
+PARTS = {"torch": "lab.depot.torch_image", "ee": "lab.ee"}
 
 
 def check(names: Sequence[str]) -> None:
@@ -19,13 +18,8 @@ def check(names: Sequence[str]) -> None:
         raise LabError(f"Error while reading --with {unknown[0]}: there is no such part, only: {', '.join(PARTS)}.")
 
 
-def of_depot(names: Sequence[str]) -> list[str]:
-    """Return those of the parts that the depot builds itself."""
-    return [name for name in dict.fromkeys(names) if PARTS[name] == _DEPOT]
-
-
 def build(names: Sequence[str]) -> None:
-    """Build the other parts, one after the other. Raises LabError or DepotError."""
+    """Build these parts, one after the other. Raises LabError or DepotError."""
     check(names)
-    for name in (name for name in dict.fromkeys(names) if PARTS[name] != _DEPOT):
+    for name in dict.fromkeys(names):
         import_module(PARTS[name]).build()

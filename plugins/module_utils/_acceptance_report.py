@@ -48,6 +48,7 @@ def host_entry(
         "toolkit": target.host.toolkit,
         "containerd": target.info.get("containerRuntimeVersion", "").replace("containerd://", ""),
         "kubelet": target.info.get("kubeletVersion", ""),
+        "containerd_config": dict(target.host.containerd),
         "gpus": {
             "expected": target.host.wanted or len(devices),
             "nvidia_smi": len(target.host.gpus),
@@ -100,7 +101,17 @@ def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
     if target.allocatable != host.wanted and host.state != SILENT:
         why = f"{target.allocatable} of {host.wanted} GPUs are allocatable (capacity {target.capacity})"
         found.append(_problem(target, f"{why}{': device plugin: ' + plugin_log if plugin_log else ''}"))
-    return found
+    return found + [
+        _problem(target, f"containerd's configuration: {conflict['text']}{_files(conflict)}")
+        for conflict in host.containerd.get("conflicts", [])
+        if conflict["level"] == "problem"
+    ]
+
+
+def _files(conflict: Mapping[str, Any]) -> str:
+    """The files to look at, unless the text names them."""
+    unnamed = [path for path in conflict["files"] if path not in conflict["text"]]
+    return f" (see {', '.join(unnamed)})" if unnamed else ""
 
 
 def _pod_problems(target: Target, proof: PodProof, reported: dict[str, PodProof]) -> list[dict[str, str]]:

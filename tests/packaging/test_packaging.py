@@ -79,7 +79,7 @@ def test_the_package_holds_the_product_and_nothing_else(tarball: Path) -> None:
     with tarfile.open(tarball) as archive:
         names = archive.getnames()
     tops = {name.split("/")[0] for name in names}
-    assert {"plugins", "roles", "examples", "playbooks", "meta", "README.md", "LICENSE", "CHANGELOG.rst", "awx"} <= tops
+    assert {"plugins", "roles", "examples", "playbooks", "meta", "awx", "README.md", "LICENSE", "CHANGELOG.rst"} <= tops
     assert not {"lab", "molecule", "collections", ".venv", ".cache", ".git", "lab.ini"} & tops
     assert not [name for name in names if name.endswith((".ini.tmp", ".pyc", "-report.json"))]
 

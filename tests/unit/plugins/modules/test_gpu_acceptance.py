@@ -62,6 +62,23 @@ def test_the_report_tells_what_each_host_has(lab: Lab) -> None:
     assert len(report["network"]["pod_to_pod"]) == 6
 
 
+def test_conflicts_in_containerds_configuration_are_problems_and_are_looked_at_each_time(lab: Lab) -> None:
+    good = {"default_runtime": "nvidia", "cdi": True, "systemd_cgroup": {"runc": True, "nvidia": True}, "conflicts": []}
+    lab.hosts[1]["containerd"] = good
+    result = lab.prove()
+    assert result["problems"] == []
+    assert result["report"]["hosts"]["gpu1"]["containerd_config"] == good
+    note = {"kind": "runtime_twice", "level": "note", "text": "defined twice", "files": ["/a"]}
+    bad = {"kind": "systemd_cgroup", "level": "problem", "text": "not for mine, see /a", "files": ["/a", "/b"]}
+    lab.hosts[1]["containerd"] = {**good, "conflicts": [note, bad]}
+    for _turn in range(2):
+        result = lab.prove()
+        assert result["problems"] == ["gpu1: containerd's configuration: not for mine, see /a (see /b)"]
+    lab.hosts[1]["containerd"] = {**good, "conflicts": [note]}
+    assert lab.prove()["problems"] == []
+    assert lab.prove()["kept"]
+
+
 def test_nothing_is_left_in_the_cluster_but_the_memory_of_the_proof(lab: Lab) -> None:
     lab.prove()
     assert list(lab.cluster.namespaces) == ["kube-system"]
