@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
 class Run:
     def __init__(self, before: dict[str, Any]) -> None:
         self.progress, self.console = _progress.Progress(before), Console(highlight=False, soft_wrap=True)
-        host, phase, doing = (TextColumn(f"{{task.fields[{x}]}}", markup=False) for x in ("host", "phase", "doing"))
+        host, phase, doing = (TextColumn(f"{{task.fields[{x}]:.40}}", markup=False) for x in ("host", "phase", "doing"))
         columns = (host, phase, BarColumn(30), TimeElapsedColumn(), doing)
         self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
         self.phase: object = None

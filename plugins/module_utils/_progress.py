@@ -52,6 +52,7 @@ class Progress:
         self.phases: dict[tuple[str, str], Phase] = {}
         self.hosts: dict[str, Host] = {}
         self.ended = False
+        self._failed_in: Phase | None = None
         self._task: Task | None = None
         self._slow: list[Task] = []
         self._shown: set[tuple[str, str]] = set()
@@ -176,6 +177,7 @@ class Progress:
         host.counts["ignored" if ignored else word] += 1
         if not ignored:
             host.state, host.task = word, task
+            self._failed_in = self._failed_in or self.phase
         if (host.name, task) in self._shown:
             return []
         return [Line("ignored" if ignored else word, host.name, f"{one_line(task)}: {what_failed(res)}")]
@@ -221,12 +223,13 @@ class Progress:
         self.now = max(self.now, now)
         self._close()
         state = {"running": "unfinished"}
+        last = self._failed_in if self.verdict() in ("failed", "unreachable") and self._failed_in else self.phase
         slowest = [
             {"task": t.name, "phase": t.phase.title, "host": t.host, "seconds": round(t.seconds, 2)} for t in self._slow
         ]
         return {
             "seconds": round(self.elapsed, 2),
-            "phase": self.phase.title if self.phase else "",
+            "phase": last.title if last else "",
             "phases": [phase.described() for phase in self.phases.values()],
             "slowest": slowest,
             "hosts": {

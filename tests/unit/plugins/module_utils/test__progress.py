@@ -192,6 +192,14 @@ def test_a_run_that_was_cut_short_accounts_for_the_task_in_which_it_was() -> Non
     assert (result["hosts"]["a"]["state"], result["hosts"]["a"]["task"]) == ("unfinished", "Take long")
 
 
+def test_what_is_tidied_up_after_a_failure_is_not_where_it_failed() -> None:
+    failed = event(1, "runner_on_failed", host="a", task="t", res={"msg": "no"})
+    stats = event(3, "playbook_on_stats", failures={"a": 1}, ok={"a": 1})
+    events = [play(0, "p"), task(0, "t", "first"), task(0, "t", "acceptance"), *starts(0, "a"), failed]
+    progress, _ = fed(*events, task(2, "u", "first"), *starts(2, "a"), ok(3, "a"), stats)
+    assert progress.result()["phase"] == "Acceptance"
+
+
 def test_nothing_begun_is_the_inputs_fault() -> None:
     assert Progress().result()["seconds"] == 0
     assert Progress().verdict() == "bad input"
