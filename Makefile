@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 OLD := .cache/venv-3.11
+AWX := .cache/venv-awx
 export PATH := $(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 unexport ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
@@ -19,22 +20,25 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults training network
+GROUPS := check-mode interrupted shapes growing wrong-input faults runner awx training network guides
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
 tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
+tests_runner := test_runner.py
+tests_awx := test_configure.py test_awx.py
 tests_training := test_training.py
 tests_network := test_network.py
+tests_guides := test_guides.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input training vxlan host-gw
+LABS := default interrupted shapes single-node add-worker wrong-input runner training vxlan host-gw awx guides
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule bench docs clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 
 help: ## list the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 	echo "  groups of test-all: $(GROUPS)"
 
 venv: ## create .venv with the newest Python that fits (the default target)
@@ -67,7 +71,7 @@ lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
 	python -m lab down --name $(NAME)
 
-test: lint unit galaxy molecule ## lint, unit tests, the collection as a package, molecule default on the lab (12 minutes)
+test: lint unit report-test galaxy molecule ## lint, unit tests, the report's page, the package, molecule default on the lab (13 minutes)
 
 test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
 	@for group in $(GROUP); do
@@ -92,7 +96,7 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	ruff check --quiet .
 	ruff format --quiet --check .
 	echo "lint: 2/6 mypy"
-	mypy --no-error-summary plugins lab tests docs
+	mypy --no-error-summary plugins examples lab tests docs
 	echo "lint: 3/6 yamllint"
 	yamllint --strict .
 	echo "lint: 4/6 documents are what their generators make, changelog fragments are valid"
@@ -116,20 +120,27 @@ unit-old: venv
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
 
+report-test: venv ## the report's page in Chromium, which is installed if it's missing (1 minute)
+	@echo "report-test: looks, accessibility and escaping of the page"
+	$(PYTEST) tests/report
+
 galaxy: venv ## the collection built, installed, and called by its name from another directory
 	@echo "galaxy: build, install, syntax check from another directory"
 	$(PYTEST) tests/packaging
 
 molecule: venv ## molecule default on a lab of its own (about 3 minutes once the depot is built)
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
-	python -m lab build --with torch
+	python -m lab build --with torch --with ee
 	molecule test --scenario-name default
+
+awx-tools: # the environment for playbooks/awx_configure.yml, which needs the collection awx.awx
+	@.ci/make-venv $(AWX) requirements-awx.txt 3.13 3.12 3.11
 
 bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run
 	@python tests/bench/bench.py
 
-docs: venv ## write docs/variables.md, docs/cuda.md and the table of versions in README.md anew
-	@echo "docs: from roles/*/meta/argument_specs.yml, roles/cluster/vars/main.yml and the table of CUDA versions"
+docs: venv ## write the reference, docs/variables.md, docs/cuda.md and the table of versions anew
+	@echo "docs: from argument specifications, ansible-doc, the table of versions and that of CUDA"
 	python docs/generate.py
 
 clean: ## remove what was made in the checkout (not the depot's cache, not a running lab)

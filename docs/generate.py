@@ -1,4 +1,7 @@
-"""Write docs/variables.md, docs/cuda.md and README.md's table of versions; with ``--check`` say if they are current."""
+"""Write docs/variables.md, docs/cuda.md, docs/reference/ and README.md's table of versions.
+
+With ``--check`` say if they are current.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import reference
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,11 +56,13 @@ def load(path: Path) -> Any:
 
 def markdown(text: str) -> str:
     """Turn Ansible's markup (``C(...)``, ``O(...)``, ``V(...)``, ``B(...)``, ``L(...)``, ``U(...)``) into Markdown."""
-    text = re.sub(r"\b[COVEP]\(([^)]*)\)", r"`\1`", text)
+    text = re.sub(r"\bP\(([^)#]*)(?:#\w+)?\)", r"`\1`", text)
+    text = re.sub(r"\b(?:[COVE]|RV)\(([^)]*)\)", r"`\1`", text)
     text = re.sub(r"\bB\(([^)]*)\)", r"**\1**", text)
     text = re.sub(r"\bI\(([^)]*)\)", r"*\1*", text)
     text = re.sub(r"\bL\(([^,)]*), *([^)]*)\)", r"[\1](\2)", text)
-    return re.sub(r"\b[UM]\(([^)]*)\)", r"\1", text)
+    text = re.sub(r"\bM\(([^)]*)\)", r"`\1`", text)
+    return re.sub(r"\bU\(([^)]*)\)", r"\1", text)
 
 
 def sentences(description: str | list[str]) -> str:
@@ -205,7 +211,9 @@ def readme() -> str:
 def main() -> int:
     check, stale = "--check" in sys.argv[1:], False
     docs = ROOT / "docs"
+    tools = {"markdown": markdown, "sentences": sentences, "shown": shown, "table": table}
     pages = {docs / "variables.md": variables(), docs / "cuda.md": cuda(), ROOT / "README.md": readme()}
+    pages |= reference.pages(ROOT, tools)
     for path, wanted in pages.items():
         current = path.read_text() if path.is_file() else ""
         if current == wanted:
@@ -216,6 +224,7 @@ def main() -> int:
             lines = difflib.unified_diff(current.splitlines(), wanted.splitlines(), name, "generated", lineterm="", n=0)
             sys.stdout.write("\n".join(lines) + f"\n{name} is not current: run `make docs`\n")
         else:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(wanted)
     return 1 if check and stale else 0
 

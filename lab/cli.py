@@ -5,6 +5,7 @@ Every command imports what it needs when it runs: --help and errors shouldn't wa
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -25,7 +26,10 @@ app = typer.Typer(
     help="A rehearsal machine park: bare nodes with simulated GPUs, and a depot of packages and images.",
 )
 
-Name = Annotated[str, typer.Option("--name", help="Name of the lab; labs with different names run side by side.")]
+Name = Annotated[
+    str,
+    typer.Option("--name", envvar="GPULAB_LAB", help="Name of the lab; labs with different names run side by side."),
+]
 # What belongs to another program is handed on as it is.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -101,20 +105,31 @@ def build(
     kubernetes: Annotated[
         list[str] | None, typer.Option(help="Kubernetes version; may be given several times.")
     ] = None,
-    extras: Annotated[
-        list[str] | None, typer.Option("--with", help="Optional part to build, too: torch; may be given several times.")
-    ] = None,
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
+    parts: Annotated[
+        list[str] | None, typer.Option("--with", help="Optional part, torch or ee; may be given several times.")
+    ] = None,
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""
     from lab import depot
+    from lab import parts as optional
     from lab.depot.debian import MIRROR_VARIABLE
     from lab.nodes import system
 
+    optional.check(parts or [])
     system.require()
     if debian_mirror:
         os.environ[MIRROR_VARIABLE] = debian_mirror
-    depot.build(kubernetes or [depot.DEFAULT_KUBERNETES], extras or [])
+    depot.build(kubernetes or [depot.DEFAULT_KUBERNETES])
+    optional.build(parts or [])
+
+
+@app.command(name="ee")
+def execution_environment() -> None:
+    """Print ansible-runner's settings for the execution environment on this machine, as JSON (build --with ee)."""
+    from lab import ee
+
+    typer.echo(json.dumps(ee.settings(), indent=2))
 
 
 @app.command()

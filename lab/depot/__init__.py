@@ -23,15 +23,15 @@ HOST_PACKAGES = [
 __all__ = ["DEFAULT_KUBERNETES", "HOST_PACKAGES", "DepotError", "build", "listing"]
 
 
-def build(versions: Sequence[str] = (DEFAULT_KUBERNETES,), extras: Sequence[str] = ()) -> None:
+def build(versions: Sequence[str] = (DEFAULT_KUBERNETES,)) -> None:
     """Build everything that labs with these Kubernetes versions need; what is there already costs nothing.
 
-    `extras` are optional parts, of those in builder.EXTRAS. Raises DepotError.
+    Raises DepotError.
     """
     # Loaded late: whoever only asks for names pays nothing for it.
     from lab.depot.builder import build as build_all
 
-    build_all(versions, extras)
+    build_all(versions)
 
 
 def listing(versions: Sequence[str] = (DEFAULT_KUBERNETES,)) -> list[str]:

@@ -16,36 +16,18 @@ from lab.depot import (
     registry,
     repositories,
     signing,
-    torch_image,
     versions,
 )
 from lab.depot.golang import Recipe
 from lab.depot.packages import Package
 from lab.depot.repositories import Repository
 
-# Parts that not every lab needs, by the name that --with takes.
-EXTRAS = {"torch": torch_image}
 
-
-def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,), extras: Sequence[str] = ()) -> None:
-    """Build everything that a lab with these Kubernetes versions needs, and `extras`; what is there costs nothing.
+def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
+    """Build everything that a lab with these Kubernetes versions needs; what is there already costs nothing.
 
     Raises DepotError.
     """
-    unknown = sorted(set(extras) - set(EXTRAS))
-    if unknown:
-        raise cache.DepotError(
-            f"Error while reading --with {', '.join(unknown)}: there is no such part, only {', '.join(EXTRAS)}."
-        )
-    _all(kubernetes)
-    if not all(EXTRAS[name].is_stored() for name in extras):
-        with cache.lock("depot"), registry.writable() as target:
-            for part in (EXTRAS[name] for name in extras if not EXTRAS[name].is_stored()):
-                with progress.step(f"Image {part.REFERENCE}"):
-                    part.store(target)
-
-
-def _all(kubernetes: Sequence[str]) -> None:
     wanted = _with_built(kubernetes)
     # Looked at without the lock: whoever has everything doesn't wait for another build.
     if all(there for there, _text in _state(wanted)):

@@ -6,10 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
-from lab import paths
-from lab.depot import cache, debian, oci
+from lab import paths, progress
+from lab.depot import cache, debian, oci, registry
 from lab.depot.oci import Layer, Settings
-from lab.depot.registry import Registry, holds
 
 REFERENCE = "ghcr.io/gpulab/torch:1.13.1-debian12"
 _SUITE = "bookworm"
@@ -17,23 +16,34 @@ _PACKAGES = ("python3-torch", "python3-numpy", "python3-packaging", "ca-certific
 _HERE = Path(__file__).resolve().parent
 # What only those need who compile against PyTorch.
 _LEFT_OUT = ("usr/include", "usr/share/cmake", "usr/share/fonts", "usr/share/gcc")
+_SETTINGS = Settings(
+    command=("python3",),
+    environment={"PYTHONUNBUFFERED": "1"},
+    labels={
+        "org.opencontainers.image.title": "torch",
+        "org.opencontainers.image.description": f"PyTorch from Debian {_SUITE}, without CUDA, for a lab.",
+    },
+)
+
+
+def build() -> None:
+    """Make the image, as a single layer, and store it, unless the registry has it, made from the same.
+
+    Raises DepotError.
+    """
+    if is_stored():
+        return
+    with cache.lock("depot"), registry.writable() as target:
+        if not is_stored():
+            with progress.step(f"Image {REFERENCE}"):
+                target.push(REFERENCE, [_layer()], _SETTINGS)
+                cache.replace_text(_stamp(), _key())
 
 
 def is_stored() -> bool:
     """Say whether the registry has the image, made from the same."""
     stamp = _stamp()
-    return holds(REFERENCE) and stamp.is_file() and stamp.read_text() == _key()
-
-
-def store(registry: Registry) -> None:
-    """Make the image, as a single layer, and store it. Raises DepotError."""
-    labels = {
-        "org.opencontainers.image.title": "torch",
-        "org.opencontainers.image.description": f"PyTorch from Debian {_SUITE}, without CUDA, for a lab.",
-    }
-    settings = Settings(command=("python3",), environment={"PYTHONUNBUFFERED": "1"}, labels=labels)
-    registry.push(REFERENCE, [_layer()], settings)
-    cache.replace_text(_stamp(), _key())
+    return registry.holds(REFERENCE) and stamp.is_file() and stamp.read_text() == _key()
 
 
 def _layer() -> Layer:

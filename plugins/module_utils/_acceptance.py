@@ -33,6 +33,7 @@ class Host:
     """What a host said about itself. ``held`` maps the UUID of a GPU to the pod that holds it, as kubelet has it.
 
     ``known``: how many GPUs its driver knows of, those among them that don't answer, which have no UUID.
+    ``containerd``: default_runtime, cdi, systemd_cgroup by runtime, and conflicts; empty where it was not read.
     """
 
     node: str
@@ -45,6 +46,7 @@ class Host:
     toolkit: str = ""
     held: Mapping[str, str] = field(default_factory=dict)
     known: int = 0
+    containerd: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def wanted(self) -> int:
@@ -114,6 +116,7 @@ class Target:
             "labels": [self.labels.get(label) for label in LABELS],
             "driver": self.host.driver,
             "toolkit": self.host.toolkit,
+            "containerd": dict(self.host.containerd),
             "versions": [self.info.get(key) for key in ("kernelVersion", "containerRuntimeVersion", "kubeletVersion")],
             "image": image,
         }
@@ -134,6 +137,7 @@ def read_hosts(entries: Iterable[Mapping[str, Any]]) -> list[Host]:
             toolkit=entry["toolkit"] or "",
             held=dict(entry["held"] or {}),
             known=len(entry["gpus"] or []),
+            containerd=dict(entry["containerd"] or {}),
         )
         for entry in entries
     ]

@@ -48,6 +48,7 @@ def host_entry(
         "toolkit": target.host.toolkit,
         "containerd": target.info.get("containerRuntimeVersion", "").replace("containerd://", ""),
         "kubelet": target.info.get("kubeletVersion", ""),
+        "containerd_config": dict(target.host.containerd),
         "gpus": {
             "expected": target.host.wanted or len(devices),
             "nvidia_smi": len(target.host.gpus),
@@ -63,6 +64,23 @@ def host_entry(
         "fingerprint": target.fingerprint(image),
         "kept": False,
         "problems": problems,
+    }
+
+
+def unproven_entry(target: Target, image: str, plugin_log: str = "", earlier: Report | None = None) -> dict[str, Any]:
+    """A host's part of a report for which no pod was run: GPUs that it has and nobody holds are ``unproven``."""
+    entry = host_entry(target, [], image, plugin_log, earlier)
+    listed = {gpu.uuid for gpu in target.host.gpus}
+    open_ones = {each["uuid"] for each in entry["devices"] if each["state"] == "missing"} & listed
+    reason = "the host has changed since its proof" if earlier else "it was not proven yet"
+    return {
+        **entry,
+        "devices": [
+            {**each, "state": "unproven", "reason": reason} if each["uuid"] in open_ones else each
+            for each in entry["devices"]
+        ],
+        "problems": [problem for problem in entry["problems"] if problem["gpu"] not in open_ones],
+        "proven_at": "",
     }
 
 
@@ -83,7 +101,17 @@ def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
     if target.allocatable != host.wanted and host.state != SILENT:
         why = f"{target.allocatable} of {host.wanted} GPUs are allocatable (capacity {target.capacity})"
         found.append(_problem(target, f"{why}{': device plugin: ' + plugin_log if plugin_log else ''}"))
-    return found
+    return found + [
+        _problem(target, f"containerd's configuration: {conflict['text']}{_files(conflict)}")
+        for conflict in host.containerd.get("conflicts", [])
+        if conflict["level"] == "problem"
+    ]
+
+
+def _files(conflict: Mapping[str, Any]) -> str:
+    """The files to look at, unless the text names them."""
+    unnamed = [path for path in conflict["files"] if path not in conflict["text"]]
+    return f" (see {', '.join(unnamed)})" if unnamed else ""
 
 
 def _pod_problems(target: Target, proof: PodProof, reported: dict[str, PodProof]) -> list[dict[str, str]]:

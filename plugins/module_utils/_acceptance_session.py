@@ -68,6 +68,20 @@ class Session:
         self._remember(report)
         return True, report
 
+    def look(self) -> dict[str, Any]:
+        """The report of what is there now, without any pod: of the last proof what still holds, the rest unproven."""
+        hosts = {target.name: self._looked_at(target) for target in self._found}
+        network = self._earlier.get("network") or {}
+        return self._whole(hosts, {**network, "kept": True} if network else {})
+
+    def _looked_at(self, target: Target) -> dict[str, Any]:
+        entry, image = self._earlier.get("hosts", {}).get(target.name), self._settings.image
+        # What went wrong in a proof is still to be told when nothing has changed since.
+        failed = bool(entry and entry.get("problems")) and entry.get("fingerprint") == target.fingerprint(image)
+        if still_proven(target, entry, image) or (failed and target.provable):
+            return {**entry, "kept": True}
+        return reports.unproven_entry(target, image, self._plugin_log(target), entry)
+
     def _prove(self, todo: Sequence[Target], nodes: Sequence[Target]) -> tuple[dict[str, Any], dict[str, Any]]:
         run = Run(self._api, self._settings)
         with run.namespace():

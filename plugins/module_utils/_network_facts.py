@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError, Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, text_or_nothing, under
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import text_or_nothing, under
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._packet_filter import (
     Filter,
     nft_tables,
@@ -82,14 +83,11 @@ def read_sockets(text: str, protocol: str) -> Iterator[tuple[str, int, str]]:
 def listeners(root: str, ports: Iterable[str]) -> list[dict[str, Any]]:
     """Who has the wanted ports (such as ``6443/tcp``): port, protocol, address, process, pid (0: not to be seen)."""
     wanted = {(protocol or "tcp", int(number)) for number, _slash, protocol in (port.partition("/") for port in ports)}
-    taken = []
-    for table in ("tcp", "tcp6", "udp", "udp6"):
-        protocol = table[:3]
-        if any(one == protocol for one, _number in wanted):
-            for address, port, inode in read_sockets(text_or_nothing(root, f"/proc/net/{table}"), protocol):
-                if (protocol, port) in wanted:
-                    taken.append((port, protocol, address, inode))
+    taken = _taken(root, wanted)
     owners = _owners(root, {inode for *_rest, inode in taken if inode != "0"})
+    if any(inode not in owners for *_rest, inode in taken):
+        # What ended meanwhile listens no more.
+        taken = [one for one in _taken(root, wanted) if one in taken]
     return [
         {
             "port": port,
@@ -100,6 +98,18 @@ def listeners(root: str, ports: Iterable[str]) -> list[dict[str, Any]]:
         }
         for port, protocol, address, inode in dict.fromkeys(taken)
     ]
+
+
+def _taken(root: str, wanted: set[tuple[str, int]]) -> list[tuple[int, str, str, str]]:
+    """(port, protocol, address, inode) of the sockets that wait at one of these ports."""
+    taken = []
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        protocol = table[:3]
+        if any(one == protocol for one, _number in wanted):
+            for address, port, inode in read_sockets(text_or_nothing(root, f"/proc/net/{table}"), protocol):
+                if (protocol, port) in wanted:
+                    taken.append((port, protocol, address, inode))
+    return taken
 
 
 def firewall(runner: Runner, root: str, ports: Iterable[str]) -> dict[str, Any]:
@@ -145,23 +155,30 @@ def _owners(root: str, inodes: set[str]) -> dict[str, tuple[int, str]]:
     for process in processes.iterdir() if inodes and processes.is_dir() else ():
         if not process.name.isdigit():
             continue
-        try:
-            targets = [_SOCKET.match(os.readlink(link)) for link in (process / "fd").iterdir()]  # noqa: PTH115
-        except OSError:
-            continue
-        for match in targets:
-            if match and match.group(1) in inodes:
-                owners[match.group(1)] = (int(process.name), _program(process))
+        for inode in _sockets(process / "fd"):
+            if inode in inodes:
+                owners[inode] = (int(process.name), _program(process))
         if len(owners) == len(inodes):
             break
     return owners
+
+
+def _sockets(descriptors: Path) -> set[str]:
+    """Inodes of the sockets that a process has open. A descriptor that it closes meanwhile hides none of the others."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for link in descriptors.iterdir():
+            with contextlib.suppress(OSError):
+                match = _SOCKET.match(os.readlink(link))  # noqa: PTH115
+                found.update(match.groups() if match else ())
+    return found
 
 
 def _program(process: Path) -> str:
     try:
         return (process / "exe").readlink().name.partition(" (deleted)")[0]
     except OSError:
-        return (read_text(process / "comm") or "").strip()
+        return text_or_nothing(str(process), "comm").strip()
 
 
 def _ip(runner: Runner, *words: str) -> list[dict[str, Any]]:

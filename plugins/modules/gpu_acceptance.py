@@ -18,7 +18,8 @@ description:
   - On each host, a pod dials others across nodes, a Service by its address, and the same Service by its name.
   - GPUs that pods of others hold count as in use. No pod is evicted.
   - The proof is remembered in the ConfigMap C(kube-system/gpulab-acceptance). As long as neither the node since its
-    last boot, its GPUs, its versions, nor what is allocatable has changed, the next run keeps it and makes no pod.
+    last boot, its GPUs, its versions, O(nodes[].containerd), nor what is allocatable has changed, the next run keeps it
+    and makes no pod.
   - What is wrong is returned in RV(report), and is no failure of the module itself.
 options:
   kubeconfig:
@@ -71,6 +72,13 @@ options:
         description: UUID of a GPU -> the pod that holds it, as C(namespace/name).
         type: dict
         default: {}
+      containerd:
+        description:
+          - What containerd's configuration says, as P(gpulab.kubernetes.containerd_state#filter) returns it.
+          - Each conflict of the level V(problem) is a problem of the host.
+        type: dict
+        default: {}
+        version_added: 0.2.0
   image:
     description:
       - Image of the check. Its own command has to exit with 0 if a GPU computes; C(/bin/sh) and C(sleep) are needed.
@@ -89,6 +97,13 @@ options:
     description: Prove everything afresh, whatever an earlier proof covers.
     type: bool
     default: false
+  prove:
+    description:
+      - Whether to run pods for what no earlier proof covers.
+      - With V(false) it only looks. GPUs that nobody holds and no proof covers are C(unproven) in RV(report) then.
+    type: bool
+    default: true
+    version_added: 0.2.0
   timeout:
     description: How long the pods may take until all have reported, in seconds.
     type: int
@@ -140,7 +155,7 @@ report:
       description: Version and address of the API, as C(kubernetes_version) and C(endpoint).
       type: dict
     hosts:
-      description: Node -> its versions, GPUs, labels, isolation and problems.
+      description: Node -> its versions, GPUs, labels, containerd's configuration, isolation and problems.
       type: dict
     network:
       description: What pods reach, as C(pod_to_pod), C(service) and C(dns).
@@ -207,6 +222,7 @@ _NODE = {
     "driver": {"type": "str", "default": ""},
     "toolkit": {"type": "str", "default": ""},
     "held": {"type": "dict", "default": {}},
+    "containerd": {"type": "dict", "default": {}},
 }
 
 
@@ -219,6 +235,7 @@ def main() -> None:
             "network_image": {"type": "str", "required": True},
             "namespace": {"type": "str", "default": "gpulab-acceptance"},
             "force": {"type": "bool", "default": False},
+            "prove": {"type": "bool", "default": True},
             "timeout": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
@@ -229,7 +246,10 @@ def main() -> None:
     settings = Settings(params["namespace"], params["image"], params["network_image"], params["timeout"])
     try:
         session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
-        changed, report = session.accept(params["force"], module.check_mode)
+        if params["prove"]:
+            changed, report = session.accept(params["force"], module.check_mode)
+        else:
+            changed, report = False, session.look()
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)
     module.exit_json(

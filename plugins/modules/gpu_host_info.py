@@ -14,12 +14,22 @@ author:
 description:
   - Reads the GPUs on the PCI bus, the versions of installed packages, and from kubelet's record which running pod
     holds which GPU. It runs no program, so it answers when the driver does not.
+  - With O(containerd_config) it reads the files of containerd's configuration, too.
 options:
   packages:
     description: Packages whose versions are wanted.
     type: list
     elements: str
     default: [nvidia-container-toolkit]
+  containerd_config:
+    description: The configuration file of containerd. Not set means that it is not read.
+    type: path
+    version_added: 0.2.0
+  containerd_drop_ins:
+    description: Where drop-ins usually are. Those that O(containerd_config) does not import say so.
+    type: path
+    default: /etc/containerd/conf.d/*.toml
+    version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
   - gpulab.kubernetes.attributes.reader
@@ -56,11 +66,20 @@ held:
   returned: success
   type: dict
   sample: {GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11: research/train-0}
+containerd_files:
+  description: >-
+    The files of containerd's configuration, as M(gpulab.kubernetes.containerd_info) returns them in C(files), for the
+    filters P(gpulab.kubernetes.containerd_config#filter) and P(gpulab.kubernetes.containerd_state#filter).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{path: /etc/containerd/config.toml, text: "version = 4\n", imported: true}]
 """
 
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import config_files
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_host import held, installed, pci_gpus
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import running_gpu_pods
@@ -70,17 +89,21 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "packages": {"type": "list", "elements": "str", "default": ["nvidia-container-toolkit"]},
+            "containerd_config": {"type": "path"},
+            "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
-    root = Path(module.params["root"])
+    params, root = module.params, Path(module.params["root"])
     try:
         pods = running_gpu_pods(root / "var/lib/kubelet", root / "proc", root / "var/log/pods")
-        packages = installed(root, module.params["packages"])
+        packages = installed(root, params["packages"])
+        config, drop_ins = params["containerd_config"], params["containerd_drop_ins"]
+        files = config_files(params["root"], config, drop_ins) if config else []
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(changed=False, pci=pci_gpus(root), packages=packages, held=held(pods))
+    module.exit_json(changed=False, pci=pci_gpus(root), packages=packages, held=held(pods), containerd_files=files)
 
 
 if __name__ == "__main__":

@@ -81,3 +81,20 @@ def test_the_installed_collection_does_the_same_from_another_directory(built: Bu
 
 def galaxy(*arguments: str) -> None:
     subprocess.run(["ansible-galaxy", "collection", *arguments], cwd="/", check=True, capture_output=True)
+
+
+def test_the_report_looks_without_a_pod_also_when_a_host_does_not_answer(built: Built, tmp_path: Path) -> None:
+    run = play(built.lab.path, playbook="playbooks/report.yml").expect_unchanged()
+    assert run.failures() == ""
+    found = report(built)
+    assert found["kept"] is True and found["actions"] == []
+    assert found["hosts"]["cp1"]["certificates"]
+    assert not [row for host in found["hosts"].values() for row in host["versions"] if row["drift"]]
+    assert "data-gpu" in built.lab.report.with_suffix(".html").read_text()
+    gone = tmp_path / "gone.ini"
+    gone.write_text("gpu1 ansible_port=1\n")
+    play(built.lab.path, "-i", str(gone), playbook="playbooks/report.yml").expect_unchanged()
+    found = report(built)
+    assert found["hosts"]["gpu1"]["reachable"] is False
+    assert [each["kind"] for each in found["actions"]] == ["unreachable"]
+    assert found["totals"]["proven"] > 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,11 +56,30 @@ def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path / "kubernetes" / "collections"
 
 
+def test_the_view_of_the_progress_works_from_an_installed_collection(installed: Path, tmp_path: Path) -> None:
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(installed), "ANSIBLE_STDOUT_CALLBACK": "gpulab.kubernetes.progress"}
+    play = [{"name": "Do it all", "hosts": "localhost", "gather_facts": False, "tasks": [{"debug": {"msg": "well"}}]}]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+    printed = run("ansible-playbook", "play.yml", cwd=tmp_path, env=env)
+    assert "[0:00] Do it all\n  localhost says:\n    well\n" in printed
+    assert "Where the time went" in printed
+    assert "interval" in run("ansible-doc", "--type", "callback", "gpulab.kubernetes.progress", cwd=tmp_path, env=env)
+
+
+def test_the_script_works_from_an_installed_collection(installed: Path, tmp_path: Path) -> None:
+    script = installed / "ansible_collections" / "gpulab" / "kubernetes" / "examples" / "provision.py"
+    (tmp_path / "my.ini").write_text("[control_plane]\nlocalhost ansible_connection=local\n")
+    words = (script, "-i", "my.ini", "--playbook", "gpulab.kubernetes.inventory")
+    printed = run(sys.executable, *words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": str(installed)})
+    assert "Check the inventory and its variables" in printed
+    assert json.loads((tmp_path / "gpulab-runs" / "report.json").read_text())["status"] == "done"
+
+
 def test_the_package_holds_the_product_and_nothing_else(tarball: Path) -> None:
     with tarfile.open(tarball) as archive:
         names = archive.getnames()
     tops = {name.split("/")[0] for name in names}
-    assert {"plugins", "roles", "playbooks", "meta", "README.md", "LICENSE", "CHANGELOG.rst"} <= tops
+    assert {"plugins", "roles", "examples", "playbooks", "meta", "awx", "README.md", "LICENSE", "CHANGELOG.rst"} <= tops
     assert not {"lab", "molecule", "collections", ".venv", ".cache", ".git", "lab.ini"} & tops
     assert not [name for name in names if name.endswith((".ini.tmp", ".pyc", "-report.json"))]
 
@@ -65,6 +87,14 @@ def test_the_package_holds_the_product_and_nothing_else(tarball: Path) -> None:
 def test_the_version_is_the_same_everywhere() -> None:
     version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
     assert f"v{version}" in (ROOT / "CHANGELOG.rst").read_text()
+
+
+def statically_named_roles(playbook: str) -> set[str]:
+    """The roles whose tasks a playbook lists without running: those of `roles` and of import_role."""
+    text = (ROOT / "playbooks" / f"{playbook}.yml").read_text()
+    listed = re.findall(r"- role: (gpulab\.kubernetes\.\w+)", text)
+    imported = re.findall(r"import_role:\n\s+name: (gpulab\.kubernetes\.\w+)(?!\n\s+tasks_from: settings)$", text, re.M)
+    return {name.rpartition(".")[2] for name in listed + imported}
 
 
 @pytest.mark.parametrize("way", ["installed", "cloned"])
@@ -77,7 +107,8 @@ def test_every_playbook_is_found_by_its_name(
     run("ansible-playbook", name, "-i", INVENTORY, "--syntax-check", cwd=tmp_path, env=env)
     listed = run("ansible-playbook", name, "-i", INVENTORY, "--list-tasks", cwd=tmp_path, env=env)
     assert "play #1" in listed
-    assert "preflight" in listed or playbook in ("inventory", "verify", "train", "benchmark_network")
+    for role in statically_named_roles(playbook):
+        assert f"{role} : " in listed
 
 
 def test_every_module_has_documentation_that_can_be_shown(installed: Path, tmp_path: Path) -> None:

@@ -55,16 +55,26 @@ def lab_command(*arguments: str, timeout: float = 2400) -> str:
 
 
 @contextmanager
-def running(name: str, spec: Path) -> Iterator[Lab]:
-    """Have a lab for the length of a block. With KEEP_LAB in the environment it is left for a look at it."""
+def reserved(name: str) -> Iterator[tuple[str, Path]]:
+    """Have the name of a lab and an empty directory for the length of a block; who makes the lab is left open.
+
+    With KEEP_LAB in the environment it is left for a look at it.
+    """
     full = f"{PREFIX}-{name}"
     directory = ROOT / ".cache" / "labs" / full
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    lab = Lab(full, directory)
     try:
-        lab_command("up", "--name", full, "--spec", str(spec), "--inventory", str(lab.path))
-        yield lab
+        yield full, directory
     finally:
         if "KEEP_LAB" not in os.environ:
             lab_command("down", "--name", full)
+
+
+@contextmanager
+def running(name: str, spec: Path) -> Iterator[Lab]:
+    """Have a lab, made from a spec, for the length of a block."""
+    with reserved(name) as (full, directory):
+        lab = Lab(full, directory)
+        lab_command("up", "--name", full, "--spec", str(spec), "--inventory", str(lab.path))
+        yield lab

@@ -32,7 +32,7 @@ def test_every_group_has_its_tests() -> None:
 def test_make_knows_the_labs_of_the_long_tests_so_that_ci_removes_them() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "tests" / "integration").glob("*.py"))
     listed = re.search(r"^LABS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert listed and set(listed[1].split()) == set(re.findall(r'running\("([a-z0-9-]+)"', sources))
+    assert listed and set(listed[1].split()) == set(re.findall(r'(?:running|reserved)\("([a-z0-9-]+)"', sources))
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

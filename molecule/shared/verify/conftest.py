@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import ansible_collections
 import pytest
 import testinfra
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests"))
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests"))
+# The collections of the "ansible" package hide the one of this checkout.
+ansible_collections.__path__.insert(0, str(ROOT / "collections" / "ansible_collections"))
 
 from support.cluster import Cluster
 from support.hosts import Inventory

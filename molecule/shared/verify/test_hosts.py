@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_config import containerd_config
 
 HELD = {"containerd.io", "cri-tools", "kubeadm", "kubectl", "kubelet", "kubernetes-cni"}
 HELD_GPU = {"nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container1"}
@@ -78,10 +80,26 @@ def test_no_join_configuration_with_its_token_is_left(machine: Any) -> None:
 
 def test_containerd_merged_what_two_roles_wrote(gpu_machine: Any) -> None:
     with gpu_machine.sudo():
-        merged = gpu_machine.check_output("containerd config dump").replace("'", '"')
-    assert 'default_runtime_name = "nvidia"' in merged
-    assert merged.count("SystemdCgroup = true") >= 2
-    assert "SystemdCgroup = false" not in merged
+        dump = gpu_machine.check_output("containerd config dump")
+        version = gpu_machine.check_output("containerd --version").split()[2]
+    merged = containerd_config(dump, version)
+    assert merged["default_runtime"] == "nvidia"
+    assert {name: runtime["systemd_cgroup"] for name, runtime in merged["runtimes"].items()} == {
+        "runc": True,
+        "nvidia": True,
+    }
+    assert merged["cdi"]
+    assert merged["conflicts"] == []
+
+
+def test_the_report_tells_the_same(gpu_machine: Any, ephemeral: Path) -> None:
+    hosts = json.loads((ephemeral / "gpulab-report.json").read_text())["hosts"]
+    assert hosts[gpu_machine.backend.host]["containerd_config"] == {
+        "default_runtime": "nvidia",
+        "cdi": True,
+        "systemd_cgroup": {"runc": True, "nvidia": True},
+        "conflicts": [],
+    }
 
 
 def test_pods_may_not_choose_gpus_by_an_environment_variable(gpu_machine: Any) -> None:

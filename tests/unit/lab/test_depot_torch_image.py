@@ -1,21 +1,12 @@
-"""The optional part of the depot: asked for by name, stored once."""
+"""The image for training: stored once, and named by the inventory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from lab.depot import builder, torch_image
-from lab.depot.cache import DepotError
+from lab.depot import torch_image
 from lab.nodes import inventory
 from lab.nodes.spec import DEFAULT, load, read
-
-
-def test_a_part_that_there_is_not_is_told_before_anything_is_built(lab_cache: Path) -> None:
-    with pytest.raises(DepotError, match="there is no such part, only torch"):
-        builder.build(extras=["tensorflow"])
-    assert not list(lab_cache.glob("*"))
 
 
 def test_an_image_that_another_recipe_made_is_not_taken_for_this_one(lab_cache: Path) -> None:

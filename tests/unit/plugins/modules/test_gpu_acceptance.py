@@ -62,6 +62,23 @@ def test_the_report_tells_what_each_host_has(lab: Lab) -> None:
     assert len(report["network"]["pod_to_pod"]) == 6
 
 
+def test_conflicts_in_containerds_configuration_are_problems_and_are_looked_at_each_time(lab: Lab) -> None:
+    good = {"default_runtime": "nvidia", "cdi": True, "systemd_cgroup": {"runc": True, "nvidia": True}, "conflicts": []}
+    lab.hosts[1]["containerd"] = good
+    result = lab.prove()
+    assert result["problems"] == []
+    assert result["report"]["hosts"]["gpu1"]["containerd_config"] == good
+    note = {"kind": "runtime_twice", "level": "note", "text": "defined twice", "files": ["/a"]}
+    bad = {"kind": "systemd_cgroup", "level": "problem", "text": "not for mine, see /a", "files": ["/a", "/b"]}
+    lab.hosts[1]["containerd"] = {**good, "conflicts": [note, bad]}
+    for _turn in range(2):
+        result = lab.prove()
+        assert result["problems"] == ["gpu1: containerd's configuration: not for mine, see /a (see /b)"]
+    lab.hosts[1]["containerd"] = {**good, "conflicts": [note]}
+    assert lab.prove()["problems"] == []
+    assert lab.prove()["kept"]
+
+
 def test_nothing_is_left_in_the_cluster_but_the_memory_of_the_proof(lab: Lab) -> None:
     lab.prove()
     assert list(lab.cluster.namespaces) == ["kube-system"]
@@ -201,3 +218,35 @@ def test_a_gpu_that_is_taken_while_pods_start_counts_as_in_use(lab: Lab) -> None
     assert time.monotonic() - started < 30, "it waited for a GPU that is in use"
     assert result["problems"] == []
     assert states(result, "gpu2") == {"GPU-a0": "in_use", "GPU-a1": "proven"}
+
+
+def test_looking_makes_no_pod_and_takes_the_last_proof(lab: Lab) -> None:
+    first = lab.prove()
+    lab.cluster.created.clear()
+    looked = lab.prove(prove=False)
+    assert lab.cluster.created == [] and not looked["changed"]
+    assert looked["report"]["totals"] == first["report"]["totals"]
+    assert looked["report"]["network"]["pod_to_pod"] == first["report"]["network"]["pod_to_pod"]
+
+
+def test_looking_calls_gpus_without_a_proof_unproven_and_forgets_nothing(lab: Lab) -> None:
+    assert set(states(lab.prove(prove=False), "gpu1").values()) == {"unproven"}
+    assert lab.cluster.created == []
+    lab.prove()
+    lab.hosts[1]["driver"] = "590.1"
+    looked = lab.prove(prove=False)
+    assert set(states(looked, "gpu1").values()) == {"unproven"}
+    assert set(states(looked, "gpu2").values()) == {"proven"}
+    assert {device["reason"] for device in looked["report"]["hosts"]["gpu1"]["devices"]} == {
+        "the host has changed since its proof"
+    }
+    lab.hosts[1]["driver"] = "580.1"
+    assert lab.prove()["kept"]
+
+
+def test_looking_at_a_host_that_is_silent_says_so(lab: Lab) -> None:
+    lab.prove()
+    lab.hosts[2] = {"name": "gpu2", "state": "silent", "complaint": "it did not answer"}
+    looked = lab.prove(prove=False)
+    assert states(looked, "gpu2") == {"GPU-a0": "missing", "GPU-a1": "missing"}
+    assert "it did not answer" in causes(looked, "gpu2")

@@ -73,3 +73,19 @@ def test_gpus_are_held_by_pods_that_live(root: Path, run_module: Callable[..., d
 def test_a_bare_host_has_nothing(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
     result = run_module("gpu_host_info", {"root": str(root)}, check=True)
     assert (result["pci"], result["packages"], result["held"]) == ([], {}, {})
+    assert result["containerd_files"] == []
+
+
+def test_the_files_of_containerd_are_read_when_asked_for(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+    (root / "etc/containerd/conf.d").mkdir(parents=True)
+    (root / "etc/containerd/config.toml").write_text("imports = ['/etc/containerd/conf.d/a.toml']\n")
+    for name in "ab":
+        (root / f"etc/containerd/conf.d/{name}.toml").write_text("[x.auth]\npassword = 'hunter2'\n")
+    options = {"root": str(root), "containerd_config": "/etc/containerd/config.toml"}
+    files = run_module("gpu_host_info", options)["containerd_files"]
+    assert [(file["path"], file["imported"]) for file in files] == [
+        ("/etc/containerd/config.toml", True),
+        ("/etc/containerd/conf.d/a.toml", True),
+        ("/etc/containerd/conf.d/b.toml", False),
+    ]
+    assert "hunter2" not in str(files)

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Provision an inventory through ansible-runner, and show how it goes. Copy this and make it your own.
+
+Run it again to go on after a failure or Ctrl-C: what is done stays done. Exit status: 0 done, 1 Ansible failed, 2 tasks
+failed on hosts, 3 the input is wrong and nothing was begun, 4 hosts were unreachable, 130 cancelled.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible.plugins.loader import init_plugin_loader
+from ansible_runner.interface import init_command_config
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+ROOTS = [path.resolve() for path in (Path(__file__, "../../../../.."), Path(__file__, "../../collections"))]
+NEAR = [str(path) for path in ROOTS if (path / "ansible_collections/gpulab/kubernetes").is_dir()]
+init_plugin_loader(NEAR)  # a copy of this script finds the collection where Ansible does
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _progress, _progress_text  # noqa: E402
+
+CODES = {"done": 0, "error": 1, "failed": 2, "bad input": 3, "unreachable": 4, "cancelled": 130}
+STYLES = {"phase": "bold", "message": "", "changed": "yellow", "ignored": "cyan", "failed": "red", "unreachable": "red"}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-i", "--inventory", type=Path, required=True)
+    parser.add_argument("--playbook", default="gpulab.kubernetes.site", help="default: %(default)s")
+    parser.add_argument("-e", "--extra-vars", action="append", default=[], help="as for ansible-playbook")
+    parser.add_argument("--limit", help="only these hosts or groups")
+    parser.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
+    parser.add_argument("--container-image", help="run in this execution environment, with Podman")
+    parser.add_argument("--mount", action="append", default=[], help="an absolute path to show to the container, too")
+    parser.add_argument("--artifacts", type=Path, help="for report.json and ten runs (default: gpulab-runs beside -i)")
+    given = parser.parse_args()
+    if not given.inventory.exists():
+        parser.error(f"there is no inventory {given.inventory}; say with -i FILE which one to use")
+    given.artifacts = (given.artifacts or given.inventory.parent / "gpulab-runs").resolve()
+    return given
+
+
+class Run:
+    def __init__(self, before: dict[str, Any]) -> None:
+        self.progress, self.console = _progress.Progress(before), Console(highlight=False, soft_wrap=True)
+        host, phase, doing = (TextColumn(f"{{task.fields[{x}]}}", markup=False) for x in ("host", "phase", "doing"))
+        columns = (host, phase, BarColumn(30), TimeElapsedColumn(), doing)
+        self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        self.phase: object = None
+        self.pid, self.signals = 0, 0
+
+    def on_event(self, event: dict[str, Any]) -> bool:
+        self.pid = 0 if self.runner.config.containerized else event.get("pid") or self.pid
+        if event.get("event") in ("warning", "error"):
+            self.console.print(event.get("stdout", ""), style="yellow", markup=False)
+        for line in self.progress.feed(event):
+            text = _progress_text.written(*line, self.progress.elapsed)
+            self.console.print(text, style=STYLES[line.kind], markup=False)
+        if self.phase is not self.progress.phase:
+            self.phase, self.rows = self.progress.phase, dict[str, TaskID]()
+            for bar in self.bars.task_ids:
+                self.bars.remove_task(bar)
+        for row in self.progress.rows():
+            if row.host not in self.rows:
+                new = self.bars.add_task("", host=row.host, phase="", doing="", total=row.phase.expected)
+                self.rows[row.host] = new
+            self.bars.update(self.rows[row.host], completed=row.done, phase=row.phase.title, doing=row.doing)
+        return True
+
+    def on_signal(self, *_: object) -> None:
+        self.signals += 1
+        if self.signals == 1 and self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGINT)  # a second signal has ansible-runner kill it
+
+    def go(self, command: list[str], **settings: Any) -> str:
+        """Run ansible-playbook to its end and return how it ended, a word of CODES."""
+        handlers = {"event_handler": self.on_event, "cancel_callback": lambda: self.signals > bool(self.pid)}
+        self.runner = init_command_config("ansible-playbook", command, quiet=True, **handlers, **settings)
+        signal.signal(signal.SIGINT, self.on_signal)
+        signal.signal(signal.SIGTERM, self.on_signal)
+        with self.bars:
+            self.runner.run()
+        mark = f"AWX_ISOLATED_DATA_DIR={self.runner.config.artifact_dir}\0".encode()
+        for environ in Path("/proc").glob("[0-9]*/environ") if self.signals else ():
+            with contextlib.suppress(OSError):  # it has ended by now, or is another user's
+                if mark in environ.read_bytes():
+                    os.kill(int(environ.parent.name), signal.SIGTERM)
+        Path(self.runner.config.artifact_dir, "command").unlink(missing_ok=True)  # it holds the whole environment
+        status = "cancelled" if self.signals else self.progress.verdict() if self.runner.rc else "done"
+        if status == "bad input":
+            raise ValueError(self.runner.stdout.read().strip())
+        return status
+
+
+def main() -> int:
+    given = arguments()
+    report = given.artifacts / "report.json"
+    before = json.loads(report.read_text()) if report.exists() else {}
+    run = Run(before)
+    if before.get("status", "done") != "done":
+        run.console.print(f"The last run ended ({before['status']}) in “{before['phase']}”. What is done stays done.")
+    options = [("-i", given.inventory.resolve()), ("--limit", given.limit), *(("-e", e) for e in given.extra_vars)]
+    command = [given.playbook, *(str(word) for option in options if option[1] for word in option)]
+    settings: dict[str, Any] = {"private_data_dir": str(given.artifacts), "rotate_artifacts": 10}
+    settings |= {"ident": time.strftime("%Y%m%d-%H%M%S"), "host_cwd": str(Path.cwd()), "fact_cache_type": "memory"}
+    settings["envvars"] = {"ANSIBLE_HOST_KEY_CHECKING": str(constants.HOST_KEY_CHECKING), "ANSIBLE_NOCOLOR": "1"}
+    if given.ask_become_pass:
+        command.append("--ask-become-pass")
+        settings["passwords"] = {r"BECOME password.*:\s*?$": run.console.input("sudo password: ", password=True)}
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
+        if given.container_image:
+            text = given.inventory.read_text() if given.inventory.is_file() else ""
+            keys = re.findall(r"(?:private_key_file|KnownHostsFile)[^\w/]+(/[^\s\"']+)", text)
+            mounts = [f"{path}:{path}" for path in sorted({*keys, *given.mount}) if Path(path).exists()]
+            settings |= {"process_isolation": True, "container_image": given.container_image}
+            settings |= {"container_volume_mounts": mounts, "container_options": ["--user=root", "--network=host"]}
+        else:
+            paths = ":".join([*NEAR, *constants.COLLECTIONS_PATHS])
+            settings["envvars"] |= {"TMPDIR": scratch, "ANSIBLE_LOCAL_TEMP": scratch, "ANSIBLE_COLLECTIONS_PATH": paths}
+        status = run.go(command, **settings)
+    result = {"status": status, **run.progress.result()}
+    report.with_suffix(".tmp").write_text(json.dumps(result, indent=2) + "\n")
+    report.with_suffix(".tmp").replace(report)
+    run.console.print(*_progress_text.account(result), f"{status}. The report: {report}", sep="\n", markup=False)
+    return CODES[status]
+
+
+if __name__ == "__main__":
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        code = CODES["cancelled"]
+    except SystemExit as usage:
+        code = CODES["bad input"] if usage.code else 0
+    except (OSError, ValueError) as problem:
+        Console(stderr=True, soft_wrap=True).print(f"Error while preparing the run: {problem}", markup=False)
+        code = CODES["bad input"]
+    sys.exit(code)

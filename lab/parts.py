@@ -1,0 +1,25 @@
+"""Optional parts, which only some tests and guides need: `python -m lab build --with NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+
+from lab.nodes.errors import LabError
+
+# Each names a module with a function `build()` that costs nothing when everything is there.
+PARTS = {"torch": "lab.depot.torch_image", "ee": "lab.ee"}
+
+
+def check(names: Sequence[str]) -> None:
+    """Raise LabError for a name that no part has."""
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        raise LabError(f"Error while reading --with {unknown[0]}: there is no such part, only: {', '.join(PARTS)}.")
+
+
+def build(names: Sequence[str]) -> None:
+    """Build these parts, one after the other. Raises LabError or DepotError."""
+    check(names)
+    for name in dict.fromkeys(names):
+        import_module(PARTS[name]).build()

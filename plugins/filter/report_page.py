@@ -1,0 +1,63 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report import ReportError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_page import render
+
+DOCUMENTATION = r"""
+name: report_page
+short_description: Make a page that a person can look at of a report
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Returns one HTML page that loads nothing from anywhere and runs no script. Whatever is in the report stays a text.
+  - Input that is no report is an error.
+positional: _input, templates
+options:
+  _input:
+    description: The report that the role C(acceptance) writes, as a dictionary or as JSON.
+    type: raw
+    required: true
+  templates:
+    description: Directory of C(report.html.j2), on the controller.
+    type: path
+    required: true
+seealso:
+  - plugin: gpulab.kubernetes.report_state
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Make a page of a report
+  ansible.builtin.copy:
+    content: "{{ lookup('ansible.builtin.file', 'gpulab-report.json') | gpulab.kubernetes.report_page(templates) }}"
+    dest: gpulab-report.html
+    mode: "0644"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+_value:
+  description: The page.
+  type: str
+"""
+
+
+def report_page(report: Any, templates: str) -> str:
+    try:
+        return render(report, Path(templates))
+    except ReportError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"report_page": report_page}

@@ -1,0 +1,171 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Words for the progress of a run: durations, errors in full, the account at the end. Pure.
+
+Nothing here lets a control character through: what a host says must not move a person's cursor.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+BAD = ("failed", "unreachable")
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# Said elsewhere, or of use to nobody who reads an error.
+NOISE = ("changed", "failed", "unreachable", "invocation", "warnings", "deprecations", "diff", "results")
+COPIES = ("msg", "exception", "stdout_lines", "stderr_lines", "attempts", "retries", "start", "end", "delta")
+
+
+def seconds_of(created: Any, last: float) -> float:
+    """Return a time in seconds since 1970; the last one where it can't be read or lies before it."""
+    try:
+        if isinstance(created, str):
+            moment = datetime.fromisoformat(created)
+            aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+            value = (aware - EPOCH) / timedelta(seconds=1)
+        else:
+            value = float(created)
+    except (TypeError, ValueError, OverflowError):
+        return last
+    return max(last, value) if math.isfinite(value) else last
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people read it: 3.2 s, 48 s, 2 min 05 s."""
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s"
+
+
+def clock(seconds: float) -> str:
+    """Return a running time in a column: 0:07, 12:05."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+def title_of(role: str) -> str:
+    """Return a role's name in words: nvidia_device_plugin is Nvidia device plugin."""
+    words = role.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def names(hosts: Sequence[str], most: int = 4) -> str:
+    rest = f" and {len(hosts) - most} more" if len(hosts) > most else ""
+    return ", ".join(hosts[:most]) + rest
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal would act on; line breaks and tabs stay."""
+    return "".join(c if c.isprintable() or c in "\n\t" else " " if c == "\r" else "?" for c in text)
+
+
+def one_line(text: str) -> str:
+    return " ".join(printable(text).split())
+
+
+def clip(text: str, width: int) -> str:
+    """Return as much of one line as fits into this many columns."""
+    line = printable(text).replace("\n", " ").expandtabs()
+    if sum(map(_columns, line)) <= width:
+        return line
+    used, kept = 0, ""
+    for char in line:
+        used += _columns(char)
+        if used >= width:
+            break
+        kept += char
+    return kept + "…" * (width > 0)
+
+
+def _columns(char: str) -> int:
+    return 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def what_failed(res: Mapping[Any, Any]) -> str:
+    """Return a failed result in full, the message first, everything else that is not noise below it."""
+    if res.get("censored"):
+        return printable(str(res["censored"]))
+    message = _value(res.get("msg") or "no reason given")
+    label = res.get("_ansible_item_label", res.get("item"))
+    lines = [message if label is None else f"{_value(label)}: {message}"]
+    for key, value in res.items():
+        if str(key) in (*NOISE, *COPIES) or str(key).startswith(("_", "ansible_")) or value in (None, "", [], {}):
+            continue
+        text = _value(value)
+        if key != "item" and text.strip() not in message:
+            lines += [f"{key}:", *(f"  {line}" for line in text.splitlines())] if "\n" in text else [f"{key}: {text}"]
+    return printable("\n".join(lines)).rstrip()
+
+
+def said(res: Mapping[Any, Any]) -> str:
+    """Return what a debug task wants to say, a line for each element of a list."""
+    if "msg" in res or res.get("censored"):
+        message = res.get("msg", res.get("censored"))
+        return printable("\n".join(map(_value, message)) if isinstance(message, (list, tuple)) else _value(message))
+    shown = {str(k): v for k, v in res.items() if str(k) not in NOISE and not str(k).startswith("_")}
+    return printable("\n".join(f"{key}: {_value(value)}" for key, value in shown.items()))
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, default=str, ensure_ascii=False, indent=2 if _is_large(value) else None)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, (dict, list)) and len(str(value)) > 100
+
+
+def indented(text: str, by: str = "    ") -> str:
+    return "\n".join(by + line if line else "" for line in text.splitlines())
+
+
+def written(kind: str, host: str, text: str, elapsed: float) -> str:
+    """Return a line of `Progress.feed` as it is shown; elapsed: seconds since the run began."""
+    if kind == "phase":
+        return f"[{clock(elapsed)}] {text}"
+    if kind == "message":
+        return f"  {one_line(host)} says:\n{indented(text)}"
+    first, _, rest = text.partition("\n")
+    word = {"ignored": "failed (ignored)"}.get(kind, kind.upper() if kind in BAD else kind)
+    return f"  {one_line(host)}: {word}: {first}" + (f"\n{indented(rest)}" if rest else "")
+
+
+def account(result: Mapping[str, Any]) -> list[str]:
+    """Return the account of a run, made from `Progress.result`: phases, slowest tasks, hosts."""
+    lines = [f"Where the time went ({duration(result['seconds'])})"]
+    lines += [_spent(each["seconds"], each["title"]) for each in _worth(result["phases"])]
+    lines.append("Slowest tasks")
+    lines += [_spent(each["seconds"], _where(each)) for each in _worth(result["slowest"])]
+    lines.append("Hosts")
+    width = max((len(name) for name in result["hosts"]), default=0)
+    lines += [f"  {one_line(name).ljust(width)}  {_counts(host)}" for name, host in sorted(result["hosts"].items())]
+    return lines
+
+
+def _worth(entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [each for each in entries if each["seconds"] >= 0.1]
+
+
+def _spent(seconds: float, what: str) -> str:
+    return f"{duration(seconds):>12}  {one_line(what)}"
+
+
+def _where(task: Mapping[str, Any]) -> str:
+    return f"{task['host'] + ': ' if task['host'] else ''}{task['task']} ({task['phase']})"
+
+
+def _counts(host: Mapping[str, Any]) -> str:
+    counted = ", ".join(f"{word}={host[word]}" for word in ("ok", "changed", "skipped", "failed", "unreachable"))
+    more = "".join(f", {word}={host[word]}" for word in ("rescued", "ignored") if host[word])
+    return f"{host['state']:<11}  {counted}{more}"

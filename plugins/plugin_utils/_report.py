@@ -1,0 +1,89 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads a report: what makes it one has to be there, the rest is taken as far as it has the expected shape. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+Report = dict[str, Any]
+
+_NEEDED = (("hosts", dict), ("totals", dict), ("problems", list))
+_ADVICE = "Give the JSON file that site.yml, verify.yml or report.yml wrote, or run one of them for a new one."
+
+
+class ReportError(Exception):
+    """Something is no report; the text says what is wrong with it, and what to do."""
+
+
+def read_report(value: Any) -> Report:
+    """The report in a JSON text, or one that is read already, as plain dictionaries and lists. Raises ReportError."""
+    if isinstance(value, (str, bytes)):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ReportError(f"Error while reading the report: it is no JSON: {error}. {_ADVICE}") from error
+    found = _plain(value)
+    if not isinstance(found, dict):
+        raise ReportError(f"Error while reading the report: it is no dictionary but {_kind(found)}. {_ADVICE}")
+    for key, kind in _NEEDED:
+        if not isinstance(found.get(key), kind):
+            what = f"its {key} is {_kind(found[key])}" if key in found else f"it has no {key}"
+            raise ReportError(f"Error while reading the report: {what}, so this collection did not write it. {_ADVICE}")
+    for name, entry in found["hosts"].items():
+        if not isinstance(entry, dict):
+            raise ReportError(
+                f"Error while reading the report: the entry of host {name} is {_kind(entry)}, no dictionary. {_ADVICE}"
+            )
+    return found
+
+
+def read_seen(value: Any) -> dict[str, Any]:
+    """A dictionary that Ansible hands over, plain."""
+    found = _plain(value)
+    if not isinstance(found, dict):
+        raise ReportError(f"Error while completing the report: {_kind(found)} was given in place of a dictionary")
+    return found
+
+
+def text(value: Any) -> str:
+    """A value as a text, empty for none and for what is no single value."""
+    return "" if value is None or isinstance(value, (dict, list, bool)) else str(value)
+
+
+def number(value: Any) -> int | None:
+    """A whole number, rounded down, None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return int(value) if abs(value) < 1e15 else None
+
+
+def dictionary(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def dictionaries(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def texts(value: Any) -> list[str]:
+    return [word for word in map(text, value) if word] if isinstance(value, list) else []
+
+
+def _plain(value: Any) -> Any:
+    """Without Ansible's own types, which are lazy. JSON has no others than these."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return str(value)
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "a dictionary", list: "a list", str: "a text", bool: "true or false", type(None): "nothing"}
+    return kinds.get(type(value), "a number")

@@ -1,0 +1,86 @@
+"""Every job template of awx/ on the lab, run by ansible-runner in the execution environment, as AWX runs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from support.awx_job import launch, templates
+from support.cluster import Cluster
+from support.hosts import ROOT, Inventory
+from support.lab import Lab, lab_command, running
+from support.state import snapshots
+
+SPEC = ROOT / "tests" / "integration" / "specs" / "training.yml"
+# Tried one by one below, in the order of the workflow.
+OWN_TESTS = {"gpulab preflight", "gpulab provision"}
+ANSWERS = {"gpulab train": {"torch_ddp_gpus_per_node": 2, "torch_ddp_timeout": 900}}
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    lab_command("build", "--with", "ee", "--with", "torch")
+    with running("awx", SPEC) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def inventory(lab: Lab) -> Inventory:
+    return lab.inventory()
+
+
+@pytest.fixture
+def directory(lab: Lab, request: pytest.FixtureRequest) -> Path:
+    """Return where the job's files lie; they are kept for a look at a failed one."""
+    return lab.directory / re.sub(r"\W+", "-", request.node.name)
+
+
+def test_preflight_finds_nothing_on_bare_machines_and_changes_nothing(inventory: Inventory, directory: Path) -> None:
+    before = snapshots(inventory)
+    job = launch("gpulab preflight", inventory, directory).expect_success()
+    assert job.changed() == set()
+    assert snapshots(inventory) == before
+    assert job.command[:2] == ["podman", "run"], "the job was not isolated"
+
+
+def test_preflight_tells_of_one_host_only_where_it_is_limited(inventory: Inventory, directory: Path) -> None:
+    job = launch("gpulab preflight", inventory, directory, limit="gpu1").expect_success()
+    hosts = {event["event_data"].get("host") for event in job.events if event["event"] == "runner_on_ok"}
+    assert "cp1" not in hosts
+    assert "gpu1" in hosts
+
+
+def test_provision_builds_and_proves_the_cluster_and_a_dry_run_then_predicts_nothing(
+    inventory: Inventory, directory: Path
+) -> None:
+    first = launch("gpulab provision", inventory, directory).expect_success()
+    assert first.report()["totals"]["proven"] == sum(inventory.expected_gpus().values())
+    assert Cluster.of(inventory).ready_nodes() == set(inventory.hosts)
+    dry = launch("gpulab provision", inventory, directory.with_name("dry"), job_type="check").expect_success()
+    assert dry.changed() == set()
+    again = {"cluster_disruption_policy": "drain", "nvidia_driver_reboot": "true"}
+    second = launch("gpulab provision", inventory, directory.with_name("second"), answers=again).expect_success()
+    assert second.changed() == set()
+
+
+@pytest.mark.parametrize("name", [name for name in templates() if name not in OWN_TESTS])
+def test_every_other_template_succeeds_on_the_cluster(name: str, inventory: Inventory, directory: Path) -> None:
+    job = launch(name, inventory, directory, answers=ANSWERS.get(name)).expect_success()
+    assert templates()[name]["playbook"] in " ".join(job.command)
+
+
+def test_a_fault_fails_the_job_with_a_reason_and_the_workflow_would_stop_there(
+    lab: Lab, inventory: Inventory, directory: Path
+) -> None:
+    lab.fault("gpu1", "lost", "--gpu", "0")
+    try:
+        job = launch("gpulab verify", inventory, directory)
+    finally:
+        lab.fault("gpu1", "clear")
+    assert job.status == "failed"
+    assert "Not everything is proven" in job.output
+    nodes = yaml.safe_load((ROOT / "awx" / "workflows.yml").read_text())["awx_configure_workflows"][0]["nodes"]
+    assert all(set(node) == {"identifier", "job_template", "success_nodes"} for node in nodes)

@@ -1,0 +1,143 @@
+"""The page of a report in a real Chromium: looks, accessibility, and that nothing in it is more than a text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from support.chromium import Tab, chromium
+from support.hosts import ROOT
+from unit import report_samples
+
+CHECKS = (Path(__file__).parent / "checks.js").read_text()
+SAMPLES = {"well": report_samples.well, "ill": report_samples.ill, "hostile": report_samples.hostile}
+BAD = """<!doctype html><html><body style="background: #fff"><h1>One</h1><h3>Three</h3>
+<p style="color: #999">pale</p><div style="width: 900px">wide</div><svg></svg><img src="http://192.0.2.1/x.png">
+<table><tr><td>1</td></tr></table><script>console.log(1)</script></body></html>"""
+
+
+def render(source: Path) -> subprocess.CompletedProcess[str]:
+    """Make the page of a report as a user does, without a host."""
+    command = ["ansible-playbook", "playbooks/report.yml", "-e", f"acceptance_report_source={source}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    for name, sample in SAMPLES.items():
+        (folder / f"{name}.json").write_text(json.dumps(sample()))
+    with ThreadPoolExecutor(len(SAMPLES)) as pool:
+        for done in pool.map(render, [folder / f"{name}.json" for name in SAMPLES]):
+            assert done.returncode == 0, done.stdout + done.stderr
+    return {name: folder / f"{name}.html" for name in SAMPLES}
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with chromium(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser.tab()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 360, 768, 1280])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_it_can_be_read_by_everybody_on_every_screen(
+    tab: Tab, pages: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
+    tab.open(pages[name], width=width, scheme=scheme)
+    assert tab.evaluate(CHECKS) == []
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_it_loads_nothing_and_runs_nothing(tab: Tab, pages: dict[str, Path], name: str) -> None:
+    tab.open(pages[name])
+    assert tab.requests == [pages[name].as_uri()]
+    assert tab.messages == []
+
+
+def test_the_checks_find_what_is_wrong(tab: Tab, tmp_path: Path) -> None:
+    page = tmp_path / "bad.html"
+    page.write_text(BAD)
+    tab.open(page, width=360)
+    found = " / ".join(tab.evaluate(CHECKS))
+    for words in ("contrast 2.85", "wide, not 360", "skips a level", "without a caption", "text alternative"):
+        assert words in found
+    assert "does not belong here" in found and "no language" in found
+    assert len(tab.requests) == 2
+
+
+def test_markup_in_names_stays_a_text(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.open(pages["hostile"])
+    names = tab.evaluate("[...document.querySelectorAll('h3')].map((each) => each.textContent)")
+    assert names == list(report_samples.hostile()["hosts"])
+    label = tab.evaluate("document.querySelector('svg[role=img]').getAttribute('aria-label')")
+    assert report_samples.HOSTILE in label
+
+
+@pytest.mark.parametrize("name", ["well", "ill"])
+def test_the_drawing_shows_every_gpu_in_its_state(tab: Tab, pages: dict[str, Path], name: str) -> None:
+    tab.open(pages[name])
+    shown: list[str] = tab.evaluate("[...document.querySelectorAll('.tile')].map((each) => each.dataset.gpu)")
+    expected = {
+        "well": {"proven": 6},
+        "ill": {"proven": 5, "in_use": 1, "unproven": 1, "unhealthy": 1, "unknown": 2, "shared": 2},
+    }
+    assert Counter(shown) == expected[name]
+    assert tab.evaluate("document.querySelectorAll('.slices li').length") == {"well": 0, "ill": 4}[name]
+    assert tab.evaluate("document.querySelectorAll('.links path').length") == {"well": 1, "ill": 28}[name]
+
+
+def test_assistive_technology_is_told_of_tables_and_pictures_also_on_a_phone(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.open(pages["ill"], width=360)
+    told = tab.accessible()
+    assert {"table", "rowheader", "columnheader", "cell", "heading", "list", "main"} <= {role for role, _name in told}
+    assert ("image", "NVLink on gpu1: Each pair of GPUs is connected by 12 NVLinks.") in told
+    assert ("heading", "6 of 12 GPUs proven, 2 in use") in told
+
+
+def test_the_first_thing_to_do_stands_first(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.open(pages["ill"])
+    told = tab.evaluate("[...document.querySelectorAll('.actions strong')].map((each) => each.textContent)")
+    assert told == [action["host"] for action in report_samples.ill()["actions"]]
+
+
+def test_it_is_the_same_without_script(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.open(pages["ill"])
+    with_script = tab.evaluate("document.body.innerText")
+    tab.open(pages["ill"], script=False)
+    assert tab.evaluate("document.body.innerText") == with_script
+
+
+def test_it_prints_dark_on_white_whatever_the_screen_is(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.open(pages["ill"], width=800, scheme="dark")
+    tab.media("dark", "print")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.evaluate("getComputedStyle(document.body).color") == "rgb(26, 33, 43)"
+    assert tab.pdf().startswith(b"%PDF-")
+
+
+def test_it_can_be_seen_in_both_schemes(tab: Tab, pages: dict[str, Path], tmp_path: Path) -> None:
+    pictures = []
+    for scheme in ("light", "dark"):
+        tab.open(pages["ill"], scheme=scheme)
+        tab.screenshot(tmp_path / f"{scheme}.png")
+        pictures.append((tmp_path / f"{scheme}.png").read_bytes())
+    assert pictures[0] != pictures[1]
+    # An empty page would be a tenth of it.
+    assert min(map(len, pictures)) > 50_000
+
+
+def test_what_is_no_report_is_one_clear_error(tmp_path: Path) -> None:
+    source = tmp_path / "report.json"
+    source.write_text('{"hosts": []}')
+    done = render(source)
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "Error while reading the report: its hosts is a list" in said and "Traceback" not in said
+    assert not source.with_suffix(".html").exists()

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report where the control plane does not answer; the worker is this machine, which is only read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+INVENTORY = """
+[control_plane]
+cp1 ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1
+[workers]
+here ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}
+"""
+EARLIER: dict[str, Any] = {
+    "hosts": {
+        "cp1": {
+            "inventory_name": "cp1",
+            "devices": [{"uuid": "GPU-1", "name": "Tesla T4", "state": "proven"}],
+            "gpus": {},
+            "problems": [],
+        }
+    },
+    "totals": {"gpus": 1, "proven": 1, "in_use": 0},
+    "phases": [{"name": "Make the cluster", "seconds": 70.0}],
+    "problems": [],
+}
+
+
+def report(folder: Path, *arguments: str) -> str:
+    (folder / "hosts.ini").write_text(INVENTORY)
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), str(REPOSITORY / "playbooks" / "report.yml")]
+    environ = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command += ["-i", "hosts.ini", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> None:
+    written = tmp_path / "gpulab-report.json"
+    written.write_text(json.dumps(EARLIER))
+    said = report(tmp_path)
+    found = json.loads(written.read_text())
+    assert found["hosts"]["cp1"]["reachable"] is False
+    assert found["hosts"]["cp1"]["devices"][0]["state"] == "proven"
+    assert "Connection refused" in found["hosts"]["cp1"]["failure"]
+    assert [host["reachable"] for name, host in found["hosts"].items() if name != "cp1"] == [True]
+    assert found["phases"] == EARLIER["phases"]
+    assert [each["kind"] for each in found["actions"]][:2] == ["unreachable", "api"]
+    assert "cp1: Failed to connect to the host" in said and "changed=1" not in said
+    assert 'data-gpu="unknown"' in (tmp_path / "gpulab-report.html").read_text()
+
+
+def test_check_mode_writes_nothing(tmp_path: Path) -> None:
+    report(tmp_path, "--check")
+    assert not list(tmp_path.glob("gpulab-report.*"))

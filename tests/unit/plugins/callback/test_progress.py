@@ -1,0 +1,213 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The callback as ansible-playbook runs it: through a pipe, and on a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+TASKS = {
+    "says": """
+    - name: Tell
+      ansible.builtin.debug:
+        msg: [6 of 6 GPUs proven, fine]
+      run_once: true
+    - name: Change the {{ inventory_hostname }}
+      ansible.builtin.set_fact:
+        x: 1
+      changed_when: inventory_hostname == "a"
+""",
+    "fails": """
+    - name: Break
+      ansible.builtin.command: sh -c "echo heard; echo complaint >&2; exit 3"
+      when: inventory_hostname == "b"
+""",
+    "item": """
+    - name: Break an item
+      ansible.builtin.fail:
+        msg: "no {{ item }}"
+      when: item == "beer"
+      loop: [water, beer]
+""",
+    "hidden": """
+    - name: Hide
+      ansible.builtin.command: sh -c "echo SECRET; exit 3"
+      no_log: true
+""",
+    "ignored": """
+    - name: Try
+      ansible.builtin.fail:
+        msg: never mind
+      ignore_errors: true
+""",
+    "silent": """
+    - name: Reach
+      ansible.builtin.ping:
+      vars:
+        ansible_connection: ssh
+        ansible_host: 127.0.0.1
+        ansible_port: 9
+""",
+    "slow": """
+    - name: Take long
+      ansible.builtin.command: sleep {{ 60 if inventory_hostname == "b" else 0 }}
+      changed_when: false
+""",
+    "lasts": """
+    - name: Take a moment
+      ansible.builtin.command: sleep 3
+      changed_when: false
+""",
+}
+
+
+@pytest.fixture
+def playbook(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    (tmp_path / "ansible.cfg").touch()
+    path = tmp_path / "play.yml"
+    path.write_text(f"- name: Do it all\n  hosts: all\n  gather_facts: false\n  tasks:{TASKS[request.param]}")
+    return path
+
+
+def environment(**more: str) -> dict[str, str]:
+    mine = {
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
+        "ANSIBLE_STDOUT_CALLBACK": "gpulab.kubernetes.progress",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "TERM": "xterm",
+    }
+    return {**{k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}, **mine, **more}
+
+
+def command(playbook: Path, *arguments: str) -> list[str]:
+    return ["ansible-playbook", "-i", "a,b", "-c", "local", str(playbook), *arguments]
+
+
+def plain(playbook: Path, *arguments: str, **more: str) -> tuple[int, str]:
+    done = subprocess.run(
+        command(playbook, *arguments),
+        cwd=playbook.parent,
+        env=environment(**more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert "Traceback" not in done.stdout
+    return done.returncode, done.stdout
+
+
+def terminal(playbook: Path) -> pexpect.spawn:
+    """Run the playbook on a terminal of 24 lines and 70 columns."""
+    program, *arguments = command(playbook)
+    where = {"cwd": playbook.parent, "env": environment(), "dimensions": (24, 70)}
+    return pexpect.spawn(program, arguments, encoding="utf-8", timeout=60, **where)
+
+
+@pytest.mark.parametrize("playbook", ["says"], indirect=True)
+def test_plain_lines_tell_phase_message_change_and_account(playbook: Path) -> None:
+    status, output = plain(playbook)
+    lines = output.splitlines()
+    assert status == 0
+    assert lines[:4] == ["[0:00] Do it all", "  a says:", "    6 of 6 GPUs proven", "    fine"]
+    assert lines.count("  a: changed: Change the a") == 1
+    assert "b: changed" not in output
+    assert re.search(r"^Where the time went \(.* s\)$", output, re.MULTILINE)
+    assert re.search(r"^  a  done +ok=2, changed=1", output, re.MULTILINE)
+    assert "\x1b" not in output
+
+
+@pytest.mark.parametrize("playbook", ["fails"], indirect=True)
+def test_an_error_is_shown_in_full_and_once(playbook: Path) -> None:
+    status, output = plain(playbook)
+    assert status == 2
+    assert output.count("b: FAILED: Break: ") == 1
+    told = re.findall(r"^    (rc: 3|stdout: heard|stderr: complaint)$", output, re.MULTILINE)
+    assert sorted(told) == ["rc: 3", "stderr: complaint", "stdout: heard"]
+    assert re.search(r"^  b  failed .*failed=1", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("playbook", ["item"], indirect=True)
+def test_an_error_of_an_item_is_shown_once(playbook: Path) -> None:
+    _, output = plain(playbook)
+    assert output.count("no beer") == 2
+    assert "a: FAILED: Break an item: beer: no beer" in output
+
+
+@pytest.mark.parametrize("playbook", ["hidden"], indirect=True)
+@pytest.mark.parametrize("verbosity", ["-v", "-vvv"])
+def test_what_no_log_hides_stays_hidden(playbook: Path, verbosity: str) -> None:
+    status, output = plain(playbook, verbosity)
+    assert status == 2
+    assert "SECRET" not in output
+    assert "no_log" in output
+
+
+@pytest.mark.parametrize("playbook", ["ignored"], indirect=True)
+def test_an_ignored_error_is_called_so(playbook: Path) -> None:
+    status, output = plain(playbook)
+    assert status == 0
+    assert "a: failed (ignored): Try: never mind" in output
+    assert "FAILED" not in output
+
+
+@pytest.mark.parametrize("playbook", ["silent"], indirect=True)
+def test_a_host_that_does_not_answer_is_named(playbook: Path) -> None:
+    status, output = plain(playbook)
+    assert status == 4
+    assert "a: UNREACHABLE: Reach: " in output
+    assert re.search(r"^  b  unreachable .*unreachable=1", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("playbook", ["lasts"], indirect=True)
+def test_plain_lines_say_what_is_waited_for(playbook: Path) -> None:
+    _, output = plain(playbook, GPULAB_PROGRESS_INTERVAL="1")
+    assert re.search(r"waiting for a, b: Take a moment, since 0:0[123]$", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("playbook", ["lasts"], indirect=True)
+def test_a_terminal_shows_host_and_task_live_and_ends_clean(playbook: Path) -> None:
+    child = terminal(playbook)
+    child.expect(r"0:0\d Do it all\r\n  a: Take a moment, 0:0\d")
+    child.expect(r"\x1b\[3A\x1b\[J")
+    child.expect(r"\x1b\[3A\x1b\[JWhere the time went")
+    child.expect(pexpect.EOF)
+    assert "Take a moment, 0:" not in child.before
+    assert all(len(line) < 70 for line in re.sub(r"\x1b\[\d*[A-Z]", "", child.before).splitlines())
+    child.close()
+    assert child.exitstatus == 0
+
+
+@pytest.mark.parametrize("playbook", ["slow"], indirect=True)
+def test_ctrl_c_ends_with_the_account(playbook: Path) -> None:
+    child = terminal(playbook)
+    child.expect("a: waits for b: Take long, ")
+    child.sendintr()
+    child.expect("interrupted")
+    child.expect("Where the time went")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert (child.exitstatus, child.signalstatus) == (99, None) or child.signalstatus == signal.SIGINT
+
+
+@pytest.mark.parametrize("playbook", ["says"], indirect=True)
+def test_differences_are_shown_on_request(playbook: Path, tmp_path: Path) -> None:
+    playbook.write_text(
+        "- hosts: a\n  gather_facts: false\n  tasks:\n    - name: Write\n      ansible.builtin.copy:\n"
+        f"        dest: {tmp_path}/file\n        content: new line\n"
+    )
+    _, output = plain(playbook, "--check", "--diff")
+    assert "  a: Write\n" in output
+    assert "+new line" in output

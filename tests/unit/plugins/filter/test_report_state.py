@@ -1,0 +1,197 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run read of the hosts, added to the report, and what follows from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_state import version_fits
+from hypothesis import given
+from hypothesis import strategies as st
+
+state = FilterModule().filters()["report_state"]
+SETTINGS: dict[str, Any] = {"observed": "2026-11-22T02:00:00Z", "now": 160.5, "certificate_days": 30}
+UUID = "GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11"
+
+
+def proof() -> dict[str, Any]:
+    gpu1 = {
+        "gpus": {"expected": 1, "proven": 1, "in_use": 0},
+        "devices": [{"uuid": UUID, "name": "Tesla T4", "state": "proven", "pod": "gpu-0"}],
+        "problems": [],
+        "versions": [],
+    }
+    return {"hosts": {"gpu1": gpu1}, "totals": {"gpus": 1, "proven": 1, "in_use": 0}, "problems": []}
+
+
+def seen(**more: Any) -> dict[str, Any]:
+    gpu = {
+        "uuid": UUID,
+        "index": 0,
+        "name": "Tesla T4",
+        "healthy": True,
+        "problems": [],
+        "mig": {"devices": []},
+        "memory_total_mib": 15360,
+    }
+    return {
+        "node": "gpu1",
+        "roles": ["worker"],
+        "driver": {"state": "ok", "driver_version": "580.178.04", "gpus": [gpu], "topology": None},
+        "packages": {"kubelet": "1.36.4-1.1", "containerd.io": "2.3.6-1~debian.13~trixie"},
+        "pins": [
+            {"component": "kubelet", "wanted": "1.36.4-1.1", "driver": False},
+            {"component": "containerd.io", "wanted": "2.3.6", "driver": False},
+            {"component": "NVIDIA driver", "wanted": "580.178.04", "driver": True},
+        ],
+        "certificates": {},
+        **more,
+    }
+
+
+def whats(report: dict[str, Any]) -> list[str]:
+    return [each["what"] for each in report["actions"]]
+
+
+def certificate(name: str, days: int | None, **more: Any) -> dict[str, Any]:
+    return {"name": name, "expires": "2027-01-01T00:00:00Z", "days_left": days, "missing": days is None, **more}
+
+
+def test_a_host_that_is_well_adds_its_state_and_nothing_to_do() -> None:
+    report = state(proof(), {"gpu1": seen()}, SETTINGS)
+    entry = report["hosts"]["gpu1"]
+    assert report["actions"] == [] and entry["reachable"] is True
+    assert entry["devices"][0] | {"healthy": True, "memory_total_mib": 15360, "pod": "gpu-0"} == entry["devices"][0]
+    assert [row["drift"] for row in entry["versions"]] == [False, False, False]
+    assert report["observed"] == "2026-11-22T02:00:00Z"
+
+
+def test_what_the_proof_says_stays_as_it_was() -> None:
+    """Programs read the report: keys are added, none is changed."""
+    before, after = proof(), state(proof(), {"gpu1": seen()}, SETTINGS)
+    for key in ("totals", "problems"):
+        assert after[key] == before[key]
+    device = before["hosts"]["gpu1"]["devices"][0]
+    assert {key: after["hosts"]["gpu1"]["devices"][0][key] for key in device} == device
+
+
+def test_a_host_that_was_not_reached_keeps_what_is_known_under_its_node_name() -> None:
+    earlier = state(proof(), {"host-a": seen()}, SETTINGS)
+    report = state(earlier, {"host-a": {"failure": "no route to host"}}, SETTINGS)
+    assert list(report["hosts"]) == ["gpu1"]
+    assert report["hosts"]["gpu1"]["reachable"] is False
+    assert report["hosts"]["gpu1"]["devices"][0]["state"] == "proven"
+    assert whats(report) == ["no route to host"]
+    assert "ansible host-a -m ping" in report["actions"][0]["do"]
+
+
+def test_first_things_come_first() -> None:
+    ill = seen(packages={"kubelet": "1.35.8-1.1"})
+    ill["driver"]["gpus"][0] |= {"healthy": False, "problems": ["GPU is lost"]}
+    certificates = [certificate("apiserver", 12), certificate("admin.conf", -3), certificate("etcd", 90)]
+    cp1 = seen(node="cp1", driver={}, pins=[], certificates={"certificates": certificates})
+    report = proof()
+    report["problems"] = [{"host": "gpu1", "gpu": UUID, "cause": "0 of 1 GPUs are allocatable (capacity 1)"}]
+    found = state(report, {"gpu1": ill, "cp1": cp1, "gpu2": {"failure": "gone"}}, SETTINGS | {"api_failure": "refused"})
+    assert whats(found) == [
+        "certificate admin.conf has expired",
+        "gone",
+        "the API was not read: refused",
+        "GPU 0 is not well: GPU is lost",
+        "0 of 1 GPUs are allocatable (capacity 1)",
+        "containerd.io is not there, 2.3.6 is wanted",
+        "kubelet is 1.35.8-1.1, 1.36.4-1.1 is wanted",
+        "certificate apiserver expires in 12 days",
+    ]
+    assert all(each["do"] for each in found["actions"])
+
+
+def test_trouble_with_the_api_is_told_once_however_often_it_is_looked_at() -> None:
+    first = state(proof(), {}, SETTINGS | {"api_failure": "refused"})
+    again = state(first, {}, SETTINGS | {"api_failure": "timed out"})
+    assert whats(again) == ["the API was not read: timed out"]
+    assert whats(state(again, {}, SETTINGS)) == []
+
+
+def test_many_gpus_with_one_cause_are_one_thing_to_do() -> None:
+    report = proof()
+    report["problems"] = [{"host": "gpu1", "gpu": f"GPU-{n}", "cause": "no pod was given this GPU"} for n in range(8)]
+    found = state(report, {"gpu1": seen()}, SETTINGS)
+    assert len(found["actions"]) == 1 and "GPU-7" in found["actions"][0]["gpu"]
+
+
+def test_a_gpu_that_nobody_proved_is_there_and_one_that_is_gone_is_unhealthy() -> None:
+    host = seen()
+    host["driver"]["gpus"] = [{"uuid": "GPU-new", "index": 0, "name": "Tesla T4", "healthy": True, "problems": []}]
+    found = state(proof(), {"gpu1": host}, SETTINGS)
+    devices = found["hosts"]["gpu1"]["devices"]
+    assert [(each["state"], each["healthy"]) for each in devices] == [("proven", False), ("unproven", True)]
+    assert whats(found) == [f"GPU {UUID} is not well: nvidia-smi does not list it", "no proof covers GPU 0"]
+
+
+def test_a_driver_that_lists_nothing_makes_its_gpus_unhealthy() -> None:
+    host = seen()
+    host["driver"] |= {"state": "driver_not_loaded", "gpus": []}
+    assert state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["devices"][0]["healthy"] is False
+
+
+def test_certificates_that_are_missing_are_no_fault_and_those_unread_are_told() -> None:
+    host = seen(certificates={"certificates": [certificate("super-admin.conf", None)], "certificate_authorities": []})
+    assert state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["certificates"] == []
+    found = state(proof(), {"gpu1": seen(certificates={"msg": "kubeadm is not there"})}, SETTINGS)
+    assert whats(found) == ["the certificates were not read: kubeadm is not there"]
+
+
+def test_where_the_time_went_in_the_order_of_the_run() -> None:
+    phases = {"second": 110.0, "first": 100.0}
+    assert state(proof(), {}, SETTINGS | {"phases": phases})["phases"] == [
+        {"name": "first", "seconds": 10.0},
+        {"name": "second", "seconds": 50.5},
+    ]
+    earlier = [{"name": "x", "seconds": 1.0}]
+    assert state(proof(), {}, SETTINGS | {"earlier_phases": earlier})["phases"] == earlier
+
+
+@given(st.dictionaries(st.text(max_size=5), st.floats(0, 2e9), max_size=6), st.floats(0, 2e9))
+def test_phases_are_never_negative_and_add_up(starts: dict[str, float], length: float) -> None:
+    end = max(starts.values(), default=0) + length
+    phases = state(proof(), {}, {"phases": starts, "now": end})["phases"]
+    assert all(phase["seconds"] >= 0 for phase in phases)
+    whole = end - min(starts.values()) if starts else 0
+    assert sum(phase["seconds"] for phase in phases) == pytest.approx(whole, abs=0.1 * len(phases) + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "fits"),
+    [
+        ("2.3.6", "2.3.6-1~debian.12~bookworm", True),
+        ("1.36.4-1.1", "1.36.4-1.1", True),
+        ("1.20.1", "1:1.20.1-1", True),
+        ("v0.19.0", "0.19.0", True),
+        ("2.3.6", "2.3.60-1", False),
+        ("2.3.6", "2.3.6.1-1", False),
+        ("2.3.6", "", False),
+        ("1.36.4-1.1", "1.36.4-1.10", False),
+    ],
+)
+def test_a_version_fits_with_or_without_what_packaging_adds(wanted: str, found: str, fits: bool) -> None:
+    assert version_fits(wanted, found) is fits
+
+
+@given(st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}", fullmatch=True))
+def test_a_version_fits_itself_and_its_packages(version: str) -> None:
+    assert version_fits(version, version)
+    assert version_fits(version, f"2:{version}-1ubuntu1")
+    assert not version_fits(version, f"{version}0")
+
+
+def test_what_is_no_report_is_one_clear_error() -> None:
+    wrong: list[tuple[Any, Any, Any]] = [("x", {}, {}), (proof(), [], {}), (proof(), {}, "x")]
+    for arguments in wrong:
+        with pytest.raises(AnsibleFilterError, match="Error while"):
+            state(*arguments)

@@ -1,0 +1,150 @@
+"""What awx/ describes fits the repository: playbooks, variables, defaults, names, the pins of the image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support import awx_project, awx_survey
+
+ROOT = Path(__file__).resolve().parents[2]
+# The one is part of the others; the other configures AWX itself and is run beside it.
+NO_TEMPLATE = {"playbooks/inventory.yml", "playbooks/awx_configure.yml", "site.yml"}
+# Answers come as texts where the API has no such type.
+AS_ANSWERED = {True: "true", False: "false"}
+
+
+def described(name: str) -> Any:
+    return yaml.safe_load((ROOT / "awx" / f"{name}.yml").read_text())[f"awx_configure_{name}"]
+
+
+TEMPLATES = described("job_templates")
+QUESTIONS = [(template["name"], question) for template in TEMPLATES for question in template.get("survey", [])]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the project as AWX checks it out."""
+    return awx_project.checkout(ROOT, tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
+        found |= yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options") or {}
+    return found
+
+
+def test_every_playbook_has_a_template_and_every_template_a_playbook(project: Path) -> None:
+    offered = {name for name in awx_project.playbooks(project) if re.fullmatch(r"(playbooks/)?\w+\.yml", name)}
+    assert {template["playbook"] for template in TEMPLATES} == offered - NO_TEMPLATE
+
+
+def test_the_inventory_is_one_that_awx_recognises(project: Path) -> None:
+    settings = yaml.safe_load((ROOT / "awx" / "settings.yml").read_text())
+    assert settings["awx_configure_inventory_path"] in awx_project.inventories(project)
+
+
+def test_names_are_there_once_and_whatever_is_referred_to_exists() -> None:
+    templates = [template["name"] for template in TEMPLATES]
+    workflows = [workflow["name"] for workflow in described("workflows")]
+    assert len(set(templates + workflows)) == len(templates + workflows)
+    for workflow in described("workflows"):
+        nodes = [node["identifier"] for node in workflow["nodes"]]
+        assert len(set(nodes)) == len(nodes)
+        assert {node["job_template"] for node in workflow["nodes"]} <= set(templates)
+        assert {name for node in workflow["nodes"] for name in node["success_nodes"]} <= set(nodes)
+    assert {schedule["template"] for schedule in described("schedules")} <= set(templates + workflows)
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda one: str(one["name"]))
+def test_a_template_has_a_survey_that_awx_accepts_and_its_defaults_launch_it(template: dict[str, Any]) -> None:
+    if "survey" in template:
+        assert list(awx_survey.problems({"name": "", "description": "", "spec": template["survey"]})) == []
+    variables = awx_survey.launch_variables(template.get("survey", []), {})
+    assert set(variables) == {question["variable"] for question in template.get("survey", [])}
+
+
+@pytest.mark.parametrize(("template", "question"), QUESTIONS, ids=[f"{n}: {q['variable']}" for n, q in QUESTIONS])
+def test_a_survey_asks_for_a_variable_that_exists_and_proposes_its_default(
+    template: str, question: dict[str, Any], options: dict[str, dict[str, Any]]
+) -> None:
+    option = options[question["variable"]]
+    default = AS_ANSWERED.get(option["default"], option["default"]) if option["type"] == "bool" else option["default"]
+    assert question["default"] == default
+    if question["type"] == "multiplechoice":
+        assert question["choices"] == option.get("choices", list(AS_ANSWERED.values())[::-1])
+    else:
+        assert {"integer": "int", "text": "str"}[question["type"]] == option["type"]
+        assert "max" in question
+
+
+def test_extra_variables_of_a_template_exist(options: dict[str, dict[str, Any]]) -> None:
+    for template in TEMPLATES:
+        assert set(template.get("extra_vars", {})) <= set(options)
+
+
+def scalars(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            yield from scalars(entry, str(key))
+    elif isinstance(value, list):
+        for entry in value:
+            yield from scalars(entry, name)
+    else:
+        yield name, value
+
+
+def test_no_file_holds_a_secret() -> None:
+    for path in (ROOT / "awx").glob("*.yml"):
+        assert "PRIVATE KEY" not in path.read_text()
+        for name, value in scalars(yaml.safe_load(path.read_text())):
+            assert not re.search("password|token|secret|key", name) or value in ("", False), f"{path.name}: {name}"
+
+
+ANSWERS = [
+    ({"acceptance_timeout": 29}, "too small"),
+    ({"acceptance_timeout": 3601}, "too large"),
+    ({"acceptance_timeout": "300"}, "type integer"),
+    ({"acceptance_timeout": True}, "type integer"),
+    ({"cluster_disruption_policy": "ask"}, "one of"),
+    ({"nvidia_driver_reboot": True}, "one of"),
+    ({"kubeadm_repository_url": "https://example.org"}, "not allowed on launch"),
+]
+
+
+@pytest.mark.parametrize(("answers", "why"), ANSWERS)
+def test_wrong_answers_are_refused_before_a_job_begins(answers: dict[str, Any], why: str) -> None:
+    survey = next(template["survey"] for template in TEMPLATES if template["name"] == "gpulab provision")
+    with pytest.raises(ValueError, match=why):
+        awx_survey.launch_variables(survey, answers)
+
+
+def pins(lines: list[str]) -> dict[str, str]:
+    found = (re.match(r"([\w-]+)==([\w.]+)", line) for line in lines)
+    return {pin[1].lower(): pin[2] for pin in found if pin}
+
+
+def test_the_execution_environment_has_the_versions_of_the_controller() -> None:
+    dependencies = yaml.safe_load((ROOT / "execution-environment.yml").read_text())["dependencies"]
+    packages = [dependencies[key]["package_pip"] for key in ("ansible_core", "ansible_runner")] + dependencies["python"]
+    controller = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if "< " not in line]
+    inside, outside = pins(packages), pins(controller)
+    assert len(inside) == len(packages)
+    assert inside.items() <= outside.items()
+    wanted = re.findall(r"^([\w-]+)", (ROOT / "meta" / "ee-requirements.txt").read_text(), re.MULTILINE)
+    assert {name.lower() for name in wanted} <= set(inside)
+
+
+def test_the_collection_names_the_files_of_its_own_needs() -> None:
+    """ansible-builder takes paths only from a collection, where a definition may also hold lists."""
+    needs = yaml.safe_load((ROOT / "meta" / "execution-environment.yml").read_text())["dependencies"]
+    whole = yaml.safe_load((ROOT / "execution-environment.yml").read_text())["dependencies"]
+    assert (ROOT / needs["python"]).is_file()
+    assert needs["system"] == whole["system"]
+    assert (ROOT / needs["system"]).is_file()

@@ -1,0 +1,162 @@
+"""Documents: their links lead somewhere, what they quote as ours is ours, and nothing that is offered goes unnamed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.guides import blocks, pages
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not {part for part in path.relative_to(ROOT).parts if part.startswith(".") or part == "collections"}
+)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)|<(?:img|source)[^>]* src(?:set)?=\"([^\"]+)\"")
+# What stands for a value in a template; no document holds it.
+_VARIES = "\0"
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def prose(path: Path) -> str:
+    """Return a document without its fenced blocks and its code."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"(`+)(?:(?!\1).)+\1", "code", text)
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    found: set[str] = set()
+    for heading in re.findall(r"^#{1,6} +(.+?) *$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        number = next(n for n in range(1000) if (f"{slug}-{n}" if n else slug) not in found)
+        found.add(f"{slug}-{number}" if number else slug)
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
+    targets = [one for one in _LINK.findall(prose(document)) if not re.match(r"[a-z]+:", one)]
+    targets += [one or two for one, two in _IMAGE.findall(prose(document)) if not re.match(r"[a-z]+:", one or two)]
+    for target in targets:
+        path, _hash, anchor = target.partition("#")
+        file = (document.parent / path).resolve() if path else document
+        assert file.exists(), f"{name(document)} links {target}: there is no such file"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file), f"{name(document)} links {target}: there is no such heading"
+
+
+def test_the_index_links_every_document() -> None:
+    linked = {(ROOT / "docs" / link).resolve() for link in _LINK.findall((ROOT / "docs" / "README.md").read_text())}
+    missing = {path for path in (ROOT / "docs").glob("*.md") if path.name != "README.md"} - linked
+    assert not missing, f"docs/README.md does not link {sorted(map(name, missing))}"
+
+
+@pytest.mark.parametrize("page", pages())
+def test_the_marked_commands_of_a_guide_can_be_found(page: str) -> None:
+    for block in blocks(page):
+        assert block.script.strip(), f"{block.name} is empty"
+        assert not re.search(r"--name[ =]", block.script), f"{block.name}: the test gives the lab its name"
+
+
+@pytest.mark.parametrize("marker", ["<!-- lab: never -->", "<!-- lab -->", "<!-- lab: prints -->"])
+def test_a_marker_that_marks_nothing_is_an_error(marker: str, tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text(f"# Page\n\n{marker}\n```text\nx\n```\n")
+    with pytest.raises(ValueError, match=r"page\.md:3: "):
+        blocks("page.md", tmp_path)
+
+
+def test_what_a_block_prints_is_compared_line_by_line_spaces_and_line_ends_aside(tmp_path: Path) -> None:
+    said = "<!-- lab: prints -->\n```text\na  b ... d\nnot there\n```\n"
+    (tmp_path / "page.md").write_text(f"<!-- lab: fails -->\n```sh\nfalse\n```\nIt says:\n\n{said}")
+    (block,) = blocks("page.md", tmp_path)
+    assert (block.kind, block.script, block.name) == ("fails", "false", "page.md:1")
+    assert block.missing("x\n  a    b c\td\n") == ["not there"]
+    assert block.missing("a\n  b\nc d\nnot\nthere") == []
+    assert block.missing(f"a b\n{'c' * 300} d\nnot there") == ["a b ... d"]
+
+
+def quotations() -> Iterator[tuple[str, str]]:
+    """(document, message) of all that guides quote as messages of this collection."""
+    for document in DOCUMENTS:
+        for message in re.findall(r"^> `(.+)`$", document.read_text(), re.MULTILINE):
+            yield name(document), message
+
+
+def python_texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else _VARIES for part in node.values)
+
+
+def yaml_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield re.sub(r"\{\{.*?\}\}|\{%.*?%\}", _VARIES, value, flags=re.DOTALL)
+        yield from re.findall(r"'([^']{12,})'", value)
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from yaml_texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from yaml_texts(inner)
+
+
+@cache
+def texts_of_ours() -> list[str]:
+    found: list[str] = []
+    for path in (ROOT / "plugins").rglob("*.py"):
+        found += python_texts(ast.parse(path.read_text()))
+    for path in [*ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("playbooks/*.yml")]:
+        found += yaml_texts(yaml.safe_load(path.read_text()))
+    return [" ".join(text.split()) for text in found]
+
+
+def is_ours(message: str) -> bool:
+    parts = [re.escape(part.strip()) for part in message.split("...") if part.strip()]
+    return any(re.search(".*".join(parts), text) for text in texts_of_ours())
+
+
+def test_every_message_that_a_guide_quotes_as_ours_is_in_the_sources() -> None:
+    found = list(quotations())
+    assert len(found) >= 30
+    wrong = [f"{document}: {message}" for document, message in found if not is_ours(message)]
+    assert not wrong, "no source has these messages:\n" + "\n".join(wrong)
+
+
+def test_a_message_that_nobody_prints_would_be_found() -> None:
+    assert is_ours("the node is not ready: ...")
+    assert not is_ours("the node is not quite ready: ...")
+    assert not is_ours("... GPUs are allocatable ... the node is not ready")
+
+
+def test_every_playbook_and_role_is_named_in_a_document() -> None:
+    said = "\n".join(path.read_text() for path in DOCUMENTS if path.parent != ROOT / "docs" / "reference")
+    for path in (ROOT / "playbooks").glob("*.yml"):
+        assert f"playbooks/{path.stem}.yml" in said or f"{path.stem}.yml" in said, f"no document names {path.name}"
+    for path in (ROOT / "roles").glob("*/meta/main.yml"):
+        assert re.search(rf"\b{path.parents[1].name}\b", said), f"no document names the role {path.parents[1].name}"
+
+
+def test_every_symptom_says_what_mends_it() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    symptoms = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    assert len(symptoms) >= 20
+    for symptom in symptoms:
+        title, _end, body = symptom.partition("\n")
+        assert re.search(r"[Tt]o mend it|site\.yml", body), f"{title}: what mends it?"
+        assert "\n> `" in body, f"{title}: how is it found?"

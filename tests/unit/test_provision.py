@@ -1,0 +1,227 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""examples/provision.py as a person runs it, on hosts that are this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SCRIPT = REPOSITORY / "examples" / "provision.py"
+GOOD = "    - name: Fine\n      ansible.builtin.set_fact:\n        x: 1\n"
+CHANGES = GOOD + "      changed_when: true\n"
+BAD = '    - name: Break\n      ansible.builtin.fail:\n        msg: "[b]no[/b] luck"\n'
+SILENT = (
+    "    - name: Reach\n      ansible.builtin.ping:\n      vars:\n        ansible_connection: ssh\n"
+    "        ansible_host: 127.0.0.1\n        ansible_port: 9\n"
+)
+# The helper that is still there in the end would be one that was left behind.
+SLOW = "    - name: Take long\n      ansible.builtin.command: sleep 86399\n      changed_when: false\n"
+SUDO = """#!/bin/sh
+while :; do
+  case "$1" in -p) printf %s "$2" >&2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac
+done
+read -r given
+[ "$given" = "open sesame" ] && exec "$@"
+echo wrong password >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "ansible.cfg").touch()
+    (tmp_path / "my.ini").write_text(
+        f"[all]\na\nb\n[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\n"
+    )
+    # Ansible's sockets don't bear the long paths of pytest.
+    with tempfile.TemporaryDirectory(prefix="t") as temporary:
+        (tmp_path / "temporary").symlink_to(temporary)
+        yield tmp_path
+
+
+def environment(here: Path) -> dict[str, str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}
+    return {**clean, "TMPDIR": str((here / "temporary").readlink()), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+
+
+def playbook(here: Path, tasks: str) -> str:
+    path = here / "play.yml"
+    path.write_text(f"- name: Do it all\n  hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
+    return str(path)
+
+
+def provision(here: Path, *arguments: str, inventory: str = "my.ini") -> tuple[int, str]:
+    command = [sys.executable, str(SCRIPT), "-i", inventory, *arguments]
+    done = subprocess.run(
+        command,
+        cwd=here,
+        env=environment(here),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert "Traceback" not in done.stdout
+    return done.returncode, done.stdout
+
+
+def report(here: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((here / "gpulab-runs" / "report.json").read_text())
+    return read
+
+
+def left_behind(here: Path, seconds: float = 0) -> list[str]:
+    """Return the processes and temporary files that a run left, when they have had so long to go."""
+    until = time.monotonic() + seconds
+    while True:
+        commands = [path.read_bytes().replace(b"\0", b" ").decode() for path in running() if path.is_file()]
+        found = [c for c in commands if "sleep 86399" in c or str(here / "play.yml") in c]
+        found += [path.name for path in (here / "temporary").iterdir()]
+        if not found or time.monotonic() >= until:
+            return found
+        time.sleep(0.1)
+
+
+def running() -> list[Path]:
+    return [path / "cmdline" for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "status", "code"),
+    [(GOOD, "done", 0), (BAD, "failed", 2), (SILENT, "unreachable", 4)],
+    ids=["done", "failed", "unreachable"],
+)
+def test_the_exit_status_tells_how_it_ended(here: Path, tasks: str, status: str, code: int) -> None:
+    ended, output = provision(here, "--playbook", playbook(here, tasks))
+    assert ended == code
+    found = report(here)
+    assert found["status"] == status
+    assert found["hosts"]["b"]["state"] == status
+    assert [phase["title"] for phase in found["phases"]] == ["Do it all"]
+    assert f"{status}. The report: " in output
+    assert left_behind(here, seconds=5) == []
+
+
+def test_an_error_is_shown_once_and_as_it_is(here: Path) -> None:
+    _, output = provision(here, "--playbook", playbook(here, BAD), "--limit", "b")
+    assert output.count("[b]no[/b] luck") == 1
+    assert set(report(here)["hosts"]) == {"b"}
+
+
+WRONG = {
+    "no such inventory": (["--playbook", "play.yml"], "other.ini", "there is no inventory other.ini"),
+    "no such playbook": (["--playbook", "other.yml"], "my.ini", "other.yml could not be found"),
+    "no such option": (["--playbook", "play.yml", "--fast"], "my.ini", "--fast"),
+    "bad variables": (["--playbook", "play.yml", "-e", "@other.yml"], "my.ini", "other.yml"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "inventory", "complaint"), WRONG.values(), ids=WRONG)
+def test_wrong_input_is_an_error_of_its_own(here: Path, arguments: list[str], inventory: str, complaint: str) -> None:
+    playbook(here, GOOD)
+    ended, output = provision(here, *arguments, inventory=inventory)
+    assert (ended, complaint in output.replace("\n", " ")) == (3, True), output
+    assert not (here / "gpulab-runs" / "report.json").exists()
+
+
+def test_help_is_no_error(here: Path) -> None:
+    ended, output = provision(here, "--help")
+    assert ended == 0
+    assert "130 cancelled" in output
+
+
+def test_extra_variables_arrive_and_artifacts_are_kept_for_oneself(here: Path) -> None:
+    tasks = '    - name: Tell\n      ansible.builtin.debug:\n        msg: "x is {{ x }}"\n'
+    for value in ("1", "2"):
+        ended, output = provision(here, "--playbook", playbook(here, tasks), "-e", f"x={value}", "--artifacts", "kept")
+        assert (ended, f"x is {value}" in output) == (0, True)
+        time.sleep(1)
+    runs = list((here / "kept" / "artifacts").iterdir())
+    assert len(runs) == 2
+    assert "x is 1" in "".join((run / "stdout").read_text() for run in runs)
+    assert not [run for run in runs if (run / "command").exists()]
+    assert stat.S_IMODE((here / "kept").stat().st_mode) == 0o700
+
+
+def terminal(here: Path, *arguments: str) -> pexpect.spawn:
+    command = [str(SCRIPT), "-i", "my.ini", *arguments]
+    where = {"cwd": here, "env": environment(here), "dimensions": (24, 120)}
+    return pexpect.spawn(sys.executable, command, encoding="utf-8", timeout=60, **where)
+
+
+def end_of(child: pexpect.spawn) -> int | None:
+    child.expect(pexpect.EOF)
+    child.close()
+    status: int | None = child.exitstatus
+    return status
+
+
+def test_ctrl_c_leaves_nothing_behind_and_the_next_run_goes_on(here: Path) -> None:
+    child = terminal(here, "--playbook", playbook(here, CHANGES + SLOW))
+    child.expect("Do it all")
+    child.expect("Take long")
+    child.sendintr()
+    child.expect("Where the time went")
+    child.expect("cancelled. The report: ")
+    assert end_of(child) == 130
+    assert left_behind(here, seconds=5) == []
+    found = report(here)
+    assert (found["status"], found["phase"]) == ("cancelled", "Do it all")
+    assert found["hosts"]["a"]["changed"] == 1
+    ended, output = provision(here, "--playbook", playbook(here, GOOD))
+    assert ended == 0
+    assert "The last run ended (cancelled) in “Do it all”. What is done stays done." in output
+    assert report(here)["hosts"]["a"]["changed"] == 0
+
+
+def test_a_second_ctrl_c_does_not_wait(here: Path) -> None:
+    child = terminal(here, "--playbook", playbook(here, SLOW))
+    child.expect("Take long")
+    child.sendintr()
+    child.sendintr()
+    assert end_of(child) == 130
+    assert left_behind(here, seconds=5) == []
+
+
+def test_ctrl_c_at_the_password_ends_before_anything_began(here: Path) -> None:
+    child = terminal(here, "--playbook", playbook(here, GOOD), "-K")
+    child.expect("sudo password: ")
+    child.sendintr()
+    assert end_of(child) == 130
+    assert not (here / "gpulab-runs" / "artifacts").exists()
+
+
+def test_the_password_reaches_ansible_and_no_file(here: Path) -> None:
+    (here / "sudo").write_text(SUDO)
+    (here / "sudo").chmod(0o755)
+    tasks = "    - name: Become\n      ansible.builtin.ping:\n      become: true\n"
+    tasks += f"      vars:\n        ansible_become_exe: {here}/sudo\n"
+    child = terminal(here, "--playbook", playbook(here, tasks), "-K")
+    child.expect("sudo password: ")
+    child.sendline("open sesame")
+    child.expect("done. The report: ")
+    assert end_of(child) == 0
+    written = [path for path in here.rglob("*") if path.is_file() and path.name != "sudo"]
+    assert [path for path in written if "open sesame" in path.read_text(errors="replace")] == []
+
+
+def test_a_terminal_shows_a_bar_for_each_host(here: Path) -> None:
+    slow = SLOW.replace("86399", "2")
+    child = terminal(here, "--playbook", playbook(here, GOOD + slow))
+    child.expect(r"a\b.*Do it all .*0:00:0\d.*Take long")
+    child.expect(r"b\b.*Do it all .*0:00:0\d.*Take long")
+    assert end_of(child) == 0
