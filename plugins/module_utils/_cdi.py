@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles impor
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import Systemd, needed
 
 _INTERVAL = 1.0
+_NODE = re.compile(r"""^\s*(?:-\s+)?path:\s*["']?(/dev/[^\s"',]+)""", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ def missing(devices: list[str], text: str, expected: Expected) -> str:
     return ""
 
 
+def vanished(text: str) -> str:
+    """Device nodes in the specification that this host has no more, as ``missing``; no container starts with them."""
+    gone = [node for node in dict.fromkeys(_NODE.findall(text)) if not Path(node).exists()]
+    return f"it names {', '.join(gone)}, which is not there" if gone else ""
+
+
 class CdiSpec:
     def __init__(self, runner: Runner, path: Path, kind: str, units: tuple[str, str]) -> None:
         """``units`` are the service that writes the file and the path unit that triggers it."""
@@ -70,7 +78,7 @@ class CdiSpec:
         """Raises DomainError when the specification isn't complete in time."""
         outcome = Outcome()
         try:
-            lack = self._look(expected, outcome)
+            lack = self._look(expected, outcome) or vanished(read_text(self._path) or "")
         except CommandNotFoundError:
             if check:
                 # The package brings the tool and the units, and triggers them when it is installed.

@@ -23,6 +23,8 @@ _VERSION_FILE = "/proc/driver/nvidia/version"
 _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 # In the order in which they can be removed: what uses another module comes before it.
 _MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nvidia_fs", "nvidia")
+# Containers are given device nodes of these, too: the CDI specification names them.
+_COMPANIONS = ("nvidia_modeset", "nvidia_uvm")
 
 
 def parse_version(text: str) -> str:
@@ -132,6 +134,8 @@ class Driver:
                 f"{outcome.loaded_version}. Another module of this name lies in /lib/modules/{self._release}; "
                 "see: modinfo -n nvidia; dkms status"
             )
+        for name in _COMPANIONS:
+            self._runner.check(["modprobe", name], f"loading {name} of the NVIDIA driver {version}")
 
     def _initramfs_is_old(self, blacklist: str) -> bool:
         """Whether the initial ramdisk was made before the blacklist, on a host where that matters."""

@@ -11,7 +11,8 @@ short_description: Wait until the CDI specification lists every GPU
 version_added: 0.1.0
 description:
   - The specification is written by the toolkit's own service C(nvidia-cdi-refresh). This module keeps that service and
-    its path unit enabled, triggers it when the file is missing or behind the host's GPUs or driver, and waits.
+    its path unit enabled, triggers it when the file is missing, behind the host's GPUs or driver, or names device nodes
+    that are not there, and waits.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:

@@ -84,6 +84,17 @@ def test_one_of_an_older_driver_is_asked_for_again(host: Host) -> None:
     assert "580.178.04" in host.spec.read_text()
 
 
+def test_one_with_device_nodes_that_are_gone_is_asked_for_again(host: Host) -> None:
+    host.write(host.after, DEVICES)
+    for form in ("- path: {}", '  path: "{}"'):
+        host.write(host.spec, [*DEVICES, f"\n{form.format('/dev/null')}"])
+        assert not host.run()["changed"]
+        host.write(host.spec, [*DEVICES, f"\n{form.format('/dev/nvidia-that-is-gone')}"])
+        assert host.run(check=True)["changed"]
+        assert host.run()["changed"]
+        assert not host.run()["changed"]
+
+
 def test_mig_devices_count_as_their_gpu(host: Host) -> None:
     host.write(host.spec, ["0", "1:0", "1:1", "GPU-a", "MIG-b", "all"])
     assert not host.run(uuids=["GPU-a", "GPU-b"])["changed"]

@@ -11,6 +11,7 @@ import pytest
 
 VERSION = "580.178.04"
 RELEASE = os.uname().release
+LOADING = ["modprobe nvidia", "modprobe nvidia_modeset", "modprobe nvidia_uvm"]
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {0}  Release Build  (dvs-builder@U22)\n"
 PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {0}  Tue Aug 11 07:00:00 UTC 2026\n"
 
@@ -67,7 +68,7 @@ def test_loads_once(host: Host) -> None:
     assert result["changed"] and result["loaded_version"] == VERSION and not result["reboot_required"]
     again = host.run()
     assert not again["changed"] and again["loaded_before"] == VERSION
-    assert host.log == ["modprobe nvidia"]
+    assert host.log == LOADING
 
 
 @pytest.mark.parametrize("text", [OPEN, PROPRIETARY])
@@ -81,7 +82,7 @@ def test_another_version_is_unloaded_first(host: Host) -> None:
     (host.root / "proc/modules").write_text("nvidia 1 2 nvidia_uvm - x\nnvidia_uvm 1 0 - x\n")
     result = host.run()
     assert result["loaded_version"] == VERSION and result["loaded_before"] == "570.10"
-    assert host.log == ["modprobe -r nvidia_uvm", "modprobe -r nvidia", "modprobe nvidia"]
+    assert host.log == ["modprobe -r nvidia_uvm", "modprobe -r nvidia", *LOADING]
 
 
 def test_a_version_in_use_needs_a_reboot(host: Host) -> None:
@@ -115,6 +116,17 @@ def test_each_failure_has_its_advice(host: Host, said: str, advice: str) -> None
     host.modprobe(error=said)
     result = host.run()
     assert result["failed"] and said in result["msg"] and advice in result["msg"] and VERSION in result["msg"]
+
+
+def test_a_part_of_the_driver_that_cannot_be_loaded_is_named(host: Host) -> None:
+    host.programs.add(
+        "modprobe",
+        f"""[ "$1" != nvidia_uvm ] || {{ echo "modprobe: FATAL: Module nvidia_uvm not found" >&2; exit 1; }}
+printf '%s' '{OPEN.format(VERSION).strip()}' > {host.root}/proc/driver/nvidia/version""",
+    )
+    result = host.run()
+    assert result["failed"]
+    assert result["msg"].startswith(f"Error while loading nvidia_uvm of the NVIDIA driver {VERSION}: modprobe: FATAL")
 
 
 def test_success_of_modprobe_alone_is_not_enough(host: Host) -> None:
