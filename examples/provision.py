@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
 class Run:
     def __init__(self, before: dict[str, Any]) -> None:
         self.progress, self.console = _progress.Progress(before), Console(highlight=False, soft_wrap=True)
-        host, phase, doing = (TextColumn(f"{{task.fields[{x}]}}", markup=False) for x in ("host", "phase", "doing"))
+        host, phase, doing = (TextColumn(f"{{task.fields[{x}]:.40}}", markup=False) for x in ("host", "phase", "doing"))
         columns = (host, phase, BarColumn(30), TimeElapsedColumn(), doing)
         self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
         self.phase: object = None
@@ -69,8 +69,8 @@ class Run:
             self.console.print(text, style=STYLES[line.kind], markup=False)
         if self.phase is not self.progress.phase:
             self.phase, self.rows = self.progress.phase, dict[str, TaskID]()
-            for bar in self.bars.task_ids:
-                self.bars.remove_task(bar)
+            for old in self.bars.task_ids:
+                self.bars.remove_task(old)
         for row in self.progress.rows():
             if row.host not in self.rows:
                 new = self.bars.add_task("", host=row.host, phase="", doing="", total=row.phase.expected)
@@ -123,14 +123,14 @@ def main() -> int:
         if given.container_image:
             text = given.inventory.read_text() if given.inventory.is_file() else ""
             keys = re.findall(r"(?:private_key_file|KnownHostsFile)[^\w/]+(/[^\s\"']+)", text)
-            mounts = [f"{path}:{path}" for path in sorted({*keys, *given.mount}) if Path(path).exists()]
             settings |= {"process_isolation": True, "container_image": given.container_image}
+            mounts = [f"{path}:{path}" for path in sorted({*keys, *given.mount}) if Path(path).exists()]
             settings |= {"container_volume_mounts": mounts, "container_options": ["--user=root", "--network=host"]}
         else:
             paths = ":".join([*NEAR, *constants.COLLECTIONS_PATHS])
             settings["envvars"] |= {"TMPDIR": scratch, "ANSIBLE_LOCAL_TEMP": scratch, "ANSIBLE_COLLECTIONS_PATH": paths}
         status = run.go(command, **settings)
-    result = {"status": status, **run.progress.result()}
+    result = {"status": status, **run.progress.result(time.time())}
     report.with_suffix(".tmp").write_text(json.dumps(result, indent=2) + "\n")
     report.with_suffix(".tmp").replace(report)
     run.console.print(*_progress_text.account(result), f"{status}. The report: {report}", sep="\n", markup=False)
@@ -143,7 +143,7 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         code = CODES["cancelled"]
     except SystemExit as usage:
-        code = CODES["bad input"] if usage.code else 0
+        code = 0 if usage.code in (0, None) else CODES["bad input"]
     except (OSError, ValueError) as problem:
         Console(stderr=True, soft_wrap=True).print(f"Error while preparing the run: {problem}", markup=False)
         code = CODES["bad input"]

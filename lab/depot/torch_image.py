@@ -31,16 +31,17 @@ def build() -> None:
 
     Raises DepotError.
     """
-    if _is_stored():
+    if is_stored():
         return
     with cache.lock("depot"), registry.writable() as target:
-        if not _is_stored():
+        if not is_stored():
             with progress.step(f"Image {REFERENCE}"):
                 target.push(REFERENCE, [_layer()], _SETTINGS)
                 cache.replace_text(_stamp(), _key())
 
 
-def _is_stored() -> bool:
+def is_stored() -> bool:
+    """Say whether the registry has the image, made from the same."""
     stamp = _stamp()
     return registry.holds(REFERENCE) and stamp.is_file() and stamp.read_text() == _key()
 

@@ -4,20 +4,6 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
-import sys
-import threading
-import time
-from typing import Any, Callable
-
-from ansible import constants
-from ansible.plugins.callback.default import CallbackModule as DefaultCallback
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress import Progress
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress_model import Line
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress_text import account, clip, clock, written
-
 DOCUMENTATION = r"""
 name: progress
 type: stdout
@@ -63,6 +49,20 @@ options:
       - section: callback_progress
         key: interval
 """
+
+import atexit
+import os
+import shutil
+import sys
+import threading
+import time
+from typing import Any, Callable
+
+from ansible import constants
+from ansible.plugins.callback.default import CallbackModule as DefaultCallback
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress import Progress
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress_model import Line
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress_text import account, clip, clock, written
 
 COLORS = {
     "phase": "COLOR_HIGHLIGHT",
@@ -237,7 +237,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._erase()
             self._over.set()
             sys.stdout.flush()
-        for line in account(self._progress.result()):
+        for line in account(self._progress.result(0 if self._progress.ended else time.time())):
             self._display.display(line)
 
 

@@ -11,6 +11,7 @@ the names of the plays and roles, so that none can lack one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress_text i
 )
 
 DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
+# Ansible's own first task of a role; a dependency that only has settings has no other.
+CHECKS = ("validate_argument_spec", "ansible.builtin.validate_argument_spec")
 SLOWEST = 5
 # ansible-runner's names in playbook_on_stats
 STATS = {"dark": "unreachable", "failures": "failed"}
@@ -43,12 +46,13 @@ class Progress:
 
     def __init__(self, before: Any = None) -> None:
         """Begin with what `result` said of an earlier run, if there is one: it tells how many tasks to expect."""
-        self.started = self.now = 0.0
+        self.started, self.now = math.inf, 0.0
         self.play = ""
         self.phase: Phase | None = None
         self.phases: dict[tuple[str, str], Phase] = {}
         self.hosts: dict[str, Host] = {}
         self.ended = False
+        self._failed_in: Phase | None = None
         self._task: Task | None = None
         self._slow: list[Task] = []
         self._shown: set[tuple[str, str]] = set()
@@ -59,7 +63,7 @@ class Progress:
 
     @property
     def elapsed(self) -> float:
-        return self.now - self.started
+        return max(self.now - self.started, 0.0)
 
     def feed(self, event: Any) -> list[Line]:
         """Take in one event, of whatever shape, and return what it has to tell for good."""
@@ -68,7 +72,7 @@ class Progress:
         given = event.get("event_data")
         data: Mapping[Any, Any] = given if isinstance(given, Mapping) else {}
         self.now = seconds_of(event.get("created"), self.now)
-        self.started = self.started or self.now
+        self.started = min(self.started, self.now)
         kind, host = _text(event.get("event")), _text(data.get("host"))
         if kind == "playbook_on_play_start":
             self._play(_text(data.get("name")) or _text(data.get("play")))
@@ -76,7 +80,7 @@ class Progress:
             name = _text(data.get("task")) or _text(data.get("name"))
             # Only here the name has its variables filled in.
             self._names[_text(data.get("task_uuid"))] = name
-            return self._begin(name, _text(data.get("role")))
+            return self._begin(name, "" if _text(data.get("task_action")) in CHECKS else _text(data.get("role")))
         elif kind == "playbook_on_stats":
             self._end(data)
         elif host:
@@ -101,12 +105,15 @@ class Progress:
         """Return the phase of a role in this play, and whether it was seen before."""
         tasks = self._expected.get((self.play, role))
         expected = tasks if isinstance(tasks, int) else None
-        of_play = [phase for (play, _), phase in self.phases.items() if play == self.play]
+        of_play = [phase for phase in self.phases.values() if phase.play == self.play]
         if not of_play:
             self.phases[self.play, role] = Phase(self.play, role, expected=expected)
             return self.phases[self.play, role], False
         if not role:
-            return of_play[0], True
+            return (self.phase if self.phase in of_play else of_play[0]), True
+        if not of_play[0].role:
+            self.phases[self.play, role] = self.phases.pop((self.play, ""))
+            of_play[0].role, of_play[0].expected = role, expected
         known = (self.play, role) in self.phases
         return self.phases.setdefault((self.play, role), Phase(self.play, role, False, expected)), known
 
@@ -170,6 +177,7 @@ class Progress:
         host.counts["ignored" if ignored else word] += 1
         if not ignored:
             host.state, host.task = word, task
+            self._failed_in = self._failed_in or self.phase
         if (host.name, task) in self._shown:
             return []
         return [Line("ignored" if ignored else word, host.name, f"{one_line(task)}: {what_failed(res)}")]
@@ -210,17 +218,23 @@ class Progress:
             (word for word in ("failed", "unreachable") if word in states), "error" if self.phases else "bad input"
         )
 
-    def result(self) -> dict[str, Any]:
-        """Return what is known of the run as plain data: seconds, phases, slowest tasks, hosts."""
+    def result(self, now: float = 0.0) -> dict[str, Any]:
+        """Return the account of a run that is over as plain data. now: when it ended, if not with its last event."""
+        self.now = max(self.now, now)
+        self._close()
+        state = {"running": "unfinished"}
+        last = self._failed_in if self.verdict() in ("failed", "unreachable") and self._failed_in else self.phase
         slowest = [
             {"task": t.name, "phase": t.phase.title, "host": t.host, "seconds": round(t.seconds, 2)} for t in self._slow
         ]
         return {
             "seconds": round(self.elapsed, 2),
-            "phase": self.phase.title if self.phase else "",
+            "phase": last.title if last else "",
             "phases": [phase.described() for phase in self.phases.values()],
             "slowest": slowest,
-            "hosts": {h.name: {"state": h.state, "task": h.task, **h.counts} for h in self.hosts.values()},
+            "hosts": {
+                h.name: {"state": state.get(h.state, h.state), "task": h.task, **h.counts} for h in self.hosts.values()
+            },
         }
 
 

@@ -136,9 +136,9 @@ def written(kind: str, host: str, text: str, elapsed: float) -> str:
         return f"[{clock(elapsed)}] {text}"
     if kind == "message":
         return f"  {one_line(host)} says:\n{indented(text)}"
-    first, _, rest = text.partition("\n")
+    first, *rest = text.split("\n", 1)
     word = {"ignored": "failed (ignored)"}.get(kind, kind.upper() if kind in BAD else kind)
-    return f"  {one_line(host)}: {word}: {first}" + (f"\n{indented(rest)}" if rest else "")
+    return f"  {one_line(host)}: {word}: {first}" + (f"\n{indented(rest[0])}" if rest else "")
 
 
 def account(result: Mapping[str, Any]) -> list[str]:

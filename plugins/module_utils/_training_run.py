@@ -43,7 +43,13 @@ class Training:
         self._owned(doing)
         trial = {**job, "metadata": {**job["metadata"], "generateName": f"{self._name}-"}}
         del trial["metadata"]["name"]
-        self._api.create(f"{self._jobs}?dryRun=All", trial)
+        try:
+            self._api.create(f"{self._jobs}?dryRun=All", trial)
+        except ApiError as error:
+            raise DomainError(
+                f"{doing} in namespace {self._namespace}: the API does not take its job. Nothing was changed. {error}",
+                status=error.status,
+            ) from error
         self.remove()
         for body in others:
             self._api.apply(self._path(body), dict(body))

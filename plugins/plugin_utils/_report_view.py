@@ -32,6 +32,9 @@ WORDS = {
 }
 
 
+_ACTION = ("severity", "host", "gpu", "what", "do")
+
+
 @dataclass(frozen=True)
 class Slice:
     """A MIG device. ``share`` is its number of compute slices, 1 when its profile does not tell."""
@@ -91,7 +94,7 @@ class Page:
     endpoint: str
     version: str
     figures: tuple[Figure, ...]
-    actions: tuple[dict[str, Any], ...]
+    actions: tuple[dict[str, str], ...]
     nodes: tuple[Node, ...]
     legend: tuple[tuple[str, str], ...]
     network: str
@@ -106,9 +109,9 @@ def page(report: Report) -> Page:
     """What to show of a report, whatever is missing in it."""
     cluster, totals = dictionary(report.get("cluster")), report["totals"]
     nodes = tuple(_node(report, name, entry) for name, entry in report["hosts"].items())
-    todo = dictionaries(report.get("actions")) if "actions" in report else _as_actions(report)
+    todo = _actions(report)
     proven, gpus = number(totals.get("proven")) or 0, number(totals.get("gpus")) or 0
-    bad = any(text(each.get("severity")) == "error" for each in todo)
+    bad = any(each["severity"] == "error" for each in todo)
     shown = {tile.state for node in nodes for tile in node.tiles}
     phases, total = words.phases(dictionaries(report.get("phases")))
     return Page(
@@ -133,8 +136,10 @@ def page(report: Report) -> Page:
     )
 
 
-def _as_actions(report: Report) -> list[dict[str, Any]]:
-    """The problems of a report that was written before there were actions in it."""
+def _actions(report: Report) -> list[dict[str, str]]:
+    """What to do; of a report that was written before there was such a list, its problems."""
+    if "actions" in report:
+        return [{key: text(each.get(key)) for key in _ACTION} for each in dictionaries(report["actions"])]
     return [
         {"severity": "error", "host": text(each.get("host")), "gpu": text(each.get("gpu")), "do": ""}
         | {"what": text(each.get("cause"))}

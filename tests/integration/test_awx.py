@@ -14,14 +14,15 @@ from support.hosts import ROOT, Inventory
 from support.lab import Lab, lab_command, running
 from support.state import snapshots
 
-SPEC = ROOT / "tests" / "integration" / "specs" / "one-worker.yml"
+SPEC = ROOT / "tests" / "integration" / "specs" / "training.yml"
 # Tried one by one below, in the order of the workflow.
 OWN_TESTS = {"gpulab preflight", "gpulab provision"}
+ANSWERS = {"gpulab train": {"torch_ddp_gpus_per_node": 2, "torch_ddp_timeout": 900}}
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    lab_command("build", "--with", "ee")
+    lab_command("build", "--with", "ee", "--with", "torch")
     with running("awx", SPEC) as started:
         yield started
 
@@ -67,7 +68,7 @@ def test_provision_builds_and_proves_the_cluster_and_a_dry_run_then_predicts_not
 
 @pytest.mark.parametrize("name", [name for name in templates() if name not in OWN_TESTS])
 def test_every_other_template_succeeds_on_the_cluster(name: str, inventory: Inventory, directory: Path) -> None:
-    job = launch(name, inventory, directory).expect_success()
+    job = launch(name, inventory, directory, answers=ANSWERS.get(name)).expect_success()
     assert templates()[name]["playbook"] in " ".join(job.command)
 
 

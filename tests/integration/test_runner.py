@@ -85,6 +85,6 @@ def test_a_run_after_that_changes_nothing(lab: Lab) -> None:
 
 
 def test_a_host_that_does_not_answer_has_an_exit_status_of_its_own(lab: Lab) -> None:
-    status, shown = end_of(provision(lab, "-e", "ansible_port=9", "--playbook", "gpulab.kubernetes.preflight"))
+    status, shown = end_of(provision(lab, "-e", "ansible_port=9", "--playbook", "gpulab.kubernetes.verify"))
     assert status == 4, shown
     assert "UNREACHABLE" in shown

@@ -48,10 +48,10 @@ class Site:
         read: dict[str, Any] = json.loads(self.file(name).read_text())
         return read
 
-    def left(self) -> list[str]:
-        """Return what of any training is in the cluster."""
+    def left(self, name: str = "") -> list[str]:
+        """Return what of any training, or of one, is in the cluster."""
         kinds = "jobs,pods,services,configmaps"
-        selector = "app.kubernetes.io/part-of=training"
+        selector = "app.kubernetes.io/part-of=training" + (f",app.kubernetes.io/instance={name}" if name else "")
         return self.cluster.kubectl("get", kinds, "--selector", selector, "--output", "name").split()
 
     def step(self, name: str) -> int:
@@ -187,7 +187,8 @@ def test_an_interrupted_run_takes_its_job_with_it(site: Site, tmp_path: Path) ->
     environ = {**os.environ, **environment(tmp_path / "events")}
     with (tmp_path / "output").open("w") as output:
         process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=output, stderr=output, start_new_session=True)
-    until(lambda: process.poll() is not None or bool(site.left()))
+    until(lambda: process.poll() is not None or bool(site.left("interrupted")))
     os.killpg(process.pid, signal.SIGINT)
     process.wait(180)
-    until(lambda: not site.left(), 60)
+    until(lambda: not site.left("interrupted"), 60)
+    assert "interrupted" in (tmp_path / "output").read_text()

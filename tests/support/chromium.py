@@ -96,9 +96,11 @@ class Tab:
             raise BrowserError(f"Error while asking the page: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def screenshot(self, path: Path) -> None:
-        """The whole page as a PNG."""
-        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+    def screenshot(self, path: Path, height: int = 100_000) -> None:
+        """The page as a PNG, down to ``height``."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], height), "scale": 1}
+        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def pdf(self) -> bytes:

@@ -7,14 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import ansible_collections
 import pytest
 import testinfra
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
-# The collections of the "ansible" package hide the one of this checkout.
-ansible_collections.__path__.insert(0, str(ROOT / "collections" / "ansible_collections"))
+sys.path.insert(0, str(ROOT / "collections"))
+
+import ansible_collections
+
+# Some versions of the "ansible" package bring it as a regular package, which hides the collection of this checkout.
+if isinstance(ansible_collections.__path__, list):
+    ansible_collections.__path__.insert(0, str(ROOT / "collections" / "ansible_collections"))
 
 from support.cluster import Cluster
 from support.hosts import Inventory

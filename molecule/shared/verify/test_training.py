@@ -11,7 +11,7 @@ from support.play import play
 
 
 def test_two_nodes_with_two_processes_each_train(inventory: Inventory, cluster: Cluster, ephemeral: Path) -> None:
-    arguments = json.dumps({"torch_ddp_args": ["--epochs", "2", "--all-reduce-mib", "1"]})
+    arguments = json.dumps({"torch_ddp_args": ["--epochs", "2", "--all-reduce-mib", "1"], "torch_ddp_resume": False})
     run = play(inventory.path, "-e", arguments, playbook="playbooks/train.yml").expect_success()
     assert "torch-ddp-0 | epoch 2/2 step 64 loss" in run.output
     summary = json.loads((ephemeral / "gpulab-training-report.json").read_text())

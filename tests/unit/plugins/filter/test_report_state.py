@@ -191,6 +191,7 @@ def test_a_version_fits_itself_and_its_packages(version: str) -> None:
 
 
 def test_what_is_no_report_is_one_clear_error() -> None:
-    for arguments in (("x", {}, {}), (proof(), [], {}), (proof(), {}, "x")):
+    wrong: list[tuple[Any, Any, Any]] = [("x", {}, {}), (proof(), [], {}), (proof(), {}, "x")]
+    for arguments in wrong:
         with pytest.raises(AnsibleFilterError, match="Error while"):
             state(*arguments)

@@ -103,11 +103,21 @@ def test_every_role_and_play_of_the_collection_has_a_title_of_its_own() -> None:
         if "hosts" in each
     ]
     roles = sorted(path.name for path in (REPOSITORY / "roles").iterdir())
-    _, lines = fed(play(0, plays[0]), task(0, "t"), *(task(0, "t", role) for role in roles))
+    _, lines = fed(play(0, plays[0]), task(0, "t", "first"), *(task(0, "t", role) for role in roles))
     titles = [line.text for line in lines if line.kind == "phase"][1:]
     assert len(titles) == len(set(titles)) == len(roles)
     _, lines = fed(*(each for name in plays for each in (play(0, name), task(0, "t"))))
     assert [line.text for line in lines] == list(dict.fromkeys(" ".join(name.split()) for name in plays))
+
+
+def test_a_role_is_not_a_phase_for_having_its_settings_checked() -> None:
+    checks = [task(0, "t", role) for role in ("cluster", "containerd")]
+    for check in checks:
+        check["event_data"]["task_action"] = "ansible.builtin.validate_argument_spec"
+    progress, lines = fed(play(0, "p"), *checks, task(2, "t", "containerd"), task(5, "t", "host"), task(9, "t"))
+    assert [line.text for line in lines] == ["p", "Host"]
+    phases = progress.result(10)["phases"]
+    assert [(phase["role"], phase["seconds"]) for phase in phases] == [("containerd", 5), ("host", 5)]
 
 
 def test_the_account_adds_up_to_the_time_between_the_first_task_and_the_end() -> None:
@@ -176,7 +186,22 @@ def test_the_statistics_have_the_last_word() -> None:
     assert (hosts["b"]["state"], progress.verdict()) == ("unreachable", "unreachable")
 
 
+def test_a_run_that_was_cut_short_accounts_for_the_task_in_which_it_was() -> None:
+    result = fed(play(100, "p"), task(100, "Take long"), *starts(100, "a", name="Take long"))[0].result(142)
+    assert (result["seconds"], result["phases"][0]["seconds"], result["phase"]) == (42, 42, "p")
+    assert (result["hosts"]["a"]["state"], result["hosts"]["a"]["task"]) == ("unfinished", "Take long")
+
+
+def test_what_is_tidied_up_after_a_failure_is_not_where_it_failed() -> None:
+    failed = event(1, "runner_on_failed", host="a", task="t", res={"msg": "no"})
+    stats = event(3, "playbook_on_stats", failures={"a": 1}, ok={"a": 1})
+    events = [play(0, "p"), task(0, "t", "first"), task(0, "t", "acceptance"), *starts(0, "a"), failed]
+    progress, _ = fed(*events, task(2, "u", "first"), *starts(2, "a"), ok(3, "a"), stats)
+    assert progress.result()["phase"] == "Acceptance"
+
+
 def test_nothing_begun_is_the_inputs_fault() -> None:
+    assert Progress().result()["seconds"] == 0
     assert Progress().verdict() == "bad input"
 
 
