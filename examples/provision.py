@@ -110,7 +110,7 @@ def main() -> int:
     before = json.loads(report.read_text()) if report.exists() else {}
     run = Run(before)
     if before.get("status", "done") != "done":
-        run.console.print(f"The last run ended ({before['status']}) in “{before['phase']}”. What is done stays done.")
+        run.console.print(f"The last run ended ({before['status']}) in '{before['phase']}'. What is done stays done.")
     options = [("-i", given.inventory.resolve()), ("--limit", given.limit), *(("-e", e) for e in given.extra_vars)]
     command = [given.playbook, *(str(word) for option in options if option[1] for word in option)]
     settings: dict[str, Any] = {"private_data_dir": str(given.artifacts), "rotate_artifacts": 10}
