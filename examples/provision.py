@@ -107,10 +107,10 @@ class Run:
 def main() -> int:
     given = arguments()
     report = given.artifacts / "report.json"
-    before = json.loads(report.read_text()) if report.exists() else {}
+    before = _progress.earlier(report.read_bytes()) if report.exists() else {}
     run = Run(before)
     if before.get("status", "done") != "done":
-        run.console.print(f"The last run ended ({before['status']}) in “{before['phase']}”. What is done stays done.")
+        run.console.print(f"The last run ended ({before['status']}) in '{before['phase']}'. What is done stays done.")
     options = [("-i", given.inventory.resolve()), ("--limit", given.limit), *(("-e", e) for e in given.extra_vars)]
     command = [given.playbook, *(str(word) for option in options if option[1] for word in option)]
     settings: dict[str, Any] = {"private_data_dir": str(given.artifacts), "rotate_artifacts": 10}
@@ -122,9 +122,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
         if given.container_image:
             text = given.inventory.read_text() if given.inventory.is_file() else ""
-            keys = re.findall(r"(?:private_key_file|KnownHostsFile)[^\w/]+(/[^\s\"']+)", text)
+            keys = filter(os.path.exists, re.findall(r"(?:private_key_file|KnownHostsFile)[^\w/]+(/[^\s\"']+)", text))
             settings |= {"process_isolation": True, "container_image": given.container_image}
-            mounts = [f"{path}:{path}" for path in sorted({*keys, *given.mount}) if Path(path).exists()]
+            mounts = [f"{path}:{path}" for path in sorted({*keys, *given.mount})]
             settings |= {"container_volume_mounts": mounts, "container_options": ["--user=root", "--network=host"]}
         else:
             paths = ":".join([*NEAR, *constants.COLLECTIONS_PATHS])

@@ -13,6 +13,7 @@ Runs on PyTorch 1.13 and newer.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import re
@@ -276,6 +277,22 @@ def wait(group: Group) -> None:
         torch.cuda.synchronize()
 
 
+def train(group: Group, options: argparse.Namespace) -> dict[str, Any]:
+    """Train, and return what the summary says of it, in all processes alike."""
+    training = Training(group, options)
+    training.resume()
+    training.run()
+    marks = group.each((training.loss(), training.fingerprint()))
+    return {
+        "steps": training.step,
+        "resumed_from": training.resumed_from,
+        "samples_per_s": training.trained / training.seconds if training.trained else None,
+        "loss": training.losses,
+        "rank_losses": [loss for loss, _fingerprint in marks],
+        "ranks_equal": len(set(marks)) == 1,
+    }
+
+
 def main() -> None:
     options = arguments()
     group = Group()
@@ -288,18 +305,10 @@ def main() -> None:
     }
     group.say(f"{group.size} processes on {group.nodes} nodes, {summary['backend']}, {summary['device']}")
     if not options.no_training:
-        training = Training(group, options)
-        training.resume()
-        training.run()
-        marks = group.each((training.loss(), training.fingerprint()))
-        summary |= {
-            "steps": training.step,
-            "resumed_from": training.resumed_from,
-            "samples_per_s": training.trained / training.seconds if training.trained else None,
-            "loss": training.losses,
-            "rank_losses": [loss for loss, _fingerprint in marks],
-            "ranks_equal": len(set(marks)) == 1,
-        }
+        summary |= train(group, options)
+        # While the model lives, it may be the last to let go of the process group, and wait for gloo's threads
+        # with Python's lock in its hands, which these need to end: a process that never exits.
+        gc.collect()
     summary["all_reduce"] = [all_reduce(group, size) for size in options.all_reduce_mib] if group.size > 1 else []
     group.say(SUMMARY + json.dumps(summary))
     dist.barrier()

@@ -11,6 +11,7 @@ the names of the plays and roles, so that none can lack one.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -39,6 +40,15 @@ SLOWEST = 5
 STATS = {"dark": "unreachable", "failures": "failed"}
 ENDS = {"runner_on_ok": "ok", "runner_on_skipped": "skipped"}
 FAILURES = {"runner_on_failed": "failed", "runner_on_unreachable": "unreachable"}
+
+
+def earlier(text: str | bytes) -> dict[str, Any]:
+    """What a file says of an earlier run, empty where that can't be read: a run must not fail for want of it."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and {"status", "phase"} <= found.keys() else {}
 
 
 class Progress:

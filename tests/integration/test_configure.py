@@ -166,6 +166,13 @@ def test_wrong_credentials_an_absent_key_and_an_absent_server_are_told(awx: Stan
     assert awx.changes == []
 
 
+def test_a_directory_that_describes_nothing_is_told(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
+    run = configure(awx_configure_directory=str(tmp_path))
+    assert run.status != 0
+    assert f"there is no {tmp_path}/settings.yml" in run.failures()
+    assert awx.changes == []
+
+
 def test_a_playbook_that_the_project_lacks_is_refused_by_name(
     awx: StandIn, configure: Configure, tmp_path: Path
 ) -> None:

@@ -138,6 +138,14 @@ def test_wrong_input_is_an_error_of_its_own(here: Path, arguments: list[str], in
     assert not (here / "gpulab-runs" / "report.json").exists()
 
 
+@pytest.mark.parametrize("before", ["{broken", "[]", '{"status": "failed"}'])
+def test_an_earlier_report_that_cannot_be_read_is_replaced(here: Path, before: str) -> None:
+    (here / "gpulab-runs").mkdir()
+    (here / "gpulab-runs" / "report.json").write_text(before)
+    ended, _ = provision(here, "--playbook", playbook(here, GOOD))
+    assert (ended, report(here)["status"]) == (0, "done")
+
+
 def test_help_is_no_error(here: Path) -> None:
     ended, output = provision(here, "--help")
     assert ended == 0
@@ -184,7 +192,7 @@ def test_ctrl_c_leaves_nothing_behind_and_the_next_run_goes_on(here: Path) -> No
     assert found["hosts"]["a"]["changed"] == 1
     ended, output = provision(here, "--playbook", playbook(here, GOOD))
     assert ended == 0
-    assert "The last run ended (cancelled) in “Do it all”. What is done stays done." in output
+    assert "The last run ended (cancelled) in 'Do it all'. What is done stays done." in output
     assert report(here)["hosts"]["a"]["changed"] == 0
 
 

@@ -34,7 +34,7 @@ EARLIER: dict[str, Any] = {
 }
 
 
-def report(folder: Path, *arguments: str) -> str:
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "hosts.ini").write_text(INVENTORY)
     command = [str(Path(sys.executable).parent / "ansible-playbook"), str(REPOSITORY / "playbooks" / "report.yml")]
     environ = {
@@ -46,7 +46,13 @@ def report(folder: Path, *arguments: str) -> str:
     }
     command += ["-i", "hosts.ini", *arguments]
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def report(folder: Path, *arguments: str) -> str:
+    done = run(folder, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
@@ -68,3 +74,11 @@ def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> Non
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:
     report(tmp_path, "--check")
     assert not list(tmp_path.glob("gpulab-report.*"))
+
+
+def test_an_earlier_report_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
+    written = tmp_path / "gpulab-report.json"
+    written.write_text("{broken")
+    said = report(tmp_path)
+    assert f"{written} can't be read as a report, so it is replaced." in " ".join(said.split())
+    assert len(json.loads(written.read_text())["hosts"]) == 2

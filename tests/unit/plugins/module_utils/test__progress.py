@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress import Progress
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress import Progress, earlier
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress_model import COUNTS, Line
 from hypothesis import given
 from hypothesis import strategies as st
 
 REPOSITORY = Path(__file__).resolve().parents[4]
+
+
+@pytest.mark.parametrize("text", [b"", b"{broken", b"\xff\xfe{}", b"[" * 100_000, b"[]", b'{"status": "failed"}'])
+def test_a_file_that_is_no_account_is_none(text: bytes) -> None:
+    assert earlier(text) == {}
+
+
+def test_an_account_is_read() -> None:
+    assert earlier('{"status": "failed", "phase": "p"}') == {"status": "failed", "phase": "p"}
 
 
 def event(at: Any, kind: str, **data: Any) -> dict[str, Any]:

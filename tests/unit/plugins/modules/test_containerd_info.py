@@ -42,9 +42,9 @@ def test_version(text: str, version: str) -> None:
 
 @pytest.mark.parametrize("text", ["1.2.3-" * 100_000 + "!", "9" * 500_000, "1." * 300_000, "v" * 500_000])
 def test_version_in_garbage_is_looked_for_in_linear_time(text: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     assert parse_version(text) == ""
-    assert time.monotonic() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_unit_that_is_not_active_has_no_time() -> None:

@@ -118,7 +118,7 @@ def test_token_is_made_and_then_used_again(cp: ControlPlane) -> None:
         ([token(OLD, timedelta(minutes=-5))], NEW),
         ([token(OLD, usages=["signing"])], NEW),
         ([token(OLD, groups=["system:bootstrappers:other"])], NEW),
-        ([token(OLD, timedelta(minutes=30)), token("zzzzzz.0123456789abcdef", usages=None, groups=None)], OLD),
+        ([token(OLD, timedelta(hours=12)), token("zzzzzz.0123456789abcdef", usages=None, groups=None)], OLD),
     ],
 )
 def test_which_token_is_used_again(cp: ControlPlane, found: list[str], chosen: str) -> None:

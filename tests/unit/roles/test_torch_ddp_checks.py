@@ -1,0 +1,65 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the role in check mode on this machine: what it refuses, and what a benchmark takes from a user's settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PLAYBOOK = """
+- name: Run a part of the role
+  hosts: localhost
+  gather_facts: false
+  vars: {vars}
+  tasks:
+    - name: Run it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.torch_ddp
+        tasks_from: {part}
+"""
+
+
+def run(folder: Path, part: str, **variables: Any) -> tuple[int, str]:
+    given = {
+        "kubeadm_kubeconfig": str(folder / "admin.conf"),
+        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+        **variables,
+    }
+    (folder / "play.yml").write_text(PLAYBOOK.format(vars=json.dumps(given), part=part))
+    environ = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", "-c", "local", "play.yml"]
+    done = subprocess.run([*command, "--check"], cwd=folder, env=environ, capture_output=True, text=True, timeout=120)
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.parametrize(
+    ("part", "variables", "complaint"),
+    [
+        ("main", {"torch_ddp_node_selector": {"gpu": True}}, "values of torch_ddp_node_selector must be texts"),
+        ("benchmark_network", {"torch_ddp_nodes": 1}, "an all-reduce needs 2 nodes or more"),
+    ],
+    ids=["a label that is no text", "one node has no network"],
+)
+def test_what_cannot_work_is_refused(tmp_path: Path, part: str, variables: dict[str, Any], complaint: str) -> None:
+    code, output = run(tmp_path, part, **variables)
+    assert (code, complaint in output) == (2, True), output
+
+
+def test_a_benchmark_does_not_take_the_script_of_a_training(tmp_path: Path) -> None:
+    code, output = run(tmp_path, "benchmark_network", torch_ddp_script="/no/such/train.py", torch_ddp_volumes={"/d": 1})
+    assert code == 0, output
