@@ -251,12 +251,12 @@ class Training:
 def all_reduce(group: Group, mebibytes: int, rounds: int = 10) -> dict[str, float]:
     """Measure the all-reduce of a tensor: seconds, and GB/s of algorithm and bus, as nccl-tests has them."""
     tensor = torch.ones(mebibytes * 2**18, device=group.device)
-    for _ in range(2):
+    for _round in range(2):
         dist.all_reduce(tensor)
     wait(group)
     dist.barrier()
     started = time.monotonic()
-    for _ in range(rounds):
+    for _round in range(rounds):
         tensor.fill_(1)
         dist.all_reduce(tensor)
     wait(group)

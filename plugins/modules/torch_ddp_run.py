@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: torch_ddp_run
 short_description: Run a distributed training as a job of the cluster, from its start to its end
-version_added: 0.1.0
+version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:

@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Store:
     made = Store({URL: tmp_path})
     made.create("organizations", {"name": "one"})
     made.create("projects", {"name": "p", "organization": 2, "scm_type": "git", "scm_url": URL})
-    assert [made.update_status(3) for _ in range(3)] == ["running", "running", "successful"]
+    assert [made.update_status(3) for _round in range(3)] == ["running", "running", "successful"]
     made.create("inventories", {"name": "i", "organization": 2})
     made.create("job_templates", {"name": "t", "project": 3, "inventory": 4, "playbook": "site.yml"})
     return made
@@ -97,7 +97,7 @@ def test_a_secret_is_kept_but_never_shown_and_inputs_that_are_not_given_are_gone
 
 def test_a_project_that_cannot_be_checked_out_fails(store: Store) -> None:
     store.change("projects", 3, {"scm_url": "https://git.example.org/absent.git"})
-    assert [store.update_status(3) for _ in range(3)][-1] == "failed"
+    assert [store.update_status(3) for _round in range(3)][-1] == "failed"
 
 
 def asked(url: str, token: str) -> Any:

@@ -104,6 +104,7 @@ def plain(playbook: Path, *arguments: str, **more: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        check=False,
     )
     assert "Traceback" not in done.stdout
     return done.returncode, done.stdout
@@ -141,7 +142,7 @@ def test_an_error_is_shown_in_full_and_once(playbook: Path) -> None:
 
 @pytest.mark.parametrize("playbook", ["item"], indirect=True)
 def test_an_error_of_an_item_is_shown_once(playbook: Path) -> None:
-    _, output = plain(playbook)
+    _status, output = plain(playbook)
     assert output.count("no beer") == 2
     assert "a: FAILED: Break an item: beer: no beer" in output
 
@@ -173,7 +174,7 @@ def test_a_host_that_does_not_answer_is_named(playbook: Path) -> None:
 
 @pytest.mark.parametrize("playbook", ["lasts"], indirect=True)
 def test_plain_lines_say_what_is_waited_for(playbook: Path) -> None:
-    _, output = plain(playbook, GPULAB_PROGRESS_INTERVAL="1")
+    _status, output = plain(playbook, GPULAB_PROGRESS_INTERVAL="1")
     assert re.search(r"waiting for a, b: Take a moment, since 0:0[123]$", output, re.MULTILINE)
 
 
@@ -208,6 +209,6 @@ def test_differences_are_shown_on_request(playbook: Path, tmp_path: Path) -> Non
         "- hosts: a\n  gather_facts: false\n  tasks:\n    - name: Write\n      ansible.builtin.copy:\n"
         f"        dest: {tmp_path}/file\n        content: new line\n"
     )
-    _, output = plain(playbook, "--check", "--diff")
+    _status, output = plain(playbook, "--check", "--diff")
     assert "  a: Write\n" in output
     assert "+new line" in output

@@ -112,10 +112,10 @@ def test_every_role_and_play_of_the_collection_has_a_title_of_its_own() -> None:
         if "hosts" in each
     ]
     roles = sorted(path.name for path in (REPOSITORY / "roles").iterdir())
-    _, lines = fed(play(0, plays[0]), task(0, "t", "first"), *(task(0, "t", role) for role in roles))
+    _progress, lines = fed(play(0, plays[0]), task(0, "t", "first"), *(task(0, "t", role) for role in roles))
     titles = [line.text for line in lines if line.kind == "phase"][1:]
     assert len(titles) == len(set(titles)) == len(roles)
-    _, lines = fed(*(each for name in plays for each in (play(0, name), task(0, "t"))))
+    _progress, lines = fed(*(each for name in plays for each in (play(0, name), task(0, "t"))))
     assert [line.text for line in lines] == list(dict.fromkeys(" ".join(name.split()) for name in plays))
 
 
@@ -137,7 +137,7 @@ def test_the_account_adds_up_to_the_time_between_the_first_task_and_the_end() ->
 
 
 def test_a_host_that_has_finished_a_task_waits_for_the_others() -> None:
-    progress, _ = fed(*API_PLAY[:5])
+    progress, _lines = fed(*API_PLAY[:5])
     assert progress.waiting_for() == "gpu1: t"
     assert [(row.host, row.doing, row.done) for row in progress.rows()] == [
         ("cp1", "waits for gpu1: t", 1),
@@ -146,7 +146,7 @@ def test_a_host_that_has_finished_a_task_waits_for_the_others() -> None:
 
 
 def test_a_repeated_task_says_which_attempt_it_is_in() -> None:
-    progress, _ = fed(
+    progress, _lines = fed(
         play(0, "p"),
         task(0, "Wait for it"),
         *starts(0, "a", name="Wait for it"),
@@ -156,7 +156,7 @@ def test_a_repeated_task_says_which_attempt_it_is_in() -> None:
 
 
 def test_many_hosts_are_not_all_named() -> None:
-    progress, _ = fed(play(0, "p"), task(0, "t"), *starts(0, *"abcdef"))
+    progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, *"abcdef"))
     assert progress.waiting_for() == "a, b, c, d and 2 more: t"
 
 
@@ -181,7 +181,7 @@ STATES: list[tuple[str, list[dict[str, Any]], str, str]] = [
 
 @pytest.mark.parametrize(("events", "state", "verdict"), [s[1:] for s in STATES], ids=[s[0] for s in STATES])
 def test_the_state_of_a_host(events: list[dict[str, Any]], state: str, verdict: str) -> None:
-    progress, _ = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), *events)
+    progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), *events)
     assert progress.hosts["a"].state == state
     assert progress.verdict() == verdict
 
@@ -189,7 +189,7 @@ def test_the_state_of_a_host(events: list[dict[str, Any]], state: str, verdict: 
 def test_the_statistics_have_the_last_word() -> None:
     stats = event(9, "playbook_on_stats", ok={"a": 7, "b": 1}, failures={}, dark={"b": 1}, rescued={"a": 1})
     failed = event(1, "runner_on_failed", host="a", task="t", res={"msg": "no"})
-    progress, _ = fed(play(0, "p"), task(0, "t"), *starts(0, "a", "b"), failed, stats)
+    progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a", "b"), failed, stats)
     hosts = progress.result()["hosts"]
     assert (hosts["a"]["state"], hosts["a"]["ok"], hosts["a"]["rescued"]) == ("done", 7, 1)
     assert (hosts["b"]["state"], progress.verdict()) == ("unreachable", "unreachable")
@@ -205,7 +205,7 @@ def test_what_is_tidied_up_after_a_failure_is_not_where_it_failed() -> None:
     failed = event(1, "runner_on_failed", host="a", task="t", res={"msg": "no"})
     stats = event(3, "playbook_on_stats", failures={"a": 1}, ok={"a": 1})
     events = [play(0, "p"), task(0, "t", "first"), task(0, "t", "acceptance"), *starts(0, "a"), failed]
-    progress, _ = fed(*events, task(2, "u", "first"), *starts(2, "a"), ok(3, "a"), stats)
+    progress, _lines = fed(*events, task(2, "u", "first"), *starts(2, "a"), ok(3, "a"), stats)
     assert progress.result()["phase"] == "Acceptance"
 
 
@@ -215,7 +215,7 @@ def test_nothing_begun_is_the_inputs_fault() -> None:
 
 
 def test_an_error_is_told_once_also_where_items_failed_before() -> None:
-    _, lines = fed(
+    _progress, lines = fed(
         play(0, "p"),
         task(0, "t"),
         *starts(0, "a"),
@@ -227,7 +227,7 @@ def test_an_error_is_told_once_also_where_items_failed_before() -> None:
 
 def test_a_change_and_a_message_are_told() -> None:
     said = event(2, "runner_on_ok", host="a", task="Tell", task_action="debug", res={"msg": ["6 of 6", "fine"]})
-    _, lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), ok(1, "a", changed=True), said)
+    _progress, lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), ok(1, "a", changed=True), said)
     assert lines[1:] == [Line("changed", "a", "t"), Line("message", "a", "6 of 6\nfine")]
 
 
@@ -238,7 +238,7 @@ def test_the_name_with_its_variables_filled_in_is_shown() -> None:
 
 def test_what_is_hidden_stays_hidden() -> None:
     hidden = {"censored": "hidden by no_log", "_ansible_no_log": True, "msg": "SECRET", "stdout": "SECRET"}
-    _, lines = fed(play(0, "p"), task(0, "t"), event(1, "runner_on_failed", host="a", task="t", res=hidden))
+    _progress, lines = fed(play(0, "p"), task(0, "t"), event(1, "runner_on_failed", host="a", task="t", res=hidden))
     assert lines[-1].text == "t: hidden by no_log"
 
 
@@ -316,5 +316,5 @@ def test_the_phases_of_well_formed_runs_sum_to_the_whole(steps: list[tuple[str, 
     at, events = 1000.0, [play(1000.0, "p")]
     for number, (host, seconds) in enumerate(steps):
         events += [task(at, "t", f"role_{number % 3}"), *starts(at, host), ok(at := at + seconds, host)]
-    progress, _ = fed(*events, event(at, "playbook_on_stats", ok={}))
+    progress, _lines = fed(*events, event(at, "playbook_on_stats", ok={}))
     assert sum(phase["seconds"] for phase in progress.result()["phases"]) == pytest.approx(at - 1000, abs=0.05)
