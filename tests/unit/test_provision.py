@@ -172,6 +172,12 @@ def terminal(here: Path, *arguments: str) -> pexpect.spawn:
     return pexpect.spawn(sys.executable, command, encoding="utf-8", timeout=60, **where)
 
 
+def at_the_password(child: pexpect.spawn) -> None:
+    """What is typed before the echo is off may be thrown away with it."""
+    child.expect("sudo password: ")
+    assert child.waitnoecho(timeout=60)
+
+
 def end_of(child: pexpect.spawn) -> int | None:
     child.expect(pexpect.EOF)
     child.close()
@@ -208,7 +214,7 @@ def test_a_second_ctrl_c_does_not_wait(here: Path) -> None:
 
 def test_ctrl_c_at_the_password_ends_before_anything_began(here: Path) -> None:
     child = terminal(here, "--playbook", playbook(here, GOOD), "-K")
-    child.expect("sudo password: ")
+    at_the_password(child)
     child.sendintr()
     assert end_of(child) == 130
     assert not (here / "gpulab-runs" / "artifacts").exists()
@@ -220,7 +226,7 @@ def test_the_password_reaches_ansible_and_no_file(here: Path) -> None:
     tasks = "    - name: Become\n      ansible.builtin.ping:\n      become: true\n"
     tasks += f"      vars:\n        ansible_become_exe: {here}/sudo\n"
     child = terminal(here, "--playbook", playbook(here, tasks), "-K")
-    child.expect("sudo password: ")
+    at_the_password(child)
     child.sendline("open sesame")
     child.expect("done. The report: ")
     assert end_of(child) == 0
