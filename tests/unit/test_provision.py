@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -166,9 +167,14 @@ def test_extra_variables_arrive_and_artifacts_are_kept_for_oneself(here: Path) -
     assert stat.S_IMODE((here / "kept").stat().st_mode) == 0o700
 
 
+def hear_ctrl_c() -> None:
+    """Programs that a shell starts in the background ignore SIGINT, and so do all that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def terminal(here: Path, *arguments: str) -> pexpect.spawn:
     command = [str(SCRIPT), "-i", "my.ini", *arguments]
-    where = {"cwd": here, "env": environment(here), "dimensions": (24, 120)}
+    where = {"cwd": here, "env": environment(here), "dimensions": (24, 120), "preexec_fn": hear_ctrl_c}
     return pexpect.spawn(sys.executable, command, encoding="utf-8", timeout=60, **where)
 
 
