@@ -53,44 +53,44 @@ def arguments() -> argparse.Namespace:
 
 class Run:
     def __init__(self, before: dict[str, Any]) -> None:
-        self.progress, self.console = _progress.Progress(before), Console(highlight=False, soft_wrap=True)
-        host, phase, doing = (TextColumn(f"{{task.fields[{x}]:.40}}", markup=False) for x in ("host", "phase", "doing"))
-        columns = (host, phase, BarColumn(30), TimeElapsedColumn(), doing)
-        self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        self.progress, self.console = _progress.Progress(before), Console(highlight=False, markup=False, soft_wrap=True)
+        host, phase, job = (TextColumn(f"{{task.fields[{x}]:.40}}", markup=False) for x in ("host", "phase", "doing"))
+        self.bars = Progress(host, phase, BarColumn(30), TimeElapsedColumn(), job, console=self.console, transient=True)
         self.phase: object = None
-        self.pid, self.signals = 0, 0
+        self.pid, self.signals, self.asked = 0, 0, 0.0
 
     def on_event(self, event: dict[str, Any]) -> bool:
         self.pid = 0 if self.runner.config.containerized else event.get("pid") or self.pid
         if event.get("event") in ("warning", "error"):
-            self.console.print(event.get("stdout", ""), style="yellow", markup=False)
+            self.console.print(event.get("stdout", ""), style="yellow")
         for line in self.progress.feed(event):
-            text = _progress_text.written(*line, self.progress.elapsed)
-            self.console.print(text, style=STYLES[line.kind], markup=False)
+            self.console.print(_progress_text.written(*line, self.progress.elapsed), style=STYLES[line.kind])
         if self.phase is not self.progress.phase:
-            self.phase, self.rows = self.progress.phase, dict[str, TaskID]()
+            self.phase, self.bar = self.progress.phase, dict[str, TaskID]()
             for old in self.bars.task_ids:
                 self.bars.remove_task(old)
         for row in self.progress.rows():
-            if row.host not in self.rows:
-                new = self.bars.add_task("", host=row.host, phase="", doing="", total=row.phase.expected)
-                self.rows[row.host] = new
-            self.bars.update(self.rows[row.host], completed=row.done, phase=row.phase.title, doing=row.doing)
+            if row.host not in self.bar:
+                self.bar[row.host] = self.bars.add_task("", total=row.phase.expected, host=row.host, phase="", doing="")
+            self.bars.update(self.bar[row.host], completed=row.done, phase=row.phase.title, doing=row.doing)
         return True
 
-    def on_signal(self, *_: object) -> None:
-        self.signals += 1
-        if self.signals == 1 and self.pid:
+    def cancelled(self, number: int = 0, *_: object) -> bool:
+        """Interrupt Ansible, also again, as one that is forking does not hear; a second signal has it killed."""
+        self.signals += bool(number)
+        if self.signals == 1 and self.pid and time.monotonic() > self.asked + 10:
+            self.asked = time.monotonic()
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGINT)  # a second signal has ansible-runner kill it
+                os.kill(self.pid, signal.SIGINT)
+        return self.signals > bool(self.pid)
 
     def go(self, command: list[str], **settings: Any) -> str:
         """Run ansible-playbook to its end and return how it ended, a word of CODES."""
-        handlers = {"event_handler": self.on_event, "cancel_callback": lambda: self.signals > bool(self.pid)}
+        handlers = {"event_handler": self.on_event, "cancel_callback": self.cancelled}
         self.runner = init_command_config("ansible-playbook", command, quiet=True, **handlers, **settings)
-        signal.signal(signal.SIGINT, self.on_signal)
-        signal.signal(signal.SIGTERM, self.on_signal)
-        with self.bars:
+        signal.signal(signal.SIGINT, self.cancelled)
+        signal.signal(signal.SIGTERM, self.cancelled)
+        with self.bars if self.console.is_terminal else contextlib.nullcontext():
             self.runner.run()
         mark = f"AWX_ISOLATED_DATA_DIR={self.runner.config.artifact_dir}\0".encode()
         for environ in Path("/proc").glob("[0-9]*/environ") if self.signals else ():
@@ -133,7 +133,7 @@ def main() -> int:
     result = {"status": status, **run.progress.result(time.time())}
     report.with_suffix(".tmp").write_text(json.dumps(result, indent=2) + "\n")
     report.with_suffix(".tmp").replace(report)
-    run.console.print(*_progress_text.account(result), f"{status}. The report: {report}", sep="\n", markup=False)
+    run.console.print(*_progress_text.account(result), f"{status}. The report: {report}", sep="\n")
     return CODES[status]
 
 

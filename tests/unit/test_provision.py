@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import signal
 import stat
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from support import programs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "examples" / "provision.py"
@@ -29,8 +29,19 @@ SILENT = (
     "    - name: Reach\n      ansible.builtin.ping:\n      vars:\n        ansible_connection: ssh\n"
     "        ansible_host: 127.0.0.1\n        ansible_port: 9\n"
 )
-# The helper that is still there in the end would be one that was left behind.
 SLOW = "    - name: Take long\n      ansible.builtin.command: sleep 86399\n      changed_when: false\n"
+DEAF = """
+import signal
+from ansible.plugins.callback import CallbackBase
+
+class CallbackModule(CallbackBase):
+    CALLBACK_NAME = "deaf"
+
+    def __init__(self):
+        super().__init__()
+        hears = signal.getsignal(signal.SIGINT)
+        signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, hears))
+"""
 SUDO = """#!/bin/sh
 while :; do
   case "$1" in -p) printf %s "$2" >&2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac
@@ -67,18 +78,7 @@ def playbook(here: Path, tasks: str) -> str:
 
 def provision(here: Path, *arguments: str, inventory: str = "my.ini") -> tuple[int, str]:
     command = [sys.executable, str(SCRIPT), "-i", inventory, *arguments]
-    done = subprocess.run(
-        command,
-        cwd=here,
-        env=environment(here),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stdout
-    return done.returncode, done.stdout
+    return programs.piped(command, here, environment(here))
 
 
 def report(here: Path) -> dict[str, Any]:
@@ -88,18 +88,22 @@ def report(here: Path) -> dict[str, Any]:
 
 def left_behind(here: Path, seconds: float = 0) -> list[str]:
     """Return the processes and temporary files that a run left, when they have had so long to go."""
+    temporary = (here / "temporary").readlink()
     until = time.monotonic() + seconds
     while True:
-        commands = [path.read_bytes().replace(b"\0", b" ").decode() for path in running() if path.is_file()]
-        found = [c for c in commands if "sleep 86399" in c or str(here / "play.yml") in c]
-        found += [path.name for path in (here / "temporary").iterdir()]
+        found = [command for command, environ in running() if str(temporary) in environ]
+        found += [path.name for path in temporary.iterdir()]
         if not found or time.monotonic() >= until:
             return found
         time.sleep(0.1)
 
 
-def running() -> list[Path]:
-    return [path / "cmdline" for path in Path("/proc").iterdir() if path.name.isdigit()]
+def running() -> Iterator[tuple[str, str]]:
+    """Each process of this machine: its command line and its environment."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command, environ = ((process / name).read_text(errors="replace") for name in ("cmdline", "environ"))
+            yield command.replace("\0", " "), environ
 
 
 @pytest.mark.parametrize(
@@ -167,15 +171,9 @@ def test_extra_variables_arrive_and_artifacts_are_kept_for_oneself(here: Path) -
     assert stat.S_IMODE((here / "kept").stat().st_mode) == 0o700
 
 
-def hear_ctrl_c() -> None:
-    """Programs that a shell starts in the background ignore SIGINT, and so do all that they start."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def terminal(here: Path, *arguments: str) -> pexpect.spawn:
-    command = [str(SCRIPT), "-i", "my.ini", *arguments]
-    where = {"cwd": here, "env": environment(here), "dimensions": (24, 120), "preexec_fn": hear_ctrl_c}
-    return pexpect.spawn(sys.executable, command, encoding="utf-8", timeout=60, **where)
+    command = [sys.executable, str(SCRIPT), "-i", "my.ini", *arguments]
+    return programs.terminal(command, here, environment(here), columns=120)
 
 
 def at_the_password(child: pexpect.spawn) -> None:
@@ -207,6 +205,18 @@ def test_ctrl_c_leaves_nothing_behind_and_the_next_run_goes_on(here: Path) -> No
     assert ended == 0
     assert "The last run ended (cancelled) in 'Do it all'. What is done stays done." in output
     assert report(here)["hosts"]["a"]["changed"] == 0
+
+
+def test_an_ansible_that_did_not_hear_the_first_time_is_asked_again(here: Path) -> None:
+    (here / "callback_plugins").mkdir()
+    (here / "callback_plugins" / "deaf.py").write_text(DEAF)
+    child = terminal(here, "--playbook", playbook(here, SLOW))
+    child.expect("Take long")
+    child.sendintr()
+    child.expect("cancelled. The report: ")
+    assert end_of(child) == 130
+    assert report(here)["status"] == "cancelled"
+    assert left_behind(here, seconds=5) == []
 
 
 def test_a_second_ctrl_c_does_not_wait(here: Path) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pexpect
 import pytest
+from support import programs
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 TASKS = {
@@ -96,25 +96,11 @@ def command(playbook: Path, *arguments: str) -> list[str]:
 
 
 def plain(playbook: Path, *arguments: str, **more: str) -> tuple[int, str]:
-    done = subprocess.run(
-        command(playbook, *arguments),
-        cwd=playbook.parent,
-        env=environment(**more),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stdout
-    return done.returncode, done.stdout
+    return programs.piped(command(playbook, *arguments), playbook.parent, environment(**more))
 
 
 def terminal(playbook: Path) -> pexpect.spawn:
-    """Run the playbook on a terminal of 24 lines and 70 columns."""
-    program, *arguments = command(playbook)
-    where = {"cwd": playbook.parent, "env": environment(), "dimensions": (24, 70)}
-    return pexpect.spawn(program, arguments, encoding="utf-8", timeout=60, **where)
+    return programs.terminal(command(playbook), playbook.parent, environment(), columns=70)
 
 
 @pytest.mark.parametrize("playbook", ["says"], indirect=True)
