@@ -82,3 +82,14 @@ def test_an_earlier_report_that_cannot_be_read_is_replaced(tmp_path: Path) -> No
     said = report(tmp_path)
     assert f"{written} can't be read as a report, so it is replaced." in " ".join(said.split())
     assert len(json.loads(written.read_text())["hosts"]) == 2
+
+
+def test_hosts_that_answer_are_reported_without_a_cluster(tmp_path: Path) -> None:
+    """A failed task that ran once for all hosts must not fail the play for them."""
+    (tmp_path / "all.ini").write_text(
+        INVENTORY.replace("cp1 ansible_connection=ssh", "cp1 ansible_become=false ansible_connection=local")
+    )
+    written = tmp_path / "gpulab-report.json"
+    said = report(tmp_path, "-i", "all.ini")
+    assert "/etc/kubernetes/admin.conf" in said
+    assert json.loads(written.read_text())["actions"][0]["kind"] == "api"
