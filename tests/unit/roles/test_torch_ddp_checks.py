@@ -53,9 +53,16 @@ def run(folder: Path, part: str, **variables: Any) -> tuple[int, str]:
     ("part", "variables", "complaint"),
     [
         ("main", {"torch_ddp_node_selector": {"gpu": True}}, "values of torch_ddp_node_selector must be texts"),
+        ("main", {"torch_ddp_env": {"DEBUG": True}}, "values of torch_ddp_env must be texts or numbers"),
+        ("main", {"torch_ddp_env": {"EMPTY": None}}, "values of torch_ddp_env must be texts or numbers"),
         ("benchmark_network", {"torch_ddp_nodes": 1}, "an all-reduce needs 2 nodes or more"),
     ],
-    ids=["a label that is no text", "one node has no network"],
+    ids=[
+        "a label that is no text",
+        "a truth in the environment",
+        "nothing in the environment",
+        "one node has no network",
+    ],
 )
 def test_what_cannot_work_is_refused(tmp_path: Path, part: str, variables: dict[str, Any], complaint: str) -> None:
     code, output = run(tmp_path, part, **variables)
@@ -65,3 +72,10 @@ def test_what_cannot_work_is_refused(tmp_path: Path, part: str, variables: dict[
 def test_a_benchmark_does_not_take_the_script_of_a_training(tmp_path: Path) -> None:
     code, output = run(tmp_path, "benchmark_network", torch_ddp_script="/no/such/train.py", torch_ddp_volumes={"/d": 1})
     assert code == 0, output
+
+
+def test_a_rehearsal_tells_what_would_be_trained(tmp_path: Path) -> None:
+    code, output = run(tmp_path, "main", torch_ddp_image="ddp:1", torch_ddp_gpus_per_node=4)
+    assert (code, "Would train with ddp:1 on 2 nodes, with 4 GPUs and 4 processes on each" in output) == (0, True), (
+        output
+    )
