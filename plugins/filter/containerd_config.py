@@ -155,7 +155,7 @@ def containerd_config(files: Any, release: str = "") -> dict[str, Any]:
         configuration = merge([_file(entry) for entry in _entries(files)], parse_release(str(release or "")))
         return _fields(configuration)
     except DomainError as error:
-        raise AnsibleFilterError(str(error)) from error
+        raise AnsibleFilterError(str(error)) from None
 
 
 def _entries(files: Any) -> Sequence[Any]:

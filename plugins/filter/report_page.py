@@ -55,7 +55,7 @@ def report_page(report: Any, templates: str) -> str:
     try:
         return render(report, Path(templates))
     except ReportError as error:
-        raise AnsibleFilterError(str(error)) from error
+        raise AnsibleFilterError(str(error)) from None
 
 
 class FilterModule:

@@ -62,7 +62,7 @@ def report_state(report: Any, seen: Mapping[str, Any], settings: Mapping[str, An
     try:
         return complete(read_report(report), read_seen(seen), read_seen(settings))
     except ReportError as error:
-        raise AnsibleFilterError(str(error)) from error
+        raise AnsibleFilterError(str(error)) from None
 
 
 class FilterModule:

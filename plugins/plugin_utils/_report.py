@@ -25,7 +25,7 @@ def read_report(value: Any) -> Report:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise ReportError(f"Error while reading the report: it is no JSON: {error}. {_ADVICE}") from error
+            raise ReportError(f"Error while reading the report: it is no JSON: {error}. {_ADVICE}") from None
     found = _plain(value)
     if not isinstance(found, dict):
         raise ReportError(f"Error while reading the report: it is no dictionary but {_kind(found)}. {_ADVICE}")
