@@ -29,7 +29,7 @@ SILENT = (
     "    - name: Reach\n      ansible.builtin.ping:\n      vars:\n        ansible_connection: ssh\n"
     "        ansible_host: 127.0.0.1\n        ansible_port: 9\n"
 )
-SLOW = "    - name: Take long\n      ansible.builtin.command: sleep 86399\n      changed_when: false\n"
+SLOW = "    - name: Take long\n      ansible.builtin.command: sleep 600\n      changed_when: false\n"
 DEAF = """
 import signal
 from ansible.plugins.callback import CallbackBase
@@ -251,7 +251,7 @@ def test_the_password_reaches_ansible_and_no_file(here: Path) -> None:
 
 
 def test_a_terminal_shows_a_bar_for_each_host(here: Path) -> None:
-    slow = SLOW.replace("86399", "2")
+    slow = SLOW.replace("600", "2")
     child = terminal(here, "--playbook", playbook(here, GOOD + slow))
     child.expect(r"a\b.*Do it all .*0:00:0\d.*Take long")
     child.expect(r"b\b.*Do it all .*0:00:0\d.*Take long")
