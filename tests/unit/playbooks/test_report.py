@@ -34,9 +34,12 @@ EARLIER: dict[str, Any] = {
 }
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+REPORT = str(REPOSITORY / "playbooks" / "report.yml")
+
+
+def run(folder: Path, *arguments: str, playbook: str = REPORT) -> subprocess.CompletedProcess[str]:
     (folder / "hosts.ini").write_text(INVENTORY)
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), str(REPOSITORY / "playbooks" / "report.yml")]
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), playbook]
     environ = {
         **os.environ,
         "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
@@ -93,3 +96,33 @@ def test_hosts_that_answer_are_reported_without_a_cluster(tmp_path: Path) -> Non
     said = report(tmp_path, "-i", "all.ini")
     assert "/etc/kubernetes/admin.conf" in said
     assert json.loads(written.read_text())["actions"][0]["kind"] == "api"
+
+
+PARTS = """
+- name: Gather
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Take the role's constants
+      ansible.builtin.include_vars:
+        file: {vars}
+    - name: Let one host answer
+      ansible.builtin.set_fact:
+        __acceptance_host: {{name: node-1, state: read}}
+      when: inventory_hostname == "here"
+    - name: Write them down
+      ansible.builtin.copy:
+        content: "{{{{ _acceptance_nodes | to_json }}}}"
+        dest: "{{{{ playbook_dir }}}}/nodes.json"
+        mode: "0600"
+      when: inventory_hostname == "here"
+"""
+
+
+def test_a_silent_host_is_asked_for_by_its_name(tmp_path: Path) -> None:
+    """It stays in the play of report.yml, which ignores that it can't be reached."""
+    (tmp_path / "play.yml").write_text(PARTS.format(vars=REPOSITORY / "roles" / "acceptance" / "vars" / "main.yml"))
+    done = run(tmp_path, playbook="play.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    asked = json.loads((tmp_path / "nodes.json").read_text())
+    assert [(node["name"], node["state"]) for node in asked] == [("node-1", "read"), ("cp1", "silent")]
