@@ -66,13 +66,13 @@ class Run:
         for line in self.progress.feed(event):
             self.console.print(_progress_text.written(*line, self.progress.elapsed), style=STYLES[line.kind])
         if self.phase is not self.progress.phase:
-            self.phase, self.bar = self.progress.phase, dict[str, TaskID]()
+            self.phase, self.ids = self.progress.phase, dict[str, TaskID]()
             for old in self.bars.task_ids:
                 self.bars.remove_task(old)
         for row in self.progress.rows():
-            if row.host not in self.bar:
-                self.bar[row.host] = self.bars.add_task("", total=row.phase.expected, host=row.host, phase="", doing="")
-            self.bars.update(self.bar[row.host], completed=row.done, phase=row.phase.title, doing=row.doing)
+            if row.host not in self.ids:
+                self.ids[row.host] = self.bars.add_task("", total=row.phase.expected, host=row.host, phase="", doing="")
+            self.bars.update(self.ids[row.host], completed=row.done, phase=row.phase.title, doing=row.doing)
         return True
 
     def cancelled(self, number: int = 0, *_: object) -> bool:
