@@ -94,6 +94,24 @@ class Driver:
             self._load(version, outcome)
         return outcome
 
+    def remove(self) -> Outcome:
+        """Unload whatever version is loaded, as long as nobody uses it. ``reboot_required`` says that somebody does."""
+        before = self.loaded_version()
+        outcome = Outcome(changed=bool(before), loaded_before=before)
+        if before and not self._check:
+            result = self._unload(self._modules())
+            outcome.loaded_version = self.loaded_version()
+            if result.rc != 0 or outcome.loaded_version:
+                said = result.said if result.rc != 0 else "it is still there"
+                outcome.reboot_required, outcome.reason = True, f"driver {before} is in use: {said}"
+                outcome.changed = False
+                self._companions(before)
+        return outcome
+
+    def _companions(self, version: str) -> None:
+        for name in _COMPANIONS:
+            self._runner.check(["modprobe", name], f"loading {name} of the NVIDIA driver {version}")
+
     def _make_room(self, before: str, version: str, outcome: Outcome) -> None:
         loaded = self._modules()
         if "nouveau" in loaded:
@@ -134,8 +152,7 @@ class Driver:
                 f"{outcome.loaded_version}. Another module of this name lies in /lib/modules/{self._release}; "
                 "see: modinfo -n nvidia; dkms status"
             )
-        for name in _COMPANIONS:
-            self._runner.check(["modprobe", name], f"loading {name} of the NVIDIA driver {version}")
+        self._companions(version)
 
     def _initramfs_is_old(self, blacklist: str) -> bool:
         """Whether the initial ramdisk was made before the blacklist, on a host where that matters."""

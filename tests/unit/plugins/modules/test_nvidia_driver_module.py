@@ -154,3 +154,21 @@ def test_the_initial_ramdisk_is_made_anew_only_when_it_matters(host: Host) -> No
     assert host.run(**options)["changed"]
     assert not host.run(**options)["changed"]
     assert host.log == ["update-initramfs -u"]
+
+
+def test_it_is_unloaded_whatever_its_version(host: Host) -> None:
+    host.loaded(PROPRIETARY.format("570.10"))
+    assert host.run(state="absent", check=True)["changed"] and host.log == []
+    result = host.run(state="absent")
+    assert result["changed"] and result["loaded_before"] == "570.10" and result["loaded_version"] == ""
+    assert host.log == ["modprobe -r nvidia_uvm", "modprobe -r nvidia_modeset", "modprobe -r nvidia"]
+    assert not host.run(state="absent")["changed"]
+
+
+def test_a_driver_in_use_stays_whole(host: Host) -> None:
+    host.loaded(PROPRIETARY.format("570.10"))
+    host.modprobe(busy="yes")
+    result = host.run(state="absent")
+    assert not result["failed"] and not result["changed"] and result["reboot_required"]
+    assert "driver 570.10 is in use" in result["reason"] and result["loaded_version"] == "570.10"
+    assert host.log[-2:] == LOADING[1:]
