@@ -22,8 +22,8 @@ options:
     type: str
   state:
     description:
-      - With V(absent) the module is unloaded in whatever version. Where somebody uses it, RV(reboot_required) is true and
-        it stays as it was.
+      - With V(absent) the module is unloaded in whatever version. Where somebody uses it, RV(reboot_required) is true
+        and it stays as it was.
     type: str
     choices: [loaded, absent]
     default: loaded
