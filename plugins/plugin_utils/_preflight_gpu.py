@@ -150,14 +150,19 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     wanted = settings["nvidia_driver_version"]
     versions = driver_versions(found["packages"]) or {found["loaded_version"]} - {""}
     foreign = _ORIGINS.get(found["origin"])
-    if foreign or versions - {wanted}:
+    # The upgrade is what was asked for; it looks after the pods that use the driver.
+    if foreign or (versions - {wanted} and not settings["nvidia_driver_upgrading"]):
         reason = foreign or f"is not the wanted version {wanted}"
         yield reading.problem(
             f"The NVIDIA driver that is there ({listing(sorted(versions)) or 'version unknown'}) {reason}",
             listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
             "A driver that somebody else chose is not replaced unasked",
-            "Keep it (nvidia_driver_source=preinstalled), or have it replaced "
-            "(nvidia_driver_replace_foreign=true), or choose its version (nvidia_driver_version)",
+            "Keep it (nvidia_driver_source=preinstalled), or choose its version (nvidia_driver_version), or "
+            + (
+                "have it replaced (nvidia_driver_replace_foreign=true)"
+                if foreign
+                else "change it with playbooks/upgrade_driver.yml, or unasked (nvidia_driver_replace_foreign=true)"
+            ),
         )
 
 

@@ -64,6 +64,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "nvidia_driver_source": "cuda_repository",
             "nvidia_driver_modules": "auto",
             "nvidia_driver_replace_foreign": False,
+            "nvidia_driver_upgrading": False,
             "containerd_version": "2.3.6",
             "containerd_conf_dir": "/etc/containerd/conf.d",
             "containerd_files": CONTAINERD_FILES,
