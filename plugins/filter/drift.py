@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The differences, each with C(host), C(component), C(wanted), C(found), C(advice), and all that as C(text).
+  description: The differences, with C(host), C(component), C(wanted), C(found), C(advice), and all of it as C(text).
   type: list
   elements: dict
   sample:

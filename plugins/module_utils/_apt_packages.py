@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
@@ -42,6 +43,7 @@ class Packages:
 
     def ensure(self, wishes: Sequence[Wish], check_mode: bool, follow: Follow | None = None) -> Outcome:
         first = database = self._read()
+        wishes = [self._settle(wish, database, check_mode) for wish in wishes]
         wishes, missing = self._drop_optional(wishes, database, check_mode)
         if follow:
             wishes = [*wishes, *self._followers(wishes, follow, database, check_mode)]
@@ -63,6 +65,22 @@ class Packages:
             outcome.held = self._hold(wishes)
         outcome.show(versions_of(first), after, wishes)
         return outcome
+
+    def _settle(self, wish: Wish, database: Database, check_mode: bool) -> Wish:
+        """A wish for ``1.2-*`` as one for the installed version if that fits, else for the newest one that does."""
+        if not wish.version.endswith("*"):
+            return wish
+        found = database.version(wish.name)
+        if found and wish.fits(found):
+            return replace(wish, version=found)
+        for refresh in (False, True):
+            if refresh and not check_mode:
+                with contextlib.suppress(CommandError):
+                    self._apt.update([], "refreshing the package indexes")
+            fitting = [version for version in self._apt.madison([wish.name]).get(wish.name, []) if wish.fits(version)]
+            if fitting:
+                return replace(wish, version=fitting[0])
+        return wish
 
     def _followers(self, wishes: Sequence[Wish], follow: Follow, database: Database, check_mode: bool) -> list[Wish]:
         """Wishes for the packages that come along; those that no repository holds in that version have to go."""

@@ -33,6 +33,10 @@ class Wish:
     def __str__(self) -> str:
         return f"{self.name} (removed)" if self.gone else f"{self.name} {self.version}".rstrip()
 
+    def fits(self, version: str) -> bool:
+        """Whether a version, without its epoch, begins as this one does up to its asterisk."""
+        return version.rpartition(":")[2].startswith(self.version.rstrip("*"))
+
     @property
     def word(self) -> str:
         if self.gone:

@@ -29,7 +29,10 @@ options:
         type: str
         required: true
       version:
-        description: The full version. Without it any installed version will do.
+        description:
+          - The full version. Without it any installed version will do.
+          - With an asterisk at its end (V(550.163.01-*)) the installed version will do if it begins so; otherwise the
+            newest one that does is installed.
         type: str
         default: ""
       optional:

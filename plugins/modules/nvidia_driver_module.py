@@ -12,7 +12,8 @@ version_added: 0.1.0
 description:
   - Loads C(nvidia) and judges by C(/proc/driver/nvidia/version). Another version that is loaded, or nouveau, is
     unloaded first where nobody uses it; where somebody does, RV(reboot_required) is true and nothing is changed.
-  - With it C(nvidia_modeset) and C(nvidia_uvm) are loaded, whose devices containers are given as well.
+  - With it C(nvidia_modeset) and C(nvidia_uvm) are loaded, whose devices containers are given as well, also where only
+    one of these is missing.
   - Makes the initial ramdisk anew when it is older than the blacklist and nouveau could be loaded from it.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)

@@ -142,6 +142,7 @@ class Site:
         return told
 
     def asked(self, module: str) -> list[dict[str, Any]]:
+        """The arguments of each call of a module."""
         lines = (self.place / "calls").read_text().splitlines()
         return [json.loads(line.partition(" ")[2]) for line in lines if line.partition(" ")[0] == module]
 
@@ -295,3 +296,22 @@ def test_a_drain_of_a_second_run_that_fails_does_not_give_a_half_changed_node_ba
 def test_a_driver_of_another_is_refused(site: Site) -> None:
     status, output, calls = site.run(nvidia_driver_source="preinstalled")
     assert status != 0 and "another's" in output and calls == []
+
+
+@pytest.mark.parametrize(
+    ("system", "packages"),
+    [
+        ("Debian 13", ["nvidia-open-kernel-dkms", "libcuda1", "nvidia-smi"]),
+        ("Ubuntu 24.04", ["nvidia-headless-550-server-open", "nvidia-utils-550-server"]),
+    ],
+)
+def test_the_distribution_s_packages(site: Site, system: str, packages: list[str]) -> None:
+    answers(site, "550.163.01")
+    other = {"loaded_version": "550.1", "packages": {}, "origin": "distribution"}
+    host = {**HOST, "os": {"key": system, "repository_name": "x"}, "nvidia_driver": other}
+    status, output, calls = site.run("550.163.01", host=host, nvidia_driver_source="distribution")
+    assert status == 0, output
+    release = site.asked("apt_packages")[-1]
+    assert release["packages"] == [{"name": name, "version": "550.163.01-*"} for name in packages]
+    assert "follow" not in release or release["follow"] is None
+    assert site.asked("apt_source") == [] and calls[-1] == "node_maintenance ended"

@@ -359,3 +359,15 @@ def test_what_cannot_follow_is_named_where_nothing_may_be_removed(ensure: Ensure
     result = ensure(DRIVER, follow=FOLLOW)
     assert result["failed"] and "nvidia-open-580" in result["msg"] and "allow_removal" in result["msg"]
     assert set(world.packages()) == {"nvidia-open-580", "libnvidia-ml1", "libnvidia-container1"}
+
+
+def test_the_packaging_s_own_part_of_a_version_may_be_left_open(ensure: Ensure, world: World) -> None:
+    world.set(held_by_servers={"kubelet": ["1.37.1-1.1", "1.36.4-1.2", "1.36.4-1.1"]})
+    wish = [{"name": "kubelet", "version": "1.36.4-*"}]
+    assert ensure(wish)["installed"] == {"kubelet": "1.36.4-1.2"}
+    world.calls()
+    assert not ensure(wish)["changed"] and world.calls() == []
+    world.set(packages={"kubelet": installed("1:1.36.4-1.1")})
+    assert not ensure(wish)["changed"]
+    result = ensure([{"name": "kubelet", "version": "1.35.8-*"}], allow_downgrade=True)
+    assert result["failed"] and "kubelet 1.35.8-*, they hold 1.37.1-1.1" in result["msg"]
