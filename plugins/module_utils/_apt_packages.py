@@ -161,7 +161,7 @@ class Packages:
 
     def _install(self, pending: Sequence[Wish], trouble: str) -> dict[str, str]:
         refreshed = self._make_known(pending)
-        flags = [*self._policy.flags(), *(["--fix-broken"] if trouble else [])]
+        flags = [*self._flags(pending), *(["--fix-broken"] if trouble else [])]
         doing = f"installing {', '.join(map(str, pending))}"
         try:
             self._install_fresh(flags, [wish.word for wish in pending], doing, refreshed)
@@ -172,6 +172,10 @@ class Packages:
         if missing:
             raise PackageError(f"Error while {doing}: apt was content, but dpkg does not have {', '.join(missing)}")
         return versions_of(after)
+
+    def _flags(self, pending: Sequence[Wish]) -> list[str]:
+        # What a package leaves in /etc, such as apt's preferences, would go on counting.
+        return [*self._policy.flags(), *(["--purge"] if any(wish.gone for wish in pending) else [])]
 
     def _install_fresh(self, flags: Sequence[str], words: Sequence[str], doing: str, refreshed: bool) -> None:
         """Install, and once more after a refresh: indexes that are missing or stale hide dependencies."""
@@ -218,7 +222,7 @@ class Packages:
         if pending and not database.unfinished and not self._unknown(pending):
             doing = f"simulating the installation of {', '.join(map(str, pending))}"
             try:
-                result = self._apt.install(self._policy.flags(), [w.word for w in pending], doing, simulate=True)
+                result = self._apt.install(self._flags(pending), [w.word for w in pending], doing, simulate=True)
                 return read_simulation(result.stdout, after)
             except CommandError as error:
                 # A real run would refresh the indexes and try again, which check mode must not.

@@ -6,38 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stubbed_site import Site
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 OLD, NEW = "580.178.04", "595.91.07"
-STUBBED = [
-    *("apt_packages", "apt_source", "gpu_acceptance", "gpu_host_info", "gpu_pods_info", "kubeadm_certs_info"),
-    *("managed_files", "managed_service", "node_maintenance", "nvidia_cdi_spec", "nvidia_dkms_info"),
-    *("nvidia_driver_module", "nvidia_driver_users_info", "nvidia_smi_info", "wait_for_rollout"),
-]
-# Answers are chosen by the module and, if there is one, by a word that is among its arguments; the first one counts.
-STUB = """#!/usr/bin/python
-# WANT_JSON
-import json, sys
-name, place = {name!r}, {place!r}
-args = {{k: v for k, v in json.load(open(sys.argv[1])).items() if not k.startswith("_ansible")}}
-text = json.dumps(args)
-with open(place + "/calls", "a") as calls:
-    calls.write(name + " " + text + "\\n")
-answers = json.load(open(place + "/answers.json"))
-for entry in answers:
-    if entry["module"] == name and entry.get("word", "") in text:
-        print(json.dumps(entry["result"]))
-        break
-else:
-    print(json.dumps({{"changed": False}}))
-"""
 PLAYBOOK = """
 - name: Upgrade
   hosts: gpu1
@@ -64,41 +39,11 @@ NODE: dict[str, Any] = {
 PLUGIN = {"metadata": {"name": "nvidia-device-plugin"}}
 
 
-class Site:
-    """This repository as a collection, with stubs in the place of the modules that would do something."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        root = place / "collections/ansible_collections"
-        own = root / "gpulab/kubernetes"
-        (own / "plugins/modules").mkdir(parents=True)
-        for name in ("roles", "meta", "galaxy.yml", "playbooks"):
-            (own / name).symlink_to(REPOSITORY / name)
-        for entry in (REPOSITORY / "plugins").iterdir():
-            if entry.name != "modules":
-                (own / "plugins" / entry.name).symlink_to(entry)
-        for name in STUBBED:
-            self._stub(own / f"plugins/modules/{name}.py", name)
-        core = root / "kubernetes/core/plugins/modules"
-        core.mkdir(parents=True)
-        self._stub(core / "k8s_info.py", "k8s_info")
-        (root / "kubernetes/core/galaxy.yml").write_text("namespace: kubernetes\nname: core\nversion: 9.9.9\n")
-        self.answers: list[dict[str, Any]] = []
-
-    def _stub(self, path: Path, name: str) -> None:
-        path.write_text(STUB.format(name=name, place=str(self.place)))
-
-    def answer(self, module: str, result: dict[str, Any], word: str = "") -> None:
-        """What is told last is asked first."""
-        self.answers.insert(0, {"module": module, "word": word, "result": result})
+class Upgrade(Site):  # type: ignore[misc]
+    """The upgrade of one node."""
 
     def run(self, version: str = NEW, host: dict[str, Any] | None = None, **more: Any) -> tuple[int, str, list[str]]:
-        """Exit status, output, and the calls as ``module`` or ``module state``, readers left out."""
-        (self.place / "calls").unlink(missing_ok=True)
-        (self.place / "answers.json").write_text(json.dumps(self.answers))
-        (self.place / "site.yml").write_text(PLAYBOOK)
-        here = "ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}"
-        (self.place / "hosts.ini").write_text(f"[workers]\ngpu1 {here}\n[control_plane]\ncp1 {here}\n")
+        """Exit status, output, and the calls."""
         settings = {
             "preflight_host": host or HOST,
             "kubeadm_kubeconfig": "/nowhere",
@@ -107,49 +52,12 @@ class Site:
             "nvidia_driver_version": version,
             **more,
         }
-        (self.place / "settings.json").write_text(json.dumps(settings))
-        environ = {
-            **os.environ,
-            "ANSIBLE_CONFIG": str(self.place / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(self.place / "collections"),
-            "ANSIBLE_LOCAL_TEMP": str(self.place / "tmp"),
-            "ANSIBLE_REMOTE_TEMP": str(self.place / "tmp"),
-            "ANSIBLE_NOCOLOR": "1",
-        }
-        (self.place / "ansible.cfg").write_text("[defaults]\n")
-        command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.ini", "site.yml"]
-        done = subprocess.run(
-            [*command, "-e", "@settings.json"],
-            cwd=self.place,
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=180,
-        )
-        return done.returncode, done.stdout + done.stderr, self._calls()
-
-    def _calls(self) -> list[str]:
-        path = self.place / "calls"
-        told = []
-        for line in path.read_text().splitlines() if path.exists() else []:
-            name, _, text = line.partition(" ")
-            args = json.loads(text)
-            if not name.endswith("_info") and name not in ("apt_source", "managed_files"):
-                told.append(
-                    f"{name} {args.get('version') or args.get('driver_version') or args.get('state') or ''}".strip()
-                )
-        return told
-
-    def asked(self, module: str) -> list[dict[str, Any]]:
-        """The arguments of each call of a module."""
-        lines = (self.place / "calls").read_text().splitlines()
-        return [json.loads(line.partition(" ")[2]) for line in lines if line.partition(" ")[0] == module]
+        return *self.play(PLAYBOOK, settings), self.calls()
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    made = Site(tmp_path)
+def site(tmp_path: Path) -> Upgrade:
+    made = Upgrade(tmp_path)
     made.answer("k8s_info", {"changed": False, "resources": [NODE]}, '"Node"')
     made.answer("k8s_info", {"changed": False, "resources": [PLUGIN]}, "DaemonSet")
     made.answer("gpu_pods_info", {"changed": False, "pods": []})
@@ -163,7 +71,7 @@ def site(tmp_path: Path) -> Site:
     return made
 
 
-def answers(site: Site, version: str) -> None:
+def answers(site: Upgrade, version: str) -> None:
     site.answer("nvidia_smi_info", {"changed": False, "state": "ok", "driver_version": version, "gpus": []})
 
 
@@ -177,7 +85,7 @@ def swap(version: str) -> list[str]:
     return [*packages, f"nvidia_driver_module {version}"]
 
 
-def test_one_node_from_the_first_to_the_last_step(site: Site) -> None:
+def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
     status, output, calls = site.run()
     assert status == 0, output
     assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
@@ -191,14 +99,14 @@ def test_one_node_from_the_first_to_the_last_step(site: Site) -> None:
     assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": 1}
 
 
-def test_nothing_is_done_where_nothing_differs(site: Site) -> None:
+def test_nothing_is_done_where_nothing_differs(site: Upgrade) -> None:
     status, output, calls = site.run(OLD)
     assert status == 0, output
     assert calls == []
 
 
 @pytest.mark.parametrize("policy", ["refuse", "drain"])
-def test_pods_with_gpus(site: Site, policy: str) -> None:
+def test_pods_with_gpus(site: Upgrade, policy: str) -> None:
     pods = {"changed": False, "pods": [{"namespace": "research", "name": "train-0"}]}
     site.answer("gpu_pods_info", pods)
     status, output, calls = site.run(cluster_disruption_policy=policy)
@@ -212,7 +120,7 @@ def test_pods_with_gpus(site: Site, policy: str) -> None:
     )
 
 
-def test_a_process_of_nobody_is_named_and_not_stopped(site: Site) -> None:
+def test_a_process_of_nobody_is_named_and_not_stopped(site: Upgrade) -> None:
     users = [
         {"pid": 7, "name": "python3", "unit": "jupyter.service", "pod": "", "devices": []},
         {"pid": 8, "name": "nvidia-persiste", "unit": "nvidia-persistenced.service", "pod": "", "devices": []},
@@ -223,14 +131,14 @@ def test_a_process_of_nobody_is_named_and_not_stopped(site: Site) -> None:
     assert "python3 7 jupyter.service" in output and "nvidia-persiste 8" not in output
 
 
-def test_a_drain_that_fails_leaves_everything_as_it_was(site: Site) -> None:
+def test_a_drain_that_fails_leaves_everything_as_it_was(site: Upgrade) -> None:
     site.answer("node_maintenance", {"failed": True, "msg": "Error while draining node gpu1: a budget"}, '"begun"')
     status, output, calls = site.run(cluster_disruption_policy="drain")
     assert status != 0 and "a budget" in output
     assert calls == ["node_maintenance begun", f"nvidia_driver_module {OLD}", "node_maintenance ended"]
 
 
-def test_a_driver_in_use_is_left_alone(site: Site) -> None:
+def test_a_driver_in_use_is_left_alone(site: Upgrade) -> None:
     busy = {"changed": False, "reboot_required": True, "reason": "driver 580 is in use: Module nvidia is in use"}
     site.answer("nvidia_driver_module", busy, '"absent"')
     status, output, calls = site.run()
@@ -239,7 +147,7 @@ def test_a_driver_in_use_is_left_alone(site: Site) -> None:
     assert calls[-2:] == [f"nvidia_driver_module {OLD}", "node_maintenance ended"]
 
 
-def test_a_version_that_fails_goes_back_and_the_node_stays_cordoned(site: Site) -> None:
+def test_a_version_that_fails_goes_back_and_the_node_stays_cordoned(site: Upgrade) -> None:
     site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
     site.answer("nvidia_dkms_info", {"changed": False, "reason": ["nv.c:1: error: no"], "log": "/x/make.log"}, NEW)
     answers(site, OLD)
@@ -255,7 +163,7 @@ def test_a_version_that_fails_goes_back_and_the_node_stays_cordoned(site: Site) 
     assert back["follow"]["replaces"] == [f"{NEW}-1"]
 
 
-def test_a_proof_that_fails_goes_back_too(site: Site) -> None:
+def test_a_proof_that_fails_goes_back_too(site: Upgrade) -> None:
     site.answer("gpu_acceptance", {"changed": True, "problems": ["gpu1: GPU-1: unknown error"]})
     status, output, calls = site.run()
     assert status != 0 and "GPU-1: unknown error" in output
@@ -270,7 +178,7 @@ def node_with(record: dict[str, Any]) -> dict[str, Any]:
     return {"changed": False, "resources": [{**NODE, "metadata": {"name": "gpu1", "annotations": annotations}}]}
 
 
-def test_a_run_goes_on_where_another_was_interrupted(site: Site) -> None:
+def test_a_run_goes_on_where_another_was_interrupted(site: Upgrade) -> None:
     record = {"cordoned": False, "labels": {}, "data": {"from": OLD, "services": [], "offered": "1"}, "failure": ""}
     site.answer("k8s_info", node_with(record), '"Node"')
     loaded = {"loaded_version": NEW, "packages": {"nvidia-open": f"{NEW}-1"}, "origin": "cuda_repository"}
@@ -284,7 +192,7 @@ def test_a_run_goes_on_where_another_was_interrupted(site: Site) -> None:
     assert site.asked("node_maintenance")[0]["data"]["from"] == OLD
 
 
-def test_a_drain_of_a_second_run_that_fails_does_not_give_a_half_changed_node_back(site: Site) -> None:
+def test_a_drain_of_a_second_run_that_fails_does_not_give_a_half_changed_node_back(site: Upgrade) -> None:
     record = {"cordoned": False, "labels": {}, "data": {"from": OLD}, "failure": ""}
     site.answer("k8s_info", node_with(record), '"Node"')
     site.answer("node_maintenance", {"failed": True, "msg": "Error while draining node gpu1: a budget"}, '"begun"')
@@ -293,7 +201,7 @@ def test_a_drain_of_a_second_run_that_fails_does_not_give_a_half_changed_node_ba
     assert calls[-1] == "node_maintenance failed"
 
 
-def test_a_driver_of_another_is_refused(site: Site) -> None:
+def test_a_driver_of_another_is_refused(site: Upgrade) -> None:
     status, output, calls = site.run(nvidia_driver_source="preinstalled")
     assert status != 0 and "another's" in output and calls == []
 
@@ -305,7 +213,7 @@ def test_a_driver_of_another_is_refused(site: Site) -> None:
         ("Ubuntu 24.04", ["nvidia-headless-550-server-open", "nvidia-utils-550-server"]),
     ],
 )
-def test_the_distribution_s_packages(site: Site, system: str, packages: list[str]) -> None:
+def test_the_distribution_s_packages(site: Upgrade, system: str, packages: list[str]) -> None:
     answers(site, "550.163.01")
     other = {"loaded_version": "550.1", "packages": {}, "origin": "distribution"}
     host = {**HOST, "os": {"key": system, "repository_name": "x"}, "nvidia_driver": other}

@@ -336,6 +336,7 @@ def test_a_release_follows_as_a_whole(ensure: Ensure, world: World) -> None:
     foretold = ensure(DRIVER, check=True, follow=FOLLOW, allow_removal=True)
     result = ensure(DRIVER, follow=FOLLOW, allow_removal=True)
     assert foretold["diff"] == result["diff"] and result["changed"]
+    assert all("--purge" in call for call in world.calls() if call.startswith("apt-get install"))
     assert {name: entry[3] for name, entry in world.packages().items() if name != "dependency"} == {
         "nvidia-open": "595-1",
         "libnvidia-ml1": "595-1",
