@@ -233,7 +233,7 @@ def test_drift_is_named_with_the_hosts_and_a_status(park: Park) -> None:
     host = park.host("gpu1")
     verify = "playbooks/verify.yml"
     play(park.lab.path, playbook=verify).expect_success()
-    report = park.lab.report.with_name("gpulab-drift.json")
+    report = park.lab.report.with_name("gpulab-drift-report.json")
     assert json.loads(report.read_text())["drift"] == []
     host.run("echo '# by hand' >>/etc/containerd/conf.d/50-nvidia.toml; apt-mark unhold nvidia-container-toolkit")
     run = play(park.lab.path, playbook=verify)

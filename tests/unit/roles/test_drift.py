@@ -63,7 +63,7 @@ SETTINGS = {"ansible_facts": {"nodename": "x", "default_ipv4": {"address": "192.
 
 def report(site: Site) -> dict[str, Any]:
     (written,) = [
-        call for call in site.asked("managed_files") if call["files"][0]["path"].endswith("gpulab-drift.json")
+        call for call in site.asked("managed_files") if call["files"][0]["path"].endswith("gpulab-drift-report.json")
     ]
     read: dict[str, Any] = json.loads(written["files"][0]["content"])
     return read
