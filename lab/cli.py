@@ -135,7 +135,9 @@ def execution_environment() -> None:
 @app.command()
 def fault(
     node: str,
-    kind: Annotated[str, typer.Argument(help="lost, xid:NUMBER, mismatch, unload, or clear to end all faults.")],
+    kind: Annotated[
+        str, typer.Argument(help="lost, xid:NUMBER, mismatch, unload, load:VERSION, dkms:VERSION, or clear for all.")
+    ],
     gpu: Annotated[int | None, typer.Option(help="Number of the GPU, for lost and xid.")] = None,
     name: Name = "lab",
 ) -> None:

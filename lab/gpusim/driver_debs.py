@@ -33,7 +33,8 @@ _SMI_NOTICE = """ except nvidia-smi, which was taken from Debian's
 non-free package on this machine; do not redistribute it"""
 
 _DKMS_INSTALL = (
-    f"#!/bin/sh\nset -e\n[ \"$1\" != configure ] || {_LIB}/dkms install || echo 'No kernel modules directory.'\n"
+    f'#!/bin/sh\nset -e\n[ "$1" != configure ] || {_LIB}/dkms install || {{\n'
+    "  [ $? -ne 10 ] || exit 10\n  echo 'No kernel modules directory.'\n}\n"
 )
 _DKMS_REMOVE = f'#!/bin/sh\nset -e\n[ "$1" != remove ] || {_LIB}/dkms remove || true\n'
 
@@ -147,7 +148,7 @@ class _Parts:
 
     def _dkms(self, _: str) -> Part:
         return Part(
-            {f"{_LIB}/dkms": deb.File(_FILES / "dkms.sh", 0o755)},
+            {f"{_LIB}/dkms": deb.File(_FILES / "dkms.sh", 0o755), "/usr/sbin/dkms": deb.Link(f"{_LIB}/dkms")},
             {"postinst": _DKMS_INSTALL, "prerm": _DKMS_REMOVE},
         )
 

@@ -17,11 +17,12 @@ from lab.gpusim.library import DRIVERS
 # Runs a command in the node as root and returns its standard output; raises when the command fails.
 NodeExec = Callable[[Sequence[str]], str]
 
-KINDS = ("lost", "xid:<number>", "mismatch", "unload", "clear")
+KINDS = ("lost", "xid:<number>", "mismatch", "unload", "load:<version>", "dkms:<version>", "clear")
 
 _RUN = "/run/nvidia-simulated"
 _STATE = f"{_RUN}/state.json"
 _PROC_VERSION = f"{_RUN}/proc/nvidia/version"
+_BROKEN = f"{_RUN}/broken"
 _MODULE = "/usr/lib/nvidia-simulated/module"
 _EPOCH = 1767225600
 _LOST_XID = 79
@@ -32,9 +33,12 @@ def fault(node_exec: NodeExec, kind: str, gpu: int | None = None) -> str:
 
     lost: the GPU has fallen off the bus (with Xid 79); xid:<number>: the driver reports that error for the GPU;
     mismatch: another driver version is loaded than the library's; unload: the driver is gone, whoever uses it;
+    load:<version>: the kernel refuses the module of that version; dkms:<version>: DKMS can't build it;
     clear: everything is well again. `gpu` is the minor number, 0 by default, for the first two.
     Raises DepotError for an unknown kind, a GPU that isn't there and a node without a loaded driver.
     """
+    if kind.startswith(("load:", "dkms:")):
+        return _break(node_exec, kind)
     if kind == "unload":
         node_exec([_MODULE, "unload", "--force", "nvidia"])
         return "The driver is unloaded; `clear` loads it again."
@@ -60,6 +64,15 @@ def fault(node_exec: NodeExec, kind: str, gpu: int | None = None) -> str:
     return f"GPU {minor} is lost (Xid {_LOST_XID})."
 
 
+def _break(node_exec: NodeExec, kind: str) -> str:
+    """Note it for the module and for the driver's packages, which look there."""
+    what, _, version = kind.partition(":")
+    if version not in DRIVERS:
+        raise DepotError(f"Error while switching on {kind}: the lab has the drivers {', '.join(DRIVERS)}.")
+    node_exec(["sh", "-c", f'mkdir -p {_RUN} && echo "$1" >>{_BROKEN}', "sh", f"{what} {version}"])
+    return f"The module of {version} {'is refused by the kernel' if what == 'load' else 'can not be built'}."
+
+
 def _xid(kind: str) -> int:
     """Return the number of an Xid fault, 0 for a lost GPU."""
     if kind == "lost":
@@ -77,6 +90,7 @@ def _sequence(state: dict[str, Any]) -> int:
 
 
 def _clear(node_exec: NodeExec, state: dict[str, Any]) -> str:
+    node_exec(["sh", "-c", f"rm -f {_BROKEN}"])
     if not state.get("driver"):
         node_exec(["modprobe", "--all", "nvidia", "nvidia_modeset", "nvidia_uvm"])
         return "The driver is loaded."

@@ -7,81 +7,30 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_wishes import (
+    Follow,
+    Outcome,
+    PackageError,
+    Policy,
+    Wish,
+    held_of,
+    read_simulation,
+    removal_advice,
+    undone,
+    unknown_text,
+    versions_of,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database, compare_versions, read_status
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import read_file
 
-_INST = re.compile(r"^Inst (\S+) (?:\[([^\]]*)\] )?\((\S+)")
 _STALE = re.compile(r"not installable|unmet dependencies|no installation candidate|Unable to locate|404|fetch|archives")
-_REMV = re.compile(r"^(?:Remv|Purg) (\S+) \[([^\]]*)\]")
-
-
-class PackageError(DomainError):
-    """The packages can't be brought about as asked."""
-
-
-@dataclass(frozen=True)
-class Wish:
-    """A package; without a version any will do. ``hold`` None means what the policy says."""
-
-    name: str
-    version: str = ""
-    optional: bool = False
-    hold: bool | None = None
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.version}".rstrip()
-
-    @property
-    def word(self) -> str:
-        return f"{self.name}={self.version}" if self.version else self.name
-
-
-@dataclass(frozen=True)
-class Policy:
-    hold: bool = True
-    allow_downgrade: bool = False
-    allow_change_held: bool = True
-    allow_removal: bool = False
-
-    def flags(self) -> list[str]:
-        flags = {
-            "--no-remove": not self.allow_removal,
-            "--allow-downgrades": self.allow_downgrade,
-            "--allow-change-held-packages": self.allow_change_held,
-        }
-        return ["--no-install-recommends", *(flag for flag, given in flags.items() if given)]
-
-
-@dataclass
-class Outcome:
-    """Versions by package, before and after, of all packages that the work touched or that were asked for."""
-
-    changed: bool = False
-    before: dict[str, str] = field(default_factory=dict)
-    after: dict[str, str] = field(default_factory=dict)
-    held_before: set[str] = field(default_factory=set)
-    held: set[str] = field(default_factory=set)
-    missing: list[str] = field(default_factory=list)
-
-    def show(self, before: Mapping[str, str], after: Mapping[str, str], wishes: Sequence[Wish]) -> None:
-        """Keep the versions of what was asked for and of what differs."""
-        names = {wish.name for wish in wishes} | {n for n in {*before, *after} if before.get(n) != after.get(n)}
-        self.before = {name: before[name] for name in names if name in before}
-        self.after = {name: after[name] for name in names if name in after}
-
-    def diff(self) -> dict[str, str]:
-        def lines(versions: Mapping[str, str], held: set[str]) -> str:
-            return "".join(f"{name} {versions[name]}{' held' * (name in held)}\n" for name in sorted(versions))
-
-        return {"before": lines(self.before, self.held_before), "after": lines(self.after, self.held)}
 
 
 class Packages:
@@ -92,27 +41,63 @@ class Packages:
         self._policy = policy
         self._dpkg = dpkg
 
-    def ensure(self, wishes: Sequence[Wish], check_mode: bool) -> Outcome:
+    def ensure(self, wishes: Sequence[Wish], check_mode: bool, follow: Follow | None = None) -> Outcome:
         first = database = self._read()
+        wishes = [self._settle(wish, database, check_mode) for wish in wishes]
         wishes, missing = self._drop_optional(wishes, database, check_mode)
+        if follow:
+            wishes = [*wishes, *self._followers(wishes, follow, database, check_mode)]
         trouble = ""
-        if not check_mode and (self._interrupted() or (database.unfinished and _pending(wishes, database))):
+        if not check_mode and (self._interrupted() or (database.unfinished and undone(wishes, database))):
             # Also the way to wait for a package manager that is at work right now.
             trouble = self._complete(wishes)
             database = self._read()
-        pending, loose = _pending(wishes, database), self._loose(wishes, database)
+        pending, loose = undone(wishes, database), self._loose(wishes, database)
         repaired = any(first.get(wish.name) != database.get(wish.name) for wish in wishes)
-        outcome = Outcome(repaired or bool(pending or loose), missing=missing, held_before=_held(wishes, first))
+        outcome = Outcome(repaired or bool(pending or loose), missing=missing, held_before=held_of(wishes, first))
         if pending:
             self._refuse(pending, database)
         if check_mode:
             after = self._predict(pending, database)
             outcome.held = outcome.held_before | set(loose)
         else:
-            after = self._install(pending, trouble) if pending else _versions(database)
+            after = self._install(pending, trouble) if pending else versions_of(database)
             outcome.held = self._hold(wishes)
-        outcome.show(_versions(first), after, wishes)
+        outcome.show(versions_of(first), after, wishes)
         return outcome
+
+    def _settle(self, wish: Wish, database: Database, check_mode: bool) -> Wish:
+        """A wish for ``1.2-*`` as one for the installed version if that fits, else for the newest one that does."""
+        if not wish.version.endswith("*"):
+            return wish
+        found = database.version(wish.name)
+        if found and wish.fits(found):
+            return replace(wish, version=found)
+        for refresh in (False, True):
+            if refresh and not check_mode:
+                with contextlib.suppress(CommandError):
+                    self._apt.update([], "refreshing the package indexes")
+            fitting = [version for version in self._apt.madison([wish.name]).get(wish.name, []) if wish.fits(version)]
+            if fitting:
+                return replace(wish, version=fitting[0])
+        return wish
+
+    def _followers(self, wishes: Sequence[Wish], follow: Follow, database: Database, check_mode: bool) -> list[Wish]:
+        """Wishes for the packages that come along; those that no repository holds in that version have to go."""
+        names = follow.names(wishes, database)
+        found = [Wish(name, follow.version, hold=False) for name in names]
+        unknown = self._unknown(found) if found else {}
+        if unknown and not check_mode:
+            with contextlib.suppress(CommandError):
+                self._apt.update([], "refreshing the package indexes")
+            unknown = self._unknown(found)
+        if unknown and not self._policy.allow_removal:
+            raise PackageError(
+                f"Error while bringing packages to {follow.version}: no repository of this host holds "
+                f"{', '.join(wish.name for wish in unknown)} in that version. Remove what is left over yourself, or "
+                "allow it (allow_removal: true)"
+            )
+        return [Wish(wish.name, hold=False, gone=True) if wish in unknown else wish for wish in found]
 
     def _complete(self, wishes: Sequence[Wish]) -> str:
         """Finish what dpkg left undone; what could not be finished is said, and left to the installation itself."""
@@ -141,7 +126,7 @@ class Packages:
         return updates.is_dir() and any(entry.name.isdigit() for entry in updates.iterdir())
 
     def _loose(self, wishes: Sequence[Wish], database: Database) -> list[str]:
-        held = _held(wishes, database)
+        held = held_of(wishes, database)
         wanted = [wish.name for wish in wishes if (self._policy.hold if wish.hold is None else wish.hold)]
         return [name for name in wanted if name not in held]
 
@@ -151,7 +136,7 @@ class Packages:
             package = database.get(wish.name)
             if package and wish.version and compare_versions(wish.version, package.version) < 0:
                 lower.append(f"{wish.name} from {package.version} to {wish.version}")
-            if package and package.held and wish.version != package.version:
+            if package and package.held and (wish.gone or wish.version != package.version):
                 frozen.append(f"{wish.name} at {package.version}")
         if lower and not self._policy.allow_downgrade:
             raise PackageError(
@@ -166,26 +151,31 @@ class Packages:
 
     def _unknown(self, pending: Sequence[Wish]) -> dict[Wish, list[str]]:
         """The wishes that apt can't fulfil, with the versions it knows instead."""
-        known = self._apt.madison([wish.name for wish in pending])
+        asked = [wish for wish in pending if not wish.gone]
+        known = self._apt.madison([wish.name for wish in asked]) if asked else {}
         return {
             wish: known.get(wish.name, [])
-            for wish in pending
+            for wish in asked
             if (wish.version not in known.get(wish.name, []) if wish.version else not known.get(wish.name))
         }
 
     def _install(self, pending: Sequence[Wish], trouble: str) -> dict[str, str]:
         refreshed = self._make_known(pending)
-        flags = [*self._policy.flags(), *(["--fix-broken"] if trouble else [])]
+        flags = [*self._flags(pending), *(["--fix-broken"] if trouble else [])]
         doing = f"installing {', '.join(map(str, pending))}"
         try:
             self._install_fresh(flags, [wish.word for wish in pending], doing, refreshed)
         except CommandError as error:
-            raise PackageError(f"{error}{trouble}{_removal_advice(str(error))}", **error.fields) from error
+            raise PackageError(f"{error}{trouble}{removal_advice(str(error))}", **error.fields) from error
         after = self._read()
-        missing = [str(wish) for wish in _pending(pending, after)]
+        missing = [str(wish) for wish in undone(pending, after)]
         if missing:
             raise PackageError(f"Error while {doing}: apt was content, but dpkg does not have {', '.join(missing)}")
-        return _versions(after)
+        return versions_of(after)
+
+    def _flags(self, pending: Sequence[Wish]) -> list[str]:
+        # What a package leaves in /etc, such as apt's preferences, would go on counting.
+        return [*self._policy.flags(), *(["--purge"] if any(wish.gone for wish in pending) else [])]
 
     def _install_fresh(self, flags: Sequence[str], words: Sequence[str], doing: str, refreshed: bool) -> None:
         """Install, and once more after a refresh: indexes that are missing or stale hide dependencies."""
@@ -202,7 +192,7 @@ class Packages:
         self, wishes: Sequence[Wish], database: Database, check_mode: bool
     ) -> tuple[list[Wish], list[str]]:
         """The wishes without those optional ones that no repository holds, and the names of the latter."""
-        pending = _pending(wishes, database)
+        pending = undone(wishes, database)
         doubtful = [wish for wish in pending if wish.optional]
         unknown = self._unknown(doubtful) if doubtful else {}
         # Only next to other work, or every run would refresh the indexes for a package that does not exist.
@@ -224,68 +214,26 @@ class Packages:
             trouble = f"\n{error}"
         unknown = self._unknown(pending)
         if unknown:
-            raise PackageError(f"Error while installing packages: {_unknown_text(unknown)}{trouble}")
+            raise PackageError(f"Error while installing packages: {unknown_text(unknown)}{trouble}")
         return True
 
     def _predict(self, pending: Sequence[Wish], database: Database) -> dict[str, str]:
-        after = _versions(database)
+        after = versions_of(database)
         if pending and not database.unfinished and not self._unknown(pending):
             doing = f"simulating the installation of {', '.join(map(str, pending))}"
             try:
-                result = self._apt.install(self._policy.flags(), [w.word for w in pending], doing, simulate=True)
+                result = self._apt.install(self._flags(pending), [w.word for w in pending], doing, simulate=True)
                 return read_simulation(result.stdout, after)
             except CommandError as error:
                 # A real run would refresh the indexes and try again, which check mode must not.
                 if not _STALE.search(str(error)):
                     raise
-        return {**after, **{wish.name: wish.version or "(any version)" for wish in pending}}
+        after = {name: version for name, version in after.items() if name not in {w.name for w in pending if w.gone}}
+        return {**after, **{wish.name: wish.version or "(any version)" for wish in pending if not wish.gone}}
 
     def _hold(self, wishes: Sequence[Wish]) -> set[str]:
         database = self._read()
         loose = self._loose(wishes, database)
         if loose:
             self._apt.hold(loose)
-        return _held(wishes, database) | set(loose)
-
-
-def read_simulation(text: str, versions: Mapping[str, str]) -> dict[str, str]:
-    """Versions by package after what ``apt-get -s`` announces."""
-    after = dict(versions)
-    for line in text.splitlines():
-        install, remove = _INST.match(line), _REMV.match(line)
-        if install:
-            after[install.group(1).partition(":")[0]] = install.group(3)
-        elif remove:
-            after.pop(remove.group(1).partition(":")[0], None)
-    return after
-
-
-def _pending(wishes: Sequence[Wish], database: Database) -> list[Wish]:
-    """The wishes that are not fulfilled yet."""
-    packages = [(wish, database.get(wish.name)) for wish in wishes]
-    return [w for w, found in packages if not (found and found.installed and w.version in ("", found.version))]
-
-
-def _held(wishes: Sequence[Wish], database: Database) -> set[str]:
-    packages = (database.get(wish.name) for wish in wishes)
-    return {package.name for package in packages if package and package.held}
-
-
-def _versions(database: Database) -> dict[str, str]:
-    return {name: database.version(name) or "" for name in database.names()}
-
-
-def _unknown_text(unknown: Mapping[Wish, Sequence[str]]) -> str:
-    return "; ".join(
-        f"no repository of this host holds {wish}, "
-        + (f"they hold {', '.join(known[:12])}" if known else "nor any other version of it")
-        for wish, known in unknown.items()
-    )
-
-
-def _removal_advice(text: str) -> str:
-    if "remove is disabled" not in text:
-        return ""
-    return (
-        "\nThe packages that apt would remove are somebody's: remove them yourself, or allow it (allow_removal: true)"
-    )
+        return held_of(wishes, database) | set(loose)

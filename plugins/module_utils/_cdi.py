@@ -90,6 +90,8 @@ class CdiSpec:
             outcome.actions.append(f"start {self._units[0]}")
             if not check:
                 self._refresh(expected, timeout, outcome)
+                # Triggered at every change meanwhile, the path unit may have failed for starting too often.
+                self._enable(outcome, check)
         return outcome
 
     def _look(self, expected: Expected, outcome: Outcome) -> str:

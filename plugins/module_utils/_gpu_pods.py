@@ -90,14 +90,15 @@ def running_gpu_pods(kubelet_root: Path, proc: Path, logs: Path) -> list[Pod]:
     if not holders:
         return []
     alive = running_pods(proc)
-    names = _names(logs)
+    names = pod_names(logs)
     pods = [pod for pod in holders if pod.uid in alive]
     for pod in pods:
         pod.namespace, pod.name = names.get(pod.uid, ("", ""))
     return pods
 
 
-def _names(logs: Path) -> dict[str, tuple[str, str]]:
+def pod_names(logs: Path) -> dict[str, tuple[str, str]]:
+    """Pod uid -> (namespace, name), by the names of the directories with the pods' logs."""
     if not logs.is_dir():
         return {}
     parsed = (parse_log_directory(entry.name) for entry in logs.iterdir())

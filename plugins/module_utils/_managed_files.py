@@ -16,13 +16,14 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles impor
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import Restarts
 
 _KEPT = ".before-gpulab"
+_REPLACED = ".replaced-gpulab"
 
 
 @dataclass(frozen=True)
 class Wanted:
     """``text`` is None for a file that shall not be there. ``service`` must restart when it changes.
 
-    ``keep`` saves what another hand wrote there.
+    ``keep`` saves what another hand wrote there, ``keep_replaced`` also a file of ours that a hand may have changed.
     """
 
     path: str
@@ -30,13 +31,15 @@ class Wanted:
     mode: int = 0o644
     service: str = ""
     keep: bool = True
+    keep_replaced: bool = False
 
     @classmethod
     def from_params(cls, entry: Mapping[str, Any]) -> Wanted:
         text = None if entry["state"] == "absent" else entry["content"] or ""
         if text and not text.endswith("\n"):
             text += "\n"
-        return cls(entry["path"], text, int(entry["mode"], 8), entry["service"] or "", entry["keep_foreign"])
+        mode, service = int(entry["mode"], 8), entry["service"] or ""
+        return cls(entry["path"], text, mode, service, entry["keep_foreign"], entry["keep_replaced"])
 
 
 @dataclass
@@ -107,9 +110,13 @@ class ManagedFiles:
         keep = bool(foreign and foreign.strip()) and not kept.exists()
         if keep:
             outcome.kept.append(str(kept))
+        replaced = entry.keep_replaced and not keep and file.exists() and (read_text(file) or "") != (entry.text or "")
+        if replaced:
+            kept = file.with_name(file.name + _REPLACED)
+            outcome.kept.append(str(kept))
         if self.check:
             return
-        if keep:
+        if keep or replaced:
             put_file(kept, file.read_bytes(), file_mode(file) or 0o644)
         if entry.service:
             self.restarts.note(entry.service)

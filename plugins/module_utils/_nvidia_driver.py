@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,7 @@ _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 # In the order in which they can be removed: what uses another module comes before it.
 _MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nvidia_fs", "nvidia")
 # Containers are given device nodes of these, too: the CDI specification names them.
-_COMPANIONS = ("nvidia_modeset", "nvidia_uvm")
+_COMPANIONS = {"nvidia_modeset": "/dev/nvidia-modeset", "nvidia_uvm": "/dev/nvidia-uvm"}
 
 
 def parse_version(text: str) -> str:
@@ -84,6 +85,11 @@ class Driver:
             if not self._check:
                 self._runner.check(["update-initramfs", "-u"], "keeping nouveau out of the initial ramdisk")
         if before == version:
+            # A run that was interrupted may have loaded the first module only.
+            missing = self._missing_companions()
+            outcome.changed |= bool(missing)
+            if not self._check:
+                self._load_companions(missing, version)
             return outcome
         if not self._check:
             self._make_room(before, version, outcome)
@@ -93,6 +99,30 @@ class Driver:
         if not self._check:
             self._load(version, outcome)
         return outcome
+
+    def remove(self) -> Outcome:
+        """Unload whatever version is loaded, as long as nobody uses it. ``reboot_required`` says that somebody does."""
+        before = self.loaded_version()
+        outcome = Outcome(changed=bool(before), loaded_before=before)
+        if before and not self._check:
+            result = self._unload(self._modules())
+            outcome.loaded_version = self.loaded_version()
+            if result.rc != 0 or outcome.loaded_version:
+                said = result.said if result.rc != 0 else "it is still there"
+                outcome.reboot_required, outcome.reason = True, f"driver {before} is in use: {said}"
+                outcome.changed = False
+                self._load_companions(self._missing_companions(), before)
+        return outcome
+
+    def _missing_companions(self) -> list[str]:
+        loaded = self._modules()
+        return [
+            name for name, node in _COMPANIONS.items() if name not in loaded and not under(self._root, node).exists()
+        ]
+
+    def _load_companions(self, names: Iterable[str], version: str) -> None:
+        for name in names:
+            self._runner.check(["modprobe", name], f"loading {name} of the NVIDIA driver {version}")
 
     def _make_room(self, before: str, version: str, outcome: Outcome) -> None:
         loaded = self._modules()
@@ -134,8 +164,7 @@ class Driver:
                 f"{outcome.loaded_version}. Another module of this name lies in /lib/modules/{self._release}; "
                 "see: modinfo -n nvidia; dkms status"
             )
-        for name in _COMPANIONS:
-            self._runner.check(["modprobe", name], f"loading {name} of the NVIDIA driver {version}")
+        self._load_companions(_COMPANIONS, version)
 
     def _initramfs_is_old(self, blacklist: str) -> bool:
         """Whether the initial ramdisk was made before the blacklist, on a host where that matters."""

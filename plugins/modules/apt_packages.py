@@ -29,7 +29,10 @@ options:
         type: str
         required: true
       version:
-        description: The full version. Without it any installed version will do.
+        description:
+          - The full version. Without it any installed version will do.
+          - With an asterisk at its end (V(550.163.01-*)) the installed version will do if it begins so; otherwise the
+            newest one that does is installed.
         type: str
         default: ""
       optional:
@@ -41,6 +44,24 @@ options:
       hold:
         description: Whether this package is put on hold, if not as O(hold) says.
         type: bool
+  follow:
+    description:
+      - Further packages that belong to the same release, whatever their names. An installed package in one of the
+        versions O(follow.replaces) is brought to O(follow.version), and removed where no repository of the host holds
+        it in that version, which takes O(allow_removal). It is not put on hold.
+      - Packages that merely ask each other for "this version or newer" would stay behind without it.
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      version:
+        description: The version that they are brought to.
+        type: str
+        required: true
+      replaces:
+        description: The versions that are left behind.
+        type: list
+        elements: str
+        required: true
   hold:
     description: Put the packages on hold, so that nothing else changes them. With V(false) a hold is left as it is.
     type: bool
@@ -89,6 +110,15 @@ EXAMPLES = r"""
       - {name: kubelet, version: 1.36.4-1.1}
       - {name: kubeadm, version: 1.36.4-1.1}
       - {name: kubectl, version: 1.36.4-1.1}
+
+- name: Bring a driver with all its parts to another version
+  gpulab.kubernetes.apt_packages:
+    packages:
+      - {name: nvidia-open, version: 595.91.07-1}
+    follow:
+      version: 595.91.07-1
+      replaces: [580.178.04-1]
+    allow_removal: true
 """
 
 RETURN = r"""
@@ -123,7 +153,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_packages import Packages, Policy, Wish
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_packages import Packages
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_wishes import Follow, Policy, Wish
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import PROXY_OPTIONS, use_proxies
@@ -136,7 +167,9 @@ def run_module(module: AnsibleModule) -> None:
     wishes = [Wish(**package) for package in module.params["packages"]]
     policy = Policy(**{name: module.params[name] for name in _POLICY})
     apt = Apt(Runner(module), module.params["lock_timeout"])
-    outcome = Packages(apt, policy, Path(module.params["dpkg_dir"])).ensure(wishes, module.check_mode)
+    follow = module.params["follow"]
+    release = Follow(follow["version"], tuple(follow["replaces"])) if follow else None
+    outcome = Packages(apt, policy, Path(module.params["dpkg_dir"])).ensure(wishes, module.check_mode, release)
     asked = {wish.name for wish in wishes}
     module.exit_json(
         changed=outcome.changed,
@@ -161,6 +194,13 @@ def main() -> None:
                     "version": {"type": "str", "default": ""},
                     "optional": {"type": "bool", "default": False},
                     "hold": {"type": "bool"},
+                },
+            },
+            "follow": {
+                "type": "dict",
+                "options": {
+                    "version": {"type": "str", "required": True},
+                    "replaces": {"type": "list", "elements": "str", "required": True},
                 },
             },
             "hold": {"type": "bool", "default": True},

@@ -48,6 +48,13 @@ options:
         description: Keep a file of another hand. Set V(false) where a package generates the file.
         type: bool
         default: true
+      keep_replaced:
+        description:
+          - Keep any file that is replaced, with C(.replaced-gpulab) added to its name, in place of the one before. For
+            files that people change by hand although they are managed.
+        type: bool
+        default: false
+        version_added: 0.2.0
   prune:
     description: Places in which files that carry the marker and are not listed in O(files) are removed.
     type: list
@@ -104,7 +111,7 @@ files:
   elements: str
   sample: [/etc/crictl.yaml]
 kept:
-  description: Where files of another hand lie now that were in the way.
+  description: Where files lie now that were in the way, of another hand or replaced with O(files[].keep_replaced).
   returned: always
   type: list
   elements: str
@@ -156,6 +163,7 @@ def main() -> None:
                     "mode": {"type": "str", "default": "0644"},
                     "service": {"type": "str"},
                     "keep_foreign": {"type": "bool", "default": True},
+                    "keep_replaced": {"type": "bool", "default": False},
                 },
             },
             "prune": {

@@ -7,20 +7,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_driver_module
-short_description: Load the NVIDIA kernel module in an exact version
+short_description: Load the NVIDIA kernel module in an exact version, or unload it
 version_added: 0.1.0
 description:
   - Loads C(nvidia) and judges by C(/proc/driver/nvidia/version). Another version that is loaded, or nouveau, is
     unloaded first where nobody uses it; where somebody does, RV(reboot_required) is true and nothing is changed.
-  - With it C(nvidia_modeset) and C(nvidia_uvm) are loaded, whose devices containers are given as well.
+  - With it C(nvidia_modeset) and C(nvidia_uvm) are loaded, whose devices containers are given as well, also where only
+    one of these is missing.
   - Makes the initial ramdisk anew when it is older than the blacklist and nouveau could be loaded from it.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   version:
-    description: The driver's version as the kernel module reports it.
+    description: The driver's version as the kernel module reports it. Needed with O(state=loaded).
     type: str
-    required: true
+  state:
+    description:
+      - With V(absent) the module is unloaded in whatever version. Where somebody uses it, RV(reboot_required) is true
+        and it stays as it was.
+    type: str
+    choices: [loaded, absent]
+    default: loaded
+    version_added: 0.2.0
   blacklist:
     description:
       - The file in C(/etc/modprobe.d) that keeps nouveau out. Empty means that the initial ramdisk is left alone.
@@ -44,6 +52,10 @@ EXAMPLES = r"""
   gpulab.kubernetes.nvidia_driver_module:
     version: 580.178.04
     blacklist: /etc/modprobe.d/gpulab-nouveau.conf
+
+- name: Unload it before its packages change
+  gpulab.kubernetes.nvidia_driver_module:
+    state: absent
 """
 
 RETURN = r"""
@@ -58,7 +70,7 @@ loaded_version:
   type: str
   sample: 580.178.04
 reboot_required:
-  description: Whether only a reboot brings the wanted version.
+  description: Whether only a reboot brings the wanted version, or ends the use of the loaded one.
   returned: always
   type: bool
 reason:
@@ -76,16 +88,19 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver i
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "version": {"type": "str", "required": True},
+            "version": {"type": "str"},
+            "state": {"type": "str", "choices": ["loaded", "absent"], "default": "loaded"},
             "blacklist": {"type": "path", "default": ""},
             "root": {"type": "path", "default": "/"},
         },
+        required_if=[("state", "loaded", ["version"])],
         supports_check_mode=True,
     )
-    version = module.params["version"]
+    loaded = module.params["state"] == "loaded"
+    version = module.params["version"] if loaded else ""
     driver = Driver(Runner(module, timeout=600), module.params["root"], module.check_mode)
     try:
-        outcome = driver.ensure(version, module.params["blacklist"] or "")
+        outcome = driver.ensure(version, module.params["blacklist"] or "") if loaded else driver.remove()
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)
     module.exit_json(
@@ -98,7 +113,7 @@ def main() -> None:
             "before_header": "loaded NVIDIA driver",
             "after_header": "loaded NVIDIA driver",
             "before": f"{outcome.loaded_before or 'none'}\n",
-            "after": f"{version}\n",
+            "after": f"{version or 'none'}\n",
         },
     )
 

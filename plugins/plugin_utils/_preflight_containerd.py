@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -25,6 +26,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
     listing,
 )
 
+_OPERATOR = re.compile(r"/toolkit/nvidia-container-runtime(?:\.\w+)?\Z")
 _WHY = "containerd merges the drop-ins into the configuration that this collection writes, and would not run right"
 _DO = "Correct or remove that file, or what the variables of the role containerd say about it"
 
@@ -40,6 +42,16 @@ def drop_ins(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         yield reading.problem(str(error), error.fields.get("path", ""), "containerd does not start with it", _DO)
         return
     own = {file["path"] for file in ours}
+    theirs = {path for path in _of_operator(configuration) if path not in own}
+    if theirs and any(file["gpus"] for file in ours):
+        yield reading.problem(
+            "The GPU Operator's container toolkit has configured containerd, too",
+            listing(sorted(theirs)),
+            "Two toolkits would each make the runtime nvidia theirs, and the later file would count",
+            "Let one of them step back: set toolkit.enabled=false in the operator's chart and remove that file, or "
+            "take the operator's (nvidia_container_toolkit_source=operator)",
+        )
+        return
     for conflict in conflicts.find(configuration):
         # What others define among themselves is theirs; the later file counts.
         foreign = conflict.kind == "runtime_twice" and own.isdisjoint(conflict.files)
@@ -47,6 +59,15 @@ def drop_ins(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             yield reading.problem(conflict.text, listing(conflict.files), _WHY, _DO)
     if any(file["gpus"] for file in ours):
         yield from _default_runtime(reading, configuration, own)
+
+
+def _of_operator(configuration: Configuration) -> set[str]:
+    """Files that name a runtime where the operator's toolkit installs it, /usr/local/nvidia/toolkit as a rule."""
+    return {
+        file.path
+        for file in configuration.effective
+        if any(_OPERATOR.search(runtime.binary or "") for runtime in file.view.runtimes.values())
+    }
 
 
 def _in_order(ours: list[Facts], reading: Reading) -> list[Facts]:

@@ -22,10 +22,14 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
 # 580.178.04 in a package's version, with or without epoch and revision.
 _DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?:[-+~]|\Z)")
 _ORIGINS = {
+    "cuda_repository": "comes from NVIDIA's CUDA repository",
     "distribution": "comes from the distribution's packages",
     "runfile": "was installed by NVIDIA's .run file",
     "other": "belongs to no package",
 }
+
+# The sources from which the role installs something.
+_INSTALLED = ("cuda_repository", "distribution")
 
 
 def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -60,7 +64,7 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    if reading.settings["nvidia_driver_source"] != "cuda_repository":
+    if reading.settings["nvidia_driver_source"] not in _INSTALLED:
         return
     modules, version = reading.settings["nvidia_driver_modules"], _driver_to_be(reading)
     for device in _device_ids(reading):
@@ -145,19 +149,34 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "Load it (modprobe nvidia; nvidia-smi says why not), or set nvidia_driver_source to cuda_repository",
             )
         return
+    versions = driver_versions(found["packages"]) or {found["loaded_version"]} - {""}
+    if settings["nvidia_driver_source"] == "operator":
+        if versions or found["origin"] != "none":
+            yield reading.problem(
+                f"There is an NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}), and the GPU Operator "
+                "is to bring one (nvidia_driver_source)",
+                listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
+                "The operator's driver container does not start beside a driver of the host",
+                "Keep this one (nvidia_driver_source=preinstalled), or remove it and reboot",
+            )
+        return
     if settings["nvidia_driver_replace_foreign"]:
         return
     wanted = settings["nvidia_driver_version"]
-    versions = driver_versions(found["packages"]) or {found["loaded_version"]} - {""}
-    foreign = _ORIGINS.get(found["origin"])
-    if foreign or versions - {wanted}:
+    foreign = _ORIGINS.get(found["origin"]) if found["origin"] != settings["nvidia_driver_source"] else None
+    # The upgrade is what was asked for; it looks after the pods that use the driver.
+    if foreign or (versions - {wanted} and not settings["nvidia_driver_upgrading"]):
         reason = foreign or f"is not the wanted version {wanted}"
         yield reading.problem(
             f"The NVIDIA driver that is there ({listing(sorted(versions)) or 'version unknown'}) {reason}",
             listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
             "A driver that somebody else chose is not replaced unasked",
-            "Keep it (nvidia_driver_source=preinstalled), or have it replaced "
-            "(nvidia_driver_replace_foreign=true), or choose its version (nvidia_driver_version)",
+            "Keep it (nvidia_driver_source=preinstalled), or choose its version (nvidia_driver_version), or "
+            + (
+                "have it replaced (nvidia_driver_replace_foreign=true)"
+                if foreign
+                else "change it with playbooks/upgrade_driver.yml, or unasked (nvidia_driver_replace_foreign=true)"
+            ),
         )
 
 

@@ -24,6 +24,11 @@ is_loaded() {
 	[ -f "$run/version" ]
 }
 
+# Faults of a version, which `python -m lab fault` switches on.
+is_broken() {
+	grep -qx "$1 $version" "$run/broken" 2>/dev/null
+}
+
 field() {
 	sed -n "s/.*\"$1\": \"\{0,1\}\([^\",}]*\).*/\1/p"
 }
@@ -119,6 +124,8 @@ load_nvidia() {
 	[ -r "$lib/kernel" ] || fail "FATAL: Module nvidia not found in directory /lib/modules/$(uname -r)"
 	# shellcheck source=/dev/null
 	. "$lib/kernel"
+	! is_broken dkms || fail "FATAL: Module nvidia not found in directory /lib/modules/$(uname -r)"
+	! is_broken load || fail "ERROR: could not insert 'nvidia': Invalid argument"
 	uncover_all
 	list_module
 	write_proc

@@ -116,3 +116,13 @@ def test_without_a_driver_there_is_nothing_to_break(node: Node, kind: str) -> No
     node.state.unlink()
     with pytest.raises(DepotError, match="not loaded"):
         fault(node, kind)
+
+
+def test_a_version_that_fails_is_noted_until_all_is_cleared(node: Node) -> None:
+    assert fault(node, f"load:{OTHER}") == f"The module of {OTHER} is refused by the kernel."
+    assert fault(node, f"dkms:{OTHER}") == f"The module of {OTHER} can not be built."
+    assert (node.root / "broken").read_text() == f"load {OTHER}\ndkms {OTHER}\n"
+    fault(node, "clear")
+    assert not (node.root / "broken").exists()
+    with pytest.raises(DepotError, match="the lab has the drivers"):
+        fault(node, "load:1.2.3")

@@ -75,3 +75,17 @@ def test_drop_in_of_another_hand_that_fits(host: str, found: list[dict[str, Any]
 def test_versions_that_are_not_known_leave_no_files_to_judge() -> None:
     changes = {"cp1.settings.containerd_files": [], "cp1.facts.containerd_drop_ins": [drop_in("rubbish")]}
     assert check(changes) == []
+
+
+OPERATORS = (
+    f"version = 3\n[{CRI}.runtimes.nvidia.options]\nBinaryName = '/usr/local/nvidia/toolkit/nvidia-container-runtime'\n"
+)
+
+
+def test_one_of_two_toolkits_has_to_step_back() -> None:
+    found = {"gpu1.facts.containerd_drop_ins": [drop_in(f"{OPERATORS}SystemdCgroup = true\n")]}
+    (problem,) = check(found)
+    assert problem["where"] == "/etc/containerd/conf.d/99-nvidia.toml"
+    assert "toolkit.enabled=false" in problem["do"] and "nvidia_container_toolkit_source=operator" in problem["do"]
+    base = check({**found, "gpu1.settings.containerd_files": []})
+    assert base == []

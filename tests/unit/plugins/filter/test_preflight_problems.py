@@ -64,6 +64,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "nvidia_driver_source": "cuda_repository",
             "nvidia_driver_modules": "auto",
             "nvidia_driver_replace_foreign": False,
+            "nvidia_driver_upgrading": False,
             "containerd_version": "2.3.6",
             "containerd_conf_dir": "/etc/containerd/conf.d",
             "containerd_files": CONTAINERD_FILES,
@@ -259,6 +260,16 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
             ["595.91.07", "not the wanted version 580.178.04", "nvidia_driver_version"],
         ),
         ({"gpu1.settings.nvidia_driver_source": "preinstalled"}, "gpu1", ["No NVIDIA driver is loaded"]),
+        (
+            {"gpu1.settings.nvidia_driver_source": "operator", "gpu1.facts.nvidia_driver": CUDA},
+            "gpu1",
+            ["GPU Operator is to bring one", "nvidia_driver_source=preinstalled"],
+        ),
+        (
+            {"gpu1.settings.nvidia_driver_source": "distribution", "gpu1.facts.nvidia_driver": CUDA},
+            "gpu1",
+            ["NVIDIA's CUDA repository", "replace_foreign"],
+        ),
         ({"gpu1.facts.secure_boot": True}, "gpu1", ["Secure Boot is on", "DKMS"]),
         (
             {"cp1.facts.cluster": CONTROL_PLANE, "gpu1.facts.cluster": WORKER},

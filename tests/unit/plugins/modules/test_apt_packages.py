@@ -62,6 +62,11 @@ else:
         fail(world["install_error"])
     wanted = dict((word.split("=") + [""])[:2] for word in args[1:] if word[0] != "-" and "::" not in word
                   and ":" not in word.split("=")[0] and word[0].islower())
+    for package in [word[:-1] for word in args[1:] if word[0].islower() and word.endswith("-") and "=" not in word]:
+        del wanted[package + "-"]
+        print(f"Remv {package} [{world['packages'][package][3]}]")
+        if "-s" not in args:
+            del world["packages"][package]
     for package, version in wanted.items():
         version = version or world["known"][package][0]
         old = world["packages"].get(package)
@@ -308,3 +313,62 @@ def test_dependency_that_nobody_has_is_said_after_one_refresh(ensure: Ensure, wo
     result = ensure([KUBELET])
     assert result["failed"] and "not installable" in result["msg"]
     assert len([call for call in world.calls() if " update" in call]) == 1
+
+
+FOLLOW = {"version": "595-1", "replaces": ["580-1", "595-1"]}
+DRIVER: list[dict[str, Any]] = [{"name": "nvidia-open", "version": "595-1"}]
+
+
+def old_driver(world: World) -> None:
+    world.set(
+        packages={
+            "nvidia-open-580": installed("580-1"),
+            "libnvidia-ml1": installed("580-1", "install"),
+            "libnvidia-container1": installed("1.20.1-1"),
+        },
+        held_by_servers={name: ["595-1", "580-1"] for name in ("nvidia-open", "libnvidia-ml1")},
+    )
+
+
+def test_a_release_follows_as_a_whole(ensure: Ensure, world: World) -> None:
+    old_driver(world)
+    world.set(known=json.loads((world.directory / "state.json").read_text())["held_by_servers"])
+    foretold = ensure(DRIVER, check=True, follow=FOLLOW, allow_removal=True)
+    result = ensure(DRIVER, follow=FOLLOW, allow_removal=True)
+    assert foretold["diff"] == result["diff"] and result["changed"]
+    assert all("--purge" in call for call in world.calls() if call.startswith("apt-get install"))
+    assert {name: entry[3] for name, entry in world.packages().items() if name != "dependency"} == {
+        "nvidia-open": "595-1",
+        "libnvidia-ml1": "595-1",
+        "libnvidia-container1": "1.20.1-1",
+    }
+    assert result["held"] == ["nvidia-open"] and result["others"]["nvidia-open-580"] == ""
+    world.calls()
+    assert not ensure(DRIVER, follow=FOLLOW, allow_removal=True)["changed"] and world.calls() == []
+
+
+def test_what_an_interrupted_run_left_behind_follows(ensure: Ensure, world: World) -> None:
+    old_driver(world)
+    packages = world.packages()
+    world.set(packages={**packages, "nvidia-open": installed("595-1")})
+    assert ensure(DRIVER, follow=FOLLOW, allow_removal=True)["changed"]
+    assert world.packages()["libnvidia-ml1"][3] == "595-1" and "nvidia-open-580" not in world.packages()
+
+
+def test_what_cannot_follow_is_named_where_nothing_may_be_removed(ensure: Ensure, world: World) -> None:
+    old_driver(world)
+    result = ensure(DRIVER, follow=FOLLOW)
+    assert result["failed"] and "nvidia-open-580" in result["msg"] and "allow_removal" in result["msg"]
+    assert set(world.packages()) == {"nvidia-open-580", "libnvidia-ml1", "libnvidia-container1"}
+
+
+def test_the_packaging_s_own_part_of_a_version_may_be_left_open(ensure: Ensure, world: World) -> None:
+    world.set(held_by_servers={"kubelet": ["1.37.1-1.1", "1.36.4-1.2", "1.36.4-1.1"]})
+    wish = [{"name": "kubelet", "version": "1.36.4-*"}]
+    assert ensure(wish)["installed"] == {"kubelet": "1.36.4-1.2"}
+    world.calls()
+    assert not ensure(wish)["changed"] and world.calls() == []
+    world.set(packages={"kubelet": installed("1:1.36.4-1.1")})
+    assert not ensure(wish)["changed"]
+    result = ensure([{"name": "kubelet", "version": "1.35.8-*"}], allow_downgrade=True)
+    assert result["failed"] and "kubelet 1.35.8-*, they hold 1.37.1-1.1" in result["msg"]

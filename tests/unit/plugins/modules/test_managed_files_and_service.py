@@ -62,8 +62,9 @@ class Host:
         result: dict[str, Any] = self._run("managed_files", args, check=check)
         return result
 
-    def config(self, text: str = "a = 1\n", **options: Any) -> dict[str, Any]:
-        return self.files({"path": CONFIG, "content": MARKER + text, "service": "containerd"}, **options)
+    def config(self, text: str = "a = 1\n", keep_replaced: bool = False, **options: Any) -> dict[str, Any]:
+        file = {"path": CONFIG, "content": MARKER + text, "service": "containerd", "keep_replaced": keep_replaced}
+        return self.files(file, **options)
 
     def service(self, check: bool = False, **options: Any) -> dict[str, Any]:
         args = {"name": "containerd", "run_dir": str(self.root / "run"), **options}
@@ -229,3 +230,25 @@ def test_a_failed_start_shows_the_journal_and_is_tried_again(host: Host) -> None
     result = host.service()
     assert result["failed"] and "invalid plugin config" in result["msg"]
     assert host.config()["services"] == ["containerd"]
+
+
+def test_a_managed_file_that_was_changed_by_hand_is_kept_beside(host: Host) -> None:
+    host.config(keep_replaced=True)
+    file, kept = host.root / CONFIG[1:], host.root / f"{CONFIG[1:]}.replaced-gpulab"
+    assert not kept.exists()
+    for text in ("first", "second"):
+        file.write_text(f"{MARKER}{text}\n")
+        foretold = host.config(keep_replaced=True, check=True)
+        result = host.config(keep_replaced=True)
+        assert foretold["kept"] == result["kept"] == [str(kept)]
+        assert kept.read_text() == f"{MARKER}{text}\n" and file.read_text() == f"{MARKER}a = 1\n"
+    assert not host.config(keep_replaced=True)["changed"]
+
+
+def test_a_file_of_another_hand_is_kept_once_under_its_own_name(host: Host) -> None:
+    file = host.root / CONFIG[1:]
+    file.parent.mkdir(parents=True)
+    file.write_text("version = 2\n")
+    host.config(keep_replaced=True)
+    assert file.with_name("config.toml.before-gpulab").read_text() == "version = 2\n"
+    assert not file.with_name("config.toml.replaced-gpulab").exists()

@@ -20,6 +20,8 @@ echo "modprobe $*" >> {root}/log
 case "$*" in
   nvidia) [ -z "{error}" ] || {{ echo "{error}" >&2; exit 1; }}
           printf '%s' '{loads}' > {root}/proc/driver/nvidia/version ;;
+  nvidia_modeset|nvidia_uvm) touch "{root}/dev/nvidia-${{1#nvidia_}}" ;;
+  "-r nvidia_modeset"|"-r nvidia_uvm") rm -f "{root}/dev/nvidia-${{2#nvidia_}}" ;;
   "-r nvidia") [ -z "{busy}" ] || {{ echo "modprobe: FATAL: Module nvidia is in use." >&2; exit 1; }}
           rm -f {root}/proc/driver/nvidia/version ;;
   "-r nouveau") [ -z "{busy}" ] || {{ echo "modprobe: FATAL: Module nouveau is in use." >&2; exit 1; }} ;;
@@ -32,7 +34,7 @@ class Host:
         self.root = root
         self.programs = programs
         self._run = run
-        for name in ("proc/driver/nvidia", "boot", "etc/modprobe.d", f"lib/modules/{RELEASE}"):
+        for name in ("proc/driver/nvidia", "dev", "boot", "etc/modprobe.d", f"lib/modules/{RELEASE}"):
             (root / name).mkdir(parents=True)
         (root / "proc/modules").write_text("overlay 200704 0 - Live 0x0\n")
         self.modprobe()
@@ -44,6 +46,8 @@ class Host:
         self.programs.add("modprobe", MODPROBE.format(root=self.root, loads=loads.strip(), error=error, busy=busy))
 
     def loaded(self, text: str) -> None:
+        for name in ("modeset", "uvm"):
+            (self.root / f"dev/nvidia-{name}").touch()
         (self.root / "proc/driver/nvidia/version").write_text(text)
 
     def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
@@ -154,3 +158,29 @@ def test_the_initial_ramdisk_is_made_anew_only_when_it_matters(host: Host) -> No
     assert host.run(**options)["changed"]
     assert not host.run(**options)["changed"]
     assert host.log == ["update-initramfs -u"]
+
+
+def test_it_is_unloaded_whatever_its_version(host: Host) -> None:
+    host.loaded(PROPRIETARY.format("570.10"))
+    assert host.run(state="absent", check=True)["changed"] and host.log == []
+    result = host.run(state="absent")
+    assert result["changed"] and result["loaded_before"] == "570.10" and result["loaded_version"] == ""
+    assert host.log == ["modprobe -r nvidia_uvm", "modprobe -r nvidia_modeset", "modprobe -r nvidia"]
+    assert not host.run(state="absent")["changed"]
+
+
+def test_a_driver_in_use_stays_whole(host: Host) -> None:
+    host.loaded(PROPRIETARY.format("570.10"))
+    host.modprobe(busy="yes")
+    result = host.run(state="absent")
+    assert not result["failed"] and not result["changed"] and result["reboot_required"]
+    assert "driver 570.10 is in use" in result["reason"] and result["loaded_version"] == "570.10"
+    assert host.log[-2:] == LOADING[1:]
+
+
+def test_what_an_interrupted_run_did_not_come_to_is_loaded_too(host: Host) -> None:
+    host.loaded(OPEN.format(VERSION))
+    (host.root / "dev/nvidia-uvm").unlink()
+    assert host.run(check=True)["changed"] and host.log == []
+    assert host.run()["changed"] and host.log == ["modprobe nvidia_uvm"]
+    assert not host.run()["changed"]

@@ -1,0 +1,90 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: installed_versions_info
+short_description: Tell which versions a GPU host has in fact
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Reads dpkg's database, the loaded driver, its library and the kernels. It runs no program.
+  - The filter P(gpulab.kubernetes.drift#filter) compares that with what is wanted.
+options:
+  packages:
+    description: Packages whose versions and holds are wanted.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.reader
+  - gpulab.kubernetes.attributes.root
+"""
+
+EXAMPLES = r"""
+- name: Read what is there
+  gpulab.kubernetes.installed_versions_info:
+    packages: [containerd.io, kubelet]
+  register: installed
+"""
+
+RETURN = r"""
+packages:
+  description: C(version) and C(held) of each of O(packages) that is installed.
+  returned: success
+  type: dict
+  sample: {kubelet: {version: 1.36.4-1.1, held: true}}
+driver:
+  description: The NVIDIA driver.
+  returned: success
+  type: dict
+  contains:
+    loaded:
+      description: The version of the loaded module, empty when there is none.
+      type: str
+    library:
+      description: The version of NVML that programs get, empty when there is none.
+      type: str
+    packages:
+      description: C(version) and C(held) of the packages that are of a driver.
+      type: dict
+  sample:
+    loaded: 580.178.04
+    library: 580.178.04
+    packages: {nvidia-open-580: {version: 580.178.04-1, held: true}}
+kernel:
+  description: C(running), C(newest) (which the next boot takes) and C(newest_has_driver).
+  returned: success
+  type: dict
+  sample: {running: 6.12.48+deb13-amd64, newest: 6.12.57+deb13-amd64, newest_has_driver: false}
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._installed_versions import read
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        found = read(module.params["root"], module.params["packages"], os.uname().release)
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    module.exit_json(changed=False, **found)
+
+
+if __name__ == "__main__":
+    main()

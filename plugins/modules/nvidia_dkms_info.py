@@ -1,0 +1,122 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_dkms_info
+short_description: Tell whether DKMS has built the NVIDIA modules, and why not
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Reads C(dkms status) and, where the module of O(version) is not installed for the running kernel, the lines of
+    DKMS's log that say why.
+  - A host without DKMS is no error; it has its modules from elsewhere.
+options:
+  version:
+    description: Version of the driver. Empty means the builds of all versions, and the log of none.
+    type: str
+    default: ""
+  kernel:
+    description: Release of the kernel. Not set means the running one.
+    type: str
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.reader
+  - gpulab.kubernetes.attributes.root
+"""
+
+EXAMPLES = r"""
+- name: See why there is no module
+  gpulab.kubernetes.nvidia_dkms_info:
+    version: 580.178.04
+  register: dkms
+"""
+
+RETURN = r"""
+builds:
+  description: What DKMS knows of its modules whose names begin with C(nvidia).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - module: nvidia
+      version: 580.178.04
+      kernel: 6.12.48+deb13-amd64
+      architecture: x86_64
+      state: installed
+      notes: ""
+installed:
+  description: Whether the module of O(version) is installed for the kernel. Null without DKMS or O(version).
+  returned: success
+  type: bool
+log:
+  description: The log of the build, empty when there is none, or the module is installed.
+  returned: success
+  type: str
+  sample: /var/lib/dkms/nvidia/580.178.04/build/make.log
+reason:
+  description: Its lines that say why the build failed.
+  returned: success
+  type: list
+  elements: str
+  sample: ["nv-mm.h:88:25: error: too few arguments to function 'get_user_pages'"]
+"""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._dkms import parse_status, telling_lines
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text
+
+
+def last_log(root: Path, version: str, kernel: str) -> Path | None:
+    """The log of a build that failed lies in ``build``, or with the kernel; the latest one counts."""
+    base = root / "var/lib/dkms"
+    found = [*base.glob(f"nvidia*/{version}/build/make.log"), *base.glob(f"nvidia*/{version}/{kernel}/*/log/make.log")]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def run_module(module: AnsibleModule) -> None:
+    version, kernel = module.params["version"], module.params["kernel"] or os.uname().release
+    runner = Runner(module, timeout=60)
+    builds = []
+    if runner.find("dkms"):
+        said = runner.check(["dkms", "status"], "asking DKMS for its modules").stdout
+        builds = [build for build in parse_status(said) if build.module.startswith("nvidia")]
+    own = [build for build in builds if build.version == version and build.kernel == kernel]
+    installed = any(build.state == "installed" for build in own) if version and runner.find("dkms") else None
+    path = last_log(Path(module.params["root"]), version, kernel) if version and not installed else None
+    module.exit_json(
+        changed=False,
+        builds=[asdict(build) for build in builds],
+        installed=installed,
+        log=str(path or ""),
+        reason=telling_lines(read_text(path) or "") if path else [],
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "version": {"type": "str", "default": ""},
+            "kernel": {"type": "str"},
+            "root": {"type": "path", "default": "/"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        run_module(module)
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+
+
+if __name__ == "__main__":
+    main()

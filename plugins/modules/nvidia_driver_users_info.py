@@ -1,0 +1,110 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_driver_users_info
+short_description: List who uses the NVIDIA driver of this host right now
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Lists the processes that have a device node of the driver open, with their systemd service or their pod.
+  - Asks systemd which of O(services) and of these services run, so that they can be stopped and started again.
+options:
+  services:
+    description: Services that use the driver as a rule.
+    type: list
+    elements: str
+    default: []
+  proc:
+    description: Where the proc file system is mounted.
+    type: path
+    default: /proc
+  pod_logs:
+    description: Directory of the pods' logs, from whose names namespace and name are taken.
+    type: path
+    default: /var/log/pods
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes.reader
+"""
+
+EXAMPLES = r"""
+- name: See who keeps the driver from being unloaded
+  gpulab.kubernetes.nvidia_driver_users_info:
+    services: [nvidia-persistenced, nvidia-fabricmanager]
+  register: driver
+"""
+
+RETURN = r"""
+users:
+  description: The processes, by their ids.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    pid:
+      description: Process id.
+      type: int
+    name:
+      description: Name of the program.
+      type: str
+    unit:
+      description: Its systemd service, empty when it is of a pod or of a login.
+      type: str
+    pod:
+      description: Its pod as C(namespace/name), or the pod's uid when the logs are gone; empty when it is of none.
+      type: str
+    devices:
+      description: The device nodes that it has open.
+      type: list
+      elements: str
+  sample:
+    - pid: 811
+      name: nvidia-persiste
+      unit: nvidia-persistenced.service
+      pod: ""
+      devices: [/dev/nvidia0, /dev/nvidiactl]
+services:
+  description: Those of O(services) and of the users' services that run.
+  returned: success
+  type: list
+  elements: str
+  sample: [nvidia-persistenced.service]
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import pod_names
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver_users import driver_users
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import Systemd, full_name
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "services": {"type": "list", "elements": "str", "default": []},
+            "proc": {"type": "path", "default": "/proc"},
+            "pod_logs": {"type": "path", "default": "/var/log/pods"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        users = driver_users(Path(module.params["proc"]), pod_names(Path(module.params["pod_logs"])))
+        systemd = Systemd(Runner(module, timeout=30))
+        names = {full_name(name) for name in module.params["services"]} | {user.unit for user in users if user.unit}
+        services = [name for name in sorted(names) if systemd.unit(name).running]
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    module.exit_json(changed=False, users=[asdict(user) for user in users], services=services)
+
+
+if __name__ == "__main__":
+    main()

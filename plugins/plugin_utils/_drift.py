@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host has against what is pinned for it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_state import version_fits
+
+_SITE = "site.yml puts it back"
+_HEAL = f"{_SITE} and keeps the other one beside it"
+_UPGRADE = "playbooks/upgrade_driver.yml brings the nodes to one version"
+_HOLD = "something may have changed the hold, or may change the version unasked; site.yml puts it back"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One difference; ``advice`` says what mends it."""
+
+    host: str
+    component: str
+    wanted: str
+    found: str
+    advice: str
+
+    def fields(self) -> dict[str, str]:
+        text = f"{self.host}: {self.component}: wanted is {self.wanted}, found is {self.found}; {self.advice}"
+        return {**asdict(self), "text": text}
+
+
+def rows(host: str, seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Row]:
+    """Differences of one host (see the filter's documentation)."""
+    if seen.get("failure"):
+        yield Row(host, "host", "an answer", str(seen["failure"]), "reach it, and look again")
+        return
+    for name, version in wanted.get("packages", {}).items():
+        found = seen["packages"].get(name)
+        if found is None:
+            yield Row(host, name, version, "not installed", _SITE)
+        elif not version_fits(version, found["version"]):
+            yield Row(host, name, version, found["version"], _SITE)
+        elif not found["held"] and name not in wanted.get("loose", []):
+            yield Row(host, name, f"{version}, on hold", f"{found['version']}, not on hold", _HOLD)
+    if wanted.get("driver"):
+        yield from _driver(host, seen["driver"], wanted["driver"])
+    if wanted.get("gpus"):
+        yield from _kernel(host, seen["kernel"])
+    for path in seen.get("files", []):
+        yield Row(
+            host, path, "as the collection writes it", "changed by hand, or missing", f"{_SITE} and keeps the file"
+        )
+
+
+def _driver(host: str, driver: Mapping[str, Any], wanted: str) -> Iterator[Row]:
+    for component, found in (("driver", driver["loaded"]), ("library", driver["library"])):
+        if found != wanted:
+            yield Row(host, component, wanted, found or "none", _UPGRADE)
+    for name, package in driver["packages"].items():
+        if not version_fits(wanted, package["version"]):
+            yield Row(host, name, wanted, package["version"], _UPGRADE)
+    if driver["packages"] and not any(package["held"] for package in driver["packages"].values()):
+        yield Row(host, "driver", f"{wanted}, on hold", "no package of it is on hold", _HOLD)
+
+
+def _kernel(host: str, kernel: Mapping[str, Any]) -> Iterator[Row]:
+    if kernel["newest"] != kernel["running"] and not kernel["newest_has_driver"]:
+        yield Row(
+            host,
+            "kernel",
+            f"{kernel['running']}, which has the driver",
+            f"{kernel['newest']} at the next boot, which has none",
+            f"install linux-headers-{kernel['newest']}, for which DKMS then builds the driver, or remove that kernel",
+        )

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What verify says about hosts that differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stubbed_site import Site
+
+PLAYBOOK = """
+- name: Look
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Look
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.drift
+    - name: Judge
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.drift
+        tasks_from: judge
+"""
+VERSIONS = {
+    **dict.fromkeys(("kubelet", "kubeadm", "kubectl"), "1.36.4-1.1"),
+    "cri-tools": "1.36.0-1.1",
+    "kubernetes-cni": "1.9.1-1.1",
+    "containerd.io": "2.3.6-1~debian.13~trixie",
+    **dict.fromkeys(("nvidia-container-toolkit", "nvidia-container-toolkit-base"), "1.20.1-1"),
+    **dict.fromkeys(("libnvidia-container-tools", "libnvidia-container1"), "1.20.1-1"),
+}
+DRIVER = "580.178.04"
+
+
+def installed(driver: str = DRIVER) -> dict[str, Any]:
+    return {
+        "changed": False,
+        "packages": {name: {"version": version, "held": True} for name, version in VERSIONS.items()},
+        "driver": {
+            "loaded": driver,
+            "library": DRIVER,
+            "packages": {"nvidia-open-580": {"version": f"{DRIVER}-1", "held": True}},
+        },
+        "kernel": {"running": "6.1", "newest": "6.1", "newest_has_driver": True},
+    }
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = Site(tmp_path)
+    made.answer("gpu_host_info", {"changed": False, "pci": [{}]})
+    made.answer("managed_files", {"changed": False, "files": [], "kept": [], "services": []})
+    made.answer("installed_versions_info", installed())
+    return made
+
+
+SETTINGS = {"ansible_facts": {"nodename": "x", "default_ipv4": {"address": "192.0.2.1"}}}
+
+
+def report(site: Site) -> dict[str, Any]:
+    (written,) = [
+        call for call in site.asked("managed_files") if call["files"][0]["path"].endswith("gpulab-drift-report.json")
+    ]
+    read: dict[str, Any] = json.loads(written["files"][0]["content"])
+    return read
+
+
+def test_as_pinned(site: Site) -> None:
+    status, output = site.play(PLAYBOOK, SETTINGS)
+    assert status == 0, output
+    assert "Every host is as it is pinned." in output
+    assert report(site)["drift"] == [] and set(report(site)["hosts"]) == {"gpu1", "cp1"}
+
+
+def test_what_differs_fails_after_it_was_written_down(site: Site) -> None:
+    site.answer("installed_versions_info", installed("595.91.07"))
+    site.answer("managed_files", {"changed": True, "files": ["/etc/x.toml"], "kept": [], "services": []}, "50-nvidia")
+    status, output = site.play(PLAYBOOK, SETTINGS)
+    assert status != 0
+    assert "gpu1: driver: wanted is 580.178.04, found is 595.91.07" in output
+    rows = report(site)["drift"]
+    assert {(row["host"], row["component"]) for row in rows} == {
+        (host, component) for host in ("gpu1", "cp1") for component in ("driver", "/etc/x.toml")
+    }
+
+
+def test_a_host_that_cannot_be_read_is_named(site: Site) -> None:
+    site.answer("installed_versions_info", {"failed": True, "msg": "Error while reading /var/lib/dpkg/status: damaged"})
+    status, output = site.play(PLAYBOOK, SETTINGS)
+    assert status != 0 and "dpkg/status: damaged" in output
+    assert [row["component"] for row in report(site)["drift"]] == ["host", "host"]

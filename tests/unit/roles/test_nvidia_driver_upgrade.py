@@ -1,0 +1,226 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The order of an upgrade, and the way back, with modules that only say what they were asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stubbed_site import Site
+
+OLD, NEW = "580.178.04", "595.91.07"
+PLAYBOOK = """
+- name: Upgrade
+  hosts: gpu1
+  gather_facts: false
+  vars:
+    __nvidia_driver_upgrading: true
+  tasks:
+    - name: Upgrade
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.nvidia_driver
+        tasks_from: upgrade
+"""
+HOST = {
+    "os": {"key": "Debian 13", "repository_name": "debian13"},
+    "gpus": [{"address": "0000:3b:00.0", "device_id": "0x1eb8"}],
+    "nvswitches": 0,
+    "installed": {},
+    "nvidia_driver": {"loaded_version": OLD, "packages": {"nvidia-open-580": f"{OLD}-1"}, "origin": "cuda_repository"},
+}
+NODE: dict[str, Any] = {
+    "metadata": {"name": "gpu1", "annotations": {}},
+    "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+}
+PLUGIN = {"metadata": {"name": "nvidia-device-plugin"}}
+
+
+class Upgrade(Site):  # type: ignore[misc]
+    """The upgrade of one node."""
+
+    def run(self, version: str = NEW, host: dict[str, Any] | None = None, **more: Any) -> tuple[int, str, list[str]]:
+        """Exit status, output, and the calls."""
+        settings = {
+            "preflight_host": host or HOST,
+            "kubeadm_kubeconfig": "/nowhere",
+            "cluster_node_name": "gpu1",
+            "ansible_facts": {"kernel": "6.12.0", "nodename": "gpu1", "default_ipv4": {"address": "192.0.2.1"}},
+            "nvidia_driver_version": version,
+            **more,
+        }
+        return *self.play(PLAYBOOK, settings), self.calls()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Upgrade:
+    made = Upgrade(tmp_path)
+    made.answer("k8s_info", {"changed": False, "resources": [NODE]}, '"Node"')
+    made.answer("k8s_info", {"changed": False, "resources": [PLUGIN]}, "DaemonSet")
+    made.answer("gpu_pods_info", {"changed": False, "pods": []})
+    made.answer("gpu_host_info", {"changed": False, "pci": [{}], "packages": {}, "held": {}, "containerd_files": []})
+    made.answer("nvidia_driver_users_info", {"changed": False, "users": [], "services": []})
+    made.answer("nvidia_driver_module", {"changed": True, "reboot_required": False, "reason": ""})
+    made.answer("nvidia_dkms_info", {"changed": False, "reason": [], "log": ""})
+    made.answer("gpu_acceptance", {"changed": True, "problems": []})
+    made.answer("node_maintenance", {"changed": True})
+    answers(made, NEW)
+    return made
+
+
+def answers(site: Upgrade, version: str) -> None:
+    site.answer("nvidia_smi_info", {"changed": False, "state": "ok", "driver_version": version, "gpus": []})
+
+
+EMPTY = ["node_maintenance begun", "nvidia_driver_module absent"]
+PROVE = ["node_maintenance proving", "wait_for_rollout", "gpu_acceptance"]
+
+
+def swap(version: str) -> list[str]:
+    """The calls that bring a version: headers only where it was not loaded at first, a pinning package from 590 on."""
+    packages = ["apt_packages"] * (3 if version == NEW else 1)
+    return [*packages, f"nvidia_driver_module {version}", "managed_service"]
+
+
+def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
+    status, output, calls = site.run()
+    assert status == 0, output
+    assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
+    begun = site.asked("node_maintenance")[0]
+    assert begun["data"] == {"from": OLD, "services": [], "offered": "1"} or begun["data"]["from"] == OLD
+    assert begun["drain"] is False and begun["leaving"] == ["nvidia-device-plugin/nvidia-device-plugin"]
+    release = site.asked("apt_packages")[-1]
+    assert release["packages"] == [{"name": "nvidia-open", "version": f"{NEW}-1"}]
+    assert release["follow"] == {"version": f"{NEW}-1", "replaces": [f"{OLD}-1"]}
+    assert release["allow_removal"] is True and release["allow_downgrade"] is True
+    assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": 1}
+
+
+def test_nothing_is_done_where_nothing_differs(site: Upgrade) -> None:
+    status, output, calls = site.run(OLD)
+    assert status == 0, output
+    assert calls == []
+
+
+@pytest.mark.parametrize("policy", ["refuse", "drain"])
+def test_pods_with_gpus(site: Upgrade, policy: str) -> None:
+    pods = {"changed": False, "pods": [{"namespace": "research", "name": "train-0"}]}
+    site.answer("gpu_pods_info", pods)
+    status, output, calls = site.run(cluster_disruption_policy=policy)
+    assert status != 0
+    assert "research/train-0" in output
+    # The drain is said to be done, and the pod is still there: it must have come meanwhile.
+    assert calls == (
+        []
+        if policy == "refuse"
+        else ["node_maintenance begun", f"nvidia_driver_module {OLD}", "node_maintenance ended"]
+    )
+
+
+def test_a_process_of_nobody_is_named_and_not_stopped(site: Upgrade) -> None:
+    users = [
+        {"pid": 7, "name": "python3", "unit": "jupyter.service", "pod": "", "devices": []},
+        {"pid": 8, "name": "nvidia-persiste", "unit": "nvidia-persistenced.service", "pod": "", "devices": []},
+    ]
+    site.answer("nvidia_driver_users_info", {"changed": False, "users": users, "services": []})
+    status, output, calls = site.run()
+    assert status != 0 and calls == []
+    assert "python3 7 jupyter.service" in output and "nvidia-persiste 8" not in output
+
+
+def test_a_drain_that_fails_leaves_everything_as_it_was(site: Upgrade) -> None:
+    site.answer("node_maintenance", {"failed": True, "msg": "Error while draining node gpu1: a budget"}, '"begun"')
+    status, output, calls = site.run(cluster_disruption_policy="drain")
+    assert status != 0 and "a budget" in output
+    assert calls == ["node_maintenance begun", f"nvidia_driver_module {OLD}", "node_maintenance ended"]
+
+
+def test_a_driver_in_use_is_left_alone(site: Upgrade) -> None:
+    busy = {"changed": False, "reboot_required": True, "reason": "driver 580 is in use: Module nvidia is in use"}
+    site.answer("nvidia_driver_module", busy, '"absent"')
+    status, output, calls = site.run()
+    assert status != 0 and "Module nvidia is in use" in output and "nvidia_driver_reboot=true" in output
+    assert "apt_packages" not in calls
+    assert calls[-2:] == [f"nvidia_driver_module {OLD}", "node_maintenance ended"]
+
+
+def test_a_version_that_fails_goes_back_and_the_node_stays_cordoned(site: Upgrade) -> None:
+    site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
+    site.answer("nvidia_dkms_info", {"changed": False, "reason": ["nv.c:1: error: no"], "log": "/x/make.log"}, NEW)
+    answers(site, OLD)
+    status, output, calls = site.run()
+    assert status != 0
+    for word in ("Invalid argument", "nv.c:1: error: no", "/x/make.log", f"version {OLD} is back", "stays cordoned"):
+        assert word in output, word
+    begun = [*EMPTY, *swap(NEW)[:-1]]
+    assert calls == [*begun, *EMPTY, *swap(OLD), f"nvidia_cdi_spec {OLD}", "node_maintenance failed"]
+    failed = site.asked("node_maintenance")[-1]
+    assert "Invalid argument" in failed["failure"]
+    back = site.asked("apt_packages")[-1]
+    assert back["packages"] == [{"name": "nvidia-open-580", "version": f"{OLD}-1"}]
+    assert back["follow"]["replaces"] == [f"{NEW}-1"]
+
+
+def test_a_proof_that_fails_goes_back_too(site: Upgrade) -> None:
+    site.answer("gpu_acceptance", {"changed": True, "problems": ["gpu1: GPU-1: unknown error"]})
+    status, output, calls = site.run()
+    assert status != 0 and "GPU-1: unknown error" in output
+    assert calls[:12] == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance begun"]
+    assert f"nvidia_driver_module {OLD}" in calls and calls[-1] == "node_maintenance failed"
+    # nvidia-smi still says the new version here.
+    assert "could not be brought back" in output and f"nvidia-smi says that {NEW}" in output
+
+
+def node_with(record: dict[str, Any]) -> dict[str, Any]:
+    annotations = {"gpulab.io/driver-upgrade": json.dumps(record)}
+    return {"changed": False, "resources": [{**NODE, "metadata": {"name": "gpu1", "annotations": annotations}}]}
+
+
+def test_a_run_goes_on_where_another_was_interrupted(site: Upgrade) -> None:
+    record = {"cordoned": False, "labels": {}, "data": {"from": OLD, "services": [], "offered": "1"}, "failure": ""}
+    site.answer("k8s_info", node_with(record), '"Node"')
+    loaded = {"loaded_version": NEW, "packages": {"nvidia-open": f"{NEW}-1"}, "origin": "cuda_repository"}
+    status, output, calls = site.run(host={**HOST, "nvidia_driver": loaded})
+    assert status == 0, output
+    assert calls == [*swap(NEW)[1:], f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
+    gone = {"loaded_version": "", "packages": {"nvidia-open": f"{NEW}-1", "libnvidia-ml1": f"{OLD}-1"}, "origin": "x"}
+    status, output, calls = site.run(host={**HOST, "nvidia_driver": gone})
+    assert status == 0, output
+    assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
+    assert site.asked("node_maintenance")[0]["data"]["from"] == OLD
+
+
+def test_a_drain_of_a_second_run_that_fails_does_not_give_a_half_changed_node_back(site: Upgrade) -> None:
+    record = {"cordoned": False, "labels": {}, "data": {"from": OLD}, "failure": ""}
+    site.answer("k8s_info", node_with(record), '"Node"')
+    site.answer("node_maintenance", {"failed": True, "msg": "Error while draining node gpu1: a budget"}, '"begun"')
+    status, output, calls = site.run()
+    assert status != 0 and "a budget" in output
+    assert calls[-1] == "node_maintenance failed"
+
+
+def test_a_driver_of_another_is_refused(site: Upgrade) -> None:
+    status, output, calls = site.run(nvidia_driver_source="preinstalled")
+    assert status != 0 and "another's" in output and calls == []
+
+
+@pytest.mark.parametrize(
+    ("system", "packages"),
+    [
+        ("Debian 13", ["nvidia-open-kernel-dkms", "libcuda1", "nvidia-smi"]),
+        ("Ubuntu 24.04", ["nvidia-headless-550-server-open", "nvidia-utils-550-server"]),
+    ],
+)
+def test_the_distribution_s_packages(site: Upgrade, system: str, packages: list[str]) -> None:
+    answers(site, "550.163.01")
+    other = {"loaded_version": "550.1", "packages": {}, "origin": "distribution"}
+    host = {**HOST, "os": {"key": system, "repository_name": "x"}, "nvidia_driver": other}
+    status, output, calls = site.run("550.163.01", host=host, nvidia_driver_source="distribution")
+    assert status == 0, output
+    release = site.asked("apt_packages")[-1]
+    assert release["packages"] == [{"name": name, "version": "550.163.01-*"} for name in packages]
+    assert "follow" not in release or release["follow"] is None
+    assert site.asked("apt_source") == [] and calls[-1] == "node_maintenance ended"
