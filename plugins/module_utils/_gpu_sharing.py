@@ -51,7 +51,8 @@ class Sharing:
             return f"mig-{self.strategy}"
         if self.mode == EXCLUSIVE:
             return EXCLUSIVE
-        extras = ("-renamed" if self.rename else "") + ("-one-each" if self.refuse_more_than_one else "")
+        one_each = "-one-each" if self.refuse_more_than_one and self.mode != "mps" else ""
+        extras = ("-renamed" if self.rename else "") + one_each
         return f"{self.mode.replace('_', '-')}-{self.replicas}{extras}"
 
     @property
@@ -89,7 +90,7 @@ def _stray(key: Any, mode: str) -> str:
 
 
 def _replica_problems(replicas: Any, mode: str) -> list[str]:
-    number = int(replicas) if isinstance(replicas, str) and replicas.isdigit() else replicas
+    number = int(replicas) if isinstance(replicas, str) and replicas.isdecimal() else replicas
     if isinstance(number, bool) or not isinstance(number, int) or number < 2:
         shown = "not set" if replicas is None else repr(replicas)
         return [f"replicas is {shown}, and mode {mode} needs a number of at least 2: how many pods share a GPU"]
@@ -116,7 +117,7 @@ def _mig_problems(value: Mapping[Any, Any]) -> list[str]:
 
 
 def _is_index(key: Any) -> bool:
-    return not isinstance(key, bool) and str(key).isdigit()
+    return not isinstance(key, bool) and str(key).isdecimal()
 
 
 def _is_profile(entry: Any) -> bool:

@@ -9,8 +9,6 @@ mode that could not be set with 0. So whoever changes something reads it again.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -67,10 +65,11 @@ class Instance:
 def parse_gpus(text: str) -> list[Gpu]:
     """GPUs from ``--query-gpu`` of QUERY in CSV without header and units; lines that are no GPU are left out."""
     found = []
-    for row in csv.reader(io.StringIO(text), skipinitialspace=True):
-        if len(row) == len(QUERY) and row[0].strip().isdigit():
-            index, uuid, name, memory, current, pending = (cell.strip() for cell in row)
-            size = int(memory) if memory.isdigit() else 0
+    for line in text.splitlines():
+        row = [cell.strip() for cell in line.split(",")]
+        if len(row) == len(QUERY) and row[0].isdecimal():
+            index, uuid, name, memory, current, pending = row
+            size = int(memory) if memory.isdecimal() else 0
             found.append(Gpu(int(index), uuid, name, size, _mode(current), _mode(pending)))
     return found
 

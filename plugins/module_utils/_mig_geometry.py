@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _mig
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError, Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import layout_of
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._mig import Gpu, Instance, Profile
@@ -113,10 +113,12 @@ class Geometry:
         self._runner = runner
 
     def read(self) -> State:
-        """Raises CommandNotFoundError without nvidia-smi, DomainError when it can't tell the GPUs."""
+        """Raises CommandError when there is no nvidia-smi, or none that lists a GPU."""
         query = [f"--query-gpu={','.join(_mig.QUERY)}", "--format=csv,noheader,nounits"]
-        answer = self._runner.check(["nvidia-smi", *query], "asking nvidia-smi for the GPUs")
+        answer = self._runner.run(["nvidia-smi", *query])
         state = State(_mig.parse_gpus(answer.stdout))
+        if not state.gpus and answer.rc != 0:
+            raise CommandError(f"Error while asking nvidia-smi for the GPUs: {answer.said}", **answer.fields())
         capable = [gpu for gpu in state.gpus if gpu.current is not None]
         if not capable:
             return state

@@ -44,7 +44,7 @@ attributes:
     support: full
     details:
       - The layout is checked in check mode, too. On a host without nvidia-smi, or without a driver that answers,
-        nothing can be predicted.
+        nothing can be predicted. Where all GPUs shall be whole, such a host is left alone.
   diff_mode:
     support: full
   idempotent:
@@ -65,6 +65,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+differs:
+  description: Whether the GPUs were cut otherwise.
+  returned: always
+  type: bool
 gpus:
   description: The GPUs as they are afterwards, or would be in check mode. Empty when nothing could be predicted.
   returned: always
@@ -120,8 +124,9 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     try:
         state = geometry.read()
     except CommandError:
-        if module.check_mode:
-            return {"changed": bool(module.params["layout"]), "gpus": [], "before": []}
+        cut = bool(module.params["layout"])
+        if module.check_mode or not cut:
+            return {"changed": cut, "differs": cut, "gpus": [], "before": []}
         raise
     wanted = wishes(state, module.params["layout"])
     changed = any(not wish.fulfilled(state) for wish in wanted)
@@ -132,6 +137,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         geometry.apply(wanted)
     return {
         "changed": changed,
+        "differs": changed,
         "gpus": [
             {
                 "index": wish.gpu.index,
