@@ -104,9 +104,10 @@ def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
     if host.sharing.get("complaint"):
         found.append(_problem(target, host.sharing["complaint"]))
     for name, amount in target.lacking.items() if host.state != SILENT else ():
-        what = "GPUs" if name == _pods.GPU else name
-        why = f"{amount} of {host.amounts.get(name, 0)} {what} are allocatable"
-        why = f"{why} (capacity {target.offered(name, 'capacity')})"
+        wanted, capacity = host.amounts.get(name, 0), target.offered(name, "capacity")
+        why = f"{amount} of {wanted} GPUs are allocatable (capacity {capacity})"
+        if name != _pods.GPU:
+            why = f"{amount} of {wanted} {name} are allocatable (capacity {capacity})"
         found.append(_problem(target, f"{why}{': device plugin: ' + plugin_log if plugin_log else ''}"))
     return found + [
         _problem(target, f"containerd's configuration: {conflict['text']}{_files(conflict)}")
