@@ -20,6 +20,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout_wait im
 CONFIGURATION_LABEL = "nvidia.com/device-plugin.config"
 CHANGING_LABEL = "gpulab.io/gpu-sharing"
 CHANGING = "changing"
+# Other labels of a node have other owners.
+_MANAGER = "gpulab.kubernetes-sharing"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Labels:
         if changing:
             labels[CHANGING_LABEL] = CHANGING
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self._name, "labels": labels}}
-        self._api.apply(self._path, body)
+        self._api.apply(self._path, body, _MANAGER)
 
     def wait_until_left(self, namespace: str, apps: list[str], timeout: float) -> None:
         """Raises DomainError when pods with these labels ``app`` are still on the node after the time."""

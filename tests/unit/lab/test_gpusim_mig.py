@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -167,3 +168,17 @@ def test_the_module_keeps_the_mode_and_no_instance(tmp_path: Path) -> None:
     argv = ["sh", "-euc", f"run={tmp_path} mig={kept}\n{function}\nwrite_mig"]
     subprocess.run(argv, check=True)
     assert kept.read_text() == "mode 0 1 1\nmode 1 1 1\nend\n"
+
+
+@pytest.mark.parametrize("device", ["/dev/nvidiactl", "/dev/null"])
+def test_containers_with_a_gpu_get_the_drivers_entries_in_proc(tmp_path: Path, device: str) -> None:
+    script = (Path(library.__file__).parent / "driver/runc.sh").read_text().replace("exec /usr/bin/runc", "exec echo")
+    config = tmp_path / "config.json"
+    hooks = '"hooks":{"createContainer":[{"path":"/usr/bin/nvidia-cdi-hook"}]}'
+    config.write_text(f'{{"linux":{{"devices":[{{"path":"{device}"}}]}},{hooks}}}')
+    argv = ["sh", "-c", script, "runc", "--root", "/run/runc", "create", "--bundle", str(tmp_path), "one"]
+    said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    assert said.split() == argv[4:]
+    paths = [hook["path"] for hook in json.loads(config.read_text())["hooks"]["createContainer"]]
+    ours = ["/usr/lib/nvidia-simulated/proc-hook"] if device == "/dev/nvidiactl" else []
+    assert paths == [*ours, "/usr/bin/nvidia-cdi-hook"]
