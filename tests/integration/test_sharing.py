@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from conftest import Built
 from support.cluster import gpu_pod
+from support.hosts import Host
 from support.play import Run, play
 
 # The host with two A100, which can do MIG.
@@ -42,6 +44,17 @@ def proven(built: Built) -> dict[str, Any]:
 def parts(built: Built) -> list[str]:
     listed = built.inventory.hosts[NODE].run("nvidia-smi -L").splitlines()
     return sorted(line.split()[1] for line in listed if line.startswith("  MIG "))
+
+
+def wait_for_boot(host: Host, former: str) -> None:
+    """Wait until the host has booted anew and its unit has cut the GPUs."""
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        now = host.attempt("cat /proc/sys/kernel/random/boot_id && systemctl is-active gpulab-mig", timeout=30)
+        if now.returncode == 0 and now.stdout.split()[0] != former:
+            return
+        time.sleep(1)
+    raise AssertionError(f"{host.name} is not back, or its GPUs are not cut: {now.stdout}{now.stderr}")
 
 
 def test_what_can_not_be_is_refused_before_anything_changes(built: Built) -> None:
@@ -108,10 +121,7 @@ def test_the_parts_are_there_after_a_reboot(built: Built) -> None:
     before = host.run("nvidia-smi -L | sort")
     boot = host.run("cat /proc/sys/kernel/random/boot_id")
     host.attempt("systemctl reboot")
-    for _ in range(120):
-        now = host.attempt("cat /proc/sys/kernel/random/boot_id && systemctl is-active gpulab-mig", timeout=30)
-        if now.returncode == 0 and now.stdout.splitlines()[0] != boot.strip():
-            break
+    wait_for_boot(host, boot.strip())
     assert host.run("nvidia-smi -L | sort") == before
     share(built, MIXED).expect_success()
     assert proven(built)["gpus"]["proven"] == 10
