@@ -17,6 +17,9 @@ short_description: Tell what a host offers that shares its GPUs in a certain way
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Reads how pods share the GPUs of a host, and tells which resources the host offers then, and how much of each.
+  - Fails with everything that is wrong with the declaration.
 positional: _input, gpus, parts
 options:
   _input:
