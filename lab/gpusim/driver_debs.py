@@ -136,6 +136,8 @@ class _Parts:
         return Part(
             {
                 f"{_LIB}/module": deb.File(_FILES / "module.sh", 0o755),
+                f"{_LIB}/runc": deb.File(_FILES / "runc.sh", 0o755),
+                f"{_LIB}/proc-hook": deb.File(_FILES / "proc-hook.sh", 0o755),
                 "/usr/lib/modprobe.d/nvidia-simulated.conf": deb.File(_FILES / "modprobe.conf", 0o644),
                 **_unit("nvidia-simulated.service"),
             },

@@ -24,8 +24,12 @@ SILENT = "silent"
 
 @dataclass(frozen=True)
 class Gpu:
+    """What a pod is given: a GPU, or a part of one. Up to ``replicas`` pods may be given the same one."""
+
     uuid: str
     name: str
+    resource: str = _pods.GPU
+    replicas: int = 1
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Host:
 
     ``known``: how many GPUs its driver knows of, those among them that don't answer, which have no UUID.
     ``containerd``: default_runtime, cdi, systemd_cgroup by runtime, and conflicts; empty where it was not read.
+    ``models``: the names of the GPUs themselves, one for each that answers; ``gpus`` are what pods are given of them.
+    ``sharing``: how pods share them, as mode, replicas, strategy, amounts by resource, and a complaint.
     """
 
     node: str
@@ -47,20 +53,48 @@ class Host:
     held: Mapping[str, str] = field(default_factory=dict)
     known: int = 0
     containerd: Mapping[str, Any] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    sharing: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def wanted(self) -> int:
         """How many GPUs should be there."""
-        return max(len(self.gpus), self.known, self.pci) if self.expected is None else self.expected
+        return max(len(self.models), self.known, self.pci) if self.expected is None else self.expected
+
+    @property
+    def amounts(self) -> Mapping[str, int]:
+        """Resource -> how much of it the node shall offer."""
+        return self.sharing.get("amounts") or ({_pods.GPU: self.wanted} if self.wanted else {})
+
+    @property
+    def provable(self) -> int:
+        """How many GPUs and parts of GPUs there are to prove."""
+        return max(0, self.wanted - len(self.models)) + len(self.gpus)
+
+    @property
+    def shared(self) -> bool:
+        return any(gpu.replicas > 1 for gpu in self.gpus)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A host beside its node, None when the cluster has no such node, and the pods that hold its GPUs."""
+    """A host beside its node, None when the cluster has no such node.
+
+    ``held``: resource -> the pods that hold some of it -> how much.
+    """
 
     host: Host
     node: Object | None
-    holders: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def holders(self) -> dict[str, int]:
+        """The pods that hold its GPUs -> how many."""
+        found: dict[str, int] = {}
+        for pods in self.held.values():
+            for pod, amount in pods.items():
+                found[pod] = found.get(pod, 0) + amount
+        return found
 
     @property
     def name(self) -> str:
@@ -68,16 +102,32 @@ class Target:
 
     @property
     def capacity(self) -> int:
-        return _pods.quantity(self.node, "capacity") if self.node else 0
+        return sum(self.offered(name, "capacity") for name in self.host.amounts)
 
     @property
     def allocatable(self) -> int:
-        return _pods.quantity(self.node, "allocatable") if self.node else 0
+        return sum(self.offered(name) for name in self.host.amounts)
+
+    def offered(self, resource: str, kind: str = "allocatable") -> int:
+        return _pods.quantity(self.node, kind, resource) if self.node else 0
+
+    @property
+    def open(self) -> dict[str, int]:
+        """Resource -> how much of it no pod holds."""
+        return {name: max(0, self.offered(name) - sum(self.held.get(name, {}).values())) for name in self.host.amounts}
 
     @property
     def free(self) -> int:
-        """GPUs that no pod holds."""
-        return max(0, self.allocatable - sum(self.holders.values()))
+        """GPUs, or shares and parts of GPUs, that no pod holds."""
+        return sum(self.open.values())
+
+    @property
+    def lacking(self) -> dict[str, int]:
+        """Resources of which there is less, or more, than there should be -> how much there is."""
+        found = {name: self.offered(name) for name in self.host.amounts}
+        former = [name for name in _pods.gpu_resources(self.node or {}) if name not in found]
+        wrong = {name: amount for name, amount in found.items() if amount != self.host.amounts[name]}
+        return {**wrong, **{name: self.offered(name) for name in former}}
 
     @property
     def ready(self) -> bool:
@@ -113,6 +163,7 @@ class Target:
             "gpus": sorted(gpu.uuid for gpu in self.host.gpus),
             "wanted": self.host.wanted,
             "amounts": [self.capacity, self.allocatable],
+            "sharing": dict(self.host.sharing),
             "labels": [self.labels.get(label) for label in LABELS],
             "driver": self.host.driver,
             "toolkit": self.host.toolkit,
@@ -123,31 +174,15 @@ class Target:
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
-def read_hosts(entries: Iterable[Mapping[str, Any]]) -> list[Host]:
-    """Hosts from the module's option ``nodes``."""
-    return [
-        Host(
-            node=entry["name"],
-            gpus=tuple(Gpu(gpu["uuid"], gpu.get("name") or "") for gpu in entry["gpus"] or [] if gpu.get("uuid")),
-            pci=entry["pci"],
-            expected=entry["expected"],
-            state=entry["state"],
-            complaint=entry["complaint"] or "",
-            driver=entry["driver"] or "",
-            toolkit=entry["toolkit"] or "",
-            held=dict(entry["held"] or {}),
-            known=len(entry["gpus"] or []),
-            containerd=dict(entry["containerd"] or {}),
-        )
-        for entry in entries
-    ]
-
-
-def targets(hosts: Iterable[Host], nodes: Iterable[Object], pods: Iterable[Object], namespace: str) -> list[Target]:
+def targets(hosts: Sequence[Host], nodes: Iterable[Object], pods: Iterable[Object], namespace: str) -> list[Target]:
     """Each host with its node and the pods of others there; those in ``namespace`` are the proof's own."""
     by_name = {_pods.name(node): node for node in nodes}
-    holding = _pods.holders(pod for pod in pods if pod["metadata"].get("namespace") != namespace)
-    return [Target(host, by_name.get(host.node), holding.get(host.node, {})) for host in hosts]
+    others = [pod for pod in pods if pod["metadata"].get("namespace") != namespace]
+    holding = {name: _pods.holders(others, name) for name in {name for host in hosts for name in host.amounts}}
+    return [
+        Target(host, by_name.get(host.node), {name: holding[name].get(host.node, {}) for name in host.amounts})
+        for host in hosts
+    ]
 
 
 def still_proven(target: Target, earlier: Mapping[str, Any] | None, image: str) -> bool:
@@ -157,7 +192,8 @@ def still_proven(target: Target, earlier: Mapping[str, Any] | None, image: str) 
     """
     if not earlier or earlier.get("problems") or not target.provable:
         return False
-    return earlier.get("fingerprint") == target.fingerprint(image) and target.free <= earlier["gpus"]["proven"]
+    reported = earlier["gpus"].get("pods", earlier["gpus"]["proven"])
+    return earlier.get("fingerprint") == target.fingerprint(image) and target.free <= reported
 
 
 def still_connected(found: Sequence[Target], earlier: Mapping[str, Any] | None) -> bool:
@@ -175,9 +211,11 @@ def label_problem(target: Target) -> str:
     missing = [label for label in LABELS if label not in have]
     if missing:
         return f"the node has no label {', '.join(missing)}: GPU feature discovery has not labelled it"
-    if have[COUNT_LABEL] != str(len(host.gpus)):
-        return f"label {COUNT_LABEL} says {have[COUNT_LABEL]}, nvidia-smi has {len(host.gpus)}"
-    products = {product(gpu.name) for gpu in host.gpus}
+    # With strategy single the parts stand in for GPUs.
+    count = len(host.gpus if host.sharing.get("strategy") == "single" else host.models)
+    if have[COUNT_LABEL] != str(count):
+        return f"label {COUNT_LABEL} says {have[COUNT_LABEL]}, nvidia-smi has {count}"
+    products = {product(name) for name in host.models}
     if not any(have[PRODUCT_LABEL] == name or have[PRODUCT_LABEL].startswith(f"{name}-") for name in products):
         return f"label {PRODUCT_LABEL} says {have[PRODUCT_LABEL]}, nvidia-smi has {', '.join(sorted(products))}"
     if host.driver and have[DRIVER_LABEL] != host.driver:

@@ -20,10 +20,11 @@ SERVICE, PORT = "network", 8080
 
 _END = "acceptance: end of list"
 _ROW = re.compile(r"^((?:GPU|MIG)-[0-9A-Za-z/-]+), (.+)$")
+_PART = re.compile(r"^MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)$")
 _DEVICE = re.compile(r"^(/dev/nvidia\d+|GPU \d+: .+)$")
 
 # The pod keeps its GPU until it's deleted, so that no GPU can be proven twice.
-_HOLD = f"nvidia-smi --query-gpu=uuid,name --format=csv,noheader && echo '{_END}' && exec sleep 86400"
+_HOLD = f"nvidia-smi --query-gpu=uuid,name --format=csv,noheader && nvidia-smi -L && echo '{_END}' && exec sleep 86400"
 _ISOLATION = (
     'for device in /dev/nvidia[0-9]*; do if [ -e "$device" ]; then echo "$device"; fi; done; '
     f"if command -v nvidia-smi >/dev/null; then nvidia-smi -L; fi; echo '{_END}'"
@@ -44,9 +45,9 @@ def namespace(settings: Settings) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.namespace, "labels": labels}}
 
 
-def gpu_pod(settings: Settings, node: str, number: int) -> dict[str, Any]:
+def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> dict[str, Any]:
     """Runs the image's own check on a GPU, then tells which GPU it was and holds it."""
-    asks = {"limits": {GPU: 1}}
+    asks = {"limits": {resource: 1}}
     check = {"name": CHECK, "image": settings.image, "resources": asks}
     hold = {"name": HOLD, "image": settings.image, "command": ["/bin/sh", "-c", _HOLD], "resources": asks}
     return _pod(settings, f"gpu-{number}-{node}", "gpu", node, [hold], [check])
@@ -123,7 +124,10 @@ def ended(log: str) -> bool:
 
 
 def reported(log: str) -> list[Gpu]:
-    """The GPUs that a pod sees, by nvidia-smi."""
+    """The GPUs that a pod sees, by nvidia-smi. A part of a GPU shows the GPU, too, which is then not the pod's."""
+    parts = [match for match in (_PART.match(line.strip()) for line in log.splitlines()) if match]
+    if parts:
+        return [Gpu(part[2], part[1]) for part in parts]
     rows = (_ROW.match(line.strip()) for line in log.splitlines())
     return [Gpu(row[1], row[2].strip()) for row in rows if row]
 

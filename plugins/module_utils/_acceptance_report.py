@@ -25,7 +25,7 @@ def host_entry(
 
     ``plugin_log`` may tell why GPUs aren't offered, the ``earlier`` entry which GPU nvidia-smi doesn't list any more.
     """
-    reported: dict[str, PodProof] = {}
+    reported: dict[str, list[PodProof]] = {}
     problems = _host_problems(target, plugin_log)
     for proof in proofs:
         if proof.kind == "gpu":
@@ -34,7 +34,8 @@ def host_entry(
     problems += [
         _problem(target, device["reason"], device["uuid"]) for device in devices if device["state"] == "missing"
     ]
-    if not target.host.gpus and target.host.wanted:
+    # Where several pods share a GPU, one that failed leaves no GPU unproven.
+    if (not target.host.gpus and target.host.wanted) or target.host.shared:
         problems += [_problem(target, f"pod {proof.name}: {proof.trouble}") for proof in proofs if proof.trouble]
     # Of a driver that is not well, the labels are the smallest trouble.
     label = label_problem(target) if target.node is not None and target.host.state == "ok" else ""
@@ -50,14 +51,16 @@ def host_entry(
         "kubelet": target.info.get("kubeletVersion", ""),
         "containerd_config": dict(target.host.containerd),
         "gpus": {
-            "expected": target.host.wanted or len(devices),
-            "nvidia_smi": len(target.host.gpus),
+            "expected": target.host.provable or len(devices),
+            "nvidia_smi": len(target.host.models),
             "pci": target.host.pci,
             "capacity": target.capacity,
             "allocatable": target.allocatable,
             "proven": states.count("proven"),
             "in_use": states.count("in_use"),
+            "pods": sum(len(pods) for pods in reported.values()),
         },
+        "sharing": dict(target.host.sharing),
         "devices": devices,
         "labels": target.labels,
         "isolation": _isolation(target, proofs, problems),
@@ -96,10 +99,15 @@ def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
         found.append(_problem(target, f"nvidia-smi: {host.complaint or host.state}"))
     if host.expected is not None and host.expected != host.pci:
         found.append(_problem(target, f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"))
-    if host.state == "ok" and len(host.gpus) != host.pci:
-        found.append(_problem(target, f"nvidia-smi sees {len(host.gpus)} of {host.pci} GPUs on the PCI bus"))
-    if target.allocatable != host.wanted and host.state != SILENT:
-        why = f"{target.allocatable} of {host.wanted} GPUs are allocatable (capacity {target.capacity})"
+    if host.state == "ok" and len(host.models) != host.pci:
+        found.append(_problem(target, f"nvidia-smi sees {len(host.models)} of {host.pci} GPUs on the PCI bus"))
+    if host.sharing.get("complaint"):
+        found.append(_problem(target, host.sharing["complaint"]))
+    for name, amount in target.lacking.items() if host.state != SILENT else ():
+        wanted, capacity = host.amounts.get(name, 0), target.offered(name, "capacity")
+        why = f"{amount} of {wanted} GPUs are allocatable (capacity {capacity})"
+        if name != _pods.GPU:
+            why = f"{amount} of {wanted} {name} are allocatable (capacity {capacity})"
         found.append(_problem(target, f"{why}{': device plugin: ' + plugin_log if plugin_log else ''}"))
     return found + [
         _problem(target, f"containerd's configuration: {conflict['text']}{_files(conflict)}")
@@ -114,36 +122,42 @@ def _files(conflict: Mapping[str, Any]) -> str:
     return f" (see {', '.join(unnamed)})" if unnamed else ""
 
 
-def _pod_problems(target: Target, proof: PodProof, reported: dict[str, PodProof]) -> list[dict[str, str]]:
+def _pod_problems(target: Target, proof: PodProof, reported: dict[str, list[PodProof]]) -> list[dict[str, str]]:
     """What is wrong with a pod's report; GPUs that it may prove are added to ``reported``."""
     found = []
+    own = {gpu.uuid: gpu for gpu in target.host.gpus}
     if not proof.trouble and len(proof.gpus) != 1:
         seen = ", ".join(gpu.uuid for gpu in proof.gpus) or "none"
         found.append(_problem(target, f"pod {proof.name} asked for 1 GPU and saw {len(proof.gpus)} ({seen})"))
     for gpu in proof.gpus:
-        if gpu.uuid in reported:
-            cause = f"pods {reported[gpu.uuid].name} and {proof.name} were given the same GPU"
-            found.append(_problem(target, cause, gpu.uuid))
-        elif gpu.uuid not in {own.uuid for own in target.host.gpus}:
+        if gpu.uuid not in own:
             found.append(_problem(target, f"pod {proof.name} reported a GPU that the host does not have", gpu.uuid))
+        elif len(reported.get(gpu.uuid, [])) >= own[gpu.uuid].replicas:
+            others = ", ".join(other.name for other in reported[gpu.uuid])
+            found.append(_problem(target, f"pods {others} and {proof.name} were given the same GPU", gpu.uuid))
+        elif own[gpu.uuid].resource != proof.resource:
+            cause = f"pod {proof.name} asked for {proof.resource} and was given a {own[gpu.uuid].resource}"
+            found.append(_problem(target, cause, gpu.uuid))
         elif len(proof.gpus) == 1:
-            reported[gpu.uuid] = proof
+            reported.setdefault(gpu.uuid, []).append(proof)
     return found
 
 
-def _devices(target: Target, reported: Mapping[str, PodProof], proofs: Sequence[PodProof]) -> list[dict[str, Any]]:
+def _devices(
+    target: Target, reported: Mapping[str, Sequence[PodProof]], proofs: Sequence[PodProof]
+) -> list[dict[str, Any]]:
     """The state of each GPU of the host, in the order of nvidia-smi."""
     held = {uuid: pod for uuid, pod in target.host.held.items() if pod in target.holders and uuid not in reported}
     open_ones = [gpu for gpu in target.host.gpus if gpu.uuid not in reported and gpu.uuid not in held]
     # Without kubelet's record only the number is known: then what isn't proven is in use, if the numbers agree.
-    unnamed = sum(target.holders.values()) - len(held)
+    unnamed = 0 if target.host.shared else sum(target.holders.values()) - len(held)
     pods = ", ".join(sorted(set(target.holders) - set(held.values())) or sorted(target.holders))
     found = []
     for gpu in target.host.gpus:
         device: dict[str, Any] = {"uuid": gpu.uuid, "name": gpu.name}
         if gpu.uuid in reported:
-            proof = reported[gpu.uuid]
-            device.update(state="proven", pod=proof.name, check_output=proof.output)
+            pods_of_it = ", ".join(proof.name for proof in reported[gpu.uuid])
+            device.update(state="proven", pod=pods_of_it, check_output=reported[gpu.uuid][0].output)
         elif gpu.uuid in held:
             device.update(state="in_use", pod=held[gpu.uuid])
         elif unnamed >= len(open_ones):
@@ -165,7 +179,7 @@ def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
     known = [device for device in (earlier or {}).get("devices", []) if device["uuid"] not in listed]
     reason = "nvidia-smi does not list it any more"
     gone = [{"uuid": each["uuid"], "name": each["name"], "state": "missing", "reason": reason} for each in known]
-    return gone if len(gone) <= target.host.wanted - len(listed) else []
+    return gone if len(gone) <= target.host.provable - len(listed) else []
 
 
 def _reason(target: Target, gpu: Gpu, proofs: Sequence[PodProof], unnamed: int, pods: str) -> str:

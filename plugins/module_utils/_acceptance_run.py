@@ -35,6 +35,7 @@ class PodProof:
     leaked: list[str] = field(default_factory=list)
     output: str = ""
     address: str = ""
+    resource: str = _pods.GPU
 
 
 class Run:
@@ -67,9 +68,9 @@ class Run:
     def prove(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
         """Make all pods at once, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
         bodies = [
-            manifests.gpu_pod(self._settings, target.name, number)
+            manifests.gpu_pod(self._settings, target.name, number, resource)
             for target in targets
-            for number in range(target.free)
+            for number, resource in enumerate(name for name, amount in target.open.items() for _each in range(amount))
         ]
         bodies += [manifests.isolation_pod(self._settings, target.name) for target in targets if target.host.wanted]
         bodies += [manifests.network_pod(self._settings, target.name) for target in nodes]
@@ -77,7 +78,8 @@ class Run:
             self._api.create(f"{self._core}/services", manifests.service(self._settings))
         for body in bodies:
             self._api.create(f"{self._core}/pods", body)
-            self.proofs.append(PodProof(_pods.name(body), _node_wanted(body), body["metadata"]["labels"]["acceptance"]))
+            kind = body["metadata"]["labels"]["acceptance"]
+            self.proofs.append(PodProof(_pods.name(body), _node_wanted(body), kind, resource=_resource(body)))
         self._watch()
         found = self._api.find(self._core)
         if found is None or found["metadata"]["uid"] != self._uid:
@@ -159,12 +161,14 @@ class Run:
         if not any("Unschedulable" in proof.trouble for proof in stuck):
             return
         everywhere = self._api.items("/api/v1/pods")
-        others = _pods.holders(pod for pod in everywhere if pod["metadata"]["namespace"] != self._settings.namespace)
-        for node in {proof.node for proof in stuck}:
-            taken = sum(others.get(node, {}).values())
-            ours = sum(1 for proof in self.proofs if proof.kind == "gpu" and proof.node == node)
-            surplus = ours + taken - _pods.quantity(self._api.get(f"/api/v1/nodes/{node}"), "allocatable")
-            for proof in [proof for proof in stuck if proof.node == node][: max(0, min(surplus, taken))]:
+        others = [pod for pod in everywhere if pod["metadata"]["namespace"] != self._settings.namespace]
+        for place in {(proof.node, proof.resource) for proof in stuck}:
+            node, resource = place
+            taken = sum(_pods.holders(others, resource).get(node, {}).values())
+            ours = sum(1 for proof in self.of("gpu") if (proof.node, proof.resource) == place)
+            surplus = ours + taken - _pods.quantity(self._api.get(f"/api/v1/nodes/{node}"), "allocatable", resource)
+            waiting = [proof for proof in stuck if (proof.node, proof.resource) == place]
+            for proof in waiting[: max(0, min(surplus, taken))]:
                 self._api.delete(f"{self._core}/pods/{proof.name}")
                 self.proofs.remove(proof)
 
@@ -203,6 +207,11 @@ class Run:
                     f" See kubectl get all,events --namespace {self._settings.namespace}"
                 )
             time.sleep(pause)
+
+
+def _resource(body: Object) -> str:
+    limits = (body["spec"]["containers"][0].get("resources") or {}).get("limits") or {}
+    return next(iter(limits), _pods.GPU)
 
 
 def _node_wanted(body: Object) -> str:

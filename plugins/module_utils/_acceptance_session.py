@@ -97,7 +97,9 @@ class Session:
         proven = {}
         for target in todo:
             # Who held a GPU at any time of the proof counts: what was in use then could not be proven.
-            final = replace(after[target.name], holders={**target.holders, **after[target.name].holders})
+            now = after[target.name]
+            held = {name: {**pods, **now.held.get(name, {})} for name, pods in target.held.items()}
+            final = replace(now, held=held)
             proofs = [proof for proof in run.proofs if proof.node == target.name]
             proven[target.name] = {
                 **reports.host_entry(
@@ -121,7 +123,7 @@ class Session:
 
     def _plugin_log(self, target: Target) -> str:
         """What the device plugin on a node says about GPUs that it does not offer."""
-        if target.node is None or target.allocatable == target.host.wanted:
+        if target.node is None or not target.lacking:
             return ""
         query = {"labelSelector": _PLUGIN, "fieldSelector": f"spec.nodeName={target.name}"}
         for pod in self._api.items("/api/v1/pods", **query):

@@ -78,9 +78,13 @@ class Api:
         created: dict[str, Any] = json.loads(self._request("POST", path, body=body))
         return created
 
-    def apply(self, path: str, body: dict[str, Any]) -> None:
-        """Create an object, or make it what is given (server-side apply)."""
-        query = {"fieldManager": "gpulab.kubernetes", "force": "true"}
+    def apply(self, path: str, body: dict[str, Any], manager: str = "gpulab.kubernetes") -> None:
+        """Create an object, or make it what is given (server-side apply).
+
+        What a ``manager`` applied before and does not apply again is removed, so whoever has a part of an object to
+        itself takes a name of its own.
+        """
+        query = {"fieldManager": manager, "force": "true"}
         self._request("PATCH", path, query, body, "application/apply-patch+yaml")
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:

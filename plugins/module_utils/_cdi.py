@@ -16,16 +16,21 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles impor
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import Systemd, needed
 
 _INTERVAL = 1.0
+_PART = re.compile(r"\d+:\d+")
 _NODE = re.compile(r"""^\s*(?:-\s+)?path:\s*["']?(/dev/[^\s"',]+)""", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The number of GPUs, their UUIDs where known, and the driver whose libraries the specification shall name."""
+    """The number of GPUs, their UUIDs where known, and the driver whose libraries the specification shall name.
+
+    ``mig_devices`` is the number of MIG devices on all of them, None for any.
+    """
 
     count: int
     uuids: tuple[str, ...] = ()
     driver_version: str = ""
+    mig_devices: int | None = None
 
 
 @dataclass
@@ -54,6 +59,9 @@ def missing(devices: list[str], text: str, expected: Expected) -> str:
     absent = [uuid for uuid in expected.uuids if uuid not in devices and uuid not in text]
     if absent and not any(":" in name for name in devices):
         return f"it does not list {', '.join(absent)}"
+    parts = {name for name in devices if _PART.fullmatch(name)}
+    if expected.mig_devices is not None and len(parts) != expected.mig_devices:
+        return f"it lists {len(parts)} of {expected.mig_devices} MIG devices"
     if expected.driver_version and f".so.{expected.driver_version}" not in text:
         return f"it does not name the libraries of driver {expected.driver_version}"
     return ""

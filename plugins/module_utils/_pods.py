@@ -12,6 +12,7 @@ from typing import Any
 
 Object = Mapping[str, Any]
 GPU = "nvidia.com/gpu"
+MIG = "nvidia.com/mig-"
 
 _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: ErrImagePull: |$)')
 _PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
@@ -59,6 +60,12 @@ def quantity(node: Object, kind: str, resource: str = GPU) -> int:
     """How much of a countable resource a node has; ``kind`` is capacity or allocatable."""
     value = ((node.get("status") or {}).get(kind) or {}).get(resource, "0")
     return int(value) if str(value).isdigit() else 0
+
+
+def gpu_resources(node: Object) -> list[str]:
+    """Resources of whole, shared or cut GPUs that a node has; one that a plugin offered formerly stays with 0."""
+    amounts = (node.get("status") or {}).get("allocatable") or {}
+    return sorted(name for name in amounts if name.startswith((GPU, MIG)) and quantity(node, "allocatable", name))
 
 
 def requested(pod: Object, resource: str = GPU) -> int:

@@ -17,13 +17,13 @@ _POD_GENERATION = "pod-template-generation"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What has to be so: pods of DaemonSets on these nodes, Deployments available, allocatable GPUs per node."""
+    """What has to be so: pods of DaemonSets on these nodes, Deployments available, and what is allocatable per node."""
 
     daemonsets: tuple[str, ...] = ()
     deployments: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     nodes_ready: bool = False
-    allocatable: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,16 +105,23 @@ def _daemonset(wanted: str, node: Object, seen: Seen) -> Iterable[Missing]:
 
 def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
     where = _pods.name(node)
-    want = wanted.allocatable.get(where)
-    have = _pods.quantity(node, "allocatable")
-    if want is None or have == want:
+    amounts = wanted.allocatable.get(where)
+    if amounts is None:
         return
-    capacity = _pods.quantity(node, "capacity")
-    ill = f", {capacity - have} of {capacity} are unhealthy" if capacity > have else ""
+    # What the device plugin offered before a change of sharing has to be gone.
+    former = {name: 0 for name in _pods.gpu_resources(node) if name not in amounts}
+    wrong = {
+        name: want for name, want in {**former, **amounts}.items() if _pods.quantity(node, "allocatable", name) != want
+    }
     sets = [found for found in seen.daemonsets if _pods.name(found) in wanted.daemonsets]
     pods = [pod for pod in seen.pods if _pods.node_of(pod) == where and any(_labelled(pod, found) for found in sets)]
     pod = _pods.name(pods[0]) if pods else ""
-    yield Missing(where, f"{have} of {want} GPUs are allocatable{ill}", pod, unhealthy=have < capacity == want)
+    for name, want in wrong.items():
+        have, capacity = _pods.quantity(node, "allocatable", name), _pods.quantity(node, "capacity", name)
+        what = "GPUs" if name == _pods.GPU else name
+        ill = f", {capacity - have} of {capacity} are unhealthy" if capacity > have and want else ""
+        unhealthy = bool(want) and have < capacity == want
+        yield Missing(where, f"{have} of {want} {what} are allocatable{ill}", pod, unhealthy=unhealthy)
 
 
 def _trouble(pod: Object, seen: Seen) -> _pods.Trouble:

@@ -38,8 +38,8 @@ options:
         required: true
       gpus:
         description:
-          - The GPUs that nvidia-smi sees, as M(gpulab.kubernetes.nvidia_smi_info) returns them. Only C(uuid) and
-            C(name) are used; an entry without a UUID is a GPU that does not answer.
+          - The GPUs that nvidia-smi sees, as M(gpulab.kubernetes.nvidia_smi_info) returns them. Only C(uuid), C(name)
+            and C(mig) are used; an entry without a UUID is a GPU that does not answer.
         type: list
         elements: dict
         default: []
@@ -72,6 +72,14 @@ options:
         description: UUID of a GPU -> the pod that holds it, as C(namespace/name).
         type: dict
         default: {}
+      sharing:
+        description:
+          - How pods share the GPUs, as P(gpulab.kubernetes.gpu_sharing#filter) tells it. Empty means a whole GPU each.
+          - Where several pods share a GPU, all of them run at the same time. Where GPUs are cut, each part is proven.
+          - A key C(complaint) is a problem of the host.
+        type: dict
+        default: {}
+        version_added: 0.2.0
       containerd:
         description:
           - What containerd's configuration says, as P(gpulab.kubernetes.containerd_state#filter) returns it.
@@ -205,7 +213,7 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import read_hosts
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_hosts import read_hosts
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_pods import Settings
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_session import Session
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_summary import problems, summary
@@ -223,6 +231,7 @@ _NODE = {
     "toolkit": {"type": "str", "default": ""},
     "held": {"type": "dict", "default": {}},
     "containerd": {"type": "dict", "default": {}},
+    "sharing": {"type": "dict", "default": {}},
 }
 
 

@@ -25,6 +25,10 @@ options:
     type: list
     elements: str
     default: []
+  mig_devices:
+    description: How many MIG devices the host has. Not set means that they are not counted.
+    type: int
+    version_added: 0.2.0
   driver_version:
     description: Version of the driver whose libraries the specification shall name. Empty means any.
     type: str
@@ -95,7 +99,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import D
 
 def run_module(module: AnsibleModule) -> None:
     params = module.params
-    expected = Expected(params["count"], tuple(params["uuids"]), params["driver_version"])
+    expected = Expected(params["count"], tuple(params["uuids"]), params["driver_version"], params["mig_devices"])
     units = (params["unit"], params["path_unit"])
     spec = CdiSpec(Runner(module, timeout=params["timeout"]), Path(params["path"]), params["kind"], units)
     outcome = spec.ensure(expected, params["timeout"], module.check_mode)
@@ -107,6 +111,7 @@ def main() -> None:
         argument_spec={
             "count": {"type": "int", "required": True},
             "uuids": {"type": "list", "elements": "str", "default": []},
+            "mig_devices": {"type": "int"},
             "driver_version": {"type": "str", "default": ""},
             "path": {"type": "path", "default": "/var/run/cdi/nvidia.yaml"},
             "kind": {"type": "str", "default": "nvidia.com/gpu"},

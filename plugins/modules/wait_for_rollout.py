@@ -45,7 +45,9 @@ options:
     type: bool
     default: false
   allocatable:
-    description: Node name -> how many C(nvidia.com/gpu) must be allocatable there.
+    description:
+      - Node name -> how many C(nvidia.com/gpu) must be allocatable there, or a mapping from the resources of its GPUs
+        to amounts. No other resource of its GPUs may be allocatable then.
     type: dict
     default: {}
   tolerate_unhealthy:
@@ -99,12 +101,19 @@ missing:
 """
 
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._pods import GPU
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout import Wanted
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout_wait import Waiter
+
+
+def _amounts(wanted: Any) -> dict[str, int]:
+    amounts = wanted if isinstance(wanted, dict) else {GPU: wanted}
+    return {name: int(amount) for name, amount in amounts.items()}
 
 
 def main() -> None:
@@ -130,7 +139,7 @@ def main() -> None:
         deployments=tuple(params["deployments"]),
         nodes=tuple(params["nodes"]),
         nodes_ready=params["nodes_ready"],
-        allocatable={node: int(count) for node, count in params["allocatable"].items()},
+        allocatable={node: _amounts(wanted) for node, wanted in params["allocatable"].items()},
     )
     started = time.monotonic()
     try:

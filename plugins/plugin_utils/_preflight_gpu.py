@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _cuda_compatibility as compatibility
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _cuda_data as families
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_data import OPEN_REQUIRED, OPEN_UNSUPPORTED
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_families import by_device_id
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import (
@@ -21,6 +22,17 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
 
 # 580.178.04 in a package's version, with or without epoch and revision.
 _DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?:[-+~]|\Z)")
+_WITHOUT_MIG = (
+    families.FERMI,
+    families.KEPLER_GK10X,
+    families.KEPLER,
+    families.MAXWELL,
+    families.PASCAL,
+    families.VOLTA,
+    families.TURING,
+    families.AMPERE_GA10X,
+    families.ADA,
+)
 _ORIGINS = {
     "cuda_repository": "comes from NVIDIA's CUDA repository",
     "distribution": "comes from the distribution's packages",
@@ -186,6 +198,32 @@ def driver_versions(packages: dict[str, str]) -> set[str]:
     return {match.group(1) for match in matches if match}
 
 
+def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """What the PCI bus alone tells about a layout. The profiles are the driver's to know."""
+    declared = reading.settings["gpu_sharing"]
+    gpus = reading.facts["gpus"]
+    if declared.get("mode") != "mig" or not gpus:
+        return
+    found = {by_device_id(device) for device in _device_ids(reading)}
+    unable = sorted({family.name for family in found if family in _WITHOUT_MIG})
+    if unable:
+        yield reading.problem(
+            f"Its GPUs shall be cut by MIG, and {listing(unable)} GPUs can't be",
+            "nvidia_device_plugin_sharing",
+            "MIG needs a data center GPU of Ampere or newer",
+            "Choose time_slicing, mps or exclusive for this host",
+        )
+    layout = declared.get("layout")
+    absent = sorted(str(key) for key in layout if int(key) >= len(gpus)) if isinstance(layout, dict) else []
+    if absent:
+        yield reading.problem(
+            f"The layout names GPU {listing(absent)}, and the host has {len(gpus)} (0 to {len(gpus) - 1})",
+            "nvidia_device_plugin_sharing",
+            "Its keys are indexes of GPUs",
+            "Correct the layout",
+        )
+
+
 def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     needed = reading.facts["gpus"] and reading.settings["nvidia_driver_source"] == "cuda_repository"
     loaded = reading.facts["nvidia_driver"]["loaded_version"] == reading.settings["nvidia_driver_version"]
@@ -199,4 +237,4 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
 
 
-RULES: tuple[HostRule, ...] = (count, known_version, family, check_image, driver, secure_boot)
+RULES: tuple[HostRule, ...] = (count, known_version, family, check_image, driver, sharing, secure_boot)

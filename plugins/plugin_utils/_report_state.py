@@ -93,10 +93,15 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> dict[
 def _devices(devices: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Devices of the proof with their health, then those that the proof knows nothing of."""
     by_uuid = {text(gpu.get("uuid")): gpu for gpu in gpus if gpu.get("uuid")}
+    # A part of a GPU is as well as its GPU.
+    parents = {
+        text(part.get("uuid")): gpu for gpu in gpus for part in dictionaries(dictionary(gpu.get("mig")).get("devices"))
+    }
+    by_uuid = {**{uuid: {**gpu, "mig": {}} for uuid, gpu in parents.items()}, **by_uuid}
     listed = {text(device.get("uuid")) for device in devices}
     found = [{**device, **_health(by_uuid.get(text(device.get("uuid"))))} for device in devices]
     for gpu in gpus:
-        if text(gpu.get("uuid")) not in listed:
+        if text(gpu.get("uuid")) not in listed and not any(parents.get(uuid) is gpu for uuid in listed):
             own = {"uuid": text(gpu.get("uuid")), "name": text(gpu.get("name")), "state": "unproven"}
             found.append({**own, "reason": "no proof covers it", **_health(gpu)})
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import yaml
 from ansible.errors import AnsibleTemplateSyntaxError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_sharing
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Problem
 from jinja2 import Undefined, UndefinedError
 
@@ -42,6 +43,8 @@ _FORMS = (
         "a DNS domain in lower case, such as cluster.local",
     ),
 )
+# What an argument specification can't say.
+_RULES: dict[str, Callable[[Any], list[str]]] = {"nvidia_device_plugin_sharing": _gpu_sharing.problems}
 
 
 def specification() -> dict[str, Mapping[str, Any]]:
@@ -111,6 +114,8 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {'unknown key ' if isinstance(error, UnsupportedError) else ''}{error.msg}"
         if not errors:
             yield from _wrong_form(name, value, kind)
+        if name in _RULES:
+            yield from (f"{name}: {problem}" for problem in _RULES[name](_plain(value)))
 
 
 def _plain(value: Any) -> Any:

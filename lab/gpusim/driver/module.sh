@@ -8,6 +8,8 @@ run=/run/nvidia-simulated
 state=$run/state.json
 silicon=/etc/gpusim/gpus.json
 pci=/sys/bus/pci/devices
+# Which GPUs are in MIG mode is kept by the GPUs themselves.
+mig=/var/lib/nvidia-simulated/mig
 
 fail() {
 	echo "modprobe: $1" >&2
@@ -83,15 +85,42 @@ GPU Firmware: 	 $version
 GPU Excluded:	 No
 EOF
 	done
+	write_mig_minors
 	cover "$run/proc" /proc/driver
+}
+
+# Every capability that a GPU can ever have is listed from the start, whatever instances there are.
+write_mig_minors() {
+	mkdir -p "$run/proc/nvidia-caps"
+	grep '"mig_capable": true' "$silicon" | field minor | awk '
+		BEGIN { print "config 1\nmonitor 2" }
+		{
+			for (gi = 0; gi < 15; gi++) {
+				first = 3 + $1 * 135 + gi * 9
+				print "gpu" $1 "/gi" gi "/access " first
+				for (ci = 0; ci < 8; ci++) print "gpu" $1 "/gi" gi "/ci" ci "/access " first + 1 + ci
+			}
+		}' >"$run/proc/nvidia-caps/mig-minors"
+}
+
+# A GPU comes up in the mode that was last asked for, and without instances.
+write_mig() {
+	mkdir -p "${mig%/*}"
+	[ -e "$mig" ] || : >"$mig"
+	awk '$1 == "mode" { print "mode", $2, $4, $4 } END { print "end" }' "$mig" >"$run/mig.new"
+	cat "$run/mig.new" >"$mig"
+	rm "$run/mig.new"
 }
 
 # NVIDIA's tools learn major numbers from /proc/devices; nvidia-uvm gets one that no driver of the machine below has.
 write_devices() {
 	major=511
 	while grep -q "^ *$major " /proc/devices; do major=$((major - 1)); done
-	awk -v uvm="$major" '{ print } /^Character devices:/ {
-		print "195 nvidia\n195 nvidia-frontend\n195 nvidia-modeset\n195 nvidiactl\n" uvm " nvidia-uvm" }' \
+	caps=$((major - 1))
+	while grep -q "^ *$caps " /proc/devices; do caps=$((caps - 1)); done
+	awk -v uvm="$major" -v caps="$caps" '{ print } /^Character devices:/ {
+		print "195 nvidia\n195 nvidia-frontend\n195 nvidia-modeset\n195 nvidiactl"
+		print uvm " nvidia-uvm\n" caps " nvidia-caps" }' \
 		/proc/devices >"$run/devices"
 	cover "$run/devices" /proc/devices
 }
@@ -136,8 +165,15 @@ load_nvidia() {
 	mkdir -p "$firmware"
 	[ -e "$firmware/gsp_gpusim.bin" ] || : >"$firmware/gsp_gpusim.bin"
 	cover "$state" "$firmware/gsp_gpusim.bin"
+	write_mig
+	[ -e "$firmware/gsp_mig.bin" ] || : >"$firmware/gsp_mig.bin"
+	cover "$mig" "$firmware/gsp_mig.bin"
+	mkdir -p /dev/nvidia-caps
+	node nvidia-caps/nvidia-cap1 "$caps" 1
+	node nvidia-caps/nvidia-cap2 "$caps" 2
 	for minor in $(field minor <"$silicon"); do node "nvidia$minor" 195 "$minor"; done
 	node nvidiactl 195 255
+	ln -sf "$lib/runc" /usr/local/sbin/runc
 	echo "$version" >"$run/version"
 }
 
@@ -151,9 +187,11 @@ unload_nvidia() {
 		flock --nonblock --exclusive "$state" true || fail "FATAL: Module nvidia is in use."
 	fi
 	write_state ""
+	rm -rf /dev/nvidia-caps
 	for name in /dev/nvidia*; do [ ! -c "$name" ] || rm "$name"; done
 	uncover_all
-	rm -f "/lib/firmware/nvidia/$version/gsp_gpusim.bin"
+	rm -f "/lib/firmware/nvidia/$version/gsp_gpusim.bin" "/lib/firmware/nvidia/$version/gsp_mig.bin"
+	rm -f /usr/local/sbin/runc
 	rm -rf "$run/proc" "$run/devices" "$run/version"
 }
 

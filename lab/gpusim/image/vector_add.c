@@ -40,9 +40,29 @@ static int add_vectors(void)
     return -1;
 }
 
+/* Of a GPU in MIG mode a program can use the parts that it was given, and not the whole; returns how many there are. */
+static int list_parts(void *library, nvmlDevice_t device)
+{
+    unsigned current = 0, pending = 0, parts = 0;
+    SYMBOL(DeviceGetMigMode);
+    SYMBOL(DeviceGetMigDeviceHandleByIndex);
+    SYMBOL(DeviceGetName);
+    SYMBOL(DeviceGetUUID);
+    if (!DeviceGetMigMode || DeviceGetMigMode(device, &current, &pending) != NVML_SUCCESS || !current) return 1;
+    for (unsigned index = 0; index < 8; index++) {
+        char name[NVML_DEVICE_NAME_V2_BUFFER_SIZE], uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
+        nvmlDevice_t part;
+        if (DeviceGetMigDeviceHandleByIndex(device, index, &part) != NVML_SUCCESS) break;
+        if (DeviceGetName(part, name, sizeof name) || DeviceGetUUID(part, uuid, sizeof uuid)) break;
+        printf("[simulated]   %s (UUID: %s)\n", name, uuid);
+        parts++;
+    }
+    return (int)parts;
+}
+
 int main(void)
 {
-    unsigned count = 0;
+    unsigned count = 0, usable = 0;
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
     if (!library) return fail("CUDA driver version is insufficient for CUDA runtime version");
     SYMBOL(Init_v2);
@@ -65,7 +85,9 @@ int main(void)
         if (result == NVML_SUCCESS) result = DeviceGetUUID(device, uuid, sizeof uuid);
         if (result != NVML_SUCCESS) return fail(cuda_words(result));
         printf("[simulated] GPU %u: %s (UUID: %s)\n", i, name, uuid);
+        usable += (unsigned)list_parts(library, device);
     }
+    if (!usable) return fail("no CUDA-capable device is detected");
     Shutdown();
     printf("[simulated] [Vector addition of %d elements] on the CPU: no CUDA kernel runs on a simulated GPU\n", ELEMENTS);
     int wrong = add_vectors();

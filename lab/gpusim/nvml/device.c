@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "session.h"
+#include "mig.h"
 
 #define MIB (1024ULL * 1024ULL)
 #define ACCOUNTING_BUFFER 4000
@@ -36,7 +36,6 @@
     }
 
 /* Identity */
-GET_TEXT(nvmlDeviceGetName, gpu->name)
 GET_TEXT(nvmlDeviceGetSerial, gpu->serial)
 GET_TEXT(nvmlDeviceGetVbiosVersion, gpu->vbios)
 GET_TEXT(nvmlDeviceGetBoardPartNumber, gpu->board_part_number)
@@ -47,8 +46,29 @@ GET(nvmlDeviceGetNumGpuCores, unsigned int, gpu->cores)
 GET(nvmlDeviceGetMultiGpuBoard, unsigned int, 0)
 GET(nvmlDeviceGetBusType, nvmlBusType_t, NVML_BUS_TYPE_PCIE)
 
+static int is_mig(nvmlDevice_t device)
+{
+    unsigned found = 0;
+    return nvmlDeviceIsMigDeviceHandle(device, &found) == NVML_SUCCESS && found;
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *text, unsigned int length)
+{
+    if (is_mig(device)) return mig_name(device, text, length);
+    DEVICE(device);
+    return session_text(text, length, gpu->name);
+}
+
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *text, unsigned int length)
 {
+    struct mig_device mig;
+    char own[48];
+    if (is_mig(device)) {
+        nvmlReturn_t result = mig_device(device, &mig);
+        if (result != NVML_SUCCESS) return result;
+        mig_uuid(mig.gpu, mig.gi.id, mig.ci.id, own);
+        return session_text(text, length, own);
+    }
     KNOWN_DEVICE(device);
     return session_text(text, length, gpu->uuid);
 }
@@ -214,8 +234,14 @@ GET(nvmlDeviceGetMemoryBusWidth, unsigned int, gpu->memory_bus_width)
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
-    DEVICE(device);
     NEED(memory);
+    if (is_mig(device)) {
+        *memory = (nvmlMemory_t){0};
+        nvmlReturn_t result = mig_memory(device, &memory->total);
+        memory->free = memory->total;
+        return result;
+    }
+    DEVICE(device);
     memory->total = (unsigned)gpu->memory_total_mib * MIB;
     memory->used = (unsigned)gpu->memory_reserved_mib * MIB;
     memory->free = memory->total - memory->used;
@@ -224,9 +250,15 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
-    DEVICE(device);
     NEED(memory);
     if (memory->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (is_mig(device)) {
+        memory->reserved = memory->used = 0;
+        nvmlReturn_t result = mig_memory(device, &memory->total);
+        memory->free = memory->total;
+        return result;
+    }
+    DEVICE(device);
     memory->total = (unsigned)gpu->memory_total_mib * MIB;
     memory->reserved = (unsigned)gpu->memory_reserved_mib * MIB;
     memory->used = 0;
@@ -236,8 +268,14 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
 {
-    DEVICE(device);
     NEED(memory);
+    if (is_mig(device)) {
+        nvmlReturn_t result = mig_memory(device, &memory->bar1Total);
+        memory->bar1Used = 0;
+        memory->bar1Free = memory->bar1Total;
+        return result;
+    }
+    DEVICE(device);
     memory->bar1Total = (unsigned)gpu->bar1_total_mib * MIB;
     memory->bar1Used = (unsigned)gpu->bar1_used_mib * MIB;
     memory->bar1Free = memory->bar1Total - memory->bar1Used;
@@ -407,25 +445,6 @@ GET(nvmlDeviceGetComputeMode, nvmlComputeMode_t, NVML_COMPUTEMODE_DEFAULT)
 GET(nvmlDeviceGetVirtualizationMode, nvmlGpuVirtualizationMode_t, NVML_GPU_VIRTUALIZATION_MODE_NONE)
 GET(nvmlDeviceGetAccountingMode, nvmlEnableState_t, NVML_FEATURE_DISABLED)
 GET(nvmlDeviceGetAccountingBufferSize, unsigned int, ACCOUNTING_BUFFER)
-GET(nvmlDeviceIsMigDeviceHandle, unsigned int, 0)
-GET(nvmlDeviceGetMaxMigDeviceCount, unsigned int, 0)
-
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)
-{
-    DEVICE(device);
-    NEED(current && pending);
-    if (!gpu->mig_capable) return NVML_ERROR_NOT_SUPPORTED;
-    *current = *pending = NVML_DEVICE_MIG_DISABLE;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *mig)
-{
-    DEVICE(device);
-    NEED(mig);
-    (void)index;
-    return gpu->mig_capable ? NVML_ERROR_NOT_FOUND : NVML_ERROR_NOT_SUPPORTED;
-}
 
 /* Memory errors: none */
 nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t *current, nvmlEnableState_t *pending)
@@ -442,10 +461,11 @@ GET(nvmlDeviceGetDefaultEccMode, nvmlEnableState_t, NVML_FEATURE_ENABLED)
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t kind, nvmlEccCounterType_t counter,
                                          unsigned long long *errors)
 {
-    DEVICE(device);
     NEED(errors && kind < NVML_MEMORY_ERROR_TYPE_COUNT && counter < NVML_ECC_COUNTER_TYPE_COUNT);
-    (void)gpu;
     *errors = 0;
+    if (is_mig(device)) return NVML_SUCCESS;
+    DEVICE(device);
+    (void)gpu;
     return NVML_SUCCESS;
 }
 

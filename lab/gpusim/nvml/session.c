@@ -1,7 +1,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "session.h"
+#include "mig.h"
 
 static struct nvmlDevice_st devices[MAX_GPUS];
 static unsigned visible;
@@ -57,7 +57,10 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
     if (!users) {
         result = driver_open();
         const struct state *state = result == NVML_SUCCESS ? driver_state() : NULL;
-        if (state) enumerate(state);
+        if (state) {
+            mig_open();
+            enumerate(state);
+        }
     }
     if (result == NVML_SUCCESS) users++;
     pthread_mutex_unlock(&guard);
@@ -76,8 +79,10 @@ nvmlReturn_t nvmlShutdown(void)
     pthread_mutex_lock(&guard);
     if (!users)
         result = NVML_ERROR_UNINITIALIZED;
-    else if (!--users)
+    else if (!--users) {
+        mig_close();
         driver_close();
+    }
     pthread_mutex_unlock(&guard);
     return result;
 }
@@ -148,7 +153,8 @@ static nvmlReturn_t find(int (*same)(const struct gpu *, const char *), const ch
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-    return find(same_uuid, uuid, device);
+    nvmlReturn_t result = find(same_uuid, uuid, device);
+    return result == NVML_ERROR_NOT_FOUND && !strncmp(uuid, "MIG-", 4) ? mig_find(uuid, device) : result;
 }
 
 nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
@@ -163,6 +169,12 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
+    unsigned is_mig = 0;
+    if (nvmlDeviceIsMigDeviceHandle(device, &is_mig) == NVML_SUCCESS && is_mig) {
+        NEED(index);
+        *index = device->index;
+        return NVML_SUCCESS;
+    }
     KNOWN_DEVICE(device);
     NEED(index);
     (void)gpu;

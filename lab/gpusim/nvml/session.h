@@ -9,6 +9,7 @@
 struct nvmlDevice_st {
     unsigned index;
     int gpu;
+    nvmlDevice_t parent;
 };
 
 #define NEED(condition) \

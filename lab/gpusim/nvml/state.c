@@ -33,7 +33,7 @@ static const char *path_of(const char *variable, const char *standard)
  * A container may reach the library by a mount of its host's root, without what nvidia-ctk mounts: the state is found
  * below the same root then. (Not dladdr: its symbol depends on the C library that this was built with.)
  */
-static int open_beside_library(void)
+static int open_beside_library(const char *name)
 {
     char line[1024], *start, *end;
     int found = -1;
@@ -42,13 +42,19 @@ static int open_beside_library(void)
         if (!strstr(line, "/libnvidia-ml.so") || !(start = strchr(line, '/')) || !(end = strstr(start, "/usr/lib/")))
             continue;
         size_t length = (size_t)(end - start);
-        if (!length || length + sizeof STATE_PATH > sizeof line) continue;
+        if (!length || length + strlen(name) >= sizeof line) continue;
         memmove(line, start, length);
-        strcpy(line + length, STATE_PATH);
+        strcpy(line + length, name);
         found = open(line, O_RDONLY | O_CLOEXEC);
     }
     if (maps) fclose(maps);
     return found;
+}
+
+int driver_open_file(const char *path, const char *name)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    return file < 0 ? open_beside_library(name) : file;
 }
 
 static int other_version_loaded(void)
@@ -114,8 +120,7 @@ nvmlReturn_t driver_open(void)
 {
     nvmlReturn_t result = NVML_SUCCESS;
     pthread_mutex_lock(&guard);
-    state_file = open(path_of("GPUSIM_STATE", STATE_PATH), O_RDONLY | O_CLOEXEC);
-    if (state_file < 0) state_file = open_beside_library();
+    state_file = driver_open_file(path_of("GPUSIM_STATE", STATE_PATH), STATE_PATH);
     if (state_file < 0)
         result = other_version_loaded() ? NVML_ERROR_LIB_RM_VERSION_MISMATCH : NVML_ERROR_DRIVER_NOT_LOADED;
     else if (refresh() || !last_state->driver[0])

@@ -45,6 +45,8 @@ int hex_digit(char c);
 
 /* Open the driver's state and hold it as a user of the driver; returns what nvmlInit has to say. */
 nvmlReturn_t driver_open(void);
+/* Open a file of the driver, or, where it isn't there, the one of this name below the root that the library is of. */
+int driver_open_file(const char *path, const char *name);
 void driver_close(void);
 
 /* The current state, or NULL while the driver isn't open. */

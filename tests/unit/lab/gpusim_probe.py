@@ -54,6 +54,7 @@ class Machine:
             "GPUSIM_STATE": str(self.state),
             "GPUSIM_DEV": str(self.root / "dev"),
             "GPUSIM_PROC_VERSION": str(self.root / "version"),
+            "GPUSIM_MIG": str(self.root / "mig"),
         }
 
     def write(self, driver: str, faults: list[dict[str, Any]] | None = None) -> None:
@@ -78,8 +79,9 @@ class Machine:
 def machine(root: Path, library: Path, model: models.Model, count: int, driver: str) -> Machine:
     """Make a machine with all its device nodes."""
     dev = root / "dev"
-    dev.mkdir()
+    (dev / "nvidia-caps").mkdir(parents=True)
     (dev / "nvidiactl").touch()
+    (root / "mig").write_text("end\n")
     for index in range(count):
         (dev / f"nvidia{index}").touch()
     made = Machine(root, library, models.describe(model, count, "gpu1"))

@@ -138,6 +138,6 @@ def test_unknown_distribution_is_named(tmp_path: Path) -> None:
 
 def test_shell_scripts_are_well_formed() -> None:
     scripts = sorted((Path(driver_debs.__file__).parent / "driver").glob("*.sh"))
-    assert len(scripts) == 5
+    assert len(scripts) == 7
     for script in scripts:
         subprocess.run(["sh", "-n", script], check=True)

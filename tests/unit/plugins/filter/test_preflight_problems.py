@@ -65,6 +65,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "nvidia_driver_modules": "auto",
             "nvidia_driver_replace_foreign": False,
             "nvidia_driver_upgrading": False,
+            "gpu_sharing": {"mode": "exclusive"},
             "containerd_version": "2.3.6",
             "containerd_conf_dir": "/etc/containerd/conf.d",
             "containerd_files": CONTAINERD_FILES,
@@ -236,6 +237,11 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
             {"gpu1.facts.gpus.0.device_id": V100, "gpu1.settings.nvidia_driver_version": "595.91.07"},
             "gpu1",
             ["Volta", "595.91.07", "580 is the last"],
+        ),
+        (
+            {"gpu1.settings.gpu_sharing": {"mode": "mig", "layout": "all-1g.5gb"}},
+            "gpu1",
+            ["cut by MIG", "Turing GPUs can't be", "nvidia_device_plugin_sharing"],
         ),
         ({"gpu1.settings.nvidia_driver_version": "1.2.3"}, "gpu1", ["1.2.3", "580.178.04, 595.91.07"]),
         (

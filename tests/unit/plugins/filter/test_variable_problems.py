@@ -56,6 +56,7 @@ def test_good_variables_have_no_problems() -> None:
             [{"registry": "a", "endpoint": "http://b", "mirror": 1}],
             "unknown key containerd_registry_mirrors.mirror",
         ),
+        ("nvidia_device_plugin_sharing", {"mode": "mps"}, "nvidia_device_plugin_sharing: replicas is not set"),
         ("cluster_pod_netwrok", "10.0.0.0/8", "There is no variable cluster_pod_netwrok"),
     ],
 )

@@ -52,7 +52,9 @@ def pod(name: str, namespace: str = "team") -> dict[str, Any]:
 
 
 def target(pods: Any = (), host: Host | None = None, **more: Any) -> Any:
-    [found] = targets([host or Host("gpu1", GPUS, 2, driver="580.1")], [node(**more)], pods, "proof")
+    [found] = targets(
+        [host or Host("gpu1", GPUS, 2, driver="580.1", models=("Tesla T4", "Tesla T4"))], [node(**more)], pods, "proof"
+    )
     return found
 
 

@@ -12,7 +12,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout import 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout_wait import Patience
 
 WANTED = Wanted(
-    daemonsets=("plugin",), deployments=("master",), nodes=("gpu1",), nodes_ready=True, allocatable={"gpu1": 4}
+    daemonsets=("plugin",), deployments=("master",), nodes=("gpu1",), nodes_ready=True, allocatable={"gpu1": {GPU: 4}}
 )
 
 
@@ -140,3 +140,24 @@ def test_patience_ends_only_with_a_trouble_that_lasts() -> None:
     assert not patience.lost(["image"], 61)
     assert not patience.lost(["image", "other"], 100)
     assert patience.lost(["image"], 121)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "there", "texts"),
+    [
+        ({"nvidia.com/gpu.shared": 8}, {GPU: "0", "nvidia.com/gpu.shared": "8"}, []),
+        ({"nvidia.com/mig-1g.5gb": 14}, {"nvidia.com/mig-1g.5gb": "14"}, []),
+        (
+            {"nvidia.com/mig-1g.5gb": 14},
+            {GPU: "2", "nvidia.com/mig-1g.5gb": "7"},
+            ["gpu1: 2 of 0 GPUs are allocatable", "gpu1: 7 of 14 nvidia.com/mig-1g.5gb are allocatable"],
+        ),
+    ],
+)
+def test_every_resource_of_shared_and_cut_gpus_counts(
+    amounts: dict[str, int], there: dict[str, str], texts: list[str]
+) -> None:
+    shared = node()
+    shared["status"].update(allocatable=there, capacity=there)
+    found = missing(replace(WANTED, allocatable={"gpu1": amounts}), replace(WELL, nodes=[shared]))
+    assert [str(entry) for entry in found] == texts

@@ -247,7 +247,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/api/v1/nodes":
             return 200, {"items": [node.body() for node in cluster.nodes.values()]}
         if path.startswith("/api/v1/nodes/"):
-            return 200, cluster.nodes[parts[4]].body()
+            known = cluster.nodes.get(parts[4])
+            return (200, known.body()) if known else (404, {"message": f"nodes {parts[4]} not found"})
         if path == "/api/v1/pods":
             return 200, {"items": [pod for pod in cluster.pods.values() if _selected(pod, query)]}
         if len(parts) == 5:

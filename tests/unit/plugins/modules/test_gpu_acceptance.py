@@ -45,6 +45,7 @@ def test_the_report_tells_what_each_host_has(lab: Lab) -> None:
         "allocatable": 3,
         "proven": 3,
         "in_use": 0,
+        "pods": 3,
     }
     versions = {key: entry[key] for key in ("os", "kernel", "driver", "toolkit", "containerd", "kubelet")}
     assert versions == {

@@ -1,0 +1,154 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads what nvidia-smi tells about MIG: profiles, placements, instances. Pure.
+
+nvidia-smi's exit status says nothing about MIG: "No MIG-enabled devices found." comes with 0 or 6 by its version, and a
+mode that could not be set with 0. So whoever changes something reads it again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+_PROFILE = re.compile(r"\|\s+(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)/(\d+)\s+[\d.]+\s")
+_PLACEMENT = re.compile(r"GPU\s+(\d+) Profile ID\s+(\d+) Placements?\s*:\s*\{([\d,\s]*)\}:(\d+)")
+_INSTANCE = re.compile(r"\|\s+(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)\s+\|")
+_COMPUTE = re.compile(r"\|\s+(\d+)\s+(\d+)\s+MIG (\S+)\s+(\d+)\*?\s+(\d+)\s+(\d+):(\d+)\s+\|")
+_SLICES = re.compile(r"(\d+)g\.")
+
+QUERY = ("index", "uuid", "name", "memory.total", "mig.mode.current", "mig.mode.pending")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """``current`` and ``pending`` are None for a GPU that can't do MIG; memory in MiB."""
+
+    index: int
+    uuid: str
+    name: str
+    memory: int
+    current: bool | None
+    pending: bool | None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One way to cut a GPU: ``size`` memory slices from one of ``starts``, at most ``total`` times."""
+
+    name: str
+    id: int
+    total: int
+    starts: tuple[int, ...]
+    size: int
+
+    @property
+    def slices(self) -> int:
+        """Compute slices."""
+        match = _SLICES.match(self.name)
+        return int(match.group(1)) if match else 0
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A GPU instance; ``whole`` says whether one compute instance has all of it, as its default one does."""
+
+    gpu: int
+    profile: str
+    id: int
+    start: int
+    whole: bool = False
+
+
+def parse_gpus(text: str) -> list[Gpu]:
+    """GPUs from ``--query-gpu`` of QUERY in CSV without header and units; lines that are no GPU are left out."""
+    found = []
+    for line in text.splitlines():
+        row = [cell.strip() for cell in line.split(",")]
+        if len(row) == len(QUERY) and row[0].isdecimal():
+            index, uuid, name, memory, current, pending = row
+            size = int(memory) if memory.isdecimal() else 0
+            found.append(Gpu(int(index), uuid, name, size, _mode(current), _mode(pending)))
+    return found
+
+
+def _mode(word: str) -> bool | None:
+    return {"Enabled": True, "Disabled": False}.get(word)
+
+
+def parse_profiles(text: str) -> dict[int, list[tuple[str, int, int]]]:
+    """GPU -> (name, id, how many at most) from ``mig -lgip``. What is free now does not matter."""
+    found: dict[int, list[tuple[str, int, int]]] = {}
+    for match in _PROFILE.finditer(text):
+        gpu, number, total = int(match[1]), int(match[3]), int(match[5])
+        found.setdefault(gpu, []).append((match[2], number, total))
+    return found
+
+
+def parse_placements(text: str) -> dict[int, dict[int, tuple[tuple[int, ...], int]]]:
+    """GPU -> profile id -> (starts, size) from ``mig -lgipp``."""
+    found: dict[int, dict[int, tuple[tuple[int, ...], int]]] = {}
+    for match in _PLACEMENT.finditer(text):
+        starts = tuple(int(start) for start in match[3].split(",") if start.strip())
+        found.setdefault(int(match[1]), {})[int(match[2])] = (starts, int(match[4]))
+    return found
+
+
+def parse_instances(gpu_instances: str, compute_instances: str) -> list[Instance]:
+    """From ``mig -lgi`` and ``mig -lci``, by GPU and place."""
+    inside: dict[tuple[int, int], list[str]] = {}
+    for match in _COMPUTE.finditer(compute_instances):
+        inside.setdefault((int(match[1]), int(match[2])), []).append(match[3])
+    found = []
+    for match in _INSTANCE.finditer(gpu_instances):
+        gpu, number, start = int(match[1]), int(match[4]), int(match[5])
+        computes = inside.get((gpu, number), [])
+        # A part of a GPU instance is called "1c.3g.20gb"; media extensions belong to the GPU instance alone.
+        whole = len(computes) == 1 and "c." not in computes[0]
+        found.append(Instance(gpu, match[2], number, start, whole))
+    return sorted(found, key=lambda instance: (instance.gpu, instance.start))
+
+
+def combine(
+    names: Iterable[tuple[str, int, int]], places: Mapping[int, tuple[tuple[int, ...], int]], gpu: Gpu
+) -> list[Profile]:
+    """The profiles of a GPU. Without MIG mode some versions of nvidia-smi list nothing: then known GPUs are known."""
+    listed = [Profile(name, number, total, *places[number]) for name, number, total in names if number in places]
+    return listed or known(gpu)
+
+
+# Profile id -> (compute slices, suffix, memory slices, how many, starts): "Supported MIG Profiles" in
+# docs.nvidia.com/datacenter/tesla/mig-user-guide. The names follow from the memory.
+_SEVEN: dict[int, tuple[int, str, int, int, tuple[int, ...]]] = {
+    19: (1, "", 1, 7, (0, 1, 2, 3, 4, 5, 6)),
+    20: (1, "+me", 1, 1, (0, 1, 2, 3, 4, 5, 6)),
+    15: (1, "", 2, 4, (0, 2, 4, 6)),
+    14: (2, "", 2, 3, (0, 2, 4)),
+    9: (3, "", 4, 2, (0, 4)),
+    5: (4, "", 4, 1, (0,)),
+    0: (7, "", 8, 1, (0,)),
+}
+_FOUR: dict[int, tuple[int, str, int, int, tuple[int, ...]]] = {
+    14: (1, "", 1, 4, (0, 1, 2, 3)),
+    21: (1, "+me", 1, 1, (0, 1, 2, 3)),
+    5: (2, "", 2, 2, (0, 2)),
+    0: (4, "", 4, 1, (0,)),
+}
+_FAMILIES = ((re.compile(r"\bA30\b"), _FOUR, 4), (re.compile(r"\b(?:A100|H100|H200|GH200|B200|GB200)\b"), _SEVEN, 8))
+
+
+def known(gpu: Gpu) -> list[Profile]:
+    """The profiles of GPUs that this collection knows, empty for others."""
+    for pattern, table, eighths in _FAMILIES:
+        if pattern.search(gpu.name):
+            # As go-nvlib rounds (pkg/nvlib/device/mig_profile.go): GiB of the GPU upwards, its share to the nearest.
+            memory = -(-gpu.memory // 1024)
+            return [
+                Profile(
+                    f"{slices}g.{(2 * memory * size + eighths) // (2 * eighths)}gb{end}", number, total, starts, size
+                )
+                for number, (slices, end, size, total, starts) in table.items()
+            ]
+    return []

@@ -1,0 +1,155 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_sharing
+short_description: Say on a node how its GPUs are shared
+version_added: 0.2.0
+description:
+  - Sets the label C(nvidia.com/device-plugin.config), by which the device plugin and GPU feature discovery choose their
+    configuration when they start.
+  - With O(state=changing) it also keeps both away from the node, because a GPU in use can't be cut, and what they have
+    told before would be wrong. With O(state=shared) they come back.
+  - It looks after no other pod. Make sure first that none uses the GPUs.
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  kubeconfig:
+    description: Kubeconfig file of the cluster.
+    type: path
+    required: true
+  node:
+    description: Name of the node.
+    type: str
+    required: true
+  configuration:
+    description: Name of the configuration, one of those that P(gpulab.kubernetes.device_plugin_config#filter) makes.
+    type: str
+    required: true
+  amounts:
+    description: Resource -> how much of it the node shall offer. It is compared, and nothing else is done with it.
+    type: dict
+    default: {}
+  state:
+    description: Whether the GPUs are about to change, or shared as declared.
+    type: str
+    choices: [changing, shared]
+    default: shared
+  namespace:
+    description: Namespace of the pods that have to leave.
+    type: str
+    default: nvidia-device-plugin
+  leaving:
+    description: Values of the label C(app) of the pods that have to leave. Empty means that nobody is waited for.
+    type: list
+    elements: str
+    default: []
+  timeout:
+    description: How long to wait until they have left, in seconds.
+    type: int
+    default: 120
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - A node that does not exist yet is no error in check mode.
+  diff_mode:
+    support: full
+    details: [Shows the resources of the node before and after.]
+  idempotent:
+    support: full
+requirements:
+  - kubernetes (Python package)
+"""
+
+EXAMPLES = r"""
+- name: See whether a node offers its GPUs as declared
+  gpulab.kubernetes.gpu_sharing:
+    kubeconfig: /run/user/1000/kubeconfig
+    node: gpu1
+    configuration: mig-mixed
+    amounts:
+      nvidia.com/mig-1g.5gb: 14
+  check_mode: true
+"""
+
+RETURN = r"""
+differs:
+  description: Whether the node was labelled otherwise, or a change of it had been begun and not ended.
+  returned: always
+  type: bool
+summary:
+  description: The change in resources, empty when there is none.
+  returned: always
+  type: str
+  sample: gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-1g.5gb 14
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import described
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import Labels, Node
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    labels = Labels(Api(params["kubeconfig"]), params["node"])
+    now = labels.read()
+    if now is None:
+        if not module.check_mode:
+            raise DomainError(f"Error while sharing the GPUs of {params['node']}: the cluster has no node of this name")
+        now = Node()
+    changing = params["state"] == "changing"
+    differs = now.configuration != params["configuration"] or now.changing
+    changed = now.configuration != params["configuration"] or now.changing != changing
+    if changed and not module.check_mode:
+        labels.write(now, params["configuration"], changing)
+    if changing and params["leaving"] and not module.check_mode:
+        labels.wait_until_left(params["namespace"], params["leaving"], params["timeout"])
+    before, after = described(now.amounts), described({name: int(number) for name, number in params["amounts"].items()})
+    return {
+        "changed": changed,
+        "differs": differs,
+        "summary": f"{params['node']} {before} -> {after}" if before != after else "",
+        "diff": {
+            "before_header": f"GPUs of {params['node']}",
+            "after_header": f"GPUs of {params['node']}",
+            "before": f"{before}\n{now.configuration}\n",
+            "after": f"{after}\n{params['configuration']}\n",
+        },
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "kubeconfig": {"type": "path", "required": True},
+            "node": {"type": "str", "required": True},
+            "configuration": {"type": "str", "required": True},
+            "amounts": {"type": "dict", "default": {}},
+            "state": {"type": "str", "choices": ["changing", "shared"], "default": "shared"},
+            "namespace": {"type": "str", "default": "nvidia-device-plugin"},
+            "leaving": {"type": "list", "elements": "str", "default": []},
+            "timeout": {"type": "int", "default": 120},
+        },
+        supports_check_mode=True,
+    )
+    if KUBERNETES_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
+    try:
+        module.exit_json(**run_module(module))
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+
+
+if __name__ == "__main__":
+    main()

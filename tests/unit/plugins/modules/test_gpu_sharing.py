@@ -1,0 +1,120 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster, FakeNode
+
+CONFIGURATION, CHANGING = "nvidia.com/device-plugin.config", "gpulab.io/gpu-sharing"
+MIG: dict[str, Any] = {"configuration": "mig-mixed", "amounts": {"nvidia.com/mig-1g.5gb": 14}}
+
+
+class Cluster:
+    def __init__(self, run: Callable[..., dict[str, Any]], kubeconfig: Path, state: FakeCluster) -> None:
+        self._run = run
+        self._kubeconfig = kubeconfig
+        self.state = state
+
+    def share(self, check: bool = False, **more: Any) -> dict[str, Any]:
+        args = {"kubeconfig": str(self._kubeconfig), "node": "gpu1", "timeout": 1, **more}
+        return self._run("gpu_sharing", args, check=check)
+
+    @property
+    def written(self) -> dict[str, str] | None:
+        """The labels that were applied last."""
+        body = self.state.objects.get("/api/v1/nodes/gpu1")
+        return body["metadata"]["labels"] if body else None
+
+    def labels(self, **labels: str) -> None:
+        names = {"configuration": CONFIGURATION, "changing": CHANGING}
+        self.state.nodes["gpu1"].labels = {names[key]: value for key, value in labels.items()}
+
+
+@pytest.fixture
+def cluster(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[Cluster]:
+    state = FakeCluster(FakeNode("gpu1", ["GPU-0", "GPU-1"]))
+    with ExitStack() as stack:
+        yield Cluster(run_module, stack.enter_context(state.serve(tmp_path)), state)
+
+
+def test_check_mode_shows_the_change_in_resources(cluster: Cluster) -> None:
+    result = cluster.share(check=True, **MIG)
+    assert result["changed"] and result["differs"]
+    assert result["summary"] == "gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-1g.5gb 14"
+    assert (result["diff"]["before"], result["diff"]["after"]) == (
+        "nvidia.com/gpu 2\nexclusive\n",
+        "nvidia.com/mig-1g.5gb 14\nmig-mixed\n",
+    )
+    assert cluster.written is None
+
+
+def test_a_node_without_the_label_shares_nothing_and_needs_none(cluster: Cluster) -> None:
+    result = cluster.share(configuration="exclusive", amounts={"nvidia.com/gpu": 2})
+    assert (result["changed"], result["differs"], result["summary"]) == (False, False, "")
+    assert cluster.written is None
+
+
+@pytest.mark.parametrize(
+    ("before", "options", "changed", "differs", "written"),
+    [
+        ({}, {**MIG, "state": "changing"}, True, True, {CONFIGURATION: "mig-mixed", CHANGING: "changing"}),
+        ({"configuration": "mig-mixed", "changing": "changing"}, MIG, True, True, {CONFIGURATION: "mig-mixed"}),
+        ({"configuration": "mig-mixed", "changing": "changing"}, {**MIG, "state": "changing"}, False, True, None),
+        ({"configuration": "mig-mixed"}, MIG, False, False, None),
+        ({"configuration": "mig-mixed"}, {"configuration": "exclusive"}, True, True, {CONFIGURATION: "exclusive"}),
+        ({"changing": "changing"}, {"configuration": "exclusive"}, True, True, {}),
+    ],
+)
+def test_labels_by_state(
+    cluster: Cluster,
+    before: dict[str, str],
+    options: dict[str, Any],
+    changed: bool,
+    differs: bool,
+    written: dict[str, str] | None,
+) -> None:
+    cluster.labels(**before)
+    result = cluster.share(**options)
+    assert (result["changed"], result["differs"], cluster.written) == (changed, differs, written)
+
+
+def plugin(cluster: Cluster, node: str = "gpu1") -> None:
+    cluster.state.user_pod(f"plugin-{node}", node, gpus=0)["metadata"]["labels"] = {"app": "plugin"}
+
+
+def test_it_waits_until_the_users_of_the_gpus_have_left(cluster: Cluster) -> None:
+    plugin(cluster)
+    plugin(cluster, "gpu2")
+
+    def leave() -> None:
+        with cluster.state.lock:
+            del cluster.state.pods["team/plugin-gpu1"]
+
+    timer = threading.Timer(0.5, leave)
+    timer.start()
+    started = time.monotonic()
+    result = cluster.share(**MIG, state="changing", namespace="team", leaving=["plugin"], timeout=30)
+    timer.join()
+    assert not result["failed"]
+    assert 0.5 < time.monotonic() - started < 15
+
+
+def test_who_does_not_leave_is_named(cluster: Cluster) -> None:
+    plugin(cluster)
+    result = cluster.share(**MIG, state="changing", namespace="team", leaving=["plugin"], timeout=0)
+    assert result["failed"]
+    assert "away from gpu1: plugin-gpu1 in namespace team are still there after 0 s" in result["msg"]
+
+
+def test_a_node_that_is_not_there_is_an_error_but_in_check_mode(cluster: Cluster) -> None:
+    assert cluster.share(check=True, node="gpu9", **MIG)["changed"]
+    result = cluster.share(node="gpu9", **MIG)
+    assert result["failed"] and "no node of this name" in result["msg"]
