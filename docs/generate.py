@@ -29,6 +29,7 @@ ROLES = (
     "flannel",
     "nvidia_device_plugin",
     "acceptance",
+    "gpu_isolation",
     "torch_ddp",
 )
 BEGIN, END = "<!-- versions: written by docs/generate.py -->", "<!-- end of versions -->"

@@ -135,8 +135,10 @@ def execution_environment() -> None:
 @app.command()
 def fault(
     node: str,
-    kind: Annotated[str, typer.Argument(help="lost, xid:NUMBER, mismatch, unload, or clear to end all faults.")],
-    gpu: Annotated[int | None, typer.Option(help="Number of the GPU, for lost and xid.")] = None,
+    kind: Annotated[
+        str, typer.Argument(help="lost, xid:NUMBER, pending, mismatch, unload, or clear to end all faults.")
+    ],
+    gpu: Annotated[int | None, typer.Option(help="Number of the GPU, for lost, xid and pending.")] = None,
     name: Name = "lab",
 ) -> None:
     """Switch a fault of a node's simulated GPUs on, or all of them off."""

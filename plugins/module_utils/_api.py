@@ -83,6 +83,13 @@ class Api:
         query = {"fieldManager": "gpulab.kubernetes", "force": "true"}
         self._request("PATCH", path, query, body, "application/apply-patch+yaml")
 
+    def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Change an object by a merge patch, and return it. With a resourceVersion in it, status 409 means too late."""
+        changed: dict[str, Any] = json.loads(
+            self._request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        )
+        return changed
+
     def delete(self, path: str, **query: str) -> None:
         """Delete one object; one that is gone already is no error."""
         try:

@@ -32,17 +32,29 @@ def complete(facts: dict[str, Any], found: Sequence[Finding]) -> dict[str, Any]:
     """The facts of nvidia_smi_info with the Xids that count as problems of their GPUs, and advice for each GPU."""
     own = {gpu["pci_bus_id"] for gpu in facts["gpus"]}
     gpus = [_gpu(gpu, [each for each in found if each.address == gpu["pci_bus_id"]]) for gpu in facts["gpus"]]
-    strays = [f"GPU {each.address}: {line}" for each in found if each.address not in own for line in lines_of([each])]
-    said = [
+    strays = [each for each in found if each.address not in own and list(lines_of([each]))]
+    lines = [f"GPU {_name(gpu)}: {', '.join(gpu['problems'])}" for gpu in gpus if gpu["problems"]]
+    lines += [f"GPU {each.address}: {line}" for each in strays for line in lines_of([each])]
+    # What nvidia-smi said is in the message already.
+    told = [
         f"GPU {', '.join(str(gpu[key]) for key in ('index', 'pci_bus_id') if gpu[key] is not None)}: {line}"
         for gpu in gpus
         for line in lines_of(each for each in found if each.address == gpu["pci_bus_id"])
     ]
-    if not said and not strays:
-        return {**facts, "gpus": gpus}
-    worse = state.DEGRADED if facts["state"] == state.OK else facts["state"]
-    message = "\n".join(filter(None, [facts["message"], *said, *strays]))[:2000]
-    return {**facts, "gpus": gpus, "state": worse, "message": message, "advice": state.ADVICE[worse]}
+    told += [f"GPU {each.address}: {line}" for each in strays for line in lines_of([each])]
+    worse = state.DEGRADED if facts["state"] == state.OK and told else facts["state"]
+    advice = state.ADVICE[worse]
+    if worse == state.DEGRADED:
+        # What is known of each GPU says more than what may be wrong with any.
+        best = _once([*(cure for gpu in gpus for cure in gpu["advice"]), *(each.advice for each in strays)])
+        advice = " ".join(best) if best and best != [_OTHERWISE] else advice
+    message = "\n".join(filter(None, [facts["message"], *told]))[:2000] or None
+    return {**facts, "gpus": gpus, "state": worse, "message": message, "advice": advice, "problems": lines}
+
+
+def _name(gpu: dict[str, Any]) -> str:
+    known = (gpu["index"], gpu["pci_bus_id"], gpu["uuid"])
+    return str(next((each for each in known if each is not None), "of unknown index"))
 
 
 def _gpu(gpu: dict[str, Any], found: Sequence[Finding]) -> dict[str, Any]:

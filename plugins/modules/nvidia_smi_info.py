@@ -309,6 +309,12 @@ gpus:
       type: list
       elements: str
       sample: ["Reboot the host. If it comes again, check the GPU's power, seat and cooling."]
+problems:
+  description: What is wrong with which GPU, a line each, in words that stay the same from call to call.
+  returned: always
+  type: list
+  elements: str
+  sample: ["GPU 0: GPU is lost"]
 xids:
   description:
     - The Xids in the kernel log, by GPU and number. Null unless asked for, and when the kernel log can't be read.

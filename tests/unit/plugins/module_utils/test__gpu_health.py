@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nvidia_smi_state as state
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandNotFoundError, Result
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_health import complete
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel_log import xid_events
@@ -22,12 +23,12 @@ MINOR = "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=a, MMU Fault"
 STRAY = "NVRM: Xid (PCI:0000:af:00): 79, GPU has fallen off the bus."
 
 
-def facts(state: str = "ok", problems: Sequence[str] = ()) -> dict[str, Any]:
+def facts(found: str = "ok", problems: Sequence[str] = ()) -> dict[str, Any]:
     gpus = [
         {**empty_gpu(index=0, pci_bus_id=FIRST, problems=list(problems)), "healthy": not problems},
         {**empty_gpu(index=1, pci_bus_id=SECOND), "healthy": True},
     ]
-    return {"state": state, "message": None if state == "ok" else "said", "advice": None, "gpus": gpus}
+    return {"state": found, "message": None if found == "ok" else "said", "advice": None, "gpus": gpus}
 
 
 def found(*lines: str) -> list[Finding]:
@@ -36,7 +37,7 @@ def found(*lines: str) -> list[Finding]:
 
 def test_without_xids_the_facts_stay() -> None:
     known = complete(facts(), found(MINOR))
-    assert (known["state"], known["message"]) == ("ok", None)
+    assert (known["state"], known["message"], known["problems"]) == ("ok", None, [])
     assert [(gpu["healthy"], gpu["advice"]) for gpu in known["gpus"]] == [(True, []), (True, [])]
 
 
@@ -44,7 +45,7 @@ def test_a_critical_xid_makes_its_gpu_unhealthy() -> None:
     known = complete(facts(), found(LOST, MINOR))
     assert known["state"] == "degraded"
     assert known["message"] == f"GPU 0, {FIRST}: Xid 79: the GPU has fallen off the bus"
-    assert "dmesg" in known["advice"]
+    assert known["advice"] == known["gpus"][0]["advice"][0]
     first, second = known["gpus"]
     assert (first["healthy"], first["problems"]) == (False, ["Xid 79: the GPU has fallen off the bus"])
     assert len(first["advice"]) == 1 and first["advice"][0].startswith("Reboot the host")
@@ -64,6 +65,7 @@ def test_a_worse_state_stays() -> None:
     assert known["state"] == "gpu_lost"
     assert known["message"].startswith("said\nGPU 0")
     assert known["gpus"][0]["problems"] == ["GPU is lost", "Xid 79: the GPU has fallen off the bus"]
+    assert known["problems"] == ["GPU 0: GPU is lost, Xid 79: the GPU has fallen off the bus"]
     assert len(known["gpus"][0]["advice"]) == 1
 
 
@@ -86,6 +88,7 @@ def test_every_problem_has_its_advice(problem: str, words: str) -> None:
     known = complete(facts("degraded", [problem]), [])
     (advice,) = known["gpus"][0]["advice"]
     assert words in advice
+    assert known["advice"] == (advice if not problem.startswith("temp") else state.ADVICE[state.DEGRADED])
     assert known["message"] == "said"
 
 
