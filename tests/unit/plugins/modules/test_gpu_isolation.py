@@ -1,111 +1,59 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module against an API with one node, which somebody else may change at the same time."""
-
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_isolation import TAINT_KEY, merged
-
-NODE = "/api/v1/nodes/gpu1"
-
-
-class Cluster:
-    """One node. ``conflicts``: how many patches come too late, because somebody changed the node before."""
-
-    def __init__(self) -> None:
-        self.node: dict[str, Any] = {"metadata": {"name": "gpu1", "resourceVersion": "1"}, "spec": {}}
-        self.conflicts = 0
-        self.patches = 0
-
-    def patch(self, body: dict[str, Any]) -> int:
-        self.patches += 1
-        version = int(self.node["metadata"]["resourceVersion"])
-        if self.conflicts:
-            self.conflicts -= 1
-            self.node["metadata"]["resourceVersion"] = str(version + 1)
-        if body["metadata"]["resourceVersion"] != self.node["metadata"]["resourceVersion"]:
-            return 409
-        self.node = merged(self.node, body)
-        self.node["metadata"]["resourceVersion"] = str(version + 1)
-        return 200
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_isolation import TAINT_KEY
+from fake_node import FakeNode
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+def node() -> FakeNode:
+    return FakeNode()
 
 
 @pytest.fixture
-def isolate(cluster: Cluster, run_module: Any, tmp_path: Path) -> Iterator[Any]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.answer(200 if self.path == NODE else 404)
+def isolate(node: FakeNode, run_module: Any, tmp_path: Path) -> Iterator[Any]:
+    with node.serve(tmp_path) as kubeconfig:
 
-        def do_PATCH(self) -> None:
-            assert self.headers["Content-Type"] == "application/merge-patch+json"
-            self.answer(cluster.patch(json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        def run(check: bool = False, **arguments: Any) -> dict[str, Any]:
+            common = {"kubeconfig": str(kubeconfig), "name": "gpu1"}
+            result: dict[str, Any] = run_module("gpu_isolation", {**common, **arguments}, check=check)
+            return result
 
-        def answer(self, status: int) -> None:
-            data = json.dumps(cluster.node if status == 200 else {"message": f"status {status}"}).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *arguments: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    entry = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
-    known = {"users": [{"name": "u", "user": {"token": "t"}}], "clusters": [entry], "current-context": "x"}
-    known["contexts"] = [{"name": "x", "context": {"cluster": "c", "user": "u"}}]
-    (tmp_path / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **known}))
-
-    def run(check: bool = False, **arguments: Any) -> dict[str, Any]:
-        common = {"kubeconfig": str(tmp_path / "kubeconfig"), "name": "gpu1"}
-        result: dict[str, Any] = run_module("gpu_isolation", {**common, **arguments}, check=check)
-        return result
-
-    yield run
-    server.shutdown()
-    server.server_close()
+        yield run
 
 
-def test_there_and_back_and_each_a_second_time(cluster: Cluster, isolate: Any) -> None:
+def test_there_and_back_and_each_a_second_time(node: FakeNode, isolate: Any) -> None:
     predicted = isolate(check=True, reason="Xid 79")
-    assert (predicted["changed"], predicted["isolated"], cluster.patches) == (True, True, 0)
+    assert (predicted["changed"], predicted["isolated"], node.patches) == (True, True, 0)
     first = isolate(reason="Xid 79")
     assert (first["changed"], first["isolation"]["reason"]) == (True, "Xid 79")
     for key in ("taints", "cordoned"):
         assert first["diff"]["after"][key] == predicted["diff"]["after"][key]
-    assert cluster.node["spec"] == {"taints": [{"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}]}
+    assert node.body["spec"] == {"taints": [{"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}]}
     assert not isolate(reason="Xid 79")["changed"]
     asked = isolate(check=True, state="returned")
-    assert (asked["changed"], asked["isolation"]["reason"], cluster.patches) == (True, "Xid 79", 1)
+    assert (asked["changed"], asked["isolation"]["reason"], node.patches) == (True, "Xid 79", 1)
     back = isolate(state="returned")
-    assert (back["changed"], back["isolated"], cluster.node["spec"]) == (True, False, {})
+    assert (back["changed"], back["isolated"], node.body["spec"]) == (True, False, {})
     again = isolate(state="returned")
-    assert (again["changed"], again["isolation"], cluster.patches) == (False, {}, 2)
+    assert (again["changed"], again["isolation"], node.patches) == (False, {}, 2)
 
 
-def test_by_cordon(cluster: Cluster, isolate: Any) -> None:
+def test_by_cordon(node: FakeNode, isolate: Any) -> None:
     assert isolate(policy="cordon")["diff"]["after"]["cordoned"]
-    assert cluster.node["spec"] == {"unschedulable": True}
+    assert node.body["spec"] == {"unschedulable": True}
 
 
 @pytest.mark.parametrize(("conflicts", "failed"), [(2, False), (9, True)])
-def test_somebody_else_changes_the_node(cluster: Cluster, isolate: Any, conflicts: int, failed: bool) -> None:
-    cluster.conflicts = conflicts
+def test_somebody_else_changes_the_node(node: FakeNode, isolate: Any, conflicts: int, failed: bool) -> None:
+    node.conflicts = conflicts
     assert isolate(reason="Xid 79")["failed"] is failed
 
 
