@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the numbers of NVIDIA's Xid messages mean and what to do about each. Data and nothing else.
 
-Which action belongs to which number: NVIDIA's Xid catalog (the column "Resolution Bucket (Immediate Action)",
-https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2026-09), and for numbers that only older GPUs
-have its listing (https://docs.nvidia.com/deploy/xid-errors/xid-errors-and-sxid-errors.html). The words are our own.
+Which action belongs to which number: NVIDIA's Xid catalog (the column "Resolution Bucket (Immediate Action)" of
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2026-09). For 56 to 58, 61, 65 and 81, which only
+older GPUs have and the catalog leaves out, the action is our own cautious choice; so are all words.
 """
 
 from __future__ import annotations
