@@ -6,6 +6,7 @@ With ``--check`` say if they are current.
 from __future__ import annotations
 
 import difflib
+import importlib
 import json
 import re
 import runpy
@@ -30,6 +31,8 @@ ROLES = (
     "nvidia_device_plugin",
     "acceptance",
     "drift",
+    "gpu_isolation",
+    "cuda_toolkit",
     "torch_ddp",
 )
 BEGIN, END = "<!-- versions: written by docs/generate.py -->", "<!-- end of versions -->"
@@ -42,6 +45,13 @@ not for you.
 """
 
 CUDA = ROOT / "plugins" / "module_utils" / "_cuda_data.py"
+# Those that NVIDIA supports or that hosts still have; no release has a higher number than this one.
+MATRIX_BRANCHES, NEWEST = ("470", "535", "550", "570", "580", "590", "595", "610"), 999
+MATRIX_HEAD = """\
+How the newest releases of a driver branch run a toolkit: native; by minor version compatibility, which lacks what is
+said below; with the package for forward compatibility, on data-centre GPUs; no: not at all, or nobody knows. The role
+`cuda_toolkit` compares a release with the very driver and GPUs of a host before it installs it.
+"""
 CUDA_HEAD = """\
 # CUDA, drivers and GPUs
 
@@ -167,6 +177,9 @@ def cuda() -> str:
     ]
     parts = [
         CUDA_HEAD,
+        "## Toolkits by driver branch\n",
+        MATRIX_HEAD,
+        table(("CUDA", *MATRIX_BRANCHES), matrix(data["TOOLKITS"])),
         "## Native: the driver that each toolkit asks for\n",
         table(("CUDA", "least driver by release", "sources"), toolkits),
         "Newer drivers run older toolkits, too.\n",
@@ -184,6 +197,29 @@ def cuda() -> str:
         "\n".join(f"- {name}: {address}" for name, address in data["SOURCES"].items()) + "\n",
     ]
     return "\n".join(parts)
+
+
+def matrix(toolkits: Iterable[Any]) -> list[tuple[str, ...]]:
+    """Return a row for each toolkit since 11.0: what the newest releases of each driver branch make of it."""
+    judge = compatibility().judge
+    words = {"native": "native", "minor_version_compatibility": "minor", "forward_compatibility": "forward"}
+    rows = []
+    for toolkit in toolkits:
+        if int(toolkit.version.split(".")[0]) >= 11:
+            release = f"{toolkit.version}.{toolkit.first}"
+            kinds = [judge(release, f"{branch}.{NEWEST}").kind for branch in MATRIX_BRANCHES]
+            rows.append((toolkit.version, *(words.get(kind, "no") for kind in kinds)))
+    return rows
+
+
+def compatibility() -> Any:
+    """Return the module that judges, by its name in the collection."""
+    sys.path.insert(0, str(ROOT / "collections"))
+    packages: Any = importlib.import_module("ansible_collections")
+    # The package "ansible" may have brought a regular package of this name, which hides the other.
+    if isinstance(packages.__path__, list):
+        packages.__path__.insert(0, str(ROOT / "collections" / "ansible_collections"))
+    return importlib.import_module("ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibility")
 
 
 def listed(numbers: Iterable[int]) -> str:

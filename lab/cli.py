@@ -136,9 +136,10 @@ def execution_environment() -> None:
 def fault(
     node: str,
     kind: Annotated[
-        str, typer.Argument(help="lost, xid:NUMBER, mismatch, unload, load:VERSION, dkms:VERSION, or clear for all.")
+        str,
+        typer.Argument(help="lost, xid:NUMBER, pending, mismatch, unload, load:VERSION, dkms:VERSION, or clear."),
     ],
-    gpu: Annotated[int | None, typer.Option(help="Number of the GPU, for lost and xid.")] = None,
+    gpu: Annotated[int | None, typer.Option(help="Number of the GPU, for lost, xid and pending.")] = None,
     name: Name = "lab",
 ) -> None:
     """Switch a fault of a node's simulated GPUs on, or all of them off."""

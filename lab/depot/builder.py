@@ -8,6 +8,7 @@ from lab import progress
 from lab.depot import (
     cache,
     check_image,
+    cuda_toolkits,
     driver_debs,
     golang,
     images,
@@ -62,6 +63,7 @@ def _state(wanted: Sequence[str]) -> list[tuple[bool, str]]:
         for version in versions.driver_versions()
         for entry in versions.DISTRIBUTIONS
     ]
+    rows.append((cuda_toolkits.are_packed(), "packages   CUDA toolkits (simulated)"))
     rows += [(found.is_written, f"repository {found.below}") for found in _repositories(groups)]
     found = [image for version in known for image in images.kubernetes(version)] + images.add_ons()
     rows += [(image.is_stored, f"image      {image.reference}") for image in found]
@@ -120,6 +122,9 @@ def _packages(kubernetes: Iterable[str]) -> None:
     places = [(v, entry[3]) for v in versions.driver_versions() for entry in versions.DISTRIBUTIONS]
     if not all(driver_debs.are_packed(*place) for place in places):
         _optional("Packages: simulated NVIDIA driver", driver_debs.build)
+    if not cuda_toolkits.are_packed():
+        with progress.step("Packages: simulated CUDA toolkits"):
+            cuda_toolkits.build()
     found = _repositories(groups)
     unwritten = [repository for repository in found if not repository.is_written]
     if unwritten:
@@ -144,8 +149,9 @@ def _repositories(groups: Mapping[str, Sequence[Package]]) -> list[Repository]:
         }
         found.append(repositories.docker(system, suites))
     found.append(repositories.container_toolkit(debs["nvidia-container-toolkit"]))
+    toolkits = cuda_toolkits.found()
     for *_docker, cuda in versions.DISTRIBUTIONS:
-        found.append(repositories.cuda(cuda, debs[f"cuda-{cuda}"] | driver_debs.found(cuda)))
+        found.append(repositories.cuda(cuda, debs[f"cuda-{cuda}"] | driver_debs.found(cuda) | toolkits))
     return found
 
 

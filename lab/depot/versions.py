@@ -24,6 +24,8 @@ AGNHOST_SOURCE = "1.36.4"
 FLANNEL_CNI_SOURCE = "v0.9.1"
 DISTRIBUTION = "v3.1.2"
 CUDA_KEYRING = "1.1-1"
+# Native to all drivers, to driver 580, and to newer drivers only (13.1).
+CUDA_TOOLKITS = ("12.8.1", "12.9.1", "13.0.2", "13.1.1")
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
 
 # crictl 1.35.0 can't be had as a Go module everywhere; the next minor speaks the same CRI.

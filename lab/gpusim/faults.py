@@ -17,7 +17,7 @@ from lab.gpusim.library import DRIVERS
 # Runs a command in the node as root and returns its standard output; raises when the command fails.
 NodeExec = Callable[[Sequence[str]], str]
 
-KINDS = ("lost", "xid:<number>", "mismatch", "unload", "load:<version>", "dkms:<version>", "clear")
+KINDS = ("lost", "xid:<number>", "pending", "mismatch", "unload", "load:<version>", "dkms:<version>", "clear")
 
 _RUN = "/run/nvidia-simulated"
 _STATE = f"{_RUN}/state.json"
@@ -25,16 +25,25 @@ _PROC_VERSION = f"{_RUN}/proc/nvidia/version"
 _BROKEN = f"{_RUN}/broken"
 _MODULE = "/usr/lib/nvidia-simulated/module"
 _EPOCH = 1767225600
-_LOST_XID = 79
+_LOST_XID, _PENDING_XID, _RECOVERY_XID = 79, 63, 154
+# What the driver says behind the number.
+_WORDS = {
+    48: "An uncorrectable double bit error (DBE) has been detected in the framebuffer.",
+    _PENDING_XID: "Row Remapper: New row (0x0000000000000000) marked for remapping, reset gpu to activate.",
+    _LOST_XID: "GPU has fallen off the bus.",
+    _RECOVERY_XID: "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+}
 
 
 def fault(node_exec: NodeExec, kind: str, gpu: int | None = None) -> str:
     """Switch a fault on, or all of them off, and return one sentence that says what is now the case.
 
-    lost: the GPU has fallen off the bus (with Xid 79); xid:<number>: the driver reports that error for the GPU;
+    lost: the GPU has fallen off the bus (with Xid 79); xid:<number>: the driver reports that error for the GPU, to
+    those who wait for it and in the kernel log; pending: bad memory waits for a reset (with Xid 63);
     mismatch: another driver version is loaded than the library's; unload: the driver is gone, whoever uses it;
     load:<version>: the kernel refuses the module of that version; dkms:<version>: DKMS can't build it;
-    clear: everything is well again. `gpu` is the minor number, 0 by default, for the first two.
+    clear: everything is well again, which the driver says in the kernel log, too. `gpu` is the minor number, 0 by
+    default, for the first three.
     Raises DepotError for an unknown kind, a GPU that isn't there and a node without a loaded driver.
     """
     if kind.startswith(("load:", "dkms:")):
@@ -57,11 +66,27 @@ def fault(node_exec: NodeExec, kind: str, gpu: int | None = None) -> str:
     known = [entry["minor"] for entry in state["silicon"]["gpus"]]
     if minor not in known:
         raise DepotError(f"Error while switching on {kind}: GPU {minor} is not there, {known} are.")
-    entry: dict[str, Any] = {"kind": "xid", "gpu": minor, "xid": number} if number else {"kind": "lost", "gpu": minor}
-    _write(node_exec, {**state, "faults": [*state["faults"], {**entry, "sequence": _sequence(state)}]})
-    if number:
-        return f"The driver reported Xid {number} for GPU {minor}."
-    return f"GPU {minor} is lost (Xid {_LOST_XID})."
+    entry: dict[str, Any] = {"kind": kind.partition(":")[0], "gpu": minor, "sequence": _sequence(state)}
+    if entry["kind"] == "xid":
+        entry["xid"] = number
+    _write(node_exec, {**state, "faults": [*state["faults"], entry]})
+    _log(node_exec, state, minor, number)
+    if kind == "pending":
+        return f"Bad memory of GPU {minor} waits for a reset (Xid {number})."
+    return (
+        f"GPU {minor} is lost (Xid {number})."
+        if kind == "lost"
+        else f"The driver reported Xid {number} for GPU {minor}."
+    )
+
+
+def _log(node_exec: NodeExec, state: dict[str, Any], minor: int, number: int) -> None:
+    """Write into the node's journal what the driver writes into the kernel log, which all nodes share."""
+    bus = next(entry["bus_id"] for entry in state["silicon"]["gpus"] if entry["minor"] == minor)
+    address = str(bus).lower().rpartition(".")[0][-10:]
+    text = f"NVRM: Xid (PCI:{address}): {number}, pid='<unknown>', name=<unknown>, "
+    text += _WORDS.get(number, "reported by the simulated driver")
+    node_exec(["logger", "--tag", "kernel", "--priority", "kern.err", text])
 
 
 def _break(node_exec: NodeExec, kind: str) -> str:
@@ -74,9 +99,9 @@ def _break(node_exec: NodeExec, kind: str) -> str:
 
 
 def _xid(kind: str) -> int:
-    """Return the number of an Xid fault, 0 for a lost GPU."""
-    if kind == "lost":
-        return 0
+    """Return the number that goes with a fault of a GPU."""
+    if kind in ("lost", "pending"):
+        return _LOST_XID if kind == "lost" else _PENDING_XID
     found = re.fullmatch(r"xid:([1-9][0-9]{0,3})", kind)
     if not found:
         raise DepotError(f"Error while switching on {kind}: known faults are {', '.join(KINDS)}.")
@@ -96,6 +121,8 @@ def _clear(node_exec: NodeExec, state: dict[str, Any]) -> str:
         return "The driver is loaded."
     _write(node_exec, {**state, "faults": [], "sequence": _sequence(state) - 1})
     _pretend(node_exec, state["driver"])
+    for minor in sorted({entry["gpu"] for entry in state["faults"] if "gpu" in entry}):
+        _log(node_exec, state, minor, _RECOVERY_XID)
     return "All faults are cleared."
 
 

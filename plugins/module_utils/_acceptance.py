@@ -160,6 +160,8 @@ class Target:
         """Changes with everything that a proof of this host's GPUs depends on, and with nothing else."""
         told = {
             "identity": self.identity,
+            # A driver that was well and is not any more, by its own account or by the kernel log.
+            "state": self.host.state,
             "gpus": sorted(gpu.uuid for gpu in self.host.gpus),
             "wanted": self.host.wanted,
             "amounts": [self.capacity, self.allocatable],

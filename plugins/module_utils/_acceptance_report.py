@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _pods
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import SILENT, Gpu, Target, label_problem
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_run import PodProof
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_isolation import isolation
 
 Report = Mapping[str, Any]
 
@@ -64,6 +65,7 @@ def host_entry(
         "devices": devices,
         "labels": target.labels,
         "isolation": _isolation(target, proofs, problems),
+        "isolated": isolated(target),
         "fingerprint": target.fingerprint(image),
         "kept": False,
         "problems": problems,
@@ -85,6 +87,12 @@ def unproven_entry(target: Target, image: str, plugin_log: str = "", earlier: Re
         "problems": [problem for problem in entry["problems"] if problem["gpu"] not in open_ones],
         "proven_at": "",
     }
+
+
+def isolated(target: Target) -> dict[str, Any]:
+    """Why and since when no new pods come to this node, empty where the role gpu_isolation has not seen to that."""
+    known = isolation(target.node) if target.node else None
+    return known.fields() if known else {}
 
 
 def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:

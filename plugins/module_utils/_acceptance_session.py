@@ -136,7 +136,8 @@ class Session:
         return "there is no pod of it on this node"
 
     def _whole(self, hosts: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, Any]:
-        ordered = {target.name: hosts[target.name] for target in self._found}
+        # Of a proof that is kept, too, this is what is so now.
+        ordered = {each.name: {**hosts[each.name], "isolated": reports.isolated(each)} for each in self._found}
         cluster = {"kubernetes_version": self._api.get("/version")["gitVersion"], "endpoint": self._api.server}
         return reports.whole(ordered, network, cluster, _now())
 

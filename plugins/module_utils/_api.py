@@ -88,11 +88,11 @@ class Api:
         self._request("PATCH", path, query, body, "application/apply-patch+yaml")
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Change an object in one step; what is null in ``body`` is removed (JSON merge patch)."""
-        merged: dict[str, Any] = json.loads(
+        """Change an object by a merge patch, and return it. With a resourceVersion in it, status 409 means too late."""
+        changed: dict[str, Any] = json.loads(
             self._request("PATCH", path, body=body, content_type="application/merge-patch+json")
         )
-        return merged
+        return changed
 
     def delete(self, path: str, **query: str) -> None:
         """Delete one object; one that is gone already is no error."""

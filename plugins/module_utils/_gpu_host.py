@@ -11,7 +11,10 @@ from pathlib import Path
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database, read_status
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import Pod
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._xid import moment
 
+# When GPUs of this host were last given back after an isolation; errors from before then are settled.
+GIVEN_BACK = "var/lib/gpulab/gpus-given-back"
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"
 
@@ -42,6 +45,12 @@ def installed(root: Path, names: Sequence[str]) -> dict[str, str]:
 def held(pods: Iterable[Pod]) -> dict[str, str]:
     """Device -> ``namespace/name`` of the pod that holds it, of those whose names are known."""
     return {device: f"{pod.namespace}/{pod.name}" for pod in pods if pod.name for device in pod.devices}
+
+
+def given_back(root: Path) -> str:
+    """The time as the role gpu_isolation wrote it, empty where GPUs were never given back."""
+    found = _value(root / GIVEN_BACK).upper()
+    return found if moment(found) is not None else ""
 
 
 def _value(path: Path) -> str:

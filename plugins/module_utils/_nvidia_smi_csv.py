@@ -136,7 +136,7 @@ def _csv_gpu(reading: Reading, row: dict[str, str]) -> None:
     gpu["problems"] = list(
         dict.fromkeys([*ill, *faults(((label, row.get(column)) for column, label in _FAULTY.items()), numbers)])
     )
-    gpu["problems"] += health(row.get("gpu_recovery_action"), None, fabric, failure)
+    gpu["problems"] += health(row.get("gpu_recovery_action"), None, fabric, gpu["retired_or_remapped"])
     reading.gpus.append(gpu)
 
 

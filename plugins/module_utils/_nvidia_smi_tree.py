@@ -213,7 +213,7 @@ def _gpu(element: Element, address: str | None) -> dict[str, Any]:
     ill = [*troubles(element.itertext()), *faults(((label, get(*paths)) for label, paths in _FAULTY.items()), _NUMBERS)]
     gpu["problems"] = list(dict.fromkeys(ill))
     reset = yes(get("gpu_reset_status/reset_required"))
-    gpu["problems"] += health(get("gpu_recovery_action"), reset, fabric, failure)
+    gpu["problems"] += health(get("gpu_recovery_action"), reset, fabric, gpu["retired_or_remapped"])
     return gpu
 
 

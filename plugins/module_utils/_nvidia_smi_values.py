@@ -22,6 +22,8 @@ _NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?:\s*([A-Za-z%]+))?")
 _BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _MIB = {"MiB": 1.0, "MB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, None: 1.0}
 
+PENDING = "bad memory waits for a reset to be taken out of use"
+
 _UNKNOWN = {
     "",
     "n/a",
@@ -192,16 +194,21 @@ def either(*values: bool | None) -> bool | None:
 
 
 def health(
-    recovery: str | None, reset: bool | None, fabric: Mapping[str, str | None], failure: bool | None
+    recovery: str | None, reset: bool | None, fabric: Mapping[str, str | None], memory: Mapping[str, bool | None]
 ) -> list[str]:
-    """What is wrong with a GPU by its own account. ``fabric`` has state, status, summary and others of its health."""
+    """What is wrong with a GPU by its own account. ``fabric`` has state, status, summary and others of its health.
+
+    ``memory``: whether pages or rows wait to be taken out of use (pending), and whether that went wrong (failure).
+    """
     found = []
     if word(recovery):
         found.append(f"recovery action: {word(recovery)}")
     if reset:
         found.append("a reset is required")
-    if failure:
+    if memory["failure"]:
         found.append("row remapping failed")
+    if memory["pending"]:
+        found.append(PENDING)
     state, status = word(fabric.get("state")), word(fabric.get("status"))
     if state and state != "Completed":
         found.append(f"fabric state: {state}")

@@ -66,6 +66,13 @@ held:
   returned: success
   type: dict
   sample: {GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11: research/train-0}
+given_back:
+  description: >-
+    When GPUs of this host were last given back after an isolation, in UTC, for C(xids_since) of
+    M(gpulab.kubernetes.nvidia_smi_info). Empty where that never happened.
+  returned: success
+  type: str
+  sample: "2026-11-22T05:06:25Z"
 containerd_files:
   description: >-
     The files of containerd's configuration, as M(gpulab.kubernetes.containerd_info) returns them in C(files), for the
@@ -81,7 +88,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import config_files
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_host import held, installed, pci_gpus
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_host import given_back, held, installed, pci_gpus
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import running_gpu_pods
 
 
@@ -103,7 +110,14 @@ def main() -> None:
         files = config_files(params["root"], config, drop_ins) if config else []
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(changed=False, pci=pci_gpus(root), packages=packages, held=held(pods), containerd_files=files)
+    module.exit_json(
+        changed=False,
+        pci=pci_gpus(root),
+        packages=packages,
+        held=held(pods),
+        given_back=given_back(root),
+        containerd_files=files,
+    )
 
 
 if __name__ == "__main__":

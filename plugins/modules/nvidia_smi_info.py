@@ -22,6 +22,8 @@ description:
     also with warnings, colours and lines of wrapper programs around their output.
   - A value that nvidia-smi doesn't know is null, never a word such as V(N/A) or V([Not Supported]).
   - What is wrong is told in RV(state), which is no failure of the module, unless O(fail_on) says so.
+  - With V(xids) in O(gather) it reads the kernel log, too, for the errors that the driver reports as Xids. A critical
+    one makes its GPU unhealthy until the next boot, or until the driver says that it needs no recovery any more.
 options:
   executable:
     description: Name of nvidia-smi, looked for in PATH and the sbin directories, or its path.
@@ -40,10 +42,18 @@ options:
       - V(mig) for the profiles of MIG devices, and with older drivers their UUIDs, which stay null otherwise.
       - V(processes) for RV(gpus[].processes), which stays empty otherwise.
       - V(topology) for RV(topology), which stays null otherwise. It costs a further call.
+      - V(xids) for RV(xids), which stays null otherwise, by C(journalctl), or C(dmesg) where there is no journal.
     type: list
     elements: str
-    choices: [gpus, mig, processes, topology]
+    choices: [gpus, mig, processes, topology, xids]
     default: [gpus, mig, processes]
+  xids_since:
+    description:
+      - Leave out Xids before this time, in UTC, such as V(2026-11-22T05:06:25Z). Those of earlier boots never count.
+      - Empty means all since the last boot.
+    type: str
+    default: ""
+    version_added: 0.2.0
   fail_on:
     description: States that make the module fail. The return values are the same.
     type: list
@@ -68,6 +78,11 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Look at the GPUs
   gpulab.kubernetes.nvidia_smi_info:
+  register: nvidia_smi
+
+- name: Look for errors that the driver reported since the last boot
+  gpulab.kubernetes.nvidia_smi_info:
+    gather: [gpus, xids]
   register: nvidia_smi
 
 - name: Insist on a loaded driver, and see how the GPUs are connected
@@ -289,6 +304,70 @@ gpus:
       type: list
       elements: str
       sample: [GPU is lost]
+    advice:
+      description: What to do about RV(gpus[].problems).
+      type: list
+      elements: str
+      sample: ["Reboot the host. If it comes again, check the GPU's power, seat and cooling."]
+problems:
+  description: What is wrong with which GPU, a line each, in words that stay the same from call to call.
+  returned: always
+  type: list
+  elements: str
+  sample: ["GPU 0: GPU is lost"]
+xids:
+  description:
+    - The Xids in the kernel log, by GPU and number. Null unless asked for, and when the kernel log can't be read.
+    - Those of severity V(critical) that are not over are among RV(gpus[].problems).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    xid:
+      description: The number.
+      type: int
+    pci_bus_id:
+      description: PCI address of the GPU, with a domain of 8 digits, in upper case.
+      type: str
+    severity:
+      description: V(critical) when the GPU has to be reset or worse, V(warning) or V(info).
+      type: str
+    what:
+      description: What the number means.
+      type: str
+    advice:
+      description: What to do about it, after NVIDIA's catalog.
+      type: str
+    message:
+      description: What the driver said last.
+      type: str
+    count:
+      description: How often it said so.
+      type: int
+    first:
+      description: When it said so first, in UTC.
+      type: str
+    last:
+      description: When it said so last, in UTC.
+      type: str
+    pid:
+      description: The process that the driver names, null when it names none.
+      type: int
+    process:
+      description: Its name.
+      type: str
+    over:
+      description: Whether the driver said later that this GPU needs no recovery any more (Xid 154).
+      type: bool
+xids_failure:
+  description: Why the kernel log could not be read. Null when it could, or was not asked for.
+  returned: always
+  type: str
+xids_read:
+  description: When the kernel log was asked for, in UTC, by the host's clock. A later O(xids_since) begins there.
+  returned: always
+  type: str
+  sample: "2026-11-22T05:06:25Z"
 topology:
   description: How the GPUs are connected. Null unless asked for, and when nvidia-smi can't tell.
   returned: always
@@ -316,10 +395,15 @@ topology:
       type: dict
 """
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_health import complete
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel_log import xid_events
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import NvidiaSmi
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_state import OK, STATES
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._xid import findings, moment, written
 
 
 def main() -> None:
@@ -330,9 +414,10 @@ def main() -> None:
             "gather": {
                 "type": "list",
                 "elements": "str",
-                "choices": ["gpus", "mig", "processes", "topology"],
+                "choices": ["gpus", "mig", "processes", "topology", "xids"],
                 "default": ["gpus", "mig", "processes"],
             },
+            "xids_since": {"type": "str", "default": ""},
             "fail_on": {
                 "type": "list",
                 "elements": "str",
@@ -345,8 +430,21 @@ def main() -> None:
     params = module.params
     if params["timeout"] < 1:
         module.fail_json(msg=f"Error while reading the GPUs: timeout is {params['timeout']} s; give it 1 s or more")
+    since = moment(params["xids_since"])
+    if params["xids_since"] and since is None:
+        said = f"xids_since is {params['xids_since']!r}; give it as in 2026-11-22T05:06:25Z"
+        module.fail_json(msg=f"Error while reading the GPUs: {said}")
     runner = Runner(module, timeout=params["timeout"])
+    begun = written(time.time())
+    events, failure = xid_events(runner.run) if "xids" in params["gather"] else (None, None)
+    found = findings(events or [], since)
     facts = NvidiaSmi(lambda arguments: runner.run([params["executable"], *arguments])).facts(params["gather"])
+    facts = {
+        **complete(facts, found),
+        "xids": None if events is None else [each.fields() for each in found],
+        "xids_failure": failure,
+        "xids_read": begun,
+    }
     if facts["state"] in params["fail_on"]:
         said = facts["message"] or facts["state"]
         module.fail_json(msg=f"Error while reading the GPUs: {facts['state']}: {said}. {facts['advice']}", **facts)

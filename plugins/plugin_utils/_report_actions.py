@@ -21,7 +21,8 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report import (
 ERROR, WARNING = "error", "warning"
 API_FAILURE = "the API was not read"
 # An expired certificate comes first: without the API nothing else can be mended, or even be seen.
-_ORDER = ("expired", "unreachable", "api", "unhealthy", "unproven", "drift", "certificate")
+_ORDER = ("expired", "unreachable", "api", "unhealthy", "unproven", "isolated", "drift", "xids", "certificate")
+_ILL = "Look at nvidia-smi -q and dmesg (Xid) on the host. A reset or a reboot often helps."
 _AFRESH = "Then prove it: ansible-playbook playbooks/verify.yml."
 # What acceptance says, and what to do about it; the first that fits.
 _CURES = (
@@ -89,8 +90,8 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
     for device in dictionaries(entry.get("devices")):
         if device.get("healthy") is False:
             what = f"{_gpu(device)} is not well: {'; '.join(texts(device.get('health'))) or 'no reason given'}"
-            do = f"Look at nvidia-smi -q and dmesg (Xid) on the host. A reset or a reboot often helps. {_AFRESH}"
-            yield Action("unhealthy", ERROR, host, text(device.get("uuid")), what, do)
+            do = " ".join(texts(device.get("advice"))) or _ILL
+            yield Action("unhealthy", ERROR, host, text(device.get("uuid")), what, f"{do} {_AFRESH}")
     open_ones = [_gpu(device) for device in dictionaries(entry.get("devices")) if device.get("state") == "unproven"]
     if open_ones:
         what = f"no proof covers {', '.join(open_ones)}"
@@ -101,7 +102,21 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
             what = f"{text(row.get('component'))} {have}, {text(row.get('wanted'))} is wanted"
             do = "Run site.yml, which brings it about, or set the variable of this version to what is there."
             yield Action("drift", WARNING, host, "", what, do)
+    yield from _isolation(host, entry)
+    if text(entry.get("xids_failure")):
+        what = f"the kernel log was not read: {text(entry['xids_failure'])}"
+        yield Action("xids", WARNING, host, "", what, "Errors of GPUs (Xids) are not known then; see journalctl -k.")
     yield from _certificates(host, entry, certificate_days)
+
+
+def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:
+    isolated = dictionary(entry.get("isolated"))
+    if not isolated:
+        return
+    name = text(entry.get("inventory_name")) or host
+    back = f"ansible-playbook playbooks/isolate_gpu.yml -e gpu_isolation_state=returned --limit {name}"
+    what = f"no new GPU pods since {text(isolated.get('since'))}: {text(isolated.get('reason'))}"
+    yield Action("isolated", WARNING, host, "", what, f"When it is mended, prove it and give it back: {back}")
 
 
 def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> Iterator[Action]:

@@ -22,6 +22,8 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_actions 
 _EPOCH = re.compile(r"^\d+:")
 # Of a device, what nvidia_smi_info tells and the report keeps; null stays null.
 _DEVICE = ("index", "pci_bus_id", "memory_total_mib", "temperature_c", "healthy")
+# Of an Xid, the same.
+_XID = ("xid", "pci_bus_id", "severity", "what", "advice", "message", "count", "first", "last", "over")
 _SLICE = ("profile", "uuid", "memory_total_mib")
 _CERTIFICATE = ("name", "expires", "days_left", "externally_managed")
 
@@ -76,6 +78,8 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> dict[
         "failure": "",
         "driver_state": text(driver.get("state")),
         "devices": _devices(dictionaries(entry.get("devices")), dictionaries(driver.get("gpus"))),
+        "xids": [{key: each.get(key) for key in _XID} for each in dictionaries(driver.get("xids"))],
+        "xids_failure": text(driver.get("xids_failure")),
         "topology": {key: dictionary(driver.get("topology")).get(key) for key in ("gpus", "matrix")}
         if driver.get("topology")
         else {},
@@ -115,6 +119,7 @@ def _health(gpu: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         **{key: gpu.get(key) for key in _DEVICE},
         "health": texts(gpu.get("problems")),
+        "advice": texts(gpu.get("advice")),
         "mig": [{key: each.get(key) for key in _SLICE} for each in slices],
     }
 

@@ -59,6 +59,15 @@ def of(report: Report) -> tuple[Table, ...]:
             wide=True,
         ),
         Table(
+            "xids",
+            "Errors in the kernel log",
+            "What drivers reported since the last boot, or since the GPUs were last given back (Xids).",
+            ("GPU", "Xid", "Meaning", "Severity", "Times", "Last", "What to do"),
+            tuple(row for name, entry in hosts.items() for row in _xids(name, entry)),
+            "No driver reported an error.",
+            wide=True,
+        ),
+        Table(
             "versions",
             "Versions",
             "Wanted is what the variables and the table of versions of the collection ask for.",
@@ -108,6 +117,29 @@ def _health(name: str, entry: dict[str, Any]) -> Iterator[tuple[Cell, ...]]:
             Cell("" if heat is None else f"{heat} °C"),
             Cell(text(device.get("pci_bus_id")), code=True),
             Cell(text(device.get("uuid")), code=True),
+        )
+
+
+def _xids(name: str, entry: dict[str, Any]) -> Iterator[tuple[Cell, ...]]:
+    """The worst first."""
+    states = {"critical": "bad", "warning": "warn"}
+    order = [*states, "info"]
+
+    def rank(row: dict[str, Any]) -> tuple[bool, int]:
+        severity = text(row.get("severity"))
+        return row.get("over") is True, order.index(severity) if severity in order else len(order)
+
+    for row in sorted(dictionaries(entry.get("xids")), key=rank):
+        over = row.get("over") is True
+        word = "over" if over else text(row.get("severity"))
+        yield (
+            Cell(f"{name} {text(row.get('pci_bus_id'))}"),
+            Cell(text(row.get("xid"))),
+            Cell(text(row.get("what"))),
+            Cell(word, "" if over else states.get(word, "")),
+            Cell(text(row.get("count"))),
+            Cell(text(row.get("last"))),
+            Cell("" if over else text(row.get("advice"))),
         )
 
 

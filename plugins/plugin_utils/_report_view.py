@@ -160,12 +160,15 @@ def _node(report: Report, name: str, entry: dict[str, Any]) -> Node:
     devices = dictionaries(entry.get("devices"))
     tiles = tuple(_tile(place, device, reachable, sharing) for place, device in enumerate(devices))
     link = words.link(dictionary(report.get("network")), name, reachable)
+    isolated = dictionary(entry.get("isolated"))
     if not reachable:
         state, word = "unknown", "not reached"
     elif link == "broken":
         state, word = "bad", "pod network broken"
     elif entry.get("problems") or any(tile.state in ("unhealthy", "unproven") for tile in tiles):
         state, word = "bad", "something is wrong"
+    elif isolated:
+        state, word = "warn", "isolated"
     else:
         state, word = "ok", "well"
     return Node(

@@ -28,6 +28,12 @@ def device(index: int, state: str = "proven", **more: Any) -> dict[str, Any]:
     }
 
 
+def xid(number: int, severity: str, what: str, advice: str, over: bool = False) -> dict[str, Any]:
+    known = {"xid": number, "severity": severity, "what": what, "advice": advice, "over": over, "count": 2}
+    times = {"first": "2026-11-22T00:58:00Z", "last": "2026-11-22T01:00:00Z"}
+    return {**known, **times, "pci_bus_id": "00000000:0A:00.0", "message": what}
+
+
 def matrix(count: int, kind: str) -> dict[str, Any]:
     names = [f"GPU{index}" for index in range(count)]
     return {"gpus": names, "matrix": {a: {b: "X" if a == b else kind for b in names} for a in names}}
@@ -112,9 +118,17 @@ def ill() -> dict[str, Any]:
     cp1 = report["hosts"]["cp1"]
     cp1["certificates"][0] |= {"days_left": 12}
     cp1["certificates"].append({"name": "admin.conf", "expires": "2026-11-01T00:00:00Z", "days_left": -21})
+    xids = [
+        xid(79, "critical", "the GPU has fallen off the bus", "Reboot the host."),
+        xid(31, "warning", "a program touched memory that isn't its own", "Start it again."),
+        xid(48, "critical", "uncorrectable memory error", "Reset it.", over=True),
+        xid(45, "info", "a program's work was removed", "Nothing has to be done for it alone."),
+    ]
+    isolated = {"reason": "GPU 3: GPU is lost", "since": "2026-11-22T01:00:00Z", "policy": "taint"}
     drifted = [{"component": "containerd.io", "wanted": "2.3.6", "found": "2.2.0-1", "drift": True}]
     report["hosts"] |= {
-        "gpu1": host(*devices, topology=matrix(8, "NV12"), problems=[{"host": "gpu1", "gpu": "", "cause": "lost"}]),
+        "gpu1": host(*devices, topology=matrix(8, "NV12"), problems=[{"host": "gpu1", "gpu": "", "cause": "lost"}])
+        | {"xids": xids, "isolated": isolated},
         "gpu2": host(*map(device, range(2)), reachable=False, failure="no route to host"),
         "gpu3": host(device(0), device(1, "in_use", pod="a/b"), labels=shared, versions=drifted),
     }

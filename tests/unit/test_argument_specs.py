@@ -76,4 +76,5 @@ def test_a_default_fits_its_type_and_choices(role: str) -> None:
         default, kind = option["default"], option.get("type", "str")
         if not (isinstance(default, str) and "{{" in default):
             assert isinstance(default, TYPES[kind]), f"{name}: {default!r} is no {kind}"
-        assert default in option.get("choices", [default]), f"{name}: {default!r} is not a choice"
+        for each in default if kind == "list" else [default]:
+            assert each in option.get("choices", [each]), f"{name}: {each!r} is not a choice"

@@ -496,7 +496,8 @@ nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, nvmlPageRetiremen
     return nvmlDeviceGetRetiredPages(device, cause, count, addresses);
 }
 
-GET_IF(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t, !gpu->row_remapping, NVML_FEATURE_DISABLED)
+GET_IF(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t, !gpu->row_remapping,
+       gpu_memory_pending(state, gpu->minor) ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED)
 
 nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correctable, unsigned int *uncorrectable,
                                        unsigned int *pending, unsigned int *failed)
@@ -504,7 +505,8 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correc
     DEVICE(device);
     NEED(correctable && uncorrectable && pending && failed);
     if (!gpu->row_remapping) return NVML_ERROR_NOT_SUPPORTED;
-    *correctable = *uncorrectable = *pending = *failed = 0;
+    *correctable = *failed = 0;
+    *uncorrectable = *pending = (unsigned)gpu_memory_pending(state, gpu->minor);
     return NVML_SUCCESS;
 }
 

@@ -171,6 +171,11 @@ int gpu_is_lost(const struct state *state, int gpu)
     return has_fault(state, "lost", gpu);
 }
 
+int gpu_memory_pending(const struct state *state, int gpu)
+{
+    return has_fault(state, "pending", gpu);
+}
+
 nvmlReturn_t gpu_node_access(int minor)
 {
     char name[32];

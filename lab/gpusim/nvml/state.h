@@ -58,6 +58,9 @@ int driver_last_sequence(const struct state *state);
 /* Whether the GPU has fallen off the bus. */
 int gpu_is_lost(const struct state *state, int gpu);
 
+/* Whether bad memory of the GPU waits for a reset to be taken out of use. */
+int gpu_memory_pending(const struct state *state, int gpu);
+
 /* Whether /dev/nvidia<minor> is there; opening it tells nothing without a kernel module. */
 int gpu_node_exists(int minor);
 nvmlReturn_t gpu_node_access(int minor);

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._xid import findings, read_message
 
 from lab.depot.cache import DepotError
 from lab.gpusim import fault, models
@@ -65,6 +66,21 @@ def test_faults_add_up_in_the_file_that_containers_hold(node: Node) -> None:
     assert (first["kind"], first["gpu"]) == ("lost", 1)
     assert (second["kind"], second["gpu"], second["xid"]) == ("xid", 0, 48)
     assert second["sequence"] > first["sequence"]
+
+
+@pytest.mark.parametrize(("kind", "xid"), [("lost", 79), ("xid:48", 48), ("xid:31", 31), ("pending", 63)])
+def test_the_kernel_log_has_it_as_the_driver_writes_it_and_clear_says_that_it_is_over(
+    node: Node, kind: str, xid: int
+) -> None:
+    fault(node, kind, 1)
+    fault(node, "clear")
+    said = [argv[-1] for argv in node.ran if argv[:3] == ["logger", "--tag", "kernel"]]
+    events = [event for event in map(read_message, said) if event]
+    bus = "0000" + json.loads(node.state.read_text())["silicon"]["gpus"][1]["bus_id"]
+    assert [(event.xid, event.address) for event in events] == [(xid, bus), (154, bus)]
+    assert all(each.over for each in findings(events))
+    fault(node, "clear")
+    assert len(node.ran) == 2
 
 
 def test_a_fault_after_a_clear_is_newer_than_all_before(node: Node) -> None:

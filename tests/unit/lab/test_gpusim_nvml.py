@@ -193,6 +193,26 @@ def test_a_lost_gpu_takes_no_other_with_it(make: Make) -> None:
     assert seen == [4, SUCCESS, GPU_IS_LOST]
 
 
+@pytest.mark.parametrize(
+    ("model", "script"),
+    [
+        (models.T4, "number('nvmlDeviceGetRetiredPagesPendingStatus', device(i)[1])"),
+        (models.A100, "rows(device(i)[1])"),
+    ],
+)
+def test_bad_memory_waits_for_a_reset(make: Make, model: models.Model, script: str) -> None:
+    made = make(model)
+    made.write(DRIVER, [{"kind": "pending", "gpu": 1, "sequence": 3}])
+    seen = made.run(f"""
+nvml.nvmlInit_v2()
+def rows(handle):
+    values = [ctypes.c_uint(9) for _ in range(4)]
+    assert nvml.nvmlDeviceGetRemappedRows(handle, *map(ctypes.byref, values)) == 0
+    return values[2].value
+print(json.dumps([{script} for i in (0, 1)]))""")
+    assert seen == [0, 1]
+
+
 def test_a_gpu_is_lost_while_it_is_used(make: Make) -> None:
     made = make()
     seen = made.run("""

@@ -111,6 +111,34 @@ def test_first_things_come_first() -> None:
     assert all(each["do"] for each in found["actions"])
 
 
+def test_a_gpu_that_threw_an_xid_is_told_with_what_to_do_and_so_is_an_isolated_node() -> None:
+    ill = seen()
+    ill["driver"]["gpus"][0] |= {"healthy": False, "problems": ["Xid 79: off the bus"], "advice": ["Reboot the host."]}
+    ill["driver"]["xids"] = [{"xid": 79, "severity": "critical", "count": 1, "pid": 5}]
+    report = proof()
+    report["hosts"]["gpu1"]["isolated"] = {"reason": "GPU 0: Xid 79", "since": "2026-11-22T01:00:00Z"}
+    found = state(report, {"host-a": ill}, SETTINGS)
+    first, second = found["actions"]
+    assert (first["kind"], first["severity"]) == ("unhealthy", "error")
+    assert first["do"].startswith("Reboot the host. Then prove it")
+    assert (second["kind"], second["what"]) == (
+        "isolated",
+        "no new GPU pods since 2026-11-22T01:00:00Z: GPU 0: Xid 79",
+    )
+    assert second["do"].endswith("-e gpu_isolation_state=returned --limit host-a")
+    entry = found["hosts"]["gpu1"]
+    assert [(each["xid"], "pid" in each) for each in entry["xids"]] == [(79, False)]
+    assert entry["devices"][0]["advice"] == ["Reboot the host."]
+
+
+def test_a_kernel_log_that_was_not_read_is_told() -> None:
+    blind = seen()
+    blind["driver"] |= {"xids": None, "xids_failure": "dmesg: Operation not permitted"}
+    found = state(proof(), {"gpu1": blind}, SETTINGS)
+    assert whats(found) == ["the kernel log was not read: dmesg: Operation not permitted"]
+    assert found["hosts"]["gpu1"]["xids"] == []
+
+
 def test_trouble_with_the_api_is_told_once_however_often_it_is_looked_at() -> None:
     first = state(proof(), {}, SETTINGS | {"api_failure": "refused"})
     again = state(first, {}, SETTINGS | {"api_failure": "timed out"})

@@ -77,6 +77,8 @@ def test_an_earlier_proof_holds_only_while_all_it_depends_on_does() -> None:
     assert not still_proven(found, earlier(found, problems=["x"]), "check:1")
     assert not still_proven(target(ready=False), earlier(found), "check:1")
     assert not still_proven(target(allocatable=1), earlier(found), "check:1")
+    ill = target(host=Host("gpu1", GPUS, 2, driver="580.1", state="degraded"))
+    assert not still_proven(ill, earlier(found), "check:1")
     assert not still_proven(found, earlier(found, gpus={"proven": 1}), "check:1")
     assert still_proven(target([pod("train")]), earlier(found, gpus={"proven": 1}), "check:1")
 

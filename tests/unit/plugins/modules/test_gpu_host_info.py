@@ -89,3 +89,16 @@ def test_the_files_of_containerd_are_read_when_asked_for(root: Path, run_module:
         ("/etc/containerd/conf.d/b.toml", False),
     ]
     assert "hunter2" not in str(files)
+
+
+@pytest.mark.parametrize(
+    ("text", "given_back"),
+    [("2026-11-22T05:06:25Z\n", "2026-11-22T05:06:25Z"), ("yesterday\n", ""), ("", ""), (None, "")],
+)
+def test_when_gpus_were_given_back(
+    root: Path, run_module: Callable[..., dict[str, Any]], text: str | None, given_back: str
+) -> None:
+    if text is not None:
+        (root / "var/lib/gpulab").mkdir()
+        (root / "var/lib/gpulab/gpus-given-back").write_text(text)
+    assert run_module("gpu_host_info", {"root": str(root)})["given_back"] == given_back

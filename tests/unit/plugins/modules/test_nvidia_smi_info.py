@@ -327,3 +327,41 @@ def _topo(result: dict[str, Any], expected: dict[str, Any]) -> None:
         assert result["topology"][key] == expected[key]
     for key in ("cpu_affinity", "numa_affinity", "gpu_numa_id"):
         assert result["topology"][key] == {gpu: _null(value) or None for gpu, value in expected[key].items()}
+
+
+def journal(xid: int, text: str, time: int) -> str:
+    message = f"NVRM: Xid (PCI:{smi.FOUR[1].bus[4:-2].lower()}): {xid}, {text}"
+    return json.dumps({"MESSAGE": message, "_TRANSPORT": "kernel", "__REALTIME_TIMESTAMP": f"{time}000000"})
+
+
+def test_xids_of_the_kernel_log(run_module: Any, prints: Any, programs: Any, tmp_path: Path) -> None:
+    prints(smi.xml())
+    (tmp_path / "journal").write_text(
+        f"{journal(79, 'GPU has fallen off the bus.', 1795323985)}\n{journal(31, 'MMU', 1795323990)}\n"
+    )
+    programs.add("journalctl", f'case "$*" in *--boot*--identifier=kernel*) cat {tmp_path}/journal;; *) exit 1;; esac')
+    assert run_module("nvidia_smi_info", {})["xids"] is None
+    result = run_module("nvidia_smi_info", {"gather": ["gpus", "xids"]})
+    assert (result["failed"], result["state"], result["xids_failure"]) == (False, "degraded", None)
+    assert [(each["xid"], each["severity"], each["last"]) for each in result["xids"]] == [
+        (31, "warning", "2026-11-22T05:06:30Z"),
+        (79, "critical", "2026-11-22T05:06:25Z"),
+    ]
+    assert [gpu["healthy"] for gpu in result["gpus"]] == [True, False, True, True]
+    later = run_module("nvidia_smi_info", {"gather": ["xids"], "xids_since": "2026-11-22T05:06:26Z"})
+    assert (later["state"], [each["xid"] for each in later["xids"]]) == ("ok", [31])
+
+
+def test_a_kernel_log_that_cannot_be_read_is_told(run_module: Any, prints: Any, programs: Any) -> None:
+    prints(smi.xml())
+    for name in ("journalctl", "dmesg"):
+        programs.add(name, "echo 'Operation not permitted' >&2; exit 1")
+    result = run_module("nvidia_smi_info", {"gather": ["gpus", "xids"]})
+    assert (result["state"], result["xids"]) == ("ok", None)
+    assert result["xids_failure"].count("Operation not permitted") == 2
+
+
+def test_a_time_that_is_none(run_module: Any, prints: Any) -> None:
+    prints(smi.xml())
+    result = run_module("nvidia_smi_info", {"gather": ["xids"], "xids_since": "yesterday"})
+    assert result["failed"] and "give it as in 2026-11-22T05:06:25Z" in result["msg"]

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Callable
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibility import RUNS, CudaError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import text
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda_plan import plan, shown
+
+DOCUMENTATION = r"""
+name: cuda_toolkits
+short_description: Say which packages make CUDA toolkits side by side, and whether a driver runs them
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Compares each release with a host's driver and GPUs, by the same table as
+    P(gpulab.kubernetes.cuda_compatibility#filter), and names the packages of NVIDIA's CUDA repository.
+positional: _input
+options:
+  _input:
+    description: Releases of the toolkit with all three digits, such as V(12.9.1), no two of one minor version.
+    type: list
+    elements: str
+    required: true
+  driver:
+    description: The Linux driver's version. Empty for a host without one, where nothing is compared.
+    type: str
+    default: ""
+  gpus:
+    description: The GPUs, as names or PCI device ids. Of several the worst answer counts.
+    type: list
+    elements: str
+    default: []
+  accept:
+    description: Kinds of compatibility with which a toolkit is accepted.
+    type: list
+    elements: str
+    default: [native, minor_version_compatibility]
+  revision:
+    description: What the versions of the packages have behind the release.
+    type: str
+    default: "-1"
+seealso:
+  - plugin: gpulab.kubernetes.cuda_compatibility
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: See what a driver makes of two toolkits
+  ansible.builtin.debug:
+    msg: "{{ ['12.9.1', '13.1.1'] | gpulab.kubernetes.cuda_toolkits(driver='580.178.04') | map(attribute='kind') }}"
+  # ['native', 'minor_version_compatibility']
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - The toolkits, oldest first. Each has C(version), C(minor), C(home) (its directory), C(priority) (of its
+      alternative), C(packages) (each with C(name) and C(version)), C(kind), C(reason) and C(advice) (those of
+      P(gpulab.kubernetes.cuda_compatibility#filter), null and empty without a driver), C(accepted), C(compat) (the
+      directory of the libraries for forward compatibility, empty when they are not used) and C(words), a sentence.
+  type: list
+  elements: dict
+"""
+
+
+def cuda_toolkits(
+    versions: Any,
+    driver: Any = "",
+    gpus: Sequence[Any] = (),
+    accept: Sequence[str] = RUNS,
+    revision: str = "-1",
+) -> list[dict[str, Any]]:
+    if isinstance(versions, (str, bytes)) or not isinstance(versions, Sequence):
+        raise AnsibleFilterError(f"cuda_toolkits: the versions have to be a list, not {versions!r:.60}")
+    read = [text("cuda_toolkits", "a CUDA version", version) for version in versions]
+    known = text("cuda_toolkits", "the driver version", driver or "")
+    named = [text("cuda_toolkits", "a GPU", gpu) for gpu in gpus]
+    try:
+        found = [toolkit.fields() for toolkit in plan(read, known, named, accept, revision)]
+    except CudaError as error:
+        raise AnsibleFilterError(f"cuda_toolkits: {error}") from error
+    return [{**toolkit, "words": shown(toolkit)} for toolkit in found]
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"cuda_toolkits": cuda_toolkits}

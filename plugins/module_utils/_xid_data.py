@@ -1,0 +1,150 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the numbers of NVIDIA's Xid messages mean and what to do about each. Data and nothing else.
+
+Which action belongs to which number: NVIDIA's Xid catalog (the column "Resolution Bucket (Immediate Action)" of
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2026-09). For 56 to 58, 61, 65 and 81, which only
+older GPUs have and the catalog leaves out, the action is our own cautious choice; so are all words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CRITICAL, WARNING, INFO = "critical", "warning", "info"
+SEVERITIES = (INFO, WARNING, CRITICAL)
+
+CATALOG = "https://docs.nvidia.com/deploy/xid-errors/"
+
+RESET, REBOOT, RESTART, SUPPORT = "reset", "reboot", "restart", "support"
+CABLES, NVLINK, REMAP, UPDATE, NOTHING, LOOK_UP = "cables", "nvlink", "remap", "update", "nothing", "look_up"
+
+# Action -> (how bad an Xid is that asks for it, what to do).
+ACTIONS = {
+    RESET: (
+        CRITICAL,
+        "Stop what uses the GPU and reset it (nvidia-smi --gpu-reset), or reboot the host. If it comes again, have the "
+        "GPU checked by its vendor.",
+    ),
+    REBOOT: (
+        CRITICAL,
+        "Reboot the host. If it comes again, check the GPU's power, seat and cooling, and have it checked by its "
+        "vendor.",
+    ),
+    SUPPORT: (CRITICAL, "Have the GPU checked by its vendor; nvidia-bug-report.sh collects what they ask for."),
+    NVLINK: (
+        CRITICAL,
+        "Look at the links (nvidia-smi nvlink --status) and at nvidia-fabricmanager's log; reset all GPUs that are "
+        "linked, or reboot the host. If it comes again, have the connections checked.",
+    ),
+    RESTART: (
+        WARNING,
+        "The program that used the GPU has ended by it: start it again. If it comes with other programs too, suspect "
+        "the GPU, and look at what else the kernel log says of it.",
+    ),
+    CABLES: (WARNING, "Check that the GPU's power cables are connected, and the power supply; then reboot the host."),
+    REMAP: (
+        WARNING,
+        "Bad memory was marked and is taken out of use by the next reset of the GPU (nvidia-smi --gpu-reset), or the "
+        "next reboot.",
+    ),
+    UPDATE: (WARNING, "Use versions of the driver, the firmware and the vGPU manager that fit each other."),
+    NOTHING: (INFO, "Nothing has to be done for it alone."),
+    LOOK_UP: (WARNING, f"Look it up in NVIDIA's catalog: {CATALOG}"),
+}
+
+
+@dataclass(frozen=True)
+class Xid:
+    """``what`` is its meaning in a few words, ``action`` a key of ACTIONS."""
+
+    what: str
+    action: str
+
+
+def _several(numbers: range, what: str, action: str) -> dict[int, Xid]:
+    return {number: Xid(what, action) for number in numbers}
+
+
+XIDS = {
+    8: Xid("a program's work on the GPU did not end in time", RESTART),
+    11: Xid("invalid or corrupted commands", RESTART),
+    13: Xid("exception in a program's code on the GPU", RESTART),
+    14: Xid("an error made on purpose, for tests", NOTHING),
+    25: Xid("an illegal notification", RESTART),
+    31: Xid("a program touched memory that isn't its own", RESTART),
+    32: Xid("invalid or corrupted commands", RESTART),
+    37: Xid("a method that the firmware does not know", NOTHING),
+    38: Xid("the firmware's watchdog", NOTHING),
+    **_several(range(39, 42), "error of a copy engine", RESTART),
+    43: Xid("a program's channel was stopped", NOTHING),
+    44: Xid("fault during a context switch", NOTHING),
+    45: Xid("a program's work was removed, after another error or at its end", NOTHING),
+    46: Xid("the GPU does not answer any more", RESET),
+    48: Xid("uncorrectable memory error (double bit ECC)", RESET),
+    54: Xid("power is missing, the GPU runs slower", CABLES),
+    56: Xid("error of the display engine", RESET),
+    57: Xid("the memory could not be trained", RESET),
+    58: Xid("the memory gave an unstable answer", RESET),
+    60: Xid("error of the security engine", RESTART),
+    61: Xid("the GPU's microcontroller stopped at a breakpoint", RESET),
+    62: Xid("the GPU's microcontroller halted", RESET),
+    63: Xid("a bad page or row of memory was marked", REMAP),
+    64: Xid("a bad page or row of memory could not be marked", RESET),
+    65: Xid("error of the video processor", RESTART),
+    66: Xid("illegal access by a driver", NOTHING),
+    67: Xid("illegal access by a driver", NOTHING),
+    68: Xid("error of the video decoder", RESTART),
+    69: Xid("error of the graphics engine's class", RESTART),
+    **_several(range(70, 73), "error of a copy engine", RESTART),
+    74: Xid("error of an NVLink connection", NVLINK),
+    **_several(range(75, 78), "error of a copy engine", RESTART),
+    78: Xid("vGPU could not be started", UPDATE),
+    79: Xid("the GPU has fallen off the bus", REBOOT),
+    80: Xid("corrupted commands", RESTART),
+    81: Xid("error of the display", RESTART),
+    82: Xid("error of the JPEG engine", RESTART),
+    **_several(range(83, 85), "error of the video decoder", RESTART),
+    85: Xid("error of a copy engine", RESTART),
+    86: Xid("error of the optical flow engine", RESTART),
+    **_several(range(88, 90), "error of the video decoder", RESTART),
+    92: Xid("many corrected memory errors", NOTHING),
+    93: Xid("the GPU's own record can't be erased any more", NOTHING),
+    94: Xid("uncorrectable memory error, contained to one program", RESTART),
+    95: Xid("uncorrectable memory error, not contained", RESET),
+    **_several(range(96, 99), "error of the video decoder", RESTART),
+    **_several(range(99, 106), "error of the JPEG engine", RESTART),
+    **_several(range(106, 108), "a test message", NOTHING),
+    108: Xid("an address of another GPU could not be translated", NOTHING),
+    109: Xid("a context switch did not end in time", RESET),
+    110: Xid("security fault", RESET),
+    119: Xid("the GPU's system processor (GSP) does not answer", RESET),
+    120: Xid("error of the GPU's system processor (GSP)", RESET),
+    121: Xid("corrected error between CPU and GPU (C2C)", NOTHING),
+    **_several(range(126, 136), "error of a copy engine", RESTART),
+    136: Xid("an NVLink connection could not be trained", RESET),
+    137: Xid("another GPU touched memory that isn't its own", NOTHING),
+    139: Xid("error of the optical flow engine", RESTART),
+    140: Xid("uncorrectable memory error", RESET),
+    141: Xid("error of the fast path", NOTHING),
+    142: Xid("error of the video encoder", SUPPORT),
+    143: Xid("the GPU could not be initialised", RESET),
+    **_several(range(144, 151), "error of NVLink", NVLINK),
+    151: Xid("the keys of confidential computing could not be changed", REBOOT),
+    154: Xid("the driver asks for another recovery action", LOOK_UP),
+    155: Xid("error of NVLink that its software found", RESET),
+    156: Xid("a bad part of the GPU was taken out of use", RESET),
+    157: Xid("a bad part of the GPU could not be taken out of use", NOTHING),
+    158: Xid("fatal: the GPU does not answer in time", RESET),
+    160: Xid("a bad memory channel was taken out of use", NOTHING),
+    161: Xid("a bad memory channel could not be taken out of use", NOTHING),
+    167: Xid("PCIe does not answer in time", REBOOT),
+    168: Xid("the GPU has less memory than it should have", LOOK_UP),
+    171: Xid("where an uncorrectable memory error was (DRAM)", LOOK_UP),
+    172: Xid("where an uncorrectable memory error was (SRAM)", LOOK_UP),
+}
+# Since NVLink 5 the same number is fatal or not, which the message says.
+NVLINK5 = range(144, 151)
+RECOVERY = 154
+LOST = 79

@@ -1,0 +1,138 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_isolation
+short_description: Keep new pods from a node whose GPUs are ill, or give it back
+version_added: 0.2.0
+description:
+  - Taints or cordons a node, and remembers in its annotations C(gpulab.io/gpu-isolation-*) why, since when, and whether
+    it was cordoned before. Running pods stay.
+  - Giving it back takes away what this module did, and nothing else. A node that was cordoned before stays cordoned.
+  - It proves nothing. The role C(gpu_isolation) gives a node back only after its GPUs were proven.
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  kubeconfig:
+    description: Kubeconfig of an administrator.
+    type: path
+    required: true
+  name:
+    description: Name of the node.
+    type: str
+    required: true
+  state:
+    description:
+      - V(isolated) - no new pods come to the node.
+      - V(returned) - it is in use again.
+    type: str
+    choices: [isolated, returned]
+    default: isolated
+  policy:
+    description:
+      - V(taint) - a taint C(gpulab.io/gpu-isolated=true:NoSchedule), which pods can tolerate.
+      - V(cordon) - the node is cordoned, which C(kubectl get nodes) shows.
+    type: str
+    choices: [taint, cordon]
+    default: taint
+  reason:
+    description: Why, for people. Empty keeps the reason that is known.
+    type: str
+    default: ""
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+requirements:
+  - kubernetes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details: [Shows annotations, taints and cordon of the node.]
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Keep new pods from a node
+  gpulab.kubernetes.gpu_isolation:
+    kubeconfig: /root/admin.conf
+    name: gpu1
+    reason: "GPU 0: Xid 79: the GPU has fallen off the bus"
+
+- name: Give it back
+  gpulab.kubernetes.gpu_isolation:
+    kubeconfig: /root/admin.conf
+    name: gpu1
+    state: returned
+"""
+
+RETURN = r"""
+isolated:
+  description: Whether the node is isolated afterwards.
+  returned: success
+  type: bool
+isolation:
+  description: How it is, or was before it was given back. Empty where it was not isolated.
+  returned: success
+  type: dict
+  contains:
+    reason:
+      description: Why.
+      type: str
+    since:
+      description: Since when, in UTC.
+      type: str
+    policy:
+      description: V(taint) or V(cordon).
+      type: str
+    was_cordoned:
+      description: Whether the node was cordoned before by another hand.
+      type: bool
+  sample:
+    reason: "GPU 0: Xid 79: the GPU has fallen off the bus"
+    since: "2026-11-22T05:06:25Z"
+    policy: taint
+    was_cordoned: false
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_isolation import POLICIES, TAINT, Nodes
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._xid import written
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "kubeconfig": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["isolated", "returned"], "default": "isolated"},
+            "policy": {"type": "str", "choices": list(POLICIES), "default": TAINT},
+            "reason": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    if KUBERNETES_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
+    params = module.params
+    try:
+        nodes = Nodes(Api(params["kubeconfig"]), module.check_mode)
+        if params["state"] == "isolated":
+            outcome = nodes.isolate(params["name"], params["policy"], params["reason"], written(time.time()) or "")
+        else:
+            outcome = nodes.give_back(params["name"])
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    module.exit_json(**outcome)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Toolkits side by side: their packages, what the driver makes of them, and what goes with one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_packages import cuda_packages
+from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_toolkits import cuda_toolkits
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda_plan import packages_of, plan
+from hypothesis import given
+from hypothesis import strategies as st
+
+KINDS = ["native", "minor_version_compatibility", "forward_compatibility", "unsupported", "unknown"]
+
+
+def test_the_oldest_comes_first_and_each_has_its_place() -> None:
+    first, second = cuda_toolkits(["13.0.2", "12.9.1"], driver="580.178.04")
+    assert (first["version"], first["minor"], first["home"], first["priority"]) == (
+        "12.9.1",
+        "12.9",
+        "/usr/local/cuda-12.9",
+        129,
+    )
+    assert first["packages"] == [{"name": "cuda-toolkit-12-9", "version": "12.9.1-1"}]
+    assert second["priority"] == 130
+    assert [each["kind"] for each in (first, second)] == ["native", "native"]
+    assert first["words"].startswith("CUDA 12.9.1: native: Driver 580.178.04 is as new as")
+
+
+@pytest.mark.parametrize(
+    ("version", "driver", "gpus", "accept", "kind", "accepted", "words"),
+    [
+        ("13.1.1", "580.178.04", [], KINDS[:2], KINDS[1], True, "What is lost: compiling this toolkit's PTX"),
+        ("13.1.1", "580.178.04", [], KINDS[:1], KINDS[1], False, "590.48.01"),
+        ("13.0.2", "535.274.02", ["0x1eb8"], KINDS[:2], KINDS[2], False, "cuda-compat-13-0"),
+        ("13.0.2", "535.274.02", ["0x1eb8"], KINDS[:3], KINDS[2], True, "cuda-compat-13-0"),
+        ("13.0.2", "580.178.04", ["Tesla V100-SXM2-32GB"], KINDS[:3], KINDS[3], False, "no code for Volta"),
+        ("13.0.2", "580.178.04", ["Tesla T4", "Tesla V100-SXM2-32GB"], KINDS[:3], KINDS[3], False, "Volta"),
+        ("14.0.0", "580.178.04", [], KINDS[:3], KINDS[4], False, "not in the table"),
+        ("14.0.0", "580.178.04", [], KINDS, KINDS[4], True, "not in the table"),
+        ("13.0.2", "", ["Tesla T4"], KINDS[:1], None, True, "there is no driver"),
+    ],
+)
+def test_what_the_driver_makes_of_it(
+    version: str, driver: str, gpus: list[str], accept: list[str], kind: str | None, accepted: bool, words: str
+) -> None:
+    (found,) = cuda_toolkits([version], driver, gpus, accept)
+    assert (found["kind"], found["accepted"]) == (kind, accepted)
+    assert words in found["words"]
+    compat = [package["name"] for package in found["packages"] if package["name"].startswith("cuda-compat-")]
+    assert compat == (["cuda-compat-13-0"] if kind == KINDS[2] and accepted else [])
+    assert found["compat"] == ("/usr/local/cuda-13.0/compat" if compat else "")
+
+
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        (["12.9"], "all three digits"),
+        (["twelve"], "no release"),
+        (["12.9.0", "12.9.1"], "can't be side by side"),
+        ([12.9], "put it into quotes"),
+        ("12.9.1", "have to be a list"),
+        (None, "have to be a list"),
+    ],
+)
+def test_what_is_no_list_of_releases(versions: Any, words: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=words):
+        cuda_toolkits(versions)
+
+
+def test_a_driver_that_is_none() -> None:
+    with pytest.raises(AnsibleFilterError, match="none of a Linux driver"):
+        cuda_toolkits(["12.9.1"], driver="new")
+
+
+INSTALLED = [
+    "cuda-12-8", "cuda-compat-12-8", "cuda-nvcc-12-8", "cuda-toolkit-12-8", "cuda-toolkit-12-8-config-common",
+    "gds-tools-12-8", "libcublas-12-8", "libcublas-dev-12-8", "libnpp-12-8", "libnvjitlink-12-8",
+]  # fmt: skip
+OTHERS = [
+    "cuda", "cuda-12", "cuda-drivers-580", "cuda-keyring", "cuda-nvcc-12-80", "cuda-nvcc-12-9", "cuda-nvcc-2-8",
+    "cuda-toolkit-12-config-common", "cuda-toolkit-config-common", "libc6", "libllvm-12-8", "nsight-compute-2025.1.1",
+]  # fmt: skip
+
+
+def test_what_goes_with_a_toolkit_and_what_stays() -> None:
+    assert cuda_packages([*OTHERS, *INSTALLED], ["12.8"]) == sorted(INSTALLED)
+    assert cuda_packages([*OTHERS, *INSTALLED], ["12.8", "12.9"]) == sorted([*INSTALLED, "cuda-nvcc-12-9"])
+    with pytest.raises(AnsibleFilterError, match="Write it as in"):
+        cuda_packages(OTHERS, ["12.8.1"])
+
+
+MINORS = st.builds("{}.{}".format, st.integers(10, 14), st.integers(0, 12))
+
+
+@given(st.lists(MINORS, unique=True, min_size=1, max_size=5))
+def test_removing_one_leaves_the_others(minors: list[str]) -> None:
+    toolkits = plan([f"{minor}.1" for minor in minors], None, [], [], "-1")
+    assert sorted(toolkit.minor for toolkit in toolkits) == sorted(minors)
+    names = [package["name"] for toolkit in toolkits for package in toolkit.packages]
+    for toolkit in toolkits:
+        assert packages_of(toolkit.minor, names) == [toolkit.packages[0]["name"]]
+
+
+@given(st.text(), st.text())
+def test_any_text_is_planned_or_refused(version: str, driver: str) -> None:
+    try:
+        (found,) = cuda_toolkits([version], driver)
+    except AnsibleFilterError:
+        return
+    assert found["home"].startswith("/usr/local/cuda-")

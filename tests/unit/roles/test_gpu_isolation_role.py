@@ -1,0 +1,167 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role on this machine, with an nvidia-smi and a kernel log of the test's own, against an API with one node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import smi_texts as smi
+from fake_node import FakeNode
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PLAY = """
+- name: Isolate
+  hosts: localhost
+  connection: local
+  gather_facts: false
+  roles:
+    - role: gpulab.kubernetes.gpu_isolation
+"""
+Isolate = Callable[..., str]
+
+
+class Machine:
+    """What this machine seems to be."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.say(smi.xml((smi.Gpu(0), smi.Gpu(1))))
+        self.log()
+
+    def say(self, text: str) -> None:
+        (self.folder / "smi").write_text(text)
+        self._program("nvidia-smi", f"cat {self.folder}/smi")
+
+    def log(self, *lines: str) -> None:
+        entries = [json.dumps({"MESSAGE": line, "_TRANSPORT": "kernel"}) for line in lines]
+        (self.folder / "journal").write_text("".join(f"{entry}\n" for entry in entries))
+        self._program("journalctl", f"cat {self.folder}/journal")
+
+    def _program(self, name: str, body: str) -> None:
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode()
+
+
+@pytest.fixture
+def isolate(machine: Machine, node: FakeNode, tmp_path: Path) -> Iterator[Isolate]:
+    (tmp_path / "play.yml").write_text(PLAY)
+    with node.serve(tmp_path) as kubeconfig:
+        known = {
+            "kubeadm_kubeconfig": str(kubeconfig),
+            "cluster_node_name": "gpu1",
+            "cluster_expected_gpus": 2,
+            "ansible_become": False,
+            "ansible_python_interpreter": sys.executable,
+        }
+
+        def run(*arguments: str, **variables: Any) -> str:
+            extra = json.dumps({**known, **variables})
+            command = [
+                str(Path(sys.executable).parent / "ansible-playbook"),
+                "play.yml",
+                "-i",
+                "localhost,",
+                "-e",
+                extra,
+            ]
+            environ = {
+                **os.environ,
+                "PATH": f"{machine.bin}{os.pathsep}{os.environ['PATH']}",
+                "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+                "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
+                "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp"),
+                "ANSIBLE_NOCOLOR": "1",
+            }
+            done = subprocess.run(
+                [*command, *arguments],
+                cwd=tmp_path,
+                env=environ,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+            return " ".join(done.stdout.split())
+
+        yield run
+
+
+def changes(said: str) -> int:
+    found = re.search(r"changed=(\d+)", said)
+    assert found
+    return int(found[1])
+
+
+def reason(node: FakeNode) -> str | None:
+    found: str | None = (node.body["metadata"].get("annotations") or {}).get("gpulab.io/gpu-isolation-reason")
+    return found
+
+
+XID = f"NVRM: Xid (PCI:{smi.Gpu(1).bus[4:-2].lower()}): 79, GPU has fallen off the bus."
+
+
+def test_a_node_that_is_well_stays_as_it_is(node: FakeNode, isolate: Isolate) -> None:
+    assert changes(isolate()) == 0
+    assert node.body["spec"] == {}
+
+
+def test_a_critical_xid_isolates_the_node_once(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
+    machine.log(XID, "NVRM: Xid (PCI:0000:10:00): 31, MMU Fault")
+    assert changes(isolate("--check")) == 1
+    assert node.patches == 0
+    said = isolate()
+    assert changes(said) == 1
+    assert reason(node) == "GPU 1: Xid 79: the GPU has fallen off the bus"
+    assert [taint["key"] for taint in node.body["spec"]["taints"]] == ["gpulab.io/gpu-isolated"]
+    assert "Reboot the host" in said and "-e gpu_isolation_state=returned --limit localhost" in said
+    machine.log(XID, XID)
+    assert changes(isolate()) == 0
+    assert changes(isolate(gpu_isolation_policy="cordon")) == 1
+    assert node.body["spec"] == {"unschedulable": True}
+
+
+def test_by_hand_with_a_reason(node: FakeNode, isolate: Isolate) -> None:
+    assert changes(isolate(gpu_isolation_state="isolated", gpu_isolation_reason="fan noise")) == 1
+    assert reason(node) == "fan noise"
+    assert changes(isolate(gpu_isolation_state="isolated", gpu_isolation_reason="fan noise")) == 0
+
+
+def test_a_driver_that_does_not_answer_is_ill(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
+    words, status, state = smi.MESSAGES[1]
+    machine.say(words)
+    (machine.bin / "nvidia-smi").write_text(f"#!/bin/sh\ncat {machine.folder}/smi\nexit {status}\n")
+    assert changes(isolate()) == 1
+    assert state in (reason(node) or "")
+
+
+def test_a_node_that_is_to_be_returned_is_only_looked_at_here(
+    machine: Machine, node: FakeNode, isolate: Isolate
+) -> None:
+    machine.log(XID)
+    isolate()
+    assert changes(isolate(gpu_isolation_state="returned")) == 0
+    assert reason(node) is not None
