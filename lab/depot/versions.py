@@ -23,6 +23,7 @@ AGNHOST_SOURCE = "1.36.4"
 
 FLANNEL_CNI_SOURCE = "v0.9.1"
 DISTRIBUTION = "v3.1.2"
+HELM = "v3.22.0"
 CUDA_KEYRING = "1.1-1"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
 

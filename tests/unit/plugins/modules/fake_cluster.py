@@ -250,21 +250,22 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, cluster.nodes[parts[4]].body()
         if path == "/api/v1/pods":
             return 200, {"items": [pod for pod in cluster.pods.values() if _selected(pod, query)]}
+        if path in cluster.objects:
+            return 200, cluster.objects[path]
+        if path.endswith("/daemonsets"):
+            return 200, {"items": cluster.daemonsets}
         if len(parts) == 5:
             found = cluster.namespaces.get(parts[4])
             return (200, found) if found else (404, {"message": f"namespaces {parts[4]} not found"})
         if path.endswith("/pods"):
             return 200, {"items": [pod for key, pod in cluster.pods.items() if key.startswith(f"{parts[4]}/")]}
-        if path.endswith("/daemonsets"):
-            return 200, {"items": cluster.daemonsets}
         if path.endswith(("/events", "/deployments")):
             return 200, {"items": []}
         if path.endswith("/log"):
             return 200, cluster.log(cluster.pods[f"{parts[4]}/{parts[6]}"], query.get("container", ""))
         if path.endswith("/proxy/dial"):
             return cluster.dial(cluster.pods[f"{parts[4]}/{parts[6].partition(':')[0]}"], query["host"])
-        thing = cluster.objects.get(path)
-        return (200, thing) if thing else (404, {"message": f"{path} not found"})
+        return 404, {"message": f"{path} not found"}
 
     def _count(self) -> None:
         holding = [pod for pod in self.cluster.pods.values() if "gpu" in pod]
