@@ -28,6 +28,7 @@ ROLES = (
     "kubeadm",
     "flannel",
     "nvidia_device_plugin",
+    "gpu_operator",
     "acceptance",
     "torch_ddp",
 )

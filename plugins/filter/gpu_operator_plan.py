@@ -31,7 +31,7 @@ options:
     required: true
   wanted:
     description: >-
-      The settings: C(configs) (device plugin configurations by name), C(default_config), C(mig_strategy),
+      The settings: C(configs) (device plugin configurations by name, as mappings or as YAML), C(default_config),
       C(tolerations), C(service_monitor), C(dcgm_exporter), C(driver_version), C(driver_modules).
     type: dict
     required: true
@@ -69,11 +69,13 @@ def gpu_operator_plan(
 ) -> dict[str, Any]:
     try:
         found = [_gpu_operator.Host(**host) for host in hosts]
-        values = _gpu_operator.merged(_gpu_operator.computed(found, _gpu_operator.Wanted(**wanted)), own or {})
+        settings = _gpu_operator.Wanted(**wanted)
+        values = _gpu_operator.merged(_gpu_operator.computed(found, settings), own or {})
     except TypeError as error:
         raise AnsibleFilterError(f"Error while computing the GPU Operator's values: {error}") from error
     problems = [
         *_gpu_operator.host_problems(found),
+        *_gpu_operator.sharing_problems(settings),
         *(_gpu_operator.value_problems(own or {}, table["keys"], table["removed"]) if table else ()),
         *_gpu_operator.relation_problems(values),
         *_gpu_operator.toolkit_problems(values, found),

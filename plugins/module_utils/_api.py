@@ -83,6 +83,13 @@ class Api:
         query = {"fieldManager": "gpulab.kubernetes", "force": "true"}
         self._request("PATCH", path, query, body, "application/apply-patch+yaml")
 
+    def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Change an object in one step; what is null in ``body`` is removed (JSON merge patch)."""
+        merged: dict[str, Any] = json.loads(
+            self._request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        )
+        return merged
+
     def delete(self, path: str, **query: str) -> None:
         """Delete one object; one that is gone already is no error."""
         try:

@@ -52,7 +52,6 @@ class Wanted:
 
     configs: Mapping[str, Any]
     default_config: str
-    mig_strategy: str = "none"
     tolerations: Sequence[Mapping[str, str]] = ()
     service_monitor: bool = False
     dcgm_exporter: bool = True
@@ -90,7 +89,7 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
         "gfd": {"enabled": True},
         **({"hostPaths": {"driverInstallDir": roots[0]}} if roots and not driver else {}),
         # The geometry of MIG is a setting of the hosts, which keep it: one owner.
-        "mig": {"strategy": wanted.mig_strategy},
+        "mig": {"strategy": _strategies(wanted)[0]},
         "migManager": {"enabled": False},
         "nfd": {"enabled": True},
         "node-feature-discovery": {"worker": {"tolerations": [_CONTROL_PLANE, *tolerations]}},
@@ -99,8 +98,28 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
 
 
 def _text(config: Any) -> str:
-    text: str = yaml.safe_dump(config, sort_keys=True)
+    text: str = config if isinstance(config, str) else yaml.safe_dump(config, sort_keys=True)
     return text
+
+
+def _strategies(wanted: Wanted) -> list[str]:
+    """The MIG strategies of the configurations, V(none) alone when no GPU is cut."""
+    read = [yaml.safe_load(config) if isinstance(config, str) else config for config in wanted.configs.values()]
+    found = {str(_at(config, "flags.migStrategy") or "none") for config in read} - {"none"}
+    return sorted(found) or ["none"]
+
+
+def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
+    """What the operator can't tell its device plugin node by node."""
+    strategies = _strategies(wanted)
+    if len(strategies) > 1:
+        yield Problem(
+            "",
+            f"GPUs are cut with different MIG strategies: {listing(strategies)}",
+            "nvidia_device_plugin_sharing",
+            "The operator knows one for all nodes (mig.strategy)",
+            "Choose single or mixed for all hosts whose GPUs are cut",
+        )
 
 
 def merged(values: Values, more: Values) -> dict[str, Any]:

@@ -62,7 +62,15 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
             {"service_monitor": True, "dcgm_exporter": False},
             {"dcgmExporter.enabled": False, "dcgmExporter.serviceMonitor.enabled": False},
         ),
-        ([FULL], {"mig_strategy": "mixed"}, {"mig.strategy": "mixed", "migManager.enabled": False}),
+        ([FULL], {}, {"mig.strategy": "none", "migManager.enabled": False}),
+        (
+            [FULL],
+            {"configs": {"default": {}, "mig": "flags: {migStrategy: mixed}"}},
+            {
+                "mig.strategy": "mixed",
+                "devicePlugin.config.data": {"default": "{}\n", "mig": "flags: {migStrategy: mixed}"},
+            },
+        ),
         ([FULL], {}, {"daemonsets.tolerations": TOLERATIONS, "cdi.enabled": True, "nfd.enabled": True}),
         (
             [FULL],
@@ -139,6 +147,12 @@ def test_the_computed_values_are_ones_that_the_chart_reads() -> None:
 
 def test_without_a_table_no_key_is_checked() -> None:
     assert plan([FULL], WANTED, {"new": {"thing": 1}}, {})["problems"] == []
+
+
+def test_one_operator_knows_one_mig_strategy() -> None:
+    configs = {name: {"flags": {"migStrategy": name}} for name in ("none", "single", "mixed")}
+    (found,) = plan([FULL], {**WANTED, "configs": configs}, {}, TABLE)["problems"]
+    assert "mixed, single" in found["what"]
 
 
 def test_an_unknown_setting_is_an_error() -> None:

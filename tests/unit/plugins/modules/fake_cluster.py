@@ -36,6 +36,9 @@ class FakeNode:
     labels: dict[str, str] | None = None
     boot: str = "boot-1"
     given: list[str] | None = None
+    metadata: Json = field(default_factory=dict)
+    taints: list[Json] = field(default_factory=list)
+    conflicts: int = 0
 
     def offered(self) -> int:
         return len(self.gpus) if self.allocatable is None else self.allocatable
@@ -51,7 +54,9 @@ class FakeNode:
                 "name": self.name,
                 "uid": f"uid-{self.name}",
                 "labels": (labels if self.gpus else {}) if self.labels is None else self.labels,
+                **self.metadata,
             },
+            "spec": {"taints": self.taints},
             "status": {
                 "capacity": {GPU: str(len(self.gpus))},
                 "allocatable": {GPU: str(self.offered())},
@@ -220,6 +225,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         body = json.loads(self._body())
+        node = self.cluster.nodes.get(urlsplit(self.path).path.removeprefix("/api/v1/nodes/"))
+        if node:
+            if node.conflicts:
+                node.conflicts -= 1
+                self._answer(409, {"message": "the object has been modified"})
+                return
+            for name, values in body.get("metadata", {}).items():
+                if isinstance(values, dict):
+                    merged = {**node.body()["metadata"].get(name, {}), **values}
+                    node.metadata[name] = {key: value for key, value in merged.items() if value is not None}
+            node.taints = body.get("spec", {}).get("taints", node.taints)
+            self._answer(200, node.body())
+            return
         with self.cluster.lock:
             self.cluster.objects[urlsplit(self.path).path] = body
             self._answer(200, body)
