@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,8 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
 
 
 def _text(config: Any) -> str:
-    text: str = config if isinstance(config, str) else yaml.safe_dump(config, sort_keys=True)
+    # Ansible's own kinds of texts and mappings, which YAML does not know, become plain ones on the way.
+    text: str = config if isinstance(config, str) else yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=True)
     return text
 
 
