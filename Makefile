@@ -35,7 +35,7 @@ tests_operator := test_gpu_operator.py
 tests_pools := test_pools.py
 tests_guides := test_guides.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input runner training vxlan host-gw awx gpu-operator pools guides
+LABS := default interrupted shapes single-node add-worker wrong-input runner training vxlan host-gw awx gpu-operator pools driver-installer guides
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 

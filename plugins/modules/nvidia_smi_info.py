@@ -27,6 +27,13 @@ options:
     description: Name of nvidia-smi, looked for in PATH and the sbin directories, or its path.
     type: str
     default: nvidia-smi
+  driver_root:
+    description:
+      - Directory below which the driver's files lie. In another one than V(/), as a driver-installer uses it,
+        C(usr/bin/nvidia-smi) below it is called with the driver's libraries there, whatever O(executable) says.
+    type: path
+    default: /
+    version_added: 0.2.0
   timeout:
     description:
       - Time limit for each call in seconds, 1 at least. There are 4 calls at most, or a few more with drivers that
@@ -326,6 +333,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "executable": {"type": "str", "default": "nvidia-smi"},
+            "driver_root": {"type": "path", "default": "/"},
             "timeout": {"type": "int", "default": 60},
             "gather": {
                 "type": "list",
@@ -345,8 +353,11 @@ def main() -> None:
     params = module.params
     if params["timeout"] < 1:
         module.fail_json(msg=f"Error while reading the GPUs: timeout is {params['timeout']} s; give it 1 s or more")
-    runner = Runner(module, timeout=params["timeout"])
-    facts = NvidiaSmi(lambda arguments: runner.run([params["executable"], *arguments])).facts(params["gather"])
+    root = params["driver_root"].rstrip("/")
+    program = f"{root}/usr/bin/nvidia-smi" if root else params["executable"]
+    libraries = {"LD_LIBRARY_PATH": f"{root}/usr/lib/x86_64-linux-gnu:{root}/usr/lib64"} if root else {}
+    runner = Runner(module, timeout=params["timeout"], environ=libraries)
+    facts = NvidiaSmi(lambda arguments: runner.run([program, *arguments])).facts(params["gather"])
     if facts["state"] in params["fail_on"]:
         said = facts["message"] or facts["state"]
         module.fail_json(msg=f"Error while reading the GPUs: {facts['state']}: {said}. {facts['advice']}", **facts)

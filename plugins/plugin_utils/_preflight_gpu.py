@@ -150,6 +150,9 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     wanted = settings["nvidia_driver_version"]
     versions = driver_versions(found["packages"]) or {found["loaded_version"]} - {""}
     foreign = _ORIGINS.get(found["origin"])
+    # A driver that a pod has installed belongs to no package; one of the host's packages is of another hand then.
+    if settings["nvidia_driver_source"] == "daemonset":
+        foreign = "comes from the host's packages" if found["packages"] else None
     if foreign or versions - {wanted}:
         reason = foreign or f"is not the wanted version {wanted}"
         yield reading.problem(

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from support.cluster import IMAGE, Cluster
 from support.hosts import Inventory
-from support.lab import Lab, running
+from support.lab import Lab, lab_command, running
 from support.play import Run, play
 
-SPEC = Path(__file__).parent / "specs" / "pools.yml"
+SPECS = Path(__file__).parent / "specs"
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists"}
 
@@ -52,7 +52,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with running("pools", SPEC) as lab:
+    with running("pools", SPECS / "pools.yml") as lab:
         play(lab.path).expect_success()
         inventory = lab.inventory()
         yield Site(lab, inventory, Cluster.of(inventory))
@@ -104,6 +104,21 @@ def test_what_is_declared_no_more_goes_and_what_others_did_stays(site: Site) -> 
     site.pools().expect_success()
     site.pools().expect_unchanged()
     assert {taint["key"] for taint in site.taints("gpu1")} == {"team", "nvidia.com/gpu"}
+
+
+def test_a_pod_installs_the_driver_where_packages_are_left_alone() -> None:
+    """The hosts of this lab all get theirs from the image, and have no package of it."""
+    lab_command("build", "--with", "installer")
+    with running("driver-installer", SPECS / "installer.yml") as lab:
+        play(lab.path).expect_success()
+        play(lab.path).expect_unchanged()
+        inventory = lab.inventory()
+        (host,) = inventory.workers
+        totals = json.loads(lab.report.read_text())["totals"]
+        assert (totals["gpus"], totals["proven"]) == (2, 2)
+        assert Cluster.of(inventory).allocatable_gpus() == {"gpu1": 2}
+        assert "nvidia-driver" not in host.run("dpkg-query --show --showformat='${Package} '")
+        assert "/opt/nvidia/driver" in host.run("cat /var/run/cdi/nvidia.yaml")
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,11 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
             ["595.91.07", "not the wanted version 580.178.04", "nvidia_driver_version"],
         ),
         ({"gpu1.settings.nvidia_driver_source": "preinstalled"}, "gpu1", ["No NVIDIA driver is loaded"]),
+        (
+            {"gpu1.settings.nvidia_driver_source": "daemonset", "gpu1.facts.nvidia_driver": CUDA},
+            "gpu1",
+            ["comes from the host's packages"],
+        ),
         ({"gpu1.facts.secure_boot": True}, "gpu1", ["Secure Boot is on", "DKMS"]),
         (
             {"cp1.facts.cluster": CONTROL_PLANE, "gpu1.facts.cluster": WORKER},
