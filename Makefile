@@ -20,7 +20,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver sharing health cuda runner awx training network guides
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver sharing health cuda operator pools runner awx training network guides
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -29,15 +29,17 @@ tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
 tests_driver := test_driver_upgrade.py
 tests_sharing := test_sharing.py
+tests_health := test_health.py
+tests_cuda := test_cuda_toolkit.py
+tests_operator := test_gpu_operator.py
+tests_pools := test_pools.py
 tests_runner := test_runner.py
 tests_awx := test_configure.py test_awx.py
 tests_training := test_training.py
 tests_network := test_network.py
 tests_guides := test_guides.py
-tests_health := test_health.py
-tests_cuda := test_cuda_toolkit.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver runner training vxlan host-gw awx guides
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training vxlan host-gw awx guides
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 

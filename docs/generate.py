@@ -29,6 +29,7 @@ ROLES = (
     "kubeadm",
     "flannel",
     "nvidia_device_plugin",
+    "gpu_operator",
     "acceptance",
     "drift",
     "gpu_isolation",

@@ -107,7 +107,8 @@ def build(
     ] = None,
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
     parts: Annotated[
-        list[str] | None, typer.Option("--with", help="Optional part, torch or ee; may be given several times.")
+        list[str] | None,
+        typer.Option("--with", help="Optional part (torch, ee, operator, installer); may be given several times."),
     ] = None,
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""

@@ -8,7 +8,12 @@ from importlib import import_module
 from lab.nodes.errors import LabError
 
 # Each names a module with a function `build()` that costs nothing when everything is there.
-PARTS = {"torch": "lab.depot.torch_image", "ee": "lab.ee"}
+PARTS = {
+    "torch": "lab.depot.torch_image",
+    "ee": "lab.ee",
+    "operator": "lab.depot.operator_image",
+    "installer": "lab.gpusim.installer_image",
+}
 
 
 def check(names: Sequence[str]) -> None:

@@ -173,6 +173,14 @@ def node_feature_discovery(tag: str) -> Recipe:
     )
 
 
+def helm() -> Recipe:
+    """The package manager that installs the GPU Operator's chart."""
+    flags = (
+        "-X helm.sh/helm/v3/internal/version.version={version} -X helm.sh/helm/v3/internal/version.gitCommit={commit}"
+    )
+    return Recipe("helm", "helm.sh/helm/v3", versions.HELM, {"helm": "./cmd/helm"}, ldflags=flags)
+
+
 def server() -> Recipe:
     """The depot's own server, built among the sources of the registry it is made from."""
     module = "github.com/distribution/distribution/v3"

@@ -23,6 +23,7 @@ AGNHOST_SOURCE = "1.36.4"
 
 FLANNEL_CNI_SOURCE = "v0.9.1"
 DISTRIBUTION = "v3.1.2"
+HELM = "v3.22.0"
 CUDA_KEYRING = "1.1-1"
 # Native to all drivers, to driver 580, and to newer drivers only (13.1).
 CUDA_TOOLKITS = ("12.8.1", "12.9.1", "13.0.2", "13.1.1")

@@ -64,6 +64,11 @@ def build_driver_debs(version: str, distro: str, out: Path) -> list[Path]:
         return [_pack(package, maker, out) for package in packages(driver, family, deb_version)]
 
 
+def driver_part(driver: library.Driver, suite: str, work: Path, name: str) -> dict[str, deb.Content]:
+    """Return the files of one part of a driver, for what is no package."""
+    return _Parts(driver, suite, work).part(name).files
+
+
 def _pack(package: Package, maker: _Parts, out: Path) -> Path:
     files: dict[str, deb.Content] = {}
     scripts: dict[str, str] = {}

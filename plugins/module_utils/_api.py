@@ -88,7 +88,10 @@ class Api:
         self._request("PATCH", path, query, body, "application/apply-patch+yaml")
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Change an object by a merge patch, and return it. With a resourceVersion in it, status 409 means too late."""
+        """Change an object in one step, and return it; what is null in ``body`` is removed (JSON merge patch).
+
+        With a resourceVersion in it, status 409 means that somebody else was faster.
+        """
         changed: dict[str, Any] = json.loads(
             self._request("PATCH", path, body=body, content_type="application/merge-patch+json")
         )

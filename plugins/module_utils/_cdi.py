@@ -110,8 +110,10 @@ class CdiSpec:
 
     def _enable(self, outcome: Outcome, check: bool) -> None:
         service, trigger = (self._systemd.unit(name) for name in self._units)
-        plan = [(service.name, verb) for verb in needed(service, False, True) if verb == "enable"]
-        plan += [(trigger.name, verb) for verb in needed(trigger, False, True)]
+        # What has changed about the service itself counts, too: it is started next.
+        plan = [(service.name, verb) for verb in needed(service, False, True) if verb in ("daemon-reload", "enable")]
+        known = {verb for _name, verb in plan} & {"daemon-reload"}
+        plan += [(trigger.name, verb) for verb in needed(trigger, False, True) if verb not in known]
         for name, verb in plan:
             outcome.changed = True
             outcome.actions.append(f"{verb} {name}")

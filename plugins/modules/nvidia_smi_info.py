@@ -29,6 +29,13 @@ options:
     description: Name of nvidia-smi, looked for in PATH and the sbin directories, or its path.
     type: str
     default: nvidia-smi
+  driver_root:
+    description:
+      - Directory below which the driver's files lie. In another one than V(/), as a driver-installer uses it,
+        C(usr/bin/nvidia-smi) below it is called with the driver's libraries there, whatever O(executable) says.
+    type: path
+    default: /
+    version_added: 0.2.0
   timeout:
     description:
       - Time limit for each call in seconds, 1 at least. There are 4 calls at most, or a few more with drivers that
@@ -399,6 +406,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._driver_root import nvidia_smi
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_health import complete
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel_log import xid_events
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import NvidiaSmi
@@ -410,6 +418,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "executable": {"type": "str", "default": "nvidia-smi"},
+            "driver_root": {"type": "path", "default": "/"},
             "timeout": {"type": "int", "default": 60},
             "gather": {
                 "type": "list",
@@ -434,11 +443,13 @@ def main() -> None:
     if params["xids_since"] and since is None:
         said = f"xids_since is {params['xids_since']!r}; give it as in 2026-11-22T05:06:25Z"
         module.fail_json(msg=f"Error while reading the GPUs: {said}")
-    runner = Runner(module, timeout=params["timeout"])
     begun = written(time.time())
-    events, failure = xid_events(runner.run) if "xids" in params["gather"] else (None, None)
+    kernel_log = Runner(module, timeout=params["timeout"])
+    events, failure = xid_events(kernel_log.run) if "xids" in params["gather"] else (None, None)
     found = findings(events or [], since)
-    facts = NvidiaSmi(lambda arguments: runner.run([params["executable"], *arguments])).facts(params["gather"])
+    program, environ = nvidia_smi(params["driver_root"], params["executable"])
+    runner = Runner(module, timeout=params["timeout"], environ=environ)
+    facts = NvidiaSmi(lambda arguments: runner.run([program, *arguments])).facts(params["gather"])
     facts = {
         **complete(facts, found),
         "xids": None if events is None else [each.fields() for each in found],

@@ -176,6 +176,9 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     wanted = settings["nvidia_driver_version"]
     foreign = _ORIGINS.get(found["origin"]) if found["origin"] != settings["nvidia_driver_source"] else None
+    # A driver that a pod has installed belongs to no package; one of the host's packages is of another hand then.
+    if settings["nvidia_driver_source"] == "daemonset":
+        foreign = "comes from the host's packages" if found["packages"] else None
     # The upgrade is what was asked for; it looks after the pods that use the driver.
     if foreign or (versions - {wanted} and not settings["nvidia_driver_upgrading"]):
         reason = foreign or f"is not the wanted version {wanted}"

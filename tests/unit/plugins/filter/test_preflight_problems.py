@@ -276,6 +276,11 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
             "gpu1",
             ["NVIDIA's CUDA repository", "replace_foreign"],
         ),
+        (
+            {"gpu1.settings.nvidia_driver_source": "daemonset", "gpu1.facts.nvidia_driver": CUDA},
+            "gpu1",
+            ["comes from the host's packages"],
+        ),
         ({"gpu1.facts.secure_boot": True}, "gpu1", ["Secure Boot is on", "DKMS"]),
         (
             {"cp1.facts.cluster": CONTROL_PLANE, "gpu1.facts.cluster": WORKER},

@@ -36,6 +36,9 @@ class FakeNode:
     labels: dict[str, str] | None = None
     boot: str = "boot-1"
     given: list[str] | None = None
+    metadata: Json = field(default_factory=dict)
+    taints: list[Json] = field(default_factory=list)
+    conflicts: int = 0
 
     def offered(self) -> int:
         return len(self.gpus) if self.allocatable is None else self.allocatable
@@ -51,7 +54,9 @@ class FakeNode:
                 "name": self.name,
                 "uid": f"uid-{self.name}",
                 "labels": (labels if self.gpus else {}) if self.labels is None else self.labels,
+                **self.metadata,
             },
+            "spec": {"taints": self.taints},
             "status": {
                 "capacity": {GPU: str(len(self.gpus))},
                 "allocatable": {GPU: str(self.offered())},
@@ -220,6 +225,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         body = json.loads(self._body())
+        node = self.cluster.nodes.get(urlsplit(self.path).path.removeprefix("/api/v1/nodes/"))
+        if node:
+            if node.conflicts:
+                node.conflicts -= 1
+                self._answer(409, {"message": "the object has been modified"})
+                return
+            for name, values in body.get("metadata", {}).items():
+                if isinstance(values, dict):
+                    merged = {**node.body()["metadata"].get(name, {}), **values}
+                    node.metadata[name] = {key: value for key, value in merged.items() if value is not None}
+            node.taints = body.get("spec", {}).get("taints", node.taints)
+            self._answer(200, node.body())
+            return
         with self.cluster.lock:
             self.cluster.objects[urlsplit(self.path).path] = body
             self._answer(200, body)
@@ -251,21 +269,22 @@ class _Handler(BaseHTTPRequestHandler):
             return (200, known.body()) if known else (404, {"message": f"nodes {parts[4]} not found"})
         if path == "/api/v1/pods":
             return 200, {"items": [pod for pod in cluster.pods.values() if _selected(pod, query)]}
+        if path in cluster.objects:
+            return 200, cluster.objects[path]
+        if path.endswith("/daemonsets"):
+            return 200, {"items": cluster.daemonsets}
         if len(parts) == 5:
             found = cluster.namespaces.get(parts[4])
             return (200, found) if found else (404, {"message": f"namespaces {parts[4]} not found"})
         if path.endswith("/pods"):
             return 200, {"items": [pod for key, pod in cluster.pods.items() if key.startswith(f"{parts[4]}/")]}
-        if path.endswith("/daemonsets"):
-            return 200, {"items": cluster.daemonsets}
         if path.endswith(("/events", "/deployments")):
             return 200, {"items": []}
         if path.endswith("/log"):
             return 200, cluster.log(cluster.pods[f"{parts[4]}/{parts[6]}"], query.get("container", ""))
         if path.endswith("/proxy/dial"):
             return cluster.dial(cluster.pods[f"{parts[4]}/{parts[6].partition(':')[0]}"], query["host"])
-        thing = cluster.objects.get(path)
-        return (200, thing) if thing else (404, {"message": f"{path} not found"})
+        return 404, {"message": f"{path} not found"}
 
     def _count(self) -> None:
         holding = [pod for pod in self.cluster.pods.values() if "gpu" in pod]

@@ -55,6 +55,17 @@ def test_each_form_is_asked_for_by_its_option(run_module: Any, programs: Any, tm
     assert log[2:] == ["-L", ""]
 
 
+def test_a_driver_below_another_directory(run_module: Any, tmp_path: Path) -> None:
+    program = tmp_path / "usr" / "bin" / "nvidia-smi"
+    program.parent.mkdir(parents=True)
+    (tmp_path / "output").write_text(smi.xml())
+    program.write_text(f'#!/bin/sh\necho "$LD_LIBRARY_PATH" >{tmp_path}/log\ncat {tmp_path}/output\n')
+    program.chmod(0o755)
+    result = run_module("nvidia_smi_info", {"driver_root": str(tmp_path), "executable": "nothing"})
+    assert (result["state"], result["count"]) == ("ok", 4)
+    assert (tmp_path / "log").read_text().startswith(f"{tmp_path}/usr/lib/x86_64-linux-gnu:")
+
+
 def test_missing_program(run_module: Any) -> None:
     result = run_module("nvidia_smi_info", {"executable": "nvidia-smi-is-not-here"})
     assert (result["failed"], result["state"], result["rc"]) == (False, "driver_not_installed", None)

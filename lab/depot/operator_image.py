@@ -1,0 +1,44 @@
+"""What the lab has in place of the GPU Operator: the program helm, and the image of the operator's stand-in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab import paths, progress
+from lab.depot import cache, golang, images, oci, recipes, registry, versions
+from lab.depot.oci import Settings
+
+REFERENCE = "ghcr.io/gpulab/gpu-operator-stand-in:1"
+CHART = paths.REPOSITORY / "lab" / "charts" / "gpu-operator-stand-in"
+_HERE = Path(__file__).resolve().parent
+_LABELS = {
+    "org.opencontainers.image.title": "gpu-operator-stand-in",
+    "org.opencontainers.image.description": "Stands in for NVIDIA's GPU Operator in a lab: kubectl and a script.",
+}
+
+
+def helm() -> Path:
+    """Where helm lies once this part is built."""
+    return recipes.helm().program("helm")
+
+
+def build() -> None:
+    """Build helm and store the image; what is there already costs nothing. Raises DepotError."""
+    recipe = recipes.helm()
+    if not golang.is_built(recipe):
+        with cache.lock("depot"), progress.step(f"{recipe.name} {recipe.version} from {recipe.module}"):
+            golang.build(recipe)
+    if not _image().is_stored:
+        with cache.lock("depot"), registry.writable() as target:
+            if not _image().is_stored:
+                with progress.step(f"Image {REFERENCE}"):
+                    _image().store(target)
+
+
+def _image() -> images.Image:
+    source = recipes.kubernetes(versions.DEFAULT_KUBERNETES)
+    settings = Settings(("/stub",), (), "", {}, _LABELS)
+    stub = _HERE / "operator" / "stub"
+    key = cache.digest(source.key, settings, cache.tree_digest(stub, _HERE / "images.py", _HERE / "operator_image.py"))
+    files: dict[str, oci.Content] = {"/stub": stub, "/usr/bin/kubectl": source.program("kubectl")}
+    return images.Image(REFERENCE, key, files, settings, on_base=True)

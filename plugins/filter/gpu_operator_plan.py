@@ -1,0 +1,88 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, Callable
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _gpu_operator
+
+DOCUMENTATION = r"""
+name: gpu_operator_plan
+short_description: Compute the values of the GPU Operator's chart, and find what is wrong with them
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Computes the values of NVIDIA's chart C(gpu-operator) from what the hosts already have, puts values of one's own on
+    top, and holds the result against the keys that the chart reads.
+positional: _input, wanted, own, table
+options:
+  _input:
+    description: >-
+      The hosts with GPUs: C(host), and where known C(driver) and C(toolkit) (the versions that are there), C(source)
+      (where the driver comes from) and C(root) (the directory below which it lies).
+    type: list
+    elements: dict
+    required: true
+  wanted:
+    description: >-
+      The settings: C(configs) (device plugin configurations by name, as mappings or as YAML), C(default_config),
+      C(tolerations), C(service_monitor), C(dcgm_exporter), C(driver_version), C(driver_modules).
+    type: dict
+    required: true
+  own:
+    description: Values that take the place of the computed ones.
+    type: dict
+    default: {}
+  table:
+    description: >-
+      The chart's keys (C(keys)) and those that it has no more (C(removed)). Empty means that no key is checked.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: See which values the operator would get
+  ansible.builtin.debug:
+    msg: "{{ [{'host': 'gpu1', 'driver': '580.178.04', 'toolkit': '1.20.1-1'}]
+      | gpulab.kubernetes.gpu_operator_plan({'configs': {'a': {'version': 'v1'}}, 'default_config': 'a'}) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: >-
+    C(values), and C(problems) as P(gpulab.kubernetes.preflight_report#filter) takes them.
+  type: dict
+"""
+
+
+def gpu_operator_plan(
+    hosts: Iterable[Mapping[str, Any]],
+    wanted: Mapping[str, Any],
+    own: Mapping[str, Any] | None = None,
+    table: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    try:
+        found = [_gpu_operator.Host(**host) for host in hosts]
+        settings = _gpu_operator.Wanted(**wanted)
+        values = _gpu_operator.merged(_gpu_operator.computed(found, settings), own or {})
+    except TypeError as error:
+        raise AnsibleFilterError(f"Error while computing the GPU Operator's values: {error}") from error
+    problems = [
+        *_gpu_operator.host_problems(found),
+        *_gpu_operator.sharing_problems(settings),
+        *(_gpu_operator.value_problems(own or {}, table["keys"], table["removed"]) if table else ()),
+        *_gpu_operator.relation_problems(values),
+        *_gpu_operator.toolkit_problems(values, found),
+    ]
+    return {"values": values, "problems": [asdict(problem) for problem in problems]}
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gpu_operator_plan": gpu_operator_plan}

@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_plugins_info
+short_description: Tell who offers the cluster's GPUs to pods
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Lists NVIDIA's device plugins in all namespaces, with the nodes where each has a pod, and the ClusterPolicies of the
+    GPU Operator. Two plugins on one node would both register C(nvidia.com/gpu), and kubelet takes the last to come.
+  - A pod that is being deleted counts until it is gone.
+options:
+  kubeconfig:
+    description: Kubeconfig file of the cluster.
+    type: path
+    required: true
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.reader
+requirements:
+  - kubernetes (Python package)
+"""
+
+EXAMPLES = r"""
+- name: See who offers the GPUs
+  gpulab.kubernetes.gpu_plugins_info:
+    kubeconfig: /run/user/1000/kubeconfig
+  register: gpu_plugins
+"""
+
+RETURN = r"""
+plugins:
+  description: The device plugins, by namespace and name.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    namespace:
+      description: Its namespace.
+      type: str
+    name:
+      description: Name of its DaemonSet, or of what else has made its pods.
+      type: str
+    kind:
+      description: What has made its pods.
+      type: str
+    policy:
+      description: The ClusterPolicy that it belongs to, empty for a plugin that is not the GPU Operator's.
+      type: str
+    nodes:
+      description: The nodes where it has a pod.
+      type: list
+      elements: str
+  sample:
+    - namespace: nvidia-device-plugin
+      name: nvidia-device-plugin
+      kind: DaemonSet
+      policy: ""
+      nodes: [gpu1]
+shared:
+  description: Node -> its plugins, of nodes with more than one.
+  returned: success
+  type: dict
+  sample: {}
+policies:
+  description: Names of the ClusterPolicies.
+  returned: success
+  type: list
+  elements: str
+  sample: [cluster-policy]
+service_monitors:
+  description: Whether the cluster knows ServiceMonitors of the Prometheus Operator.
+  returned: success
+  type: bool
+"""
+
+from dataclasses import asdict
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_plugins
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_operator_wait import POLICIES
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_SERVICE_MONITORS = "servicemonitors.monitoring.coreos.com"
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={"kubeconfig": {"type": "path", "required": True}}, supports_check_mode=True)
+    if KUBERNETES_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
+    try:
+        api = Api(module.params["kubeconfig"])
+        found = _gpu_plugins.plugins(api.items("/apis/apps/v1/daemonsets"), api.items("/api/v1/pods"))
+        policies = (api.find(POLICIES) or {}).get("items") or []
+        monitors = api.find(f"{_DEFINITIONS}/{_SERVICE_MONITORS}") is not None
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    module.exit_json(
+        changed=False,
+        plugins=[asdict(plugin) for plugin in found],
+        shared=_gpu_plugins.shared(found),
+        policies=sorted(policy["metadata"]["name"] for policy in policies),
+        service_monitors=monitors,
+    )
+
+
+if __name__ == "__main__":
+    main()

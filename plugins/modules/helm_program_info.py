@@ -1,0 +1,88 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: helm_program_info
+short_description: Find the program helm, and tell its version
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Looks for helm where a name or a path says, and fails, with what to do, when it is not there or too old. Charts of
+    the GPU Operator need helm 3.8 or newer.
+options:
+  helm:
+    description: Name of the program, looked for in C(PATH), or its path.
+    type: str
+    default: helm
+  chart:
+    description: A chart on this host, a directory or an archive, that must be there. Empty means none.
+    type: path
+    default: ""
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.reader
+"""
+
+EXAMPLES = r"""
+- name: Find helm
+  gpulab.kubernetes.helm_program_info:
+    helm: /opt/bin/helm
+  register: helm
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+path:
+  description: Path of the program.
+  returned: success
+  type: str
+  sample: /usr/local/bin/helm
+version:
+  description: Its version.
+  returned: success
+  type: str
+  sample: 3.22.0
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._helm import check_version, parse_version
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"helm": {"type": "str", "default": "helm"}, "chart": {"type": "path", "default": ""}},
+        supports_check_mode=True,
+    )
+    wanted, chart = module.params["helm"], module.params["chart"]
+    runner = Runner(module, timeout=60)
+    try:
+        path = runner.find(wanted)
+        if path is None:
+            raise DomainError(
+                f"Error while looking for helm: there is no program {wanted} on this host. Install Helm 3 "
+                "(https://helm.sh/docs/intro/install) and name it with gpu_operator_helm, or name the host that has it "
+                "with cluster_api_delegate."
+            )
+        version = parse_version(runner.check([path, "version", "--short"], f"asking {path} for its version").stdout)
+        check_version(path, version)
+        if chart and not ((Path(chart) / "Chart.yaml").is_file() or Path(chart).is_file()):
+            raise DomainError(
+                f"Error while looking for the chart {chart}: there is neither an archive of this name on this host, "
+                "nor a directory with a Chart.yaml. Correct gpu_operator_chart_path."
+            )
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    module.exit_json(changed=False, path=path, version=version)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_pools
+short_description: Give nodes the labels and taints of their pools
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Makes labels and taints of nodes what is given. Those that an earlier call has set, and that are given no more, are
+    removed; the annotation C(gpulab.io/node-pool) of the node remembers them. Labels and taints of another hand are
+    never removed or changed.
+  - Everything is checked first, and a mistake is one error after which nothing has changed. It is one, too, when no
+    node would be left for pods that tolerate none of the taints, such as the cluster's DNS.
+options:
+  kubeconfig:
+    description: Kubeconfig file of the cluster.
+    type: path
+    required: true
+  nodes:
+    description: The nodes; others are left alone.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the node.
+        type: str
+        required: true
+      labels:
+        description: Its labels.
+        type: dict
+        default: {}
+      taints:
+        description: Its taints.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          key:
+            description: Key of the taint.
+            type: str
+            required: true
+          value:
+            description: Its value.
+            type: str
+            default: ""
+          effect:
+            description: What it does with pods that don't tolerate it.
+            type: str
+            choices: [NoSchedule, PreferNoSchedule]
+            default: NoSchedule
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+    details: [A node that is not there yet counts as one that would change.]
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+requirements:
+  - kubernetes (Python package)
+"""
+
+EXAMPLES = r"""
+- name: Keep pods without GPUs off the GPU nodes
+  gpulab.kubernetes.node_pools:
+    kubeconfig: /run/user/1000/kubeconfig
+    nodes:
+      - name: gpu1
+        labels:
+          gpulab.io/pool: a100
+        taints:
+          - key: nvidia.com/gpu
+            value: present
+"""
+
+RETURN = r"""
+changes:
+  description: Node -> its labels and taints of this module before and after, of nodes that changed.
+  returned: success
+  type: dict
+  sample:
+    gpu1:
+      before: {labels: {}, taints: []}
+      after: {labels: {gpulab.io/pool: a100}, taints: ["nvidia.com/gpu=present:NoSchedule"]}
+"""
+
+import json
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_pools import EFFECTS, wanted
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_pools_run import ensure
+
+_TAINT = {
+    "key": {"type": "str", "required": True, "no_log": False},
+    "value": {"type": "str", "default": ""},
+    "effect": {"type": "str", "choices": list(EFFECTS), "default": EFFECTS[0]},
+}
+_NODE = {
+    "name": {"type": "str", "required": True},
+    "labels": {"type": "dict", "default": {}},
+    "taints": {"type": "list", "elements": "dict", "default": [], "options": _TAINT},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "kubeconfig": {"type": "path", "required": True},
+            "nodes": {"type": "list", "elements": "dict", "required": True, "options": _NODE},
+        },
+        supports_check_mode=True,
+    )
+    if KUBERNETES_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
+    wishes = {node["name"]: wanted(node["labels"], node["taints"]) for node in module.params["nodes"]}
+    try:
+        changes = ensure(Api(module.params["kubeconfig"]), wishes, module.check_mode)
+    except DomainError as error:
+        module.fail_json(msg=str(error), **error.fields)
+    sides = {
+        side: json.dumps({node: change[side] for node, change in changes.items()}, indent=2) + "\n"
+        for side in ("before", "after")
+    }
+    module.exit_json(changed=bool(changes), changes=changes, diff=sides)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The values of the GPU Operator's chart: what hosts already have in, values and what is wrong with them out. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Problem, listing
+
+Values = Mapping[str, Any]
+
+CONFIG = "gpulab-device-plugin"
+_OWN = "gpu_operator_values"
+_CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+_ANY = "any"
+_LIKE = 0.75
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host with GPUs: the versions of driver and container toolkit that it has, empty for none.
+
+    ``source`` is where its driver shall come from, ``root`` the directory below which the driver's files lie.
+    """
+
+    host: str
+    driver: str = ""
+    toolkit: str = ""
+    source: str = "cuda_repository"
+    root: str = "/"
+
+    @property
+    def has_driver(self) -> bool:
+        """A driver-installer's driver is there once its DaemonSet ran, which comes first."""
+        return bool(self.driver) or self.source == "daemonset"
+
+    @property
+    def wants_driver(self) -> bool:
+        """Whether the operator has to bring one."""
+        return self.source == "operator" and not self.driver
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the settings want: plugin configurations by name, the default among them, and so on."""
+
+    configs: Mapping[str, Any]
+    default_config: str
+    tolerations: Sequence[Mapping[str, str]] = ()
+    service_monitor: bool = False
+    dcgm_exporter: bool = True
+    driver_version: str = ""
+    driver_modules: str = "auto"
+
+
+def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
+    """The values that follow from what the hosts have. See host_problems for hosts that don't go together."""
+    driver = any(host.wants_driver for host in hosts)
+    toolkit = driver or not any(host.toolkit for host in hosts)
+    tolerations = [dict(toleration) for toleration in wanted.tolerations]
+    roots = [host.root for host in hosts if host.root != "/"]
+    return {
+        "cdi": {"enabled": True},
+        "daemonsets": {"tolerations": tolerations},
+        "dcgmExporter": {
+            "enabled": wanted.dcgm_exporter,
+            # Without its resource definition the operator would fail to make one.
+            "serviceMonitor": {"enabled": wanted.service_monitor and wanted.dcgm_exporter},
+        },
+        "devicePlugin": {
+            "config": {
+                "create": True,
+                "name": CONFIG,
+                "default": wanted.default_config,
+                "data": {name: _text(config) for name, config in sorted(wanted.configs.items())},
+            },
+            "enabled": True,
+        },
+        "driver": {
+            "enabled": driver,
+            **({"kernelModuleType": wanted.driver_modules, "version": wanted.driver_version} if driver else {}),
+        },
+        "gfd": {"enabled": True},
+        **({"hostPaths": {"driverInstallDir": roots[0]}} if roots and not driver else {}),
+        # The geometry of MIG is a setting of the hosts, which keep it: one owner.
+        "mig": {"strategy": _strategies(wanted)[0]},
+        "migManager": {"enabled": False},
+        "nfd": {"enabled": True},
+        "node-feature-discovery": {"worker": {"tolerations": [_CONTROL_PLANE, *tolerations]}},
+        "toolkit": {"enabled": toolkit},
+    }
+
+
+def _text(config: Any) -> str:
+    # Ansible's own kinds of texts and mappings, which YAML does not know, become plain ones on the way.
+    text: str = config if isinstance(config, str) else yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=True)
+    return text
+
+
+def _strategies(wanted: Wanted) -> list[str]:
+    """The MIG strategies of the configurations, V(none) alone when no GPU is cut."""
+    read = [yaml.safe_load(config) if isinstance(config, str) else config for config in wanted.configs.values()]
+    found = {str(_at(config, "flags.migStrategy") or "none") for config in read} - {"none"}
+    return sorted(found) or ["none"]
+
+
+def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
+    """What the operator can't tell its device plugin node by node."""
+    strategies = _strategies(wanted)
+    if len(strategies) > 1:
+        yield Problem(
+            "",
+            f"GPUs are cut with different MIG strategies: {listing(strategies)}",
+            "nvidia_device_plugin_sharing",
+            "The operator knows one for all nodes (mig.strategy)",
+            "Choose single or mixed for all hosts whose GPUs are cut",
+        )
+
+
+def merged(values: Values, more: Values) -> dict[str, Any]:
+    """Values of one's own take the place of computed ones, mapping by mapping, as Helm does it."""
+    result = dict(values)
+    for key, value in more.items():
+        known = result.get(key)
+        both = isinstance(known, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(known or {}, value) if both else value
+    return result
+
+
+def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
+    """Hosts that lack what they should have, or that can't be served by one operator together."""
+    for host in hosts:
+        if not host.has_driver and not host.wants_driver:
+            yield Problem(
+                host.host,
+                "There is no driver that answers",
+                "nvidia_driver_source",
+                f"It is {host.source}, so this host installs its driver itself, and the operator leaves drivers alone",
+                "Run site.yml for this host first, or set nvidia_driver_source=operator",
+            )
+    equipped = [host.host for host in hosts if host.toolkit]
+    bare = [host.host for host in hosts if not host.toolkit]
+    if equipped and bare:
+        yield Problem(
+            "",
+            f"The container toolkit is on {listing(equipped)}, and not on {listing(bare)}",
+            "nvidia_container_toolkit",
+            "The operator installs it everywhere or nowhere; where it is already, two would write containerd's files",
+            "Run site.yml for the hosts without it, or remove its packages from the others",
+        )
+    elif equipped and any(host.wants_driver for host in hosts):
+        yield Problem(
+            "",
+            f"The operator brings the driver, and {listing(equipped)} has a container toolkit of its own",
+            "nvidia_container_toolkit",
+            "That toolkit looks for the driver on the host, where the operator does not put it",
+            "Remove the packages nvidia-container-toolkit and nvidia-container-toolkit-base there, or install the "
+            "driver on the hosts (nvidia_driver_source)",
+        )
+    roots = sorted({host.root for host in hosts if host.root != "/"})
+    if roots and (len(roots) > 1 or any(host.root == "/" for host in hosts)):
+        yield Problem(
+            "",
+            f"The drivers lie below different directories: {listing(sorted({host.root for host in hosts}))}",
+            "nvidia_driver_root",
+            "The operator knows one directory for all nodes (hostPaths.driverInstallDir)",
+            "Give all GPU hosts the same nvidia_driver_source and nvidia_driver_root",
+        )
+
+
+def value_problems(values: Values, keys: Values, removed: Mapping[str, str]) -> Iterator[Problem]:
+    """Keys that this version of the chart does not read: Helm would take them in silence."""
+    for path, what in _unknown(values, keys, ""):
+        gone = next((name for name in removed if path == name or path.startswith(f"{name}.")), "")
+        if gone:
+            yield _key_problem(f"{path} is no value of this chart any more", removed[gone])
+        else:
+            yield _key_problem(f"{path} {what}", _near(path, keys))
+
+
+def relation_problems(values: Values) -> Iterator[Problem]:
+    """Values that contradict each other, or what this role counts on."""
+    found = {name: _at(values, name) for name in ("gpuCluster.deployCR", "clusterPolicy.deployCR")}
+    if found["gpuCluster.deployCR"] or found["clusterPolicy.deployCR"] is False:
+        yield _key_problem(
+            "The operator would work by GPUCluster (DRA) instead of ClusterPolicy",
+            "Leave gpuCluster.deployCR and clusterPolicy.deployCR out: this role waits for the ClusterPolicy",
+        )
+    nri = _at(values, "cdi.nriPluginEnabled")
+    if nri and not (_at(values, "cdi.enabled") and _at(values, "toolkit.enabled")):
+        yield _key_problem(
+            "cdi.nriPluginEnabled needs cdi.enabled and toolkit.enabled", "Leave cdi.nriPluginEnabled out"
+        )
+    if not _at(values, "devicePlugin.enabled"):
+        yield _key_problem(
+            "devicePlugin.enabled is false, so nobody would offer the GPUs",
+            "Leave it out, or set cluster_gpu_manager=device_plugin",
+        )
+
+
+def toolkit_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]:
+    """A toolkit of the operator's where hosts have one: two owners of containerd's configuration."""
+    if _at(values, "toolkit.enabled"):
+        for host in hosts:
+            if host.toolkit and not host.wants_driver:
+                yield Problem(
+                    host.host,
+                    "The operator would install a second container toolkit",
+                    f"{_OWN}: toolkit.enabled",
+                    f"nvidia-container-toolkit {host.toolkit} is installed here, and containerd uses it",
+                    "Leave toolkit.enabled out, or remove the package first",
+                )
+
+
+def _key_problem(what: str, do: str) -> Problem:
+    return Problem("", what, _OWN, "Helm takes every key, and says nothing of those that the chart does not read", do)
+
+
+def _unknown(values: Values, keys: Values, above: str) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        path = f"{above}{name}"
+        known = keys.get(name)
+        if known is None:
+            yield path, "is unknown to this chart"
+        elif isinstance(known, Mapping):
+            if isinstance(value, Mapping):
+                yield from _unknown(value, known, f"{path}.")
+            elif value is not None:
+                yield path, f"must be a mapping, not {value!r}"
+        elif known != _ANY and isinstance(value, Mapping):
+            yield path, "must be a value or a list, not a mapping"
+
+
+def _near(path: str, keys: Values) -> str:
+    like = difflib.get_close_matches(path, list(_paths(keys, "")), n=1, cutoff=_LIKE)
+    hint = f"{like[0]} looks like it" if like else "See the chart's values.yaml"
+    return f"Correct it or leave it out. {hint}. gpu_operator_check_values=false takes every key as it is"
+
+
+def _paths(keys: Values, above: str) -> Iterator[str]:
+    for name, known in keys.items():
+        yield f"{above}{name}"
+        if isinstance(known, Mapping):
+            yield from _paths(known, f"{above}{name}.")
+
+
+def _at(values: Values, path: str) -> Any:
+    found: Any = values
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster, FakeNode
+
+Run = Callable[..., dict[str, Any]]
+POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
+MONITORS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/servicemonitors.monitoring.coreos.com"
+
+
+class Cluster:
+    def __init__(self, run: Run, kubeconfig: Path, state: FakeCluster) -> None:
+        self._run = run
+        self._kubeconfig = str(kubeconfig)
+        self.state = state
+
+    def policy(self, state: str, error: str = "") -> None:
+        conditions = [{"type": "Error", "status": "True", "message": error}] if error else []
+        status = {"state": state, "conditions": conditions}
+        self.state.objects[POLICIES] = {"items": [{"metadata": {"name": "cluster-policy"}, "status": status}]}
+
+    def wait(self, check: bool = False, **more: Any) -> dict[str, Any]:
+        args = {"kubeconfig": self._kubeconfig, "namespace": "team", "timeout": 1, **more}
+        return self._run("wait_for_gpu_operator", args, check=check)
+
+    def plugins(self) -> dict[str, Any]:
+        return self._run("gpu_plugins_info", {"kubeconfig": self._kubeconfig})
+
+
+@pytest.fixture
+def cluster(run_module: Run, tmp_path: Path) -> Iterator[Cluster]:
+    state = FakeCluster(FakeNode("gpu1", ["GPU-0"]))
+    with ExitStack() as stack:
+        yield Cluster(run_module, stack.enter_context(state.serve(tmp_path)), state)
+
+
+def test_it_ends_when_the_operator_is_ready(cluster: Cluster) -> None:
+    cluster.policy("notReady", "ClusterPolicy is not ready; states not ready: [state-driver]")
+    threading.Timer(1.5, cluster.policy, ["ready"]).start()
+    result = cluster.wait(timeout=60)
+    assert not result["failed"]
+    assert not result["changed"]
+
+
+def test_after_a_change_it_must_have_been_ready_for_a_while(cluster: Cluster) -> None:
+    cluster.policy("ready")
+    threading.Timer(0.5, cluster.policy, ["notReady", "states not ready: [state-driver]"]).start()
+    result = cluster.wait(timeout=3, settle=2)
+    assert result["failed"]
+    assert "operand nvidia-driver-daemonset" in result["msg"]
+
+
+def test_it_names_the_operand_and_what_its_pod_said(cluster: Cluster) -> None:
+    cluster.policy("notReady", "ClusterPolicy is not ready; states not ready: [state-device-plugin]")
+    name = "nvidia-device-plugin-daemonset"
+    cluster.state.daemonsets = [
+        {
+            "metadata": {"name": name, "ownerReferences": [{"kind": "ClusterPolicy", "name": "cluster-policy"}]},
+            "spec": {"selector": {"matchLabels": {"app": "plugin"}}},
+            "status": {"desiredNumberScheduled": 1},
+        }
+    ]
+    pod = cluster.state.user_pod("plugin-x", "gpu1", gpus=0)
+    pod["metadata"]["labels"] = {"app": "plugin"}
+    pod["status"]["containerStatuses"] = [
+        {"name": "c", "image": "i", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {}}
+    ]
+    cluster.state.plugin_log = "NVML: Driver/library version mismatch"
+    result = cluster.wait()
+    assert result["failed"]
+    assert f"gpu1: operand {name}: CrashLoopBackOff" in result["msg"]
+    assert "NVML: Driver/library version mismatch" in result["msg"]
+
+
+def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:
+    started = time.monotonic()
+    result = cluster.wait(check=True, timeout=60, settle=30)
+    assert not result["failed"]
+    assert result["missing"] == [{"node": "", "text": "there is no ClusterPolicy cluster-policy"}]
+    assert time.monotonic() - started < 30
+
+
+def test_who_offers_the_gpus(cluster: Cluster) -> None:
+    found = cluster.plugins()
+    assert (found["plugins"], found["policies"], found["service_monitors"]) == ([], [], False)
+    cluster.policy("ready")
+    cluster.state.objects[MONITORS] = {"metadata": {"name": "servicemonitors.monitoring.coreos.com"}}
+    spec = {
+        "containers": [{"name": "nvidia-device-plugin"}],
+        "volumes": [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
+    }
+    for name, owners in (("ours", []), ("theirs", [{"kind": "ClusterPolicy", "name": "cluster-policy"}])):
+        metadata = {"namespace": "team", "name": name, "ownerReferences": owners}
+        cluster.state.daemonsets.append({"metadata": metadata, "spec": {"template": {"spec": spec}}})
+        pod = cluster.state.user_pod(f"{name}-x", "gpu1")
+        pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": name}]
+        pod["spec"] = {**spec, "nodeName": "gpu1"}
+    found = cluster.plugins()
+    assert [(plugin["name"], plugin["policy"]) for plugin in found["plugins"]] == [
+        ("ours", ""),
+        ("theirs", "cluster-policy"),
+    ]
+    assert found["shared"] == {"gpu1": ["team/ours", "team/theirs"]}
+    assert (found["policies"], found["service_monitors"]) == (["cluster-policy"], True)
+
+
+def program(path: Path, says: str) -> str:
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("says", "chart", "words"),
+    [
+        ("v3.22.0+g0000000", "", []),
+        ("v4.1.0", "chart", []),
+        ("v3.2.1", "", ["has version 3.2.1, and 3.8 or newer"]),
+        ("no idea", "", ["it said 'no idea'"]),
+        ("v3.22.0", "gone.tgz", ["gone.tgz", "gpu_operator_chart_path"]),
+    ],
+)
+def test_helm_is_found_in_a_version_that_serves(
+    run_module: Run, tmp_path: Path, says: str, chart: str, words: list[str]
+) -> None:
+    (tmp_path / "chart").mkdir()
+    (tmp_path / "chart" / "Chart.yaml").write_text("name: gpu-operator\n")
+    args = {"helm": program(tmp_path / "helm", says), "chart": str(tmp_path / chart) if chart else ""}
+    result = run_module("helm_program_info", args)
+    assert result["failed"] == bool(words), result
+    assert all(word in result["msg"] for word in words)
+    if not words:
+        assert result["version"] == says.removeprefix("v").partition("+")[0]
+
+
+def test_a_missing_helm_is_told_with_what_to_do(run_module: Run) -> None:
+    result = run_module("helm_program_info", {"helm": "/nowhere/helm"})
+    assert result["failed"]
+    assert all(word in result["msg"] for word in ("/nowhere/helm", "gpu_operator_helm", "cluster_api_delegate"))
