@@ -17,7 +17,7 @@ STUBBED = [
     *("apt_packages", "apt_source", "gpu_acceptance", "gpu_host_info", "gpu_pods_info"),
     *("installed_versions_info", "kubeadm_certs_info"),
     *("managed_files", "managed_service", "node_maintenance", "nvidia_cdi_spec", "nvidia_dkms_info"),
-    *("nvidia_driver_module", "nvidia_driver_users_info", "nvidia_smi_info", "wait_for_rollout"),
+    *("nvidia_driver_module", "nvidia_driver_users_info", "nvidia_mig", "nvidia_smi_info", "wait_for_rollout"),
 ]
 # Answers are chosen by the module and, if there is one, by a word that is among its arguments; the first one counts.
 STUB = """#!/usr/bin/python

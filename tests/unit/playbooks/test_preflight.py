@@ -101,7 +101,7 @@ def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: 
     )
     assert status != 0 and traces == [], output
     for words in (
-        "must be one of: cuda_repository, distribution, preinstalled, operator, got: mine",
+        "must be one of: cuda_repository, distribution, preinstalled, operator, daemonset, got: mine",
         "It looks like cluster_pod_network misspelt",
         "missing required arguments: endpoint",
         "cluster_expected_gpus' is of type str",

@@ -37,6 +37,7 @@ NODE: dict[str, Any] = {
     "status": {"allocatable": {"nvidia.com/gpu": "1"}},
 }
 PLUGIN = {"metadata": {"name": "nvidia-device-plugin"}}
+HOST_INFO: dict[str, Any] = {"packages": {}, "held": {}, "containerd_files": []}
 
 
 class Upgrade(Site):  # type: ignore[misc]
@@ -61,7 +62,7 @@ def site(tmp_path: Path) -> Upgrade:
     made.answer("k8s_info", {"changed": False, "resources": [NODE]}, '"Node"')
     made.answer("k8s_info", {"changed": False, "resources": [PLUGIN]}, "DaemonSet")
     made.answer("gpu_pods_info", {"changed": False, "pods": []})
-    made.answer("gpu_host_info", {"changed": False, "pci": [{}], "packages": {}, "held": {}, "containerd_files": []})
+    made.answer("gpu_host_info", {"changed": False, "pci": [{}], "given_back": "", **HOST_INFO})
     made.answer("nvidia_driver_users_info", {"changed": False, "users": [], "services": []})
     made.answer("nvidia_driver_module", {"changed": True, "reboot_required": False, "reason": ""})
     made.answer("nvidia_dkms_info", {"changed": False, "reason": [], "log": ""})

@@ -40,7 +40,7 @@ def test_good_variables_have_no_problems() -> None:
         ("cluster_expected_gpus", -1, "negative: -1"),
         ("flannel_timeout", "-5", "negative: -5"),
         ("cluster_disruption_policy", "maybe", "must be one of: refuse, drain, ignore, got: maybe"),
-        ("nvidia_driver_source", "cuda", "must be one of: cuda_repository, distribution, preinstalled, operator, daemonset"),
+        ("nvidia_driver_source", "cuda", "must be one of: cuda_repository, distribution, preinstalled, operator"),
         ("nvidia_driver_reboot", "maybe", "not a valid boolean"),
         ("cluster_no_proxy", ".a,.b", "cluster_no_proxy is no list: '.a,.b'"),
         ("host_sysctls", "vm.max_map_count=1", "host_sysctls is no mapping"),
