@@ -8,23 +8,23 @@ The node's annotations remember why, since when, how, and whether somebody had c
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api, ApiError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-
-Object = Mapping[str, Any]
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nodes
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nodes import (
+    Object,
+    annotations_of,
+    cordoned,
+    taints_of,
+)
 
 TAINT, CORDON = "taint", "cordon"
 POLICIES = (TAINT, CORDON)
 TAINT_KEY = "gpulab.io/gpu-isolated"
 REASON, SINCE = "gpulab.io/gpu-isolation-reason", "gpulab.io/gpu-isolation-since"
 POLICY, CORDONED = "gpulab.io/gpu-isolation-policy", "gpulab.io/gpu-isolation-was-cordoned"
-# How often somebody else may change the node in between.
-_ATTEMPTS = 5
 _ANNOTATIONS = (REASON, SINCE, POLICY, CORDONED)
 
 
@@ -48,7 +48,7 @@ class Isolation:
 
 def isolation(node: Object) -> Isolation | None:
     """What the node's annotations say, None for a node that is not isolated."""
-    have = node["metadata"].get("annotations") or {}
+    have = annotations_of(node)
     if POLICY not in have:
         return None
     return Isolation(have.get(REASON, ""), have.get(SINCE, ""), have[POLICY], have.get(CORDONED) == "true")
@@ -60,12 +60,12 @@ def isolate(node: Object, policy: str, reason: str, now: str) -> dict[str, Any] 
     A node that is isolated already keeps its time, and whether it was cordoned before.
     """
     known = isolation(node)
-    cordoned = _cordoned(node)
+    now_cordoned = cordoned(node)
     # While there is our taint alone, a cordon is somebody else's.
-    before = cordoned if known is None or policy != known.policy == TAINT else known.was_cordoned
+    before = now_cordoned if known is None or policy != known.policy == TAINT else known.was_cordoned
     wanted = Isolation(reason or known.reason, known.since or now, policy, before) if known else None
     wanted = wanted or Isolation(reason, now, policy, before)
-    stays = known.was_cordoned if known and known.policy == CORDON else cordoned
+    stays = known.was_cordoned if known and known.policy == CORDON else now_cordoned
     taints = _others(node) + ([_taint()] if policy == TAINT else [])
     return _patch(node, wanted, taints, policy == CORDON or stays)
 
@@ -75,22 +75,21 @@ def give_back(node: Object) -> dict[str, Any] | None:
     known = isolation(node)
     if known is None:
         return None
-    return _patch(node, None, _others(node), _cordoned(node) if known.policy == TAINT else known.was_cordoned)
+    return _patch(node, None, _others(node), cordoned(node) if known.policy == TAINT else known.was_cordoned)
 
 
-def _patch(node: Object, wanted: Isolation | None, taints: list[Any], cordoned: bool) -> dict[str, Any] | None:
+def _patch(node: Object, wanted: Isolation | None, taints: list[Any], cordon: bool) -> dict[str, Any] | None:
     spec: dict[str, Any] = {}
-    if taints != ((node.get("spec") or {}).get("taints") or []):
+    if taints != taints_of(node):
         spec["taints"] = taints or None
-    if cordoned != _cordoned(node):
-        spec["unschedulable"] = cordoned or None
-    have = node["metadata"].get("annotations") or {}
-    told = _told(wanted)
-    annotations = {key: told.get(key) for key in _ANNOTATIONS if told.get(key) != have.get(key)}
-    if not spec and not annotations:
+    if cordon != cordoned(node):
+        spec["unschedulable"] = cordon or None
+    have, told = annotations_of(node), _told(wanted)
+    differing = {key: told.get(key) for key in _ANNOTATIONS if told.get(key) != have.get(key)}
+    if not spec and not differing:
         return None
     # Taints are replaced as a whole: with the version, nobody's change from in between is lost.
-    metadata = {"resourceVersion": node["metadata"].get("resourceVersion"), "annotations": annotations}
+    metadata = {"resourceVersion": node["metadata"].get("resourceVersion"), "annotations": differing}
     return {"metadata": metadata, **({"spec": spec} if spec else {})}
 
 
@@ -105,13 +104,9 @@ def _told(wanted: Isolation | None) -> dict[str, str]:
     }
 
 
-def _cordoned(node: Object) -> bool:
-    return bool((node.get("spec") or {}).get("unschedulable"))
-
-
 def _others(node: Object) -> list[Any]:
     """The taints without ours. The one of a cordon is the API server's affair, which adds and removes it."""
-    return [taint for taint in (node.get("spec") or {}).get("taints") or [] if taint.get("key") != TAINT_KEY]
+    return [taint for taint in taints_of(node) if taint.get("key") != TAINT_KEY]
 
 
 def _taint() -> dict[str, str]:
@@ -133,34 +128,9 @@ class Nodes:
         """The module's result; raises DomainError."""
         return self._change(name, give_back)
 
-    def _change(self, name: str, plan: Callable[[Object], dict[str, Any] | None]) -> dict[str, Any]:
-        path = f"/api/v1/nodes/{name}"
-        for attempt in range(_ATTEMPTS):
-            node = self._api.find(path)
-            if node is None:
-                raise DomainError(f"Error while isolating node {name}: the cluster has no node of this name")
-            patch = plan(node)
-            if patch is None or self._check_mode:
-                return _result(node, merged(node, patch or {}), patch is not None)
-            try:
-                return _result(node, self._api.merge(path, patch), True)
-            except ApiError as error:
-                if error.status != 409 or attempt == _ATTEMPTS - 1:
-                    raise
-        raise AssertionError
-
-
-def merged(node: Object, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The node after a merge patch (RFC 7386)."""
-    found = copy.deepcopy(dict(node))
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        elif isinstance(value, Mapping):
-            found[key] = merged(found.get(key) or {}, value)
-        else:
-            found[key] = value
-    return found
+    def _change(self, name: str, plan: _nodes.Plan) -> dict[str, Any]:
+        before, after = _nodes.change(self._api, name, f"isolating node {name}", plan, self._check_mode)
+        return _result(before, after, after is not before)
 
 
 def _result(before: Object, after: Object, changed: bool) -> dict[str, Any]:
@@ -174,9 +144,9 @@ def _result(before: Object, after: Object, changed: bool) -> dict[str, Any]:
 
 
 def _shown(node: Object) -> dict[str, Any]:
-    have = node["metadata"].get("annotations") or {}
+    have = annotations_of(node)
     return {
         "annotations": {key: have[key] for key in _ANNOTATIONS if key in have},
-        "taints": (node.get("spec") or {}).get("taints") or [],
-        "cordoned": _cordoned(node),
+        "taints": taints_of(node),
+        "cordoned": cordoned(node),
     }

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nodes
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_drain import (
     DrainError,
@@ -69,22 +70,21 @@ class Maintenance:
     def __init__(self, api: Api, node: str, purpose: str, check: bool) -> None:
         self._api = api
         self._name = node
-        self._path = f"/api/v1/nodes/{node}"
+        self._path = _nodes.path(node)
         self._key = f"{PREFIX}/{purpose}"
         self._check = check
         self._node: Object = api.get(self._path)
-        self.record = read_record((self._node["metadata"].get("annotations") or {}).get(self._key))
+        self.record = read_record(_nodes.annotations_of(self._node).get(self._key))
         self.changed = False
         self.evicted: list[str] = []
 
     @property
     def _cordoned(self) -> bool:
-        return bool(self._node["spec"].get("unschedulable"))
+        return _nodes.cordoned(self._node)
 
     @property
     def _labels(self) -> Mapping[str, str]:
-        labels: Mapping[str, str] = self._node["metadata"].get("labels") or {}
-        return labels
+        return _nodes.labels_of(self._node)
 
     def begin(self, data: Mapping[str, Any], plan: Plan) -> None:
         """Cordon, drain, let the DaemonSets' pods leave. Raises DrainError, after which a new beginning is undone."""
@@ -133,7 +133,7 @@ class Maintenance:
 
     def _write(self, record: Record | None, cordon: bool) -> None:
         text = None if record is None else json.dumps(asdict(record), sort_keys=True)
-        annotations = self._node["metadata"].get("annotations") or {}
+        annotations = _nodes.annotations_of(self._node)
         self.record = record
         if annotations.get(self._key) != text or self._cordoned != cordon:
             self._merge({"metadata": {"annotations": {self._key: text}}, "spec": {"unschedulable": cordon or None}})

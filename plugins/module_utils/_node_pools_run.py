@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _pods
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api, ApiError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nodes, _pods
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_pools import (
     Wanted,
@@ -20,14 +21,10 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_pools impo
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._pods import Object
 
-_NODES = "/api/v1/nodes"
-_CONFLICT = 409
-_TRIES = 5
-
 
 def ensure(api: Api, wishes: Mapping[str, Wanted], check: bool) -> dict[str, dict[str, Any]]:
     """Node -> what it had and has, of nodes that changed. Raises DomainError, with nothing changed, for mistakes."""
-    nodes = {_pods.name(node): node for node in api.items(_NODES)}
+    nodes = {_pods.name(node): node for node in api.items(_nodes.NODES)}
     problems = list(_problems(nodes, wishes, check))
     if problems:
         raise DomainError(
@@ -41,7 +38,7 @@ def ensure(api: Api, wishes: Mapping[str, Wanted], check: bool) -> dict[str, dic
         if change.patch:
             changes[name] = {"before": change.before, "after": change.after}
             if not check:
-                _apply(api, name, want)
+                _nodes.change(api, name, f"sorting node {name} into its pool", partial(_patch, want))
     return changes
 
 
@@ -62,18 +59,8 @@ def _problems(nodes: Mapping[str, Object], wishes: Mapping[str, Wanted], check: 
         )
 
 
-def _apply(api: Api, name: str, want: Wanted) -> None:
-    for left in reversed(range(_TRIES)):
-        patch = plan(api.get(f"{_NODES}/{name}"), want).patch
-        if not patch:
-            return
-        try:
-            api.merge(f"{_NODES}/{name}", patch)
-            return
-        except ApiError as error:
-            # Kubelet and controllers write nodes, too.
-            if error.status != _CONFLICT or not left:
-                raise
+def _patch(want: Wanted, node: Object) -> dict[str, Any]:
+    return plan(node, want).patch
 
 
 def _absent(name: str) -> Object:

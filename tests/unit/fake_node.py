@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_isolation import merged
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nodes import merged
 
 
 class FakeNode:

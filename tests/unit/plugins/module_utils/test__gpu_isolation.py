@@ -14,8 +14,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_isolation i
     give_back,
     isolate,
     isolation,
-    merged,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nodes import merged
 from hypothesis import given
 from hypothesis import strategies as st
 
