@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _pods
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nodes, _pods
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import EXCLUSIVE
@@ -20,6 +21,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout_wait im
 CONFIGURATION_LABEL = "nvidia.com/device-plugin.config"
 CHANGING_LABEL = "gpulab.io/gpu-sharing"
 CHANGING = "changing"
+# What labels say by which another, such as the GPU Operator, places its pods, as long as they keep away for this.
+PAUSED = "paused-for-gpu-sharing"
 # Other labels of a node have other owners.
 _MANAGER = "gpulab.kubernetes-sharing"
 
@@ -36,7 +39,7 @@ class Node:
 
 def read(node: Mapping[str, Any]) -> Node:
     """From a node as the API gives it."""
-    labels = (node.get("metadata") or {}).get("labels") or {}
+    labels = _nodes.labels_of(node)
     capacity = (node.get("status") or {}).get("capacity") or {}
     return Node(
         configuration=labels.get(CONFIGURATION_LABEL, EXCLUSIVE),
@@ -56,7 +59,7 @@ class Labels:
     def __init__(self, api: Api, name: str) -> None:
         self._api = api
         self._name = name
-        self._path = f"/api/v1/nodes/{name}"
+        self._path = _nodes.path(name)
 
     def read(self) -> Node | None:
         """What the node says now, None when the cluster has no such node."""
@@ -70,6 +73,18 @@ class Labels:
             labels[CHANGING_LABEL] = CHANGING
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self._name, "labels": labels}}
         self._api.apply(self._path, body, _MANAGER)
+
+    def pause(self, names: Collection[str]) -> bool:
+        """Let those of these labels that say true say paused; returns whether there were some."""
+        return self._change(partial(_relabelled, dict.fromkeys(names, ("true", PAUSED))))
+
+    def resume(self, names: Collection[str]) -> bool:
+        """The way back."""
+        return self._change(partial(_relabelled, dict.fromkeys(names, (PAUSED, "true"))))
+
+    def _change(self, plan: _nodes.Plan) -> bool:
+        before, after = _nodes.change(self._api, self._name, f"sharing the GPUs of {self._name}", plan)
+        return after is not before
 
     def wait_until_left(self, namespace: str, apps: list[str], timeout: float) -> None:
         """Raises DomainError when pods with these labels ``app`` are still on the node after the time."""
@@ -91,3 +106,10 @@ class Labels:
                     f"pod {here[0]}; the GPUs were not touched, and the next run goes on."
                 )
             time.sleep(pause)
+
+
+def _relabelled(wanted: Mapping[str, tuple[str, str]], node: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The patch for labels that have the first value, and get the second one."""
+    labels = _nodes.labels_of(node)
+    found = {name: value for name, (former, value) in wanted.items() if labels.get(name) == former}
+    return {"metadata": {"labels": found}} if found else None

@@ -45,7 +45,7 @@ def change(api: Api, name: str, doing: str, plan: Plan, check: bool = False) -> 
     """The node before and after; it is the same object when ``plan``, which makes a merge patch, has nothing to do.
 
     Lists such as taints are replaced as a whole: a plan that has one gives the node's resourceVersion along, and is
-    made anew when somebody else was faster. Raises DomainError, ``Error while <doing>: ...``, for a node that is absent.
+    made anew when somebody else was faster. Raises DomainError (``Error while <doing>``) for a node that is absent.
     """
     for left in reversed(range(_TRIES)):
         node = api.find(path(name))

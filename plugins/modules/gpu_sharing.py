@@ -39,6 +39,14 @@ options:
     type: str
     choices: [changing, shared]
     default: shared
+  pause:
+    description:
+      - Labels by which another places pods that hold the GPUs, such as C(nvidia.com/gpu.deploy.device-plugin) of the
+        GPU Operator.
+      - Those that are C(true) say C(paused-for-gpu-sharing) from O(state=changing) to O(state=shared).
+    type: list
+    elements: str
+    default: []
   namespace:
     description: Namespace of the pods that have to leave.
     type: str
@@ -111,8 +119,14 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     changing = params["state"] == "changing"
     differs = now.configuration != params["configuration"] or now.changing
     changed = now.configuration != params["configuration"] or now.changing != changing
-    if changed and not module.check_mode:
-        labels.write(now, params["configuration"], changing)
+    if not module.check_mode:
+        # The label that says changing is there as long as anything is paused.
+        if not changing and params["pause"]:
+            changed |= labels.resume(params["pause"])
+        if changed:
+            labels.write(now, params["configuration"], changing)
+        if changing and params["pause"]:
+            changed |= labels.pause(params["pause"])
     if changing and params["leaving"] and not module.check_mode:
         labels.wait_until_left(params["namespace"], params["leaving"], params["timeout"])
     before, after = described(now.amounts), described({name: int(number) for name, number in params["amounts"].items()})
@@ -137,6 +151,7 @@ def main() -> None:
             "configuration": {"type": "str", "required": True},
             "amounts": {"type": "dict", "default": {}},
             "state": {"type": "str", "choices": ["changing", "shared"], "default": "shared"},
+            "pause": {"type": "list", "elements": "str", "default": []},
             "namespace": {"type": "str", "default": "nvidia-device-plugin"},
             "leaving": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "int", "default": 120},

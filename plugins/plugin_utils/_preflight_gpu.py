@@ -216,6 +216,13 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "MIG needs a data center GPU of Ampere or newer",
             "Choose time_slicing, mps or exclusive for this host",
         )
+    if reading.settings["nvidia_driver_source"] == "operator":
+        yield reading.problem(
+            "Its GPUs shall be cut by MIG, and the GPU Operator brings the driver (nvidia_driver_source)",
+            "nvidia_device_plugin_sharing",
+            "The host cuts its GPUs itself, and has no nvidia-smi then",
+            "Install the driver on the host (nvidia_driver_source), or choose time_slicing, mps or exclusive",
+        )
     layout = declared.get("layout")
     absent = sorted(str(key) for key in layout if int(key) >= len(gpus)) if isinstance(layout, dict) else []
     if absent:

@@ -226,7 +226,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PATCH(self) -> None:
         body = json.loads(self._body())
         node = self.cluster.nodes.get(urlsplit(self.path).path.removeprefix("/api/v1/nodes/"))
-        if node:
+        # What is applied is kept as it was given.
+        if node and "fieldManager=" not in self.path:
             if node.conflicts:
                 node.conflicts -= 1
                 self._answer(409, {"message": "the object has been modified"})

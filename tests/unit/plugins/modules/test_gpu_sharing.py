@@ -86,6 +86,20 @@ def test_labels_by_state(
     assert (result["changed"], result["differs"], cluster.written) == (changed, differs, written)
 
 
+def test_who_is_placed_by_labels_of_another_pauses_while_it_changes(cluster: Cluster) -> None:
+    plugin, exporter = "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.dcgm-exporter"
+    node = cluster.state.nodes["gpu1"]
+    node.labels = {plugin: "true", exporter: "false", CHANGING: "changing"}
+    options = {**MIG, "pause": [plugin, exporter, "nvidia.com/gpu.deploy.dcgm"]}
+    assert cluster.share(check=True, state="changing", **options)["changed"]
+    assert node.body()["metadata"]["labels"][plugin] == "true"
+    assert cluster.share(state="changing", **options)["changed"]
+    assert node.body()["metadata"]["labels"] == {**node.labels, plugin: "paused-for-gpu-sharing"}
+    assert cluster.share(**options)["changed"]
+    assert node.body()["metadata"]["labels"] == node.labels
+    assert cluster.written == {CONFIGURATION: "mig-mixed"}
+
+
 def plugin(cluster: Cluster, node: str = "gpu1") -> None:
     cluster.state.user_pod(f"plugin-{node}", node, gpus=0)["metadata"]["labels"] = {"app": "plugin"}
 
