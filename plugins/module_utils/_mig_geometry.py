@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _mig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError, Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._driver_root import NVIDIA_SMI
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import layout_of
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._mig import Gpu, Instance, Profile
@@ -109,13 +110,14 @@ def described(gpus: Iterable[tuple[Gpu, Sequence[str]]]) -> str:
 
 
 class Geometry:
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, program: str = NVIDIA_SMI) -> None:
         self._runner = runner
+        self._program = program
 
     def read(self) -> State:
         """Raises CommandError when there is no nvidia-smi, or none that lists a GPU."""
         query = [f"--query-gpu={','.join(_mig.QUERY)}", "--format=csv,noheader,nounits"]
-        answer = self._runner.run(["nvidia-smi", *query])
+        answer = self._runner.run([self._program, *query])
         state = State(_mig.parse_gpus(answer.stdout))
         if not state.gpus and answer.rc != 0:
             raise CommandError(f"Error while asking nvidia-smi for the GPUs: {answer.said}", **answer.fields())
@@ -131,7 +133,7 @@ class Geometry:
 
     def _list(self, what: str) -> str:
         # The exit status depends on the version, and on GPUs beside the ones that are listed.
-        return self._runner.run(["nvidia-smi", "mig", what]).stdout
+        return self._runner.run([self._program, "mig", what]).stdout
 
     def apply(self, wanted: Sequence[Wish]) -> State:
         """Cut the GPUs that are not as wanted. Raises DomainError unless nvidia-smi shows them so afterwards."""
@@ -160,7 +162,7 @@ class Geometry:
             steps.append(["-i", index, "-mig", "1" if wish.parts else "0"])
         if wish.parts:
             steps.append(["mig", "-i", index, "-cgi", wish.create, "-C"])
-        return [self._runner.run(["nvidia-smi", *step]).said for step in steps]
+        return [self._runner.run([self._program, *step]).said for step in steps]
 
     def _verdict(self, wish: Wish, state: State) -> str:
         now = next((gpu for gpu in state.gpus if gpu.index == wish.gpu.index), None)

@@ -32,6 +32,10 @@ options:
   owner_file:
     description: A file whose presence shows that the instances were made by this collection, which makes them owned.
     type: path
+  driver_root:
+    description: Directory below which the driver's files lie, as in M(gpulab.kubernetes.nvidia_smi_info).
+    type: path
+    default: /
   timeout:
     description: Time limit for each call of nvidia-smi in seconds.
     type: int
@@ -110,6 +114,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError, Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._driver_root import nvidia_smi
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._mig_geometry import (
     Geometry,
@@ -120,7 +125,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._mig_geometry im
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
-    geometry = Geometry(Runner(module, timeout=module.params["timeout"]))
+    program, environ = nvidia_smi(module.params["driver_root"])
+    geometry = Geometry(Runner(module, timeout=module.params["timeout"], environ=environ), program)
     try:
         state = geometry.read()
     except CommandError:
@@ -164,6 +170,7 @@ def main() -> None:
             "layout": {"type": "raw"},
             "owned": {"type": "bool", "default": True},
             "owner_file": {"type": "path"},
+            "driver_root": {"type": "path", "default": "/"},
             "timeout": {"type": "int", "default": 120},
         },
         supports_check_mode=True,

@@ -91,13 +91,13 @@ def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
     assert status == 0, output
     assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
     begun = site.asked("node_maintenance")[0]
-    assert begun["data"] == {"from": OLD, "services": [], "offered": "1"} or begun["data"]["from"] == OLD
+    assert begun["data"] == {"from": OLD, "services": [], "offered": {"nvidia.com/gpu": "1"}}
     assert begun["drain"] is False and begun["leaving"] == ["nvidia-device-plugin/nvidia-device-plugin"]
     release = site.asked("apt_packages")[-1]
     assert release["packages"] == [{"name": "nvidia-open", "version": f"{NEW}-1"}]
     assert release["follow"] == {"version": f"{NEW}-1", "replaces": [f"{OLD}-1"]}
     assert release["allow_removal"] is True and release["allow_downgrade"] is True
-    assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": 1}
+    assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": {"nvidia.com/gpu": "1"}}
 
 
 def test_nothing_is_done_where_nothing_differs(site: Upgrade) -> None:
@@ -181,7 +181,12 @@ def node_with(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_run_goes_on_where_another_was_interrupted(site: Upgrade) -> None:
-    record = {"cordoned": False, "labels": {}, "data": {"from": OLD, "services": [], "offered": "1"}, "failure": ""}
+    record = {
+        "cordoned": False,
+        "labels": {},
+        "data": {"from": OLD, "services": [], "offered": {"nvidia.com/gpu": "1"}},
+        "failure": "",
+    }
     site.answer("k8s_info", node_with(record), '"Node"')
     loaded = {"loaded_version": NEW, "packages": {"nvidia-open": f"{NEW}-1"}, "origin": "cuda_repository"}
     status, output, calls = site.run(host={**HOST, "nvidia_driver": loaded})
