@@ -14,11 +14,13 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STUBBED = [
-    *("apt_packages", "apt_source", "gpu_acceptance", "gpu_host_info", "gpu_pods_info"),
-    *("installed_versions_info", "kubeadm_certs_info"),
+    *("apt_packages", "apt_source", "gpu_acceptance", "gpu_host_info", "gpu_plugins_info", "gpu_pods_info"),
+    *("gpu_sharing", "helm_program_info", "installed_versions_info", "kubeadm_certs_info"),
     *("managed_files", "managed_service", "node_maintenance", "nvidia_cdi_spec", "nvidia_dkms_info"),
-    *("nvidia_driver_module", "nvidia_driver_users_info", "nvidia_mig", "nvidia_smi_info", "wait_for_rollout"),
+    *("nvidia_driver_module", "nvidia_driver_users_info", "nvidia_mig", "nvidia_smi_info"),
+    *("wait_for_gpu_operator", "wait_for_rollout"),
 ]
+CORE = ["helm", "k8s", "k8s_info"]
 # Answers are chosen by the module and, if there is one, by a word that is among its arguments; the first one counts.
 STUB = """#!/usr/bin/python
 # WANT_JSON
@@ -55,7 +57,8 @@ class Site:
             self._stub(own / f"plugins/modules/{name}.py", name)
         core = root / "kubernetes/core/plugins/modules"
         core.mkdir(parents=True)
-        self._stub(core / "k8s_info.py", "k8s_info")
+        for name in CORE:
+            self._stub(core / f"{name}.py", name)
         (root / "kubernetes/core/galaxy.yml").write_text("namespace: kubernetes\nname: core\nversion: 9.9.9\n")
         self.answers: list[dict[str, Any]] = []
 

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How GPUs come to be shared under the GPU Operator: in which order, with modules that only say what they were asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stubbed_site import Site
+
+PLAYBOOK = """
+- name: Share
+  hosts: gpu1
+  gather_facts: false
+  tasks:
+    - name: Share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.gpu_operator
+"""
+SMALL = "nvidia.com/mig-1g.5gb"
+SHARING = {"mode": "mig", "layout": ["1g.5gb", "1g.5gb"]}
+PART = {"index": 0, "uuid": "GPU-0", "name": "A100", "profiles": ["1g.5gb", "1g.5gb"], "create": "19:0,19:1"}
+PAUSE = [
+    f"nvidia.com/gpu.deploy.{name}" for name in ("device-plugin", "gpu-feature-discovery", "dcgm", "dcgm-exporter")
+]
+
+
+class Shared(Site):  # type: ignore[misc]
+    """The role on one host with one GPU."""
+
+    def run(self, **more: Any) -> tuple[int, str, list[str]]:
+        """Exit status, output, and the calls."""
+        settings = {
+            "preflight_host": {"gpus": [{"address": "0000:3b:00.0"}]},
+            "kubeadm_kubeconfig": "/nowhere",
+            "cluster_node_name": "gpu1",
+            "cluster_gpu_manager": "gpu_operator",
+            "ansible_become": False,
+            "gpu_operator_chart_path": "/chart",
+            **more,
+        }
+        return *self.play(PLAYBOOK, settings), self.calls()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Shared:
+    made = Shared(tmp_path)
+    found = {"changed": False, "pci": [{}], "packages": {"nvidia-container-toolkit": "1"}, "held": {}}
+    made.answer("gpu_host_info", {**found, "containerd_files": []})
+    made.answer("nvidia_smi_info", {"changed": False, "state": "ok", "driver_version": "580.178.04", "gpus": []})
+    made.answer("gpu_plugins_info", {"changed": False, "plugins": [], "policies": [], "service_monitors": False})
+    made.answer("helm_program_info", {"changed": False, "path": "/usr/bin/helm"})
+    made.answer("gpu_pods_info", {"changed": False, "pods": []})
+    made.answer("nvidia_mig", {"changed": False, "differs": False, "gpus": [{**PART, "profiles": []}]})
+    made.answer("gpu_sharing", {"changed": False, "differs": False, "summary": ""})
+    return made
+
+
+def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) -> None:
+    status, output, calls = site.run()
+    assert status == 0, output
+    assert calls == [
+        "nvidia_mig",
+        "gpu_sharing",
+        "k8s absent",
+        "k8s",
+        "helm",
+        "wait_for_gpu_operator",
+        "wait_for_rollout",
+    ]
+    assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": {"nvidia.com/gpu": 1}}
+
+
+def test_the_operators_pods_leave_before_the_gpus_are_cut_and_return_after_the_chart(site: Shared) -> None:
+    site.answer("nvidia_mig", {"changed": True, "differs": True, "gpus": [PART]})
+    status, output, calls = site.run(nvidia_device_plugin_sharing=SHARING)
+    assert status == 0, output
+    assert calls == [
+        *("nvidia_mig", "gpu_sharing"),
+        *("gpu_sharing changing", "gpu_sharing changing", "nvidia_mig", "managed_service", "nvidia_cdi_spec"),
+        *("k8s absent", "k8s", "helm", "gpu_sharing", "wait_for_gpu_operator", "wait_for_rollout"),
+    ]
+    begun, left = (asked for asked in site.asked("gpu_sharing") if asked.get("state") == "changing")
+    assert begun["pause"] == left["pause"] == site.asked("gpu_sharing")[-1]["pause"] == PAUSE
+    assert left["namespace"] == "gpu-operator" and "nvidia-device-plugin-daemonset" in left["leaving"]
+    values = site.asked("helm")[0]["release_values"]
+    assert values["mig"] == {"strategy": "mixed"}
+    assert set(values["devicePlugin"]["config"]["data"]) == {"exclusive", "mig-mixed"}
+    assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": {SMALL: 2}}
