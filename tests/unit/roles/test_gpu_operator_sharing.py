@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How GPUs come to be shared under the GPU Operator: in which order, with modules that only say what they were asked."""
+"""In which order GPUs come to be shared under the GPU Operator, with modules that only say what they were asked for."""
 
 from __future__ import annotations
 
