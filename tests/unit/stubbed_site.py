@@ -103,7 +103,7 @@ class Site:
         path = self.place / "calls"
         told = []
         for line in path.read_text().splitlines() if path.exists() else []:
-            name, _, text = line.partition(" ")
+            name, _space, text = line.partition(" ")
             args = json.loads(text)
             if not name.endswith("_info") and name not in ("apt_source", "managed_files"):
                 told.append(

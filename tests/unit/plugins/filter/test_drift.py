@@ -29,7 +29,7 @@ SEEN: dict[str, Any] = {
 
 def changed(path: str, value: Any) -> dict[str, Any]:
     """SEEN with one value replaced, "top" or "top/key"."""
-    first, _, key = path.partition("/")
+    first, _slash, key = path.partition("/")
     return {**SEEN, first: {**SEEN[first], key: value} if key else value}
 
 
