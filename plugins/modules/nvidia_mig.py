@@ -42,7 +42,6 @@ options:
     default: 120
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
-  - gpulab.kubernetes.attributes.root
 attributes:
   check_mode:
     support: full
