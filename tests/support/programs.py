@@ -5,11 +5,37 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pexpect
+
+from support.hosts import ROOT
+
+
+def run_ansible(
+    folder: Path, *arguments: str, program: str = "ansible-playbook", timeout: float = 120, **more: str
+) -> tuple[int, str]:
+    """Run a program of this Python's Ansible in a folder, with this repository's collection; ``more`` is environment.
+
+    Returns the exit status, and standard output with standard error behind it.
+    """
+    environment = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+        "ANSIBLE_NOCOLOR": "1",
+        **more,
+    }
+    command = [str(Path(sys.executable).parent / program), *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=timeout
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
 def piped(command: list[str], cwd: Path, environment: dict[str, str]) -> tuple[int, str]:

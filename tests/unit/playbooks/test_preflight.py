@@ -6,15 +6,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.programs import run_ansible
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 PLAYBOOK = """
 - name: Check
   ansible.builtin.import_playbook: gpulab.kubernetes.preflight
@@ -60,19 +57,9 @@ def run(tmp_path: Path) -> Run:
     def call(inventory: str, *arguments: str, playbook: str = PLAYBOOK) -> tuple[int, str, list[str]]:
         (tmp_path / "site.yml").write_text(playbook.format(trace=trace))
         (tmp_path / "hosts.ini").write_text(inventory)
-        command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.ini", "site.yml", *arguments]
-        environ = {
-            **os.environ,
-            "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
-            "ANSIBLE_LOCAL_TEMP": str(tmp_path),
-            "ANSIBLE_NOCOLOR": "1",
-        }
-        result = subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=120
-        )
+        status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", *arguments)
         traces = sorted(path.name for path in trace.iterdir())
-        return result.returncode, result.stdout + result.stderr, traces
+        return status, output, traces
 
     return call
 

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from support.programs import run_ansible
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 INVENTORY = """
@@ -34,35 +33,17 @@ EARLIER: dict[str, Any] = {
 }
 
 
-REPORT = str(REPOSITORY / "playbooks" / "report.yml")
-
-
-def run(folder: Path, *arguments: str, playbook: str = REPORT) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str, playbook: Path = REPOSITORY / "playbooks" / "report.yml") -> str:
     (folder / "hosts.ini").write_text(INVENTORY)
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), playbook]
-    environ = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
-        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    command += ["-i", "hosts.ini", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=120)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
-
-
-def report(folder: Path, *arguments: str) -> str:
-    done = run(folder, *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    status, said = run_ansible(folder, str(playbook), "-i", "hosts.ini", *arguments)
+    assert status == 0 and "Traceback" not in said, said
+    return said
 
 
 def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> None:
     written = tmp_path / "gpulab-report.json"
     written.write_text(json.dumps(EARLIER))
-    said = report(tmp_path)
+    said = run(tmp_path)
     found = json.loads(written.read_text())
     assert found["hosts"]["cp1"]["reachable"] is False
     assert found["hosts"]["cp1"]["devices"][0]["state"] == "proven"
@@ -75,14 +56,14 @@ def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> Non
 
 
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:
-    report(tmp_path, "--check")
+    run(tmp_path, "--check")
     assert not list(tmp_path.glob("gpulab-report.*"))
 
 
 def test_an_earlier_report_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
     written = tmp_path / "gpulab-report.json"
     written.write_text("{broken")
-    said = report(tmp_path)
+    said = run(tmp_path)
     assert f"{written} can't be read as a report, so it is replaced." in " ".join(said.split())
     assert len(json.loads(written.read_text())["hosts"]) == 2
 
@@ -93,7 +74,7 @@ def test_hosts_that_answer_are_reported_without_a_cluster(tmp_path: Path) -> Non
         INVENTORY.replace("cp1 ansible_connection=ssh", "cp1 ansible_become=false ansible_connection=local")
     )
     written = tmp_path / "gpulab-report.json"
-    said = report(tmp_path, "-i", "all.ini")
+    said = run(tmp_path, "-i", "all.ini")
     assert "/etc/kubernetes/admin.conf" in said
     assert json.loads(written.read_text())["actions"][0]["kind"] == "api"
 
@@ -122,7 +103,6 @@ PARTS = """
 def test_a_silent_host_is_asked_for_by_its_name(tmp_path: Path) -> None:
     """It stays in the play of report.yml, which ignores that it can't be reached."""
     (tmp_path / "play.yml").write_text(PARTS.format(vars=REPOSITORY / "roles" / "acceptance" / "vars" / "main.yml"))
-    done = run(tmp_path, playbook="play.yml")
-    assert done.returncode == 0, done.stdout + done.stderr
+    run(tmp_path, playbook=tmp_path / "play.yml")
     asked = json.loads((tmp_path / "nodes.json").read_text())
     assert [(node["name"], node["state"]) for node in asked] == [("node-1", "read"), ("cp1", "silent")]

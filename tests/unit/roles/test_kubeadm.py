@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kubeadm_texts import PINNED, SECRET, TOKEN
+from support.programs import run_ansible
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
 # Port 1 of the loopback address: nobody answers there.
 AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
@@ -43,20 +41,8 @@ def run(tmp_path: Path, programs: Any) -> Run:
         (tmp_path / "hosts.ini").write_text(inventory)
         # Nobody is a worker, so this machine joins nothing.
         settings = {"_kubeadm_joining": ["gpu1", "gpu2"], "_kubeadm_is_control_plane": True}
-        command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.ini", "site.yml"]
-        command += ["-vvv", "-e", json.dumps(settings)]
-        environ = {
-            **os.environ,
-            "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
-            "ANSIBLE_LOCAL_TEMP": str(tmp_path),
-            "ANSIBLE_NOCOLOR": "1",
-            "PATH": f"{programs.directory}{os.pathsep}{os.environ['PATH']}",
-        }
-        result = subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=120
-        )
-        return result.returncode, result.stdout + result.stderr
+        arguments = ["-i", "hosts.ini", "site.yml", "-vvv", "-e", json.dumps(settings)]
+        return run_ansible(tmp_path, *arguments, PATH=f"{programs.directory}{os.pathsep}{os.environ['PATH']}")
 
     return call
 

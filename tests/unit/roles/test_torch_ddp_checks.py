@@ -6,15 +6,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs import run_ansible
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 PLAYBOOK = """
 - name: Run a part of the role
   hosts: localhost
@@ -35,18 +32,8 @@ def run(folder: Path, part: str, **variables: Any) -> tuple[int, str]:
         **variables,
     }
     (folder / "play.yml").write_text(PLAYBOOK.format(vars=json.dumps(given), part=part))
-    environ = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
-        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", "-c", "local", "play.yml"]
-    done = subprocess.run(
-        [*command, "--check"], check=False, cwd=folder, env=environ, capture_output=True, text=True, timeout=120
-    )
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
+    code, output = run_ansible(folder, "-i", "localhost,", "-c", "local", "play.yml", "--check")
+    return code, " ".join(output.split())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import smi_tables
 import smi_texts as smi
+from support.programs import run_ansible
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 CAPTURES = Path(os.environ.get("GPULAB_CAPTURES", REPOSITORY.parent / "shared/captures"))
@@ -152,26 +152,14 @@ def test_through_ansible(programs: Any, tmp_path: Path) -> None:
     }
     answers = tmp_path / "answers.json"
     (tmp_path / "play.yml").write_text(PLAYBOOK)
-    settings = {"programs": [str(programs.add(name, body)) for name, body in bodies.items()], "answers": str(answers)}
-    environ = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
-        "ANSIBLE_LOCAL_TEMP": str(tmp_path),
-        "ANSIBLE_NOCOLOR": "1",
+    settings = {
+        "programs": [str(programs.add(name, body)) for name, body in bodies.items()],
+        "answers": str(answers),
+        "ansible_python_interpreter": sys.executable,
     }
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", "-c", "local", "play.yml"]
-    done = subprocess.run(
-        [*command, "-e", json.dumps({**settings, "ansible_python_interpreter": sys.executable})],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    output = done.stdout + done.stderr
-    assert done.returncode == 2, output
+    arguments = ["-i", "localhost,", "-c", "local", "play.yml", "-e", json.dumps(settings)]
+    status, output = run_ansible(tmp_path, *arguments)
+    assert status == 2, output
     assert "Error while reading the GPUs: driver_not_loaded: NVIDIA-SMI has failed because" in " ".join(output.split())
     found = dict(zip(bodies, json.loads(answers.read_text()), strict=True))
     assert {name: (each["state"], each.get("rc"), each["failed"]) for name, each in found.items()} == {

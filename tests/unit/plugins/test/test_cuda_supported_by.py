@@ -3,16 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.test.cuda_supported_by import TestModule as Plugin
+from support.programs import run_ansible
 
-REPOSITORY = Path(__file__).resolve().parents[4]
 supported = Plugin().tests()["cuda_supported_by"]
 # By their full names, as a playbook says them, and in map and select too.
 TEMPLATE = """
@@ -51,20 +48,11 @@ def test_bad_input_is_named() -> None:
 
 
 def test_templates_find_the_plugins_by_their_full_names(tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).parent / "ansible"), "localhost", "-m", "ansible.builtin.debug", "-a"]
-    environ = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
-        "ANSIBLE_LOCAL_TEMP": str(tmp_path),
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-    }
-    arguments = [*command, f"msg={' '.join(TEMPLATE.split())!r}"]
-    result = subprocess.run(
-        arguments, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=60
+    arguments = ["localhost", "-m", "ansible.builtin.debug", "-a", f"msg={' '.join(TEMPLATE.split())!r}"]
+    status, output = run_ansible(
+        tmp_path, *arguments, program="ansible", timeout=60, ANSIBLE_CALLBACK_RESULT_FORMAT="json"
     )
-    assert result.returncode == 0, result.stdout + result.stderr
-    said = "".join(result.stdout.split())
+    assert status == 0, output
+    said = "".join(output.split())
     assert '"test":true' in said and '"negated":true' in said and '"select":["11.8","12.4"]' in said
     assert '"filter":"cuda-compat-13-0"' in said and '"family":"Blackwell"' in said
