@@ -20,6 +20,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._pods import Obj
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout_wait import Patience, pauses
 
 _REMOVAL = 120
+# The last lines of a container can reach its log after its end is known.
+_LOG_GRACE = 10
 
 
 @dataclass
@@ -36,6 +38,7 @@ class PodProof:
     output: str = ""
     address: str = ""
     resource: str = _pods.GPU
+    ended: float | None = None
 
 
 class Run:
@@ -135,7 +138,10 @@ class Run:
                 return None
         trouble = _pods.trouble(pod, self._events(pod) if phase == "Pending" else ())
         proof.trouble = trouble.text if trouble else f"pod {proof.name} has not reported ({phase})"
-        if phase in ("Failed", "Succeeded"):
+        if phase == "Succeeded" and proof.ended is None:
+            proof.ended = time.monotonic()
+        silent = proof.ended is not None and time.monotonic() - proof.ended >= _LOG_GRACE
+        if phase == "Failed" or silent:
             proof.done = True
             # The first container that failed is the last one that said something.
             said = self._log(proof.name, manifests.HOLD) if proof.kind == "gpu" else ""

@@ -91,6 +91,7 @@ class FakeCluster:
         self.answers_for_all = ""
         self.extra_gpu = ""
         self.plugin_log = ""
+        self.late_logs = 0
         self.snatch: Json | None = None
         self.takeover = False
         self.lock = threading.Lock()
@@ -150,6 +151,9 @@ class FakeCluster:
         kind = pod["metadata"].get("labels", {}).get("acceptance")
         if kind is None:
             return self.plugin_log
+        if kind == "isolation" and self.late_logs:
+            self.late_logs -= 1
+            return ""
         if kind == "isolation":
             return "\n".join([*self.nodes[pod["spec"]["nodeName"]].leaks, END])
         if container == "check":

@@ -70,6 +70,13 @@ def test_a_pod_that_sees_gpus_without_asking_is_a_problem(lab: Lab) -> None:
     assert result["report"]["isolation"] == {"gpu1": False, "gpu2": True}
 
 
+def test_a_log_may_arrive_after_its_pod_has_ended(lab: Lab) -> None:
+    lab.cluster.late_logs = 2
+    result = lab.prove()
+    assert result["report"]["problems"] == []
+    assert result["report"]["isolation"] == {"gpu1": True, "gpu2": True}
+
+
 def test_wrong_labels_are_a_problem(lab: Lab) -> None:
     lab.node("gpu1").labels = {}
     lab.node("gpu2").labels = {**lab.node("gpu2").body()["metadata"]["labels"], "nvidia.com/gpu.count": "1"}
