@@ -30,7 +30,9 @@ options:
     type: bool
     default: true
   owner_file:
-    description: A file whose presence shows that the instances were made by this collection, which makes them owned.
+    description:
+      - A file whose presence shows that the instances were made by this collection, which makes them owned. It's
+        removed when all GPUs are whole again.
     type: path
   driver_root:
     description: Directory below which the driver's files lie, as in M(gpulab.kubernetes.nvidia_smi_info).
@@ -136,13 +138,18 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     wanted = wishes(state, module.params["layout"])
     changed = any(not wish.fulfilled(state) for wish in wanted)
     owner = module.params["owner_file"]
-    if changed and not (module.params["owned"] or (owner and Path(owner).exists())):
+    ours = bool(owner) and Path(owner).exists()
+    if changed and not (module.params["owned"] or ours):
         foreign(state)
     if changed and not module.check_mode:
         geometry.apply(wanted)
+    # The last step: until then it tells a later run whose instances these were.
+    disowned = ours and not any(wish.profiles for wish in wanted)
+    if disowned and not module.check_mode:
+        Path(owner).unlink(missing_ok=True)
     return {
-        "changed": changed,
-        "differs": changed,
+        "changed": changed or disowned,
+        "differs": changed or disowned,
         "gpus": [
             {
                 "index": wish.gpu.index,

@@ -127,6 +127,23 @@ def test_the_work_of_another_hand_stays_unless_given_up(
     assert run_module("nvidia_mig", args)["changed"]
 
 
+def test_whose_instances_they_were_is_forgotten_last_of_all(make: Make, run_module: Run, tmp_path: Path) -> None:
+    smi = make(a100(True, [[9, 0]]), a100())
+    owner = tmp_path / "ours"
+    owner.touch()
+    args = {"owned": False, "owner_file": str(owner)}
+    assert not run_module("nvidia_mig", {**args, "layout": {0: ["3g.20gb"]}})["changed"]
+    assert owner.exists()
+    assert run_module("nvidia_mig", args, check=True)["differs"] and owner.exists()
+    assert run_module("nvidia_mig", args)["changed"] and not owner.exists()
+    # As a run leaves it that was ended in between.
+    owner.touch()
+    before = smi.changes
+    assert run_module("nvidia_mig", args)["differs"] and not owner.exists()
+    assert smi.changes == before
+    assert not run_module("nvidia_mig", args)["differs"]
+
+
 def test_a_host_without_a_driver_is_left_alone_unless_it_shall_be_cut(make: Make, run_module: Run) -> None:
     make()
     make(lost=True)
