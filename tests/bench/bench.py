@@ -20,6 +20,7 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import gpus
 import readers
 import runner
 import training
@@ -67,6 +68,7 @@ def by_ansible() -> dict[str, object]:
         overhead, _ = timed("the second run through ansible-runner and without", lambda: runner.measure(lab.path))
         checked, check = timed("site.yml --check", lambda: play(lab.path, "--check").expect_unchanged())
         trained, _ = timed("trainings on one node and on two", lambda: training.measure(lab))
+        without, _ = timed("GPU pods through site.yml, MIG and back, another driver", lambda: gpus.measure(lab))
     return {
         "lab_cached_s": round(up + site, 1),
         "bare_nodes_s": up,
@@ -76,6 +78,7 @@ def by_ansible() -> dict[str, object]:
         "runner_overhead": overhead,
         "check_s": check,
         "training": trained,
+        "gpus": without,
         "remote_executions_per_host": second.executions(),
         "remote_executions_per_host_first_run": first.executions(),
         "remote_executions_per_host_check": checked.executions(),
