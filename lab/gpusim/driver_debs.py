@@ -36,7 +36,8 @@ _DKMS_INSTALL = (
     f'#!/bin/sh\nset -e\n[ "$1" != configure ] || {_LIB}/dkms install || {{\n'
     "  [ $? -ne 10 ] || exit 10\n  echo 'No kernel modules directory.'\n}\n"
 )
-_DKMS_REMOVE = f'#!/bin/sh\nset -e\n[ "$1" != remove ] || {_LIB}/dkms remove || true\n'
+# As DKMS has it: an upgrade, too, removes what the former version has built.
+_DKMS_REMOVE = f'#!/bin/sh\nset -e\ncase "$1" in remove | upgrade | deconfigure) {_LIB}/dkms remove || true ;; esac\n'
 
 
 @dataclass

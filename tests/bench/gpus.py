@@ -1,4 +1,4 @@
-"""How long a node is without GPUs while its driver or its parts change, and how many pods a second site.yml disturbs."""
+"""How long a node is without GPUs while its driver or its parts change, and whom a second site.yml disturbs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def usable(node: dict[str, Any]) -> int:
     if node["spec"].get("unschedulable"):
         return 0
     amounts = node["status"]["allocatable"]
-    return sum(int(amount) for name, amount in amounts.items() if name.startswith(("nvidia.com/gpu", "nvidia.com/mig-")))
+    return sum(
+        int(amount) for name, amount in amounts.items() if name.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
+    )
 
 
 def disturbed(lab: Lab, cluster: Cluster, nodes: list[str]) -> int:
@@ -71,14 +73,13 @@ def identity(pod: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def measure(lab: Lab) -> dict[str, object]:
-    """Return seconds without GPUs by change and node, and how many pods a second site.yml disturbed; changes the lab."""
+    """Return seconds without GPUs by change and node, and the disturbed pods; changes the lab."""
     inventory = lab.inventory()
     cluster = Cluster.of(inventory)
     nodes = sorted(inventory.expected_gpus())
     found: dict[str, object] = {"gpu_pods_disturbed_by_second_site": disturbed(lab, cluster, nodes)}
     (capable,) = (
-        node["metadata"]["name"]
-        for node in cluster.get("nodes", "--selector", "nvidia.com/mig.capable=true")["items"]
+        node["metadata"]["name"] for node in cluster.get("nodes", "--selector", "nvidia.com/mig.capable=true")["items"]
     )
     further = lab.directory / "sharing.yml"
     sharing = {"nvidia_device_plugin_sharing": {"mode": "mig", "layout": LAYOUT}}
