@@ -20,7 +20,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver sharing health cuda operator pools runner awx training network guides
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift sharing health cuda operator pools runner awx training network guides
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -28,6 +28,7 @@ tests_growing := test_single_node.py test_add_worker.py
 tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
 tests_driver := test_driver_upgrade.py
+tests_drift := test_living_with_others.py
 tests_sharing := test_sharing.py
 tests_health := test_health.py
 tests_cuda := test_cuda_toolkit.py

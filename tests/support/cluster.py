@@ -50,6 +50,14 @@ class Cluster:
     def delete_pod(self, name: str) -> None:
         self.kubectl("delete", "pod", name, "--grace-period=1", "--timeout=60s", "--ignore-not-found")
 
+    def pod_of(self, deployment: str) -> dict[str, Any]:
+        """Wait until a deployment of one pod runs, and return that pod; its label app has the deployment's name."""
+        self.kubectl("rollout", "status", f"deployment/{deployment}", "--timeout=120s")
+        pods = self.get("pods", "--selector", f"app={deployment}")["items"]
+        (pod,) = [each for each in pods if not each["metadata"].get("deletionTimestamp")]
+        found: dict[str, Any] = pod
+        return found
+
 
 def condition(item: dict[str, Any], kind: str) -> str | None:
     return next((c["status"] for c in item["status"].get("conditions", []) if c["type"] == kind), None)
@@ -66,3 +74,26 @@ def gpu_pod(name: str, gpus: int, node: str | None) -> dict[str, Any]:
     if node:
         spec["nodeSelector"] = {"kubernetes.io/hostname": node}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def gpu_deployment(name: str, budget: bool = False) -> list[dict[str, Any]]:
+    """Return a job that runs again elsewhere when its pod has to leave, with a budget that forbids that or without."""
+    labels = {"app": name}
+    pod = gpu_pod(name, 1, None)
+    body: dict[str, Any] = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
+        },
+    }
+    protected: dict[str, Any] = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+    }
+    return [body, protected] if budget else [body]
