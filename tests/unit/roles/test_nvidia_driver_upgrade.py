@@ -92,7 +92,8 @@ def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
     assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
     begun = site.asked("node_maintenance")[0]
     assert begun["data"] == {"from": OLD, "services": [], "offered": {"nvidia.com/gpu": "1"}}
-    assert begun["drain"] is False and begun["leaving"] == ["nvidia-device-plugin/nvidia-device-plugin"]
+    assert begun["drain"] is False and begun["leaving"][0] == "nvidia-device-plugin/nvidia-device-plugin"
+    assert "gpu-operator/nvidia-dcgm-exporter" in begun["leaving"]
     release = site.asked("apt_packages")[-1]
     assert release["packages"] == [{"name": "nvidia-open", "version": f"{NEW}-1"}]
     assert release["follow"] == {"version": f"{NEW}-1", "replaces": [f"{OLD}-1"]}
