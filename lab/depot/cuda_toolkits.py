@@ -153,17 +153,20 @@ def _pack(
     depends: list[str] | None = None,
     scripts: Mapping[str, str] | None = None,
 ) -> Path:
+    notice = _NOTICE.format(summary=summary)
+    # dpkg takes a package for replaced, and forgets it, when all that it holds is a directory of others.
+    own = {f"/usr/share/doc/{name}/copyright": f"{notice}\n"}
     return deb.make(
         name,
         toolkit.deb_version,
         out=out,
-        files=files,
+        files={**own, **(files or {})},
         directories=[toolkit.home] if scripts else [],
         depends=depends or [],
         scripts=scripts,
         architecture="all" if scripts else "amd64",
         section="multiverse/devel",
-        description=_NOTICE.format(summary=summary),
+        description=notice,
     )
 
 
