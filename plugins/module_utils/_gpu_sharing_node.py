@@ -20,6 +20,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout_wait im
 # The device plugin's own label (cmd/config-manager/main.go of v0.19.0), and ours, which its pods keep away from.
 CONFIGURATION_LABEL = "nvidia.com/device-plugin.config"
 CHANGING_LABEL = "gpulab.io/gpu-sharing"
+# Of node_maintenance, whose purpose is then the disruption of pods.
+DRAINED_ANNOTATION = "gpulab.io/disruption"
 CHANGING = "changing"
 # What labels say by which another, such as the GPU Operator, places its pods, as long as they keep away for this.
 PAUSED = "paused-for-gpu-sharing"
@@ -29,11 +31,15 @@ _MANAGER = "gpulab.kubernetes-sharing"
 
 @dataclass(frozen=True)
 class Node:
-    """What a node says. ``amounts`` are the GPU resources that it has, those of 0 left out."""
+    """What a node says. ``amounts`` are the GPU resources that it has, those of 0 left out.
+
+    ``drained``: a run has drained it before it would interrupt pods, and not given it back.
+    """
 
     configuration: str = EXCLUSIVE
     changing: bool = False
     labelled: bool = False
+    drained: bool = False
     amounts: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -45,6 +51,7 @@ def read(node: Mapping[str, Any]) -> Node:
         configuration=labels.get(CONFIGURATION_LABEL, EXCLUSIVE),
         changing=CHANGING_LABEL in labels,
         labelled=CONFIGURATION_LABEL in labels,
+        drained=DRAINED_ANNOTATION in _nodes.annotations_of(node),
         amounts={
             name: int(amount)
             for name, amount in capacity.items()

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Result, Runner
@@ -26,6 +26,8 @@ _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 _MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nvidia_fs", "nvidia")
 # Containers are given device nodes of these, too: the CDI specification names them.
 _COMPANIONS = {"nvidia_modeset": "/dev/nvidia-modeset", "nvidia_uvm": "/dev/nvidia-uvm"}
+# Modules of others among them: who loaded them does not do so again by himself.
+_FURTHER = tuple(name for name in _MODULES if name not in ("nvidia", *_COMPANIONS))
 
 
 def parse_version(text: str) -> str:
@@ -54,13 +56,15 @@ def advice(said: str, release: str) -> str:
 
 @dataclass
 class Outcome:
-    """``reason`` says why a reboot is required, in a sentence."""
+    """``reason`` says why a reboot is required, in a sentence; ``modules`` were unloaded with the driver's own."""
 
     changed: bool = False
     loaded_before: str = ""
     loaded_version: str = ""
     reboot_required: bool = False
     reason: str = ""
+    modules: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 class Driver:
@@ -76,8 +80,10 @@ class Driver:
     def _modules(self) -> set[str]:
         return {line.split(" ", 1)[0] for line in (read_text(under(self._root, "/proc/modules")) or "").splitlines()}
 
-    def ensure(self, version: str, blacklist: str) -> Outcome:
-        """Raises DomainError when the module can't be loaded for a reason that a reboot would not cure."""
+    def ensure(self, version: str, blacklist: str, further: Sequence[str] = ()) -> Outcome:
+        """Also ``further`` modules, which are only warned of.
+
+        Raises DomainError when the module can't be loaded for a reason that a reboot would not cure."""
         before = self.loaded_version()
         outcome = Outcome(loaded_before=before, loaded_version=before)
         if self._initramfs_is_old(blacklist):
@@ -90,6 +96,7 @@ class Driver:
             outcome.changed |= bool(missing)
             if not self._check:
                 self._load_companions(missing, version)
+                self._load_further(further, outcome)
             return outcome
         if not self._check:
             self._make_room(before, version, outcome)
@@ -98,6 +105,7 @@ class Driver:
         outcome.changed = True
         if not self._check:
             self._load(version, outcome)
+            self._load_further([*further, *outcome.modules], outcome)
         return outcome
 
     def remove(self) -> Outcome:
@@ -105,13 +113,16 @@ class Driver:
         before = self.loaded_version()
         outcome = Outcome(changed=bool(before), loaded_before=before)
         if before and not self._check:
-            result = self._unload(self._modules())
+            loaded = self._modules()
+            outcome.modules = [name for name in _FURTHER if name in loaded]
+            result = self._unload(loaded)
             outcome.loaded_version = self.loaded_version()
             if result.rc != 0 or outcome.loaded_version:
                 said = result.said if result.rc != 0 else "it is still there"
                 outcome.reboot_required, outcome.reason = True, f"driver {before} is in use: {said}"
                 outcome.changed = False
                 self._load_companions(self._missing_companions(), before)
+                self._load_further(outcome.modules, outcome)
         return outcome
 
     def _missing_companions(self) -> list[str]:
@@ -124,6 +135,14 @@ class Driver:
         for name in names:
             self._runner.check(["modprobe", name], f"loading {name} of the NVIDIA driver {version}")
 
+    def _load_further(self, names: Iterable[str], outcome: Outcome) -> None:
+        for name in dict.fromkeys(name for name in names if name not in self._modules()):
+            result = self._runner.run(["modprobe", name])
+            if result.rc != 0:
+                outcome.warnings.append(
+                    f"The module {name}, which was loaded beside the former driver, can't be loaded: {result.said}"
+                )
+
     def _make_room(self, before: str, version: str, outcome: Outcome) -> None:
         loaded = self._modules()
         if "nouveau" in loaded:
@@ -132,6 +151,7 @@ class Driver:
                 outcome.reboot_required = True
                 outcome.reason = f"the nouveau driver is in use and can't be unloaded: {result.said}"
         elif before:
+            outcome.modules = [name for name in _FURTHER if name in loaded]
             result = self._unload(loaded)
             if result.rc != 0 or self.loaded_version():
                 outcome.reboot_required = True
@@ -139,6 +159,7 @@ class Driver:
                     f"driver {before} is in use and can't be unloaded to load {version}: "
                     f"{result.said if result.rc != 0 else 'it is still there'}"
                 )
+                self._load_further(outcome.modules, outcome)
 
     def _unload(self, loaded: set[str]) -> Result:
         # A container shows its host's list, in which they may be missing.

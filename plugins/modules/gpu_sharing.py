@@ -92,6 +92,10 @@ differs:
   description: Whether the node was labelled otherwise, or a change of it had been begun and not ended.
   returned: always
   type: bool
+drained:
+  description: Whether a run has drained the node before it would interrupt pods, and has not given it back yet.
+  returned: always
+  type: bool
 summary:
   description: The change in resources, empty when there is none.
   returned: always
@@ -133,6 +137,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     return {
         "changed": changed,
         "differs": differs,
+        "drained": now.drained,
         "summary": f"{params['node']} {before} -> {after}" if before != after else "",
         "diff": {
             "before_header": f"GPUs of {params['node']}",

@@ -34,6 +34,14 @@ options:
       - The file in C(/etc/modprobe.d) that keeps nouveau out. Empty means that the initial ramdisk is left alone.
     type: path
     default: ""
+  further:
+    description:
+      - Modules of others to load with it, such as RV(modules) of an earlier call. One that can't be loaded is a
+        warning.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
   - gpulab.kubernetes.attributes.root
@@ -73,6 +81,12 @@ reboot_required:
   description: Whether only a reboot brings the wanted version, or ends the use of the loaded one.
   returned: always
   type: bool
+modules:
+  description: Modules that were loaded beside the driver's own, and had to be unloaded with them.
+  returned: always
+  type: list
+  elements: str
+  sample: [nvidia_peermem]
 reason:
   description: Why a reboot is required, empty when it is not.
   returned: always
@@ -91,6 +105,7 @@ def main() -> None:
             "version": {"type": "str"},
             "state": {"type": "str", "choices": ["loaded", "absent"], "default": "loaded"},
             "blacklist": {"type": "path", "default": ""},
+            "further": {"type": "list", "elements": "str", "default": []},
             "root": {"type": "path", "default": "/"},
         },
         required_if=[("state", "loaded", ["version"])],
@@ -98,13 +113,17 @@ def main() -> None:
     )
     loaded = module.params["state"] == "loaded"
     version = module.params["version"] if loaded else ""
+    blacklist, further = module.params["blacklist"] or "", module.params["further"]
     driver = Driver(Runner(module, timeout=600), module.params["root"], module.check_mode)
     try:
-        outcome = driver.ensure(version, module.params["blacklist"] or "") if loaded else driver.remove()
+        outcome = driver.ensure(version, blacklist, further) if loaded else driver.remove()
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)
+    for warning in outcome.warnings:
+        module.warn(warning)
     module.exit_json(
         changed=outcome.changed,
+        modules=outcome.modules,
         loaded_before=outcome.loaded_before,
         loaded_version=outcome.loaded_version,
         reboot_required=outcome.reboot_required,

@@ -69,7 +69,7 @@ users:
       pod: ""
       devices: [/dev/nvidia0, /dev/nvidiactl]
 services:
-  description: Those of O(services) and of the users' services that run.
+  description: Those of O(services) that run, in that order, and then further services of the users.
   returned: success
   type: list
   elements: str
@@ -99,8 +99,9 @@ def main() -> None:
     try:
         users = driver_users(Path(module.params["proc"]), pod_names(Path(module.params["pod_logs"])))
         systemd = Systemd(Runner(module, timeout=30))
-        names = {full_name(name) for name in module.params["services"]} | {user.unit for user in users if user.unit}
-        services = [name for name in sorted(names) if systemd.unit(name).running]
+        named = [full_name(name) for name in module.params["services"]]
+        others = sorted({user.unit for user in users if user.unit} - set(named))
+        services = [name for name in dict.fromkeys([*named, *others]) if systemd.unit(name).running]
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)
     module.exit_json(changed=False, users=[asdict(user) for user in users], services=services)

@@ -34,7 +34,7 @@ HOST = {
 }
 NODE: dict[str, Any] = {
     "metadata": {"name": "gpu1", "annotations": {}},
-    "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+    "status": {"capacity": {"nvidia.com/gpu": "1"}},
 }
 PLUGIN = {"metadata": {"name": "nvidia-device-plugin"}}
 HOST_INFO: dict[str, Any] = {"packages": {}, "held": {}, "containerd_files": []}

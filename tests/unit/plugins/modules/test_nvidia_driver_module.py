@@ -184,3 +184,30 @@ def test_what_an_interrupted_run_did_not_come_to_is_loaded_too(host: Host) -> No
     assert host.run(check=True)["changed"] and host.log == []
     assert host.run()["changed"] and host.log == ["modprobe nvidia_uvm"]
     assert not host.run()["changed"]
+
+
+def test_modules_of_others_that_had_to_go_come_back(host: Host) -> None:
+    host.loaded(OPEN.format("570.1"))
+    (host.root / "proc/modules").write_text(
+        "nvidia_peermem 1 0 - Live 0x0\nnvidia_uvm 1 0 - Live 0x0\nnvidia 1 2 - Live 0x0\n"
+    )
+    assert host.run(state="absent")["modules"] == ["nvidia_peermem"]
+    (host.root / "proc/modules").write_text("overlay 200704 0 - Live 0x0\n")
+    host.run(further=["nvidia_peermem"])
+    assert host.log[-1] == "modprobe nvidia_peermem"
+
+
+def test_a_driver_in_use_keeps_the_modules_of_others(host: Host) -> None:
+    host.loaded(OPEN.format("570.1"))
+    host.modprobe(busy="yes")
+    # Unloading them worked: the list is read anew.
+    (host.root / "proc/modules").write_text("nvidia_peermem 1 0 - Live 0x0\nnvidia 1 1 - Live 0x0\n")
+    host.programs.add(
+        "modprobe",
+        f'echo "modprobe $*" >> {host.root}/log\n'
+        f'[ "$*" != "-r nvidia_peermem" ] || echo "nvidia 1 0 - Live 0x0" > {host.root}/proc/modules\n'
+        '[ "$*" != "-r nvidia" ] || { echo "modprobe: FATAL: Module nvidia is in use." >&2; exit 1; }\n'
+        '[ "$*" != nvidia_peermem ] || { echo "modprobe: ERROR: no such symbol" >&2; exit 1; }\n',
+    )
+    result = host.run(state="absent")
+    assert result["reboot_required"] and host.log[-1] == "modprobe nvidia_peermem"

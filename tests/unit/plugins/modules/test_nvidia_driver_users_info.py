@@ -99,4 +99,4 @@ def test_processes_with_units_and_pods(host: Host) -> None:
         (30, "", UID.replace(UID[:4], "ffff")),
     ]
     assert result["users"][1]["devices"] == ["/dev/nvidia1", "/dev/nvidiactl"]
-    assert result["services"] == ["dcgm.service", "nvidia-persistenced.service"]
+    assert result["services"] == ["nvidia-persistenced.service", "dcgm.service"]
