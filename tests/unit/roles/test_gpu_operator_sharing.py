@@ -40,6 +40,8 @@ class Shared(Site):  # type: ignore[misc]
             "cluster_gpu_manager": "gpu_operator",
             "ansible_become": False,
             "gpu_operator_chart_path": "/chart",
+            # Of the inventory's two hosts, only this one is played with.
+            "_cluster_hosts": ["gpu1"],
             **more,
         }
         return *self.play(PLAYBOOK, settings), self.calls()
@@ -72,6 +74,16 @@ def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) 
         "wait_for_rollout",
     ]
     assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": {"nvidia.com/gpu": 1}}
+
+
+def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(site: Shared) -> None:
+    status, output, calls = site.run(_cluster_hosts=["gpu1", "gpu2"])
+    assert status != 0 and "this run leaves out gpu2" in output and "helm" not in calls
+    own = {"namespace": "gpu-operator", "name": "p", "kind": "DaemonSet", "policy": "cluster-policy", "nodes": []}
+    site.answer("gpu_plugins_info", {"changed": False, "plugins": [own], "policies": [], "service_monitors": False})
+    status, output, calls = site.run(_cluster_hosts=["gpu1", "gpu2"])
+    assert status == 0, output
+    assert "helm" not in calls and "wait_for_gpu_operator" in calls
 
 
 def test_the_operators_pods_leave_before_the_gpus_are_cut_and_return_after_the_chart(site: Shared) -> None:
