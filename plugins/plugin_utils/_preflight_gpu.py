@@ -163,7 +163,8 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     versions = driver_versions(found["packages"]) or {found["loaded_version"]} - {""}
     if settings["nvidia_driver_source"] == "operator":
-        if versions or found["origin"] != "none":
+        # One that no package and no .run file has brought is the operator's own, of an earlier run.
+        if found["origin"] not in ("none", "other"):
             yield reading.problem(
                 f"There is an NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}), and the GPU Operator "
                 "is to bring one (nvidia_driver_source)",

@@ -434,6 +434,13 @@ def test_foreign_driver_that_may_be_replaced_or_kept() -> None:
     assert check({"cp1.facts.nvidia_driver": foreign}) == [], "without a GPU its driver is nobody's concern"
 
 
+@pytest.mark.parametrize(("origin", "refused"), [("other", 0), ("runfile", 1)])
+def test_driver_that_the_operator_has_brought_is_its_own(origin: str, refused: int) -> None:
+    loaded = {"loaded_version": "580.178.04", "packages": {}, "origin": origin}
+    changes = {"gpu1.settings.nvidia_driver_source": "operator", "gpu1.facts.nvidia_driver": loaded}
+    assert len(check(changes)) == refused
+
+
 def test_wanted_driver_of_which_another_one_is_still_loaded() -> None:
     assert check({"gpu1.facts.nvidia_driver": {**CUDA, "loaded_version": "570.133.20"}}) == []
 
