@@ -29,7 +29,7 @@ options:
       - By host name a dictionary of C(facts) (the result of M(gpulab.kubernetes.preflight_info), empty when there is
         none), C(failure) (the result of the task that failed or found the host unreachable, else empty) and C(settings)
         of this host - C(node_name), C(node_address), C(expected_gpus) (or null), C(nvidia_driver_version),
-        C(nvidia_driver_source), C(nvidia_driver_modules), C(nvidia_driver_replace_foreign),
+        C(nvidia_driver_source), C(nvidia_driver_root), C(nvidia_driver_modules), C(nvidia_driver_replace_foreign),
         C(nvidia_driver_upgrading) (whether this run is there to change the driver), C(containerd_version),
         C(containerd_conf_dir), C(containerd_files) (the files that will be written, the base first, as dictionaries of
         C(path), C(text) and C(gpus), which is true for those that only hosts with GPUs get). A host with C(left_out) is
@@ -42,7 +42,8 @@ options:
         C(workers_group), C(versions) (by variable its value and the list of known ones), C(kubernetes_version),
         C(containerd_version), C(containerd_minimum), C(cluster_pod_network), C(cluster_service_network),
         C(distributions), C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (the
-        known ones), C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the least C(memory_mib) and
+        known ones), C(gpu_manager), C(device_plugin_root) (the directory below which the device plugin looks for the
+        driver), C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the least C(memory_mib) and
         C(cpus)), C(disk_mib) (by path).
     type: dict
     required: true
@@ -90,7 +91,7 @@ def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) ->
 
 
 def find(cluster: Cluster) -> list[Problem]:
-    problems = [problem for rule in cluster_rules.RULES for problem in rule(cluster)]
+    problems = [problem for rule in (*cluster_rules.RULES, *gpu_rules.CLUSTER_RULES) for problem in rule(cluster)]
     for reading in cluster.readings:
         if not reading.facts:
             problems += host_rules.failure(reading)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
@@ -20,7 +20,8 @@ description:
   - Holds the variables of hosts against the argument specifications of all roles of this collection, and finds names
     that look like a misspelt one.
   - A value that refers to facts can't be known yet, and is left to the role.
-positional: _input, hosts
+  - Values that contradict each other are found, too, on one host and between all hosts of the cluster.
+positional: _input, hosts, members
 options:
   _input:
     description: The variables of all hosts, C(hostvars).
@@ -31,6 +32,10 @@ options:
     type: list
     elements: str
     required: true
+  members:
+    description: Names of all hosts of the cluster, also of those that a run leaves out. The default is O(hosts).
+    type: list
+    elements: str
 """
 
 EXAMPLES = r"""
@@ -47,14 +52,18 @@ _value:
 """
 
 
-def variable_problems(hostvars: Mapping[str, Any], hosts: Iterable[str]) -> list[dict[str, str]]:
+def variable_problems(
+    hostvars: Mapping[str, Any], hosts: Sequence[str], members: Sequence[str] | None = None
+) -> list[dict[str, str]]:
     known = _variables.specification()
-    found = []
-    for host in hosts:
+    everybody = hosts if members is None else members
+    for host in (*hosts, *everybody):
         if host not in hostvars:
             raise AnsibleFilterError(f"Error while checking variables: there is no host {host}")
-        found += [problem.fields() for problem in _variables.find(host, hostvars[host], known)]
-    return found
+    found = list(_variables.across({host: hostvars[host] for host in everybody}, known))
+    for host in hosts:
+        found += _variables.find(host, hostvars[host], known)
+    return [problem.fields() for problem in found]
 
 
 class FilterModule:

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _pods
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._pods import Object
 
 ANNOTATION = "gpulab.io/node-pool"
 EFFECTS = ("NoSchedule", "PreferNoSchedule")
 Taint = tuple[str, str]  # key and effect, which together may be there once
 
+_QUOTE = "put it into quotes ('' is empty)"
 _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _VALUE = re.compile(rf"(?:{_NAME})?")
 _KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
@@ -46,11 +48,36 @@ class Plan:
     after: dict[str, Any] = field(default_factory=dict)
 
 
-def wanted(labels: Mapping[str, Any], taints: Iterable[Mapping[str, str]]) -> Wanted:
+def problems(labels: Mapping[Any, Any], taints: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Everything that is wrong with a declaration by itself, as ends of sentences."""
+    return list(_unclear(labels, taints)) or list(malformed(wanted(labels, taints)))
+
+
+def wanted(labels: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) -> Wanted:
+    """Raises DomainError for what can't be read."""
+    unclear = list(_unclear(labels, taints))
+    if unclear:
+        raise DomainError(f"Error while reading labels and taints of a node: {'; '.join(unclear)}")
     return Wanted(
-        {key: str(value) for key, value in labels.items()},
+        dict(labels),
         {(taint["key"], taint.get("effect") or EFFECTS[0]): taint.get("value") or "" for taint in taints},
     )
+
+
+def _unclear(labels: Mapping[Any, Any], taints: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for key, value in labels.items():
+        for what, text in (("key", key), ("value", value)):
+            if not isinstance(text, str):
+                yield f"the {what} of the label {key} is no text: {text!r}; {_QUOTE}"
+    seen = set()
+    for taint in taints:
+        wrong = [what for what in ("key", "value", "effect") if not isinstance(taint.get(what, ""), str)]
+        for what in wrong:
+            yield f"the {what} of the taint {taint['key']} is no text: {taint[what]!r}; {_QUOTE}"
+        found = (str(taint["key"]), str(taint.get("effect") or EFFECTS[0]))
+        if found in seen:
+            yield f"the taint {found[0]}:{found[1]} is there twice, and a node has it once"
+        seen.add(found)
 
 
 def malformed(want: Wanted) -> Iterator[str]:

@@ -123,8 +123,8 @@ def main() -> None:
     )
     if KUBERNETES_ERROR is not None:
         module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
-    wishes = {node["name"]: wanted(node["labels"], node["taints"]) for node in module.params["nodes"]}
     try:
+        wishes = {node["name"]: wanted(node["labels"], node["taints"]) for node in module.params["nodes"]}
         changes = ensure(Api(module.params["kubeconfig"]), wishes, module.check_mode)
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)

@@ -23,8 +23,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibil
 
 # From the best to the worst; of several GPUs the worst counts.
 _ORDER = (NATIVE, MINOR, FORWARD, UNKNOWN, UNSUPPORTED)
-_RELEASE = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})\.([0-9]{1,3})", re.ASCII)
-_MINOR = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})", re.ASCII)
+RELEASE = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})\.([0-9]{1,3})", re.ASCII)
+MINOR_VERSION = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})", re.ASCII)
 # What NVIDIA packs once for all toolkits stays.
 _PACKAGES = r"(?:cuda|cuda-.+|lib(?:cu|np|nv).+|gds-tools)-{suffix}(?:-.+)?"
 
@@ -74,7 +74,7 @@ def plan(
 
 def packages_of(minor: str, installed: Iterable[str]) -> list[str]:
     """Those of the installed packages that belong to one toolkit alone. Raises CudaError for no minor version."""
-    match = _MINOR.fullmatch(minor)
+    match = MINOR_VERSION.fullmatch(minor)
     if not match:
         raise CudaError(f"Error while removing CUDA toolkits: {minor!r:.60} is no minor version. Write it as in 12.9")
     pattern = re.compile(_PACKAGES.format(suffix=f"{match[1]}-{match[2]}"))
@@ -82,7 +82,7 @@ def packages_of(minor: str, installed: Iterable[str]) -> list[str]:
 
 
 def _toolkit(version: str, driver: str | None, gpus: Sequence[str], accept: Sequence[str], revision: str) -> Toolkit:
-    match = _RELEASE.fullmatch(version)
+    match = RELEASE.fullmatch(version)
     if not match:
         raise CudaError(
             f"Error while planning CUDA toolkits: {version!r:.60} is no release. Write all three digits, as in 12.9.1"

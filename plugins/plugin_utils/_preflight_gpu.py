@@ -14,6 +14,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_data impor
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_families import by_device_id
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import (
     Cluster,
+    ClusterRule,
     HostRule,
     Problem,
     Reading,
@@ -163,7 +164,8 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     versions = driver_versions(found["packages"]) or {found["loaded_version"]} - {""}
     if settings["nvidia_driver_source"] == "operator":
-        if versions or found["origin"] != "none":
+        # One that no package and no .run file has brought is the operator's own, of an earlier run.
+        if found["origin"] not in ("none", "other"):
             yield reading.problem(
                 f"There is an NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}), and the GPU Operator "
                 "is to bring one (nvidia_driver_source)",
@@ -247,4 +249,23 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
 
 
+def driver_roots(cluster: Cluster) -> Iterator[Problem]:
+    found: dict[str, list[str]] = {}
+    for reading in cluster.read:
+        if not reading.left_out and reading.facts["gpus"]:
+            found.setdefault(reading.settings["nvidia_driver_root"], []).append(reading.host)
+    if found and cluster.settings["gpu_manager"] == "device_plugin":
+        found.setdefault(cluster.settings["device_plugin_root"], ["other hosts of the inventory"])
+    if len(found) > 1:
+        words = "; ".join(f"{root} on {listing(hosts)}" for root, hosts in sorted(found.items()))
+        yield Problem(
+            "",
+            f"The drivers lie below different directories: {words}",
+            "nvidia_driver_source, nvidia_driver_root",
+            "One program offers the GPUs of all nodes, and looks for the driver in one directory",
+            "Give all GPU hosts of the cluster nvidia_driver_source=daemonset or none, and the same nvidia_driver_root",
+        )
+
+
 RULES: tuple[HostRule, ...] = (count, known_version, family, check_image, driver, sharing, secure_boot)
+CLUSTER_RULES: tuple[ClusterRule, ...] = (driver_roots,)

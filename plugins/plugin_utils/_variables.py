@@ -8,9 +8,10 @@ Ansible checks a role's variables when the role begins, which is too late: earli
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import yaml
 from ansible.errors import AnsibleTemplateSyntaxError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_sharing
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _variable_rules as rules
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Problem
 from jinja2 import Undefined, UndefinedError
 
@@ -43,8 +44,6 @@ _FORMS = (
         "a DNS domain in lower case, such as cluster.local",
     ),
 )
-# What an argument specification can't say.
-_RULES: dict[str, Callable[[Any], list[str]]] = {"nvidia_device_plugin_sharing": _gpu_sharing.problems}
 
 
 def specification() -> dict[str, Mapping[str, Any]]:
@@ -68,6 +67,32 @@ def find(host: str, variables: Mapping[str, Any], known: Specification) -> Itera
                 f"What it is: {_first_line(known[name]['description'])}",
                 "Correct the value, or leave the variable out: docs/variables.md holds types and defaults",
             )
+    for names, rule in rules.HOST:
+        values = _values(names, variables, known)
+        if len(values) == len(names):
+            yield from rule(host, values)
+
+
+def across(hosts: Mapping[str, Mapping[str, Any]], known: Specification) -> Iterator[Problem]:
+    """What is wrong with the variables of all hosts of a cluster side by side."""
+    for names, rule in rules.CLUSTER:
+        values = {host: _values(names, variables, known) for host, variables in hosts.items()}
+        if all(len(found) == len(names) for found in values.values()):
+            yield from rule(values)
+
+
+def _values(names: Iterable[str], variables: Mapping[str, Any], known: Specification) -> dict[str, Any]:
+    """Of these variables those whose value is known and right, with what is left out at its default."""
+    found = {}
+    for name in names:
+        if name not in variables:
+            default = known[name]["default"]
+            if "{{" not in str(default):
+                found[name] = default
+        elif not _wrong_or_unknown(name, variables, known[name]):
+            with contextlib.suppress(UndefinedError):
+                found[name] = _plain(variables[name])
+    return found
 
 
 def _first_line(description: str | list[str]) -> str:
@@ -104,6 +129,8 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} is empty (null)"
     elif kind == "list" and not isinstance(value, (list, tuple)):
         yield f"{name} is no list: {value!r}"
+    elif option.get("elements") == "dict" and not all(isinstance(entry, Mapping) for entry in value):
+        yield f"{name} has an entry that is no mapping: {_plain(value)!r}"
     elif kind == "dict" and not isinstance(value, Mapping):
         yield f"{name} is no mapping: {value!r}"
     elif kind == "str" and isinstance(value, (list, tuple, Mapping)):
@@ -114,8 +141,8 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {'unknown key ' if isinstance(error, UnsupportedError) else ''}{error.msg}"
         if not errors:
             yield from _wrong_form(name, value, kind)
-        if name in _RULES:
-            yield from (f"{name}: {problem}" for problem in _RULES[name](_plain(value)))
+            rule = rules.VALUES.get(name, lambda _value: ())
+            yield from (f"{name}: {problem}" for problem in rule(_plain(value)))
 
 
 def _plain(value: Any) -> Any:

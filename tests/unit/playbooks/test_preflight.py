@@ -85,6 +85,7 @@ def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: 
     status, output, traces = run(
         f"[control_plane]\ncp1 {GONE}\n[workers]\ngpu1 {GONE} {own}\ngpu2 {GONE} cluster_expected_gpus=two\n",
         *("-e", '{"containerd_registry_mirrors": [{"registry": "docker.io"}], "cluster_dns_domain": "{{ oops"}'),
+        *("-e", '{"cluster_node_taints": [null], "cluster_node_labels": {"a": true}, "cuda_toolkit_remove": [12.9]}'),
     )
     assert status != 0 and traces == [], output
     for words in (
@@ -93,11 +94,25 @@ def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: 
         "missing required arguments: endpoint",
         "cluster_expected_gpus' is of type str",
         "cluster_dns_domain is no template that can be read",
+        "cluster_node_taints has an entry that is no mapping: [None]",
+        "the value of the label a is no text: True; put it into quotes",
+        "12.9 is no text: a number loses its zeros",
     ):
         assert words in output
     # What refers to a fact can't be judged yet.
     assert "where: kubeadm_repository_url" not in output
     assert "UNREACHABLE" not in output and "Traceback" not in output and "DEPRECATION" not in output
+
+
+def test_hosts_that_limit_leaves_out_are_compared_before_any_host_is_reached(run: Run) -> None:
+    taint = 'cluster_node_taints=\'[{"key": "a"}]\''
+    inventory = (
+        f"[control_plane]\ncp1 {GONE} {taint}\n[workers]\ngpu1 {GONE} {taint} cluster_gpu_manager=gpu_operator\n"
+    )
+    status, output, _traces = run(inventory, "--limit", "gpu1")
+    assert status != 0 and "UNREACHABLE" not in output, output
+    assert "Every node would have a taint: cp1, gpu1" in output
+    assert "differs between hosts of the cluster: device_plugin for cp1; gpu_operator for gpu1" in output
 
 
 def test_false_as_ini_files_write_it_is_false(run: Run) -> None:

@@ -88,6 +88,20 @@ def test_what_differs_fails_after_it_was_written_down(site: Site) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("source", "compared"),
+    [("cuda_repository", True), ("distribution", True), ("preinstalled", False), ("daemonset", False)],
+)
+def test_the_next_kernel_needs_the_driver_only_where_it_comes_from_packages(
+    site: Site, source: str, compared: bool
+) -> None:
+    kernel = {"running": "6.1", "newest": "6.2", "newest_has_driver": False}
+    site.answer("installed_versions_info", {**installed(), "kernel": kernel})
+    site.play(PLAYBOOK, {**SETTINGS, "nvidia_driver_source": source})
+    found = {row["component"] for row in report(site)["drift"]}
+    assert found == ({"kernel"} if compared else set())
+
+
 def test_a_host_that_cannot_be_read_is_named(site: Site) -> None:
     site.answer("installed_versions_info", {"failed": True, "msg": "Error while reading /var/lib/dpkg/status: damaged"})
     status, output = site.play(PLAYBOOK, SETTINGS)

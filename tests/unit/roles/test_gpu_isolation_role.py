@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import smi_texts as smi
 from fake_node import FakeNode
+from stubbed_site import Site
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLAY = """
@@ -148,6 +149,20 @@ def test_by_hand_with_a_reason(node: FakeNode, isolate: Isolate) -> None:
     assert changes(isolate(gpu_isolation_state="isolated", gpu_isolation_reason="fan noise")) == 1
     assert reason(node) == "fan noise"
     assert changes(isolate(gpu_isolation_state="isolated", gpu_isolation_reason="fan noise")) == 0
+
+
+@pytest.mark.parametrize(("hosts", "refused"), [("all", True), ("gpu1", False)])
+def test_the_whole_cluster_is_not_isolated_by_hand(tmp_path: Path, hosts: str, refused: bool) -> None:
+    site = Site(tmp_path)
+    site.answer("gpu_host_info", {"changed": False, "pci": [], "given_back": ""})
+    status, output = site.play(
+        PLAY.replace("localhost", hosts),
+        {"kubeadm_kubeconfig": "", "gpu_isolation_state": "isolated", "ansible_become": False},
+    )
+    assert (status != 0) is refused, output
+    said = " ".join(output.split())
+    assert all((word in said) is refused for word in ("all nodes of the cluster (cp1, gpu1)", "--limit"))
+    assert (tmp_path / "calls").exists() is not refused
 
 
 def test_a_driver_that_does_not_answer_is_ill(machine: Machine, node: FakeNode, isolate: Isolate) -> None:

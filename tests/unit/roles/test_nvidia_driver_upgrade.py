@@ -101,6 +101,14 @@ def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
     assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": {"nvidia.com/gpu": "1"}}
 
 
+def test_a_service_needs_no_suffix(site: Upgrade) -> None:
+    users = [{"pid": 7, "name": "jupyter", "unit": "jupyter.service", "pod": "", "devices": []}]
+    site.answer("nvidia_driver_users_info", {"changed": False, "users": users, "services": []})
+    status, output, _calls = site.run(nvidia_driver_services=["jupyter", "exporter.socket"])
+    assert status == 0, output
+    assert site.asked("nvidia_driver_users_info")[0]["services"][-2:] == ["jupyter.service", "exporter.socket"]
+
+
 def test_nothing_is_done_where_nothing_differs(site: Upgrade) -> None:
     status, output, calls = site.run(OLD)
     assert status == 0, output

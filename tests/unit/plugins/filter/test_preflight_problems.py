@@ -32,6 +32,8 @@ SETTINGS: dict[str, Any] = {
     "reachable_ports": ["6443/tcp", "10250/tcp"],
     "clock_skew_s": 30,
     "disk_mib": {"/usr": 2000, "/var/lib/containerd": 8000},
+    "gpu_manager": "device_plugin",
+    "device_plugin_root": "/",
     "acceptance_image": f"{CHECK_IMAGE}12.5.0",
     "minimum": {"control_plane": {"memory_mib": 1700, "cpus": 2}, "worker": {"memory_mib": 700, "cpus": 1}},
 }
@@ -62,6 +64,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "expected_gpus": gpus or None,
             "nvidia_driver_version": "580.178.04",
             "nvidia_driver_source": "cuda_repository",
+            "nvidia_driver_root": "/",
             "nvidia_driver_modules": "auto",
             "nvidia_driver_replace_foreign": False,
             "nvidia_driver_upgrading": False,
@@ -242,6 +245,14 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
             {"gpu1.settings.gpu_sharing": {"mode": "mig", "layout": "all-1g.5gb"}},
             "gpu1",
             ["cut by MIG", "Turing GPUs can't be", "nvidia_device_plugin_sharing"],
+        ),
+        (
+            {
+                "gpu1.settings.nvidia_driver_source": "daemonset",
+                "gpu1.settings.nvidia_driver_root": "/opt/nvidia/driver",
+            },
+            "",
+            ["different directories: / on gpu2; /opt/nvidia/driver on gpu1", "nvidia_driver_source=daemonset or none"],
         ),
         ({"gpu1.settings.nvidia_driver_version": "1.2.3"}, "gpu1", ["1.2.3", "580.178.04, 595.91.07"]),
         (
@@ -432,6 +443,20 @@ def test_foreign_driver_that_may_be_replaced_or_kept() -> None:
     assert check({"gpu1.facts.nvidia_driver": foreign, "gpu1.settings.nvidia_driver_replace_foreign": True}) == []
     assert check({"gpu1.facts.nvidia_driver": foreign, "gpu1.settings.nvidia_driver_source": "preinstalled"}) == []
     assert check({"cp1.facts.nvidia_driver": foreign}) == [], "without a GPU its driver is nobody's concern"
+
+
+@pytest.mark.parametrize(("origin", "refused"), [("other", 0), ("runfile", 1)])
+def test_driver_that_the_operator_has_brought_is_its_own(origin: str, refused: int) -> None:
+    loaded = {"loaded_version": "580.178.04", "packages": {}, "origin": origin}
+    changes = {"gpu1.settings.nvidia_driver_source": "operator", "gpu1.facts.nvidia_driver": loaded}
+    assert len(check(changes)) == refused
+
+
+@pytest.mark.parametrize(("expected", "manager", "found"), [("/opt/a", "device_plugin", 1), ("/", "gpu_operator", 0)])
+def test_drivers_lie_where_the_device_plugin_looks(expected: str, manager: str, found: int) -> None:
+    assert len(check({}, device_plugin_root=expected, gpu_manager=manager)) == found
+    changes = {f"{host}.settings.nvidia_driver_root": "/opt/a" for host in ("gpu1", "gpu2")}
+    assert check(changes, device_plugin_root="/opt/a", gpu_manager=manager) == [], "cp1 has no GPU"
 
 
 def test_wanted_driver_of_which_another_one_is_still_loaded() -> None:

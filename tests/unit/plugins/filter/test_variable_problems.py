@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import FilterModule
+from jinja2 import StrictUndefined
 
 find = FilterModule().filters()["variable_problems"]
 
+# A template that refers to a fact.
+UNKNOWN = StrictUndefined("ansible_facts")
 GOOD: dict[str, Any] = {
     "cluster_kubernetes_version": "1.36.4",
     "cluster_expected_gpus": "4",
@@ -58,6 +61,57 @@ def test_good_variables_have_no_problems() -> None:
         ),
         ("nvidia_device_plugin_sharing", {"mode": "mps"}, "nvidia_device_plugin_sharing: replicas is not set"),
         ("cluster_pod_netwrok", "10.0.0.0/8", "There is no variable cluster_pod_netwrok"),
+        (
+            "cluster_node_pool",
+            "a b",
+            "cluster_node_pool: the label gpulab.io/pool has a value that Kubernetes does not",
+        ),
+        ("cluster_node_pool", 100, "the value of the label gpulab.io/pool is no text: 100; put it into quotes"),
+        ("cluster_node_labels", {"a b": "x"}, "has a key that Kubernetes does not take"),
+        ("cluster_node_labels", {"a": "x" * 64}, "has a value that Kubernetes does not take"),
+        ("cluster_node_labels", {"nvidia.com/gpu.count": "9"}, "Kubernetes or feature discovery writes itself"),
+        ("cluster_node_labels", {"a": True}, "the value of the label a is no text: True; put it into quotes"),
+        ("cluster_node_labels", {"a": None}, "the value of the label a is no text: None"),
+        ("cluster_node_labels", {"a": 1.5}, "the value of the label a is no text: 1.5"),
+        ("cluster_node_labels", {1: "a"}, "the key of the label 1 is no text: 1"),
+        ("cluster_node_taints", [{"key": "a b"}], "the taint a b= is none that Kubernetes takes"),
+        ("cluster_node_taints", [{"key": "node.kubernetes.io/not-ready"}], "is one that Kubernetes sets itself"),
+        ("cluster_node_taints", [{"key": "a", "effect": "NoExecute"}], "must be one of: NoSchedule, PreferNoSchedule"),
+        ("cluster_node_taints", [{"key": "a", "value": True}], "the value of the taint a is no text: True"),
+        ("cluster_node_taints", [{"key": "a", "value": None}], "the value of the taint a is no text: None"),
+        ("cluster_node_taints", [{"key": 1}], "the key of the taint 1 is no text: 1"),
+        ("cluster_node_taints", [{"value": "a"}], "missing required arguments: key"),
+        (
+            "cluster_node_taints",
+            [{"key": "a", "value": "x"}, {"key": "a", "effect": "NoSchedule"}],
+            "the taint a:NoSchedule is there twice",
+        ),
+        ("cluster_node_taints", [None], "cluster_node_taints has an entry that is no mapping: [None]"),
+        ("cluster_node_taints", ["a=b:NoSchedule"], "has an entry that is no mapping: ['a=b:NoSchedule']"),
+        ("cuda_toolkit_versions", ["12.9"], "'12.9' is no release; write all three digits, as in 12.9.1"),
+        ("cuda_toolkit_versions", [12.9], "12.9 is no text; write all three digits, and put it into quotes"),
+        ("cuda_toolkit_versions", ["12.9.1", "12.9.0"], "12.9.1 and 12.9.0 can't be side by side: both are CUDA 12.9"),
+        ("cuda_toolkit_default", 12.9, "12.9 is no text; write all three digits, and put it into quotes"),
+        ("cuda_toolkit_default", "newest", "'newest' is no release"),
+        ("cuda_toolkit_default", "12.9.1", "cuda_toolkit_default is 12.9.1, which is not among cuda_toolkit_versions"),
+        ("cuda_toolkit_remove", [12.10], "12.1 is no text: a number loses its zeros"),
+        ("cuda_toolkit_remove", ["12.9.1"], "'12.9.1' is no minor version; write it as in 12.9"),
+        (
+            "nvidia_driver_upgrade_serial",
+            "0",
+            "must be a number of nodes, such as 2, or a part of them from 1% to 100%",
+        ),
+        ("nvidia_driver_upgrade_serial", "-1", "not '-1'"),
+        ("nvidia_driver_upgrade_serial", "101%", "not '101%'"),
+        ("nvidia_driver_upgrade_serial", "0.5", "not '0.5'"),
+        ("nvidia_driver_upgrade_serial", "", "not ''"),
+        ("nvidia_driver_root", "opt/nvidia", "must be an absolute path without a slash at its end"),
+        ("nvidia_driver_root", "/opt/nvidia/", "not '/opt/nvidia/'"),
+        (
+            "nvidia_driver_root",
+            "/opt/nvidia",
+            "nvidia_driver_root is /opt/nvidia, and nvidia_driver_source is cuda_rep",
+        ),
     ],
 )
 def test_wrong_variable_is_named_once_with_what_to_do(name: str, value: Any, words: str) -> None:
@@ -65,6 +119,63 @@ def test_wrong_variable_is_named_once_with_what_to_do(name: str, value: Any, wor
     assert [(problem["host"], problem["where"]) for problem in problems] == [("gpu1", name)]
     assert words in problems[0]["what"]
     assert all(problems[0].values())
+
+
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        ({"nvidia_driver_source": "daemonset"}, "nvidia_driver_installer_image"),
+        ({"nvidia_driver_source": "daemonset", "nvidia_driver_installer_image": "i:1"}, ""),
+        ({"nvidia_driver_source": "daemonset", "nvidia_driver_installer_image": UNKNOWN}, ""),
+        ({"nvidia_driver_source": "operator"}, "nvidia_driver_source, cluster_gpu_manager"),
+        ({"nvidia_driver_source": "operator", "cluster_gpu_manager": "gpu_operator"}, ""),
+        ({"nvidia_driver_source": "distribution", "nvidia_driver_root": "/opt/a"}, "nvidia_driver_root"),
+        ({"nvidia_driver_source": "preinstalled", "nvidia_driver_root": "/opt/a"}, ""),
+        ({"nvidia_driver_root": "/"}, ""),
+        (
+            {"cuda_toolkit_versions": ["12.9.1", "13.0.2"], "cuda_toolkit_remove": ["12.9"]},
+            "cuda_toolkit_versions, cuda_toolkit_remove",
+        ),
+        (
+            {"cuda_toolkit_versions": ["12.9.1"], "cuda_toolkit_remove": ["12.8"], "cuda_toolkit_default": "12.9.1"},
+            "",
+        ),
+        ({"cuda_toolkit_versions": ["12.9.1"], "cuda_toolkit_default": "12.9.0"}, "cuda_toolkit_default"),
+        ({"cluster_node_pool": "a100", "cluster_node_labels": {"a/b": ""}}, ""),
+        ({"nvidia_driver_upgrade_serial": 2}, ""),
+        ({"nvidia_driver_upgrade_serial": "100%"}, ""),
+    ],
+)
+def test_values_that_contradict_each_other_are_one_problem(values: dict[str, Any], where: str) -> None:
+    problems = find({"gpu1": values}, ["gpu1"])
+    assert [(problem["host"], problem["where"]) for problem in problems] == ([("gpu1", where)] if where else [])
+    assert all(value for problem in problems for value in problem.values())
+
+
+TAINT = {"key": "nvidia.com/gpu", "value": "present"}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ({"cp1": {}, "gpu1": {"cluster_gpu_manager": "gpu_operator"}}, "device_plugin for cp1; gpu_operator for gpu1"),
+        ({"cp1": {"cluster_gpu_manager": "device_plugin"}, "gpu1": {}}, ""),
+        ({"cp1": {"cluster_node_taints": [TAINT]}, "gpu1": {"cluster_node_taints": [TAINT]}}, "Every node would have"),
+        ({"cp1": {}, "gpu1": {"cluster_node_taints": [TAINT]}}, ""),
+        (
+            {
+                "cp1": {"cluster_node_taints": [{**TAINT, "effect": "PreferNoSchedule"}]},
+                "gpu1": {"cluster_node_taints": [TAINT]},
+            },
+            "",
+        ),
+        ({"cp1": {"cluster_node_taints": UNKNOWN}, "gpu1": {"cluster_node_taints": [TAINT]}}, ""),
+    ],
+)
+def test_all_hosts_of_the_cluster_are_compared_also_those_left_out(hosts: dict[str, Any], words: str) -> None:
+    problems = find(hosts, ["gpu1"], list(hosts))
+    assert [problem["host"] for problem in problems] == ([""] if words else [])
+    assert all(words in problem["what"] for problem in problems)
 
 
 def test_password_of_a_proxy_is_not_shown() -> None:

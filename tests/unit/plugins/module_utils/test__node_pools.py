@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_pools import (
     ANNOTATION,
     Wanted,
@@ -14,6 +16,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_pools impo
     homeless,
     malformed,
     plan,
+    problems,
     wanted,
 )
 from hypothesis import given
@@ -110,6 +113,21 @@ def test_a_record_that_nobody_can_read_claims_nothing() -> None:
 def test_what_is_not_ours_to_write_is_refused(labels: Json, taints: list[Json], words: str) -> None:
     found = list(malformed(wanted(labels, taints)))
     assert [words in each for each in found] == ([True] if words else [])
+
+
+@pytest.mark.parametrize(
+    ("labels", "taints", "words"),
+    [
+        ({"a": True}, [], "the value of the label a is no text: True"),
+        ({"a": None}, [], "the value of the label a is no text: None"),
+        ({}, [{"key": "a", "value": 1}], "the value of the taint a is no text: 1"),
+        ({}, [GPU, {"key": "nvidia.com/gpu"}], "the taint nvidia.com/gpu:NoSchedule is there twice"),
+    ],
+)
+def test_what_is_no_text_or_there_twice_can_not_be_wanted(labels: Json, taints: list[Json], words: str) -> None:
+    assert [words in each for each in problems(labels, taints)] == [True]
+    with pytest.raises(DomainError, match=re.escape(words)):
+        wanted(labels, taints)
 
 
 @pytest.mark.parametrize(

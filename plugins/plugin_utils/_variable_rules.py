@@ -1,0 +1,197 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an argument specification can't say of variables: forms of entries, and which values go together. Pure.
+
+Values are those of the inventory, with defaults in the place of what it leaves open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_sharing
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _node_pools as pools
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda_plan import MINOR_VERSION, RELEASE
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Problem, listing
+
+Values = Mapping[str, Any]
+
+_POOL = "gpulab.io/pool"
+# The sources whose driver may lie below another directory than /.
+_ELSEWHERE = ("daemonset", "preinstalled", "operator")
+_QUOTE = "put it into quotes"
+_SERIAL = re.compile(r"[1-9][0-9]*|(?:[1-9][0-9]?|100)%", re.ASCII)
+_DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
+
+
+def _pool(value: Any) -> Iterator[str]:
+    if value != "":
+        yield from pools.problems({_POOL: value}, [])
+
+
+def _labels(value: Any) -> Iterator[str]:
+    yield from pools.problems(value, [])
+
+
+def _taints(value: Any) -> Iterator[str]:
+    yield from pools.problems({}, value)
+
+
+def _releases(value: Any) -> Iterator[str]:
+    minors: dict[str, str] = {}
+    for entry in value:
+        wrong = _wrong_release(entry)
+        if wrong:
+            yield wrong
+        elif minors.setdefault(_minor(entry), entry) != entry:
+            yield f"{minors[_minor(entry)]} and {entry} can't be side by side: both are CUDA {_minor(entry)}"
+
+
+def _release(value: Any) -> Iterator[str]:
+    wrong = _wrong_release(value) if value != "" else ""
+    if wrong:
+        yield wrong
+
+
+def _wrong_release(entry: Any) -> str:
+    if not isinstance(entry, str):
+        return f"{entry!r} is no text; write all three digits, and {_QUOTE}, as in '12.9.1'"
+    return "" if RELEASE.fullmatch(entry) else f"{entry!r:.60} is no release; write all three digits, as in 12.9.1"
+
+
+def _minors(value: Any) -> Iterator[str]:
+    for entry in value:
+        if not isinstance(entry, str):
+            yield f"{entry!r} is no text: a number loses its zeros, and 12.10 is 12.1 then; {_QUOTE}, as in '12.9'"
+        elif not MINOR_VERSION.fullmatch(entry):
+            yield f"{entry!r:.60} is no minor version; write it as in 12.9"
+
+
+def _minor(release: str) -> str:
+    return release.rpartition(".")[0]
+
+
+def _serial(value: Any) -> Iterator[str]:
+    if not _SERIAL.fullmatch(str(value)):
+        yield f"it must be a number of nodes, such as 2, or a part of them from 1% to 100%, not {str(value)!r}"
+
+
+def _directory(value: Any) -> Iterator[str]:
+    if not _DIRECTORY.fullmatch(str(value)):
+        yield f"it must be an absolute path without a slash at its end, such as /opt/nvidia/driver, not {str(value)!r}"
+
+
+# By variable what is wrong with its value, as the end of a sentence. Types are right already.
+VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
+    "nvidia_device_plugin_sharing": _gpu_sharing.problems,
+    "cluster_node_pool": _pool,
+    "cluster_node_labels": _labels,
+    "cluster_node_taints": _taints,
+    "cuda_toolkit_versions": _releases,
+    "cuda_toolkit_default": _release,
+    "cuda_toolkit_remove": _minors,
+    "nvidia_driver_upgrade_serial": _serial,
+    "nvidia_driver_root": _directory,
+}
+
+
+def _installer(host: str, values: Values) -> Iterator[Problem]:
+    if values["nvidia_driver_source"] == "daemonset" and not values["nvidia_driver_installer_image"]:
+        yield Problem(
+            host,
+            "nvidia_driver_source is daemonset, and nvidia_driver_installer_image is empty",
+            "nvidia_driver_installer_image",
+            "A pod of that image installs the driver",
+            "Name the image, or choose another nvidia_driver_source",
+        )
+
+
+def _root(host: str, values: Values) -> Iterator[Problem]:
+    root, source = values["nvidia_driver_root"], values["nvidia_driver_source"]
+    if root != "/" and source not in _ELSEWHERE:
+        yield Problem(
+            host,
+            f"nvidia_driver_root is {root}, and nvidia_driver_source is {source}",
+            "nvidia_driver_root",
+            "Packages install the driver below /, and nowhere else",
+            f"Leave nvidia_driver_root out, or set nvidia_driver_source to {' or '.join(_ELSEWHERE)}",
+        )
+
+
+def _operator(host: str, values: Values) -> Iterator[Problem]:
+    source, manager = values["nvidia_driver_source"], values["cluster_gpu_manager"]
+    if source == "operator" and manager != "gpu_operator":
+        yield Problem(
+            host,
+            f"nvidia_driver_source is operator, and cluster_gpu_manager is {manager}",
+            "nvidia_driver_source, cluster_gpu_manager",
+            "The GPU Operator is to bring the driver, and would not be there: nobody brings one",
+            "Set cluster_gpu_manager to gpu_operator for all hosts, or choose another nvidia_driver_source",
+        )
+
+
+def _toolkits(host: str, values: Values) -> Iterator[Problem]:
+    versions, default = values["cuda_toolkit_versions"], values["cuda_toolkit_default"]
+    both = [version for version in versions if _minor(version) in values["cuda_toolkit_remove"]]
+    if both:
+        yield Problem(
+            host,
+            f"CUDA {listing(map(_minor, both))} is both wanted and removed",
+            "cuda_toolkit_versions, cuda_toolkit_remove",
+            f"Wanted is {listing(both)}",
+            "Take it out of one of the two",
+        )
+    if default and default not in versions:
+        yield Problem(
+            host,
+            f"cuda_toolkit_default is {default}, which is not among cuda_toolkit_versions",
+            "cuda_toolkit_default",
+            f"Only a release that is wanted can be the default; wanted is {listing(versions) or 'none'}",
+            "Choose one of them, add it to cuda_toolkit_versions, or leave cuda_toolkit_default out",
+        )
+
+
+# Which values of one host go together: the variables that a rule needs, and the rule.
+HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], ...] = (
+    (("nvidia_driver_source", "nvidia_driver_installer_image"), _installer),
+    (("nvidia_driver_source", "nvidia_driver_root"), _root),
+    (("nvidia_driver_source", "cluster_gpu_manager"), _operator),
+    (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
+)
+
+
+def _one_manager(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+    found: dict[str, list[str]] = {}
+    for host, values in hosts.items():
+        found.setdefault(values["cluster_gpu_manager"], []).append(host)
+    if len(found) > 1:
+        words = "; ".join(f"{manager} for {listing(names)}" for manager, names in found.items())
+        yield Problem(
+            "",
+            f"cluster_gpu_manager differs between hosts of the cluster: {words}",
+            "cluster_gpu_manager",
+            "One of the two offers the GPUs of all nodes, and the other is kept away",
+            "Set it once for all hosts, the control plane included (group_vars/all)",
+        )
+
+
+def _homeless(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+    wishes = {host: pools.wanted({}, values["cluster_node_taints"]) for host, values in hosts.items()}
+    if pools.homeless([{"metadata": {"name": host}, "spec": {}} for host in hosts], wishes):
+        yield Problem(
+            "",
+            f"Every node would have a taint: {listing(hosts)}",
+            "cluster_node_taints",
+            "Pods that tolerate none of them, such as the cluster's DNS, would have no place",
+            "Take it from one, such as with cluster_node_taints=[]: leave the control plane or a worker without",
+        )
+
+
+# The same for all hosts of the cluster.
+CLUSTER: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Values]], Iterable[Problem]]], ...] = (
+    (("cluster_gpu_manager",), _one_manager),
+    (("cluster_node_taints",), _homeless),
+)
