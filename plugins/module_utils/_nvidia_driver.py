@@ -113,9 +113,7 @@ class Driver:
         before = self.loaded_version()
         outcome = Outcome(changed=bool(before), loaded_before=before)
         if before and not self._check:
-            loaded = self._modules()
-            outcome.modules = [name for name in _FURTHER if name in loaded]
-            result = self._unload(loaded)
+            result = self._unload(self._modules(), outcome)
             outcome.loaded_version = self.loaded_version()
             if result.rc != 0 or outcome.loaded_version:
                 said = result.said if result.rc != 0 else "it is still there"
@@ -151,8 +149,7 @@ class Driver:
                 outcome.reboot_required = True
                 outcome.reason = f"the nouveau driver is in use and can't be unloaded: {result.said}"
         elif before:
-            outcome.modules = [name for name in _FURTHER if name in loaded]
-            result = self._unload(loaded)
+            result = self._unload(loaded, outcome)
             if result.rc != 0 or self.loaded_version():
                 outcome.reboot_required = True
                 outcome.reason = (
@@ -161,7 +158,8 @@ class Driver:
                 )
                 self._load_further(outcome.modules, outcome)
 
-    def _unload(self, loaded: set[str]) -> Result:
+    def _unload(self, loaded: set[str], outcome: Outcome) -> Result:
+        outcome.modules = [name for name in _FURTHER if name in loaded]
         # A container shows its host's list, in which they may be missing.
         names = [name for name in _MODULES if name in loaded] or ["nvidia_uvm", "nvidia_modeset", "nvidia"]
         for name in names:
