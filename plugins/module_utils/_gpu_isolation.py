@@ -4,6 +4,7 @@
 """Keeping new pods from a node whose GPUs are ill, and giving it back: what differs, as a patch of the node.
 
 The node's annotations remember why, since when, how, and whether somebody had cordoned it before: that stays.
+A node on whose GPUs somebody works seems ill for that time, and can be left to the one who does.
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nodes
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import (
+    CHANGING_LABEL,
+    DRAINED_ANNOTATION,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nodes import (
     Object,
     annotations_of,
     cordoned,
+    labels_of,
     taints_of,
 )
 
@@ -26,6 +32,9 @@ TAINT_KEY = "gpulab.io/gpu-isolated"
 REASON, SINCE = "gpulab.io/gpu-isolation-reason", "gpulab.io/gpu-isolation-since"
 POLICY, CORDONED = "gpulab.io/gpu-isolation-policy", "gpulab.io/gpu-isolation-was-cordoned"
 _ANNOTATIONS = (REASON, SINCE, POLICY, CORDONED)
+# What is on a node from the beginning of work on its GPUs to its end: annotations and labels.
+DRIVER_ANNOTATION = "gpulab.io/driver-upgrade"
+_WORK = (DRIVER_ANNOTATION, CHANGING_LABEL, DRAINED_ANNOTATION)
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,12 @@ def isolation(node: Object) -> Isolation | None:
     if POLICY not in have:
         return None
     return Isolation(have.get(REASON, ""), have.get(SINCE, ""), have[POLICY], have.get(CORDONED) == "true")
+
+
+def work_on(node: Object) -> str:
+    """The annotation or label of work on the node's GPUs that has begun and not ended, empty for none."""
+    marks = {**labels_of(node), **annotations_of(node)}
+    return next((key for key in _WORK if key in marks), "")
 
 
 def isolate(node: Object, policy: str, reason: str, now: str) -> dict[str, Any] | None:
@@ -120,9 +135,13 @@ class Nodes:
         self._api = api
         self._check_mode = check_mode
 
-    def isolate(self, name: str, policy: str, reason: str, now: str) -> dict[str, Any]:
+    def isolate(self, name: str, policy: str, reason: str, now: str, during_work: bool) -> dict[str, Any]:
         """The module's result; raises DomainError."""
-        return self._change(name, lambda node: isolate(node, policy, reason, now))
+
+        def plan(node: Object) -> dict[str, Any] | None:
+            return None if work_on(node) and not during_work else isolate(node, policy, reason, now)
+
+        return self._change(name, plan)
 
     def give_back(self, name: str) -> dict[str, Any]:
         """The module's result; raises DomainError."""
@@ -140,6 +159,7 @@ def _result(before: Object, after: Object, changed: bool) -> dict[str, Any]:
         "diff": {"before": _shown(before), "after": _shown(after)},
         "isolated": isolation(after) is not None,
         "isolation": known.fields() if known else {},
+        "work": work_on(after),
     }
 
 

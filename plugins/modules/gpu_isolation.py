@@ -43,6 +43,12 @@ options:
     description: Why, for people. Empty keeps the reason that is known.
     type: str
     default: ""
+  during_work:
+    description:
+      - Whether a node is isolated on whose GPUs somebody works, such as in an upgrade of the driver, or in a change of
+        how they are shared. They seem ill for that time. Without it such a node is left as it is, and RV(work) says so.
+    type: bool
+    default: true
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
 requirements:
@@ -76,6 +82,12 @@ isolated:
   description: Whether the node is isolated afterwards.
   returned: success
   type: bool
+work:
+  description:
+    - The annotation or label that says that work on its GPUs has begun and not ended. Empty where there is none.
+  returned: success
+  type: str
+  sample: gpulab.io/driver-upgrade
 isolation:
   description: How it is, or was before it was given back. Empty where it was not isolated.
   returned: success
@@ -117,6 +129,7 @@ def main() -> None:
             "state": {"type": "str", "choices": ["isolated", "returned"], "default": "isolated"},
             "policy": {"type": "str", "choices": list(POLICIES), "default": TAINT},
             "reason": {"type": "str", "default": ""},
+            "during_work": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
@@ -126,7 +139,8 @@ def main() -> None:
     try:
         nodes = Nodes(Api(params["kubeconfig"]), module.check_mode)
         if params["state"] == "isolated":
-            outcome = nodes.isolate(params["name"], params["policy"], params["reason"], written(time.time()) or "")
+            now = written(time.time()) or ""
+            outcome = nodes.isolate(params["name"], params["policy"], params["reason"], now, params["during_work"])
         else:
             outcome = nodes.give_back(params["name"])
     except DomainError as error:

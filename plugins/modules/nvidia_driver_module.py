@@ -81,6 +81,11 @@ reboot_required:
   description: Whether only a reboot brings the wanted version, or ends the use of the loaded one.
   returned: always
   type: bool
+began:
+  description: When this began, in UTC, by the host's clock. What the kernel log says after it is of this driver.
+  returned: success
+  type: str
+  sample: "2026-11-22T05:06:25Z"
 modules:
   description: Modules that were loaded beside the driver's own, and had to be unloaded with them.
   returned: always
@@ -93,10 +98,13 @@ reason:
   type: str
 """
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver import Driver
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._xid import written
 
 
 def main() -> None:
@@ -114,6 +122,7 @@ def main() -> None:
     loaded = module.params["state"] == "loaded"
     version = module.params["version"] if loaded else ""
     blacklist, further = module.params["blacklist"] or "", module.params["further"]
+    began = written(time.time())
     driver = Driver(Runner(module, timeout=600), module.params["root"], module.check_mode)
     try:
         outcome = driver.ensure(version, blacklist, further) if loaded else driver.remove()
@@ -123,6 +132,7 @@ def main() -> None:
         module.warn(warning)
     module.exit_json(
         changed=outcome.changed,
+        began=began,
         modules=outcome.modules,
         loaded_before=outcome.loaded_before,
         loaded_version=outcome.loaded_version,

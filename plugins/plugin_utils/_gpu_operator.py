@@ -9,6 +9,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -65,7 +66,7 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
     driver = any(host.wants_driver for host in hosts)
     toolkit = driver or not any(host.toolkit for host in hosts)
     tolerations = [dict(toleration) for toleration in wanted.tolerations]
-    roots = [host.root for host in hosts if host.root != "/"]
+    roots = [host.root for host in hosts if host.root != "/" and not host.wants_driver]
     return {
         "cdi": {"enabled": True},
         "daemonsets": {"tolerations": tolerations},
@@ -164,11 +165,11 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
             "Remove the packages nvidia-container-toolkit and nvidia-container-toolkit-base there, or install the "
             "driver on the hosts (nvidia_driver_source)",
         )
-    roots = sorted({host.root for host in hosts if host.root != "/"})
-    if roots and (len(roots) > 1 or any(host.root == "/" for host in hosts)):
+    roots = sorted({host.root for host in hosts if not host.wants_driver})
+    if len(roots) > 1:
         yield Problem(
             "",
-            f"The drivers lie below different directories: {listing(sorted({host.root for host in hosts}))}",
+            f"The drivers lie below different directories: {listing(roots)}",
             "nvidia_driver_root",
             "The operator knows one directory for all nodes (hostPaths.driverInstallDir)",
             "Give all GPU hosts the same nvidia_driver_source and nvidia_driver_root",
@@ -183,6 +184,21 @@ def value_problems(values: Values, keys: Values, removed: Mapping[str, str]) -> 
             yield _key_problem(f"{path} is no value of this chart any more", removed[gone])
         else:
             yield _key_problem(f"{path} {what}", _near(path, keys))
+
+
+def table_problems(values: Values, table: Path) -> Iterator[Problem]:
+    """What value_problems finds with a chart's file of keys, or that there is no such file."""
+    if table.is_file():
+        known = yaml.safe_load(table.read_text(encoding="utf-8"))
+        yield from value_problems(values, known["keys"], known["removed"])
+    else:
+        yield Problem(
+            "",
+            f"The keys of the chart are not known: there is no {table.name}",
+            "gpu_operator_chart_version",
+            f"Known are {listing(sorted(path.name for path in table.parent.glob('values-*.yml')))}",
+            "Choose one of these versions, or take your values as they are with gpu_operator_check_values=false",
+        )
 
 
 def relation_problems(values: Values) -> Iterator[Problem]:

@@ -252,7 +252,8 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def driver_roots(cluster: Cluster) -> Iterator[Problem]:
     found: dict[str, list[str]] = {}
     for reading in cluster.read:
-        if not reading.left_out and reading.facts["gpus"]:
+        of_operator = reading.settings["nvidia_driver_source"] == "operator"
+        if not reading.left_out and reading.facts["gpus"] and not of_operator:
             found.setdefault(reading.settings["nvidia_driver_root"], []).append(reading.host)
     if found and cluster.settings["gpu_manager"] == "device_plugin":
         found.setdefault(cluster.settings["device_plugin_root"], ["other hosts of the inventory"])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an argument specification can't say of variables: forms of entries, and which values go together. Pure.
+"""What an argument specification can't say of variables: forms of entries, and which values go together.
 
 Values are those of the inventory, with defaults in the place of what it leaves open.
 """
@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_sharing
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _node_pools as pools
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _gpu_operator
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda_plan import MINOR_VERSION, RELEASE
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Problem, listing
 
 Values = Mapping[str, Any]
 
+_CHARTS = Path(__file__).resolve().parents[2] / "roles/gpu_operator/files"
 _POOL = "gpulab.io/pool"
 # The sources whose driver may lie below another directory than /.
 _ELSEWHERE = ("daemonset", "preinstalled", "operator")
@@ -190,8 +194,21 @@ def _homeless(hosts: Mapping[str, Values]) -> Iterator[Problem]:
         )
 
 
+def _operator_values(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+    found: dict[Problem, None] = {}
+    for values in hosts.values():
+        if values["cluster_gpu_manager"] == "gpu_operator" and boolean(values["gpu_operator_check_values"]):
+            table = _CHARTS / f"values-{values['gpu_operator_chart_version']}.yml"
+            found |= dict.fromkeys(_gpu_operator.table_problems(values["gpu_operator_values"], table))
+    yield from found
+
+
 # The same for all hosts of the cluster.
 CLUSTER: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Values]], Iterable[Problem]]], ...] = (
     (("cluster_gpu_manager",), _one_manager),
     (("cluster_node_taints",), _homeless),
+    (
+        ("cluster_gpu_manager", "gpu_operator_values", "gpu_operator_check_values", "gpu_operator_chart_version"),
+        _operator_values,
+    ),
 )

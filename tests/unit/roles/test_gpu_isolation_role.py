@@ -145,6 +145,23 @@ def test_a_critical_xid_isolates_the_node_once(machine: Machine, node: FakeNode,
     assert node.body["spec"] == {"unschedulable": True}
 
 
+def test_a_gpu_that_has_left_the_bus_is_missed_where_it_is_known(node: FakeNode, isolate: Isolate) -> None:
+    assert changes(isolate(cluster_expected_gpus=3)) == 1
+    assert reason(node) == "nvidia-smi lists 2 of 3 GPUs"
+
+
+def test_a_node_on_which_somebody_works_is_left_alone_but_by_hand(
+    machine: Machine, node: FakeNode, isolate: Isolate
+) -> None:
+    machine.log(XID)
+    node.body["metadata"]["annotations"] = {"gpulab.io/driver-upgrade": "{}"}
+    said = isolate()
+    assert changes(said) == 0 and reason(node) is None
+    assert "left as it is" in said and "gpulab.io/driver-upgrade" in said
+    assert changes(isolate(gpu_isolation_state="isolated")) == 1
+    assert "left as it is" not in isolate()
+
+
 def test_by_hand_with_a_reason(node: FakeNode, isolate: Isolate) -> None:
     assert changes(isolate(gpu_isolation_state="isolated", gpu_isolation_reason="fan noise")) == 1
     assert reason(node) == "fan noise"

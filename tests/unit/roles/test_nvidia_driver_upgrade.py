@@ -13,6 +13,7 @@ import pytest
 from stubbed_site import Site
 
 OLD, NEW = "580.178.04", "595.91.07"
+BEGAN = "2026-11-22T05:06:25Z"
 PLAYBOOK = """
 - name: Upgrade
   hosts: gpu1
@@ -64,7 +65,7 @@ def site(tmp_path: Path) -> Upgrade:
     made.answer("gpu_pods_info", {"changed": False, "pods": []})
     made.answer("gpu_host_info", {"changed": False, "pci": [{}], "given_back": "", **HOST_INFO})
     made.answer("nvidia_driver_users_info", {"changed": False, "users": [], "services": []})
-    made.answer("nvidia_driver_module", {"changed": True, "reboot_required": False, "reason": ""})
+    made.answer("nvidia_driver_module", {"changed": True, "reboot_required": False, "reason": "", "began": BEGAN})
     made.answer("nvidia_dkms_info", {"changed": False, "reason": [], "log": ""})
     made.answer("gpu_acceptance", {"changed": True, "problems": []})
     made.answer("node_maintenance", {"changed": True})
@@ -91,7 +92,12 @@ def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
     assert status == 0, output
     assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
     begun = site.asked("node_maintenance")[0]
-    assert begun["data"] == {"from": OLD, "services": [], "offered": {"nvidia.com/gpu": "1"}}
+    assert begun["data"] == {
+        "from": OLD,
+        "package": f"{OLD}-1",
+        "services": [],
+        "offered": {"nvidia.com/gpu": "1"},
+    }
     assert begun["drain"] is False and begun["leaving"][0] == "nvidia-device-plugin/nvidia-device-plugin"
     assert "gpu-operator/nvidia-dcgm-exporter" in begun["leaving"]
     release = site.asked("apt_packages")[-1]
@@ -99,6 +105,32 @@ def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
     assert release["follow"] == {"version": f"{NEW}-1", "replaces": [f"{OLD}-1"]}
     assert release["allow_removal"] is True and release["allow_downgrade"] is True
     assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": {"nvidia.com/gpu": "1"}}
+
+
+def test_errors_of_the_driver_that_was_there_before_do_not_count(site: Upgrade) -> None:
+    status, output, _calls = site.run()
+    assert status == 0, output
+    proof = [asked for asked in site.asked("nvidia_smi_info") if "xids" in asked["gather"]]
+    assert [asked["xids_since"] for asked in proof] == [BEGAN]
+
+
+@pytest.mark.parametrize(("old", "name"), [("570.1.02", "nvidia-open-570"), ("590.1.02", "nvidia-open")])
+def test_a_version_that_is_not_in_the_table_returns_too(site: Upgrade, old: str, name: str) -> None:
+    site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
+    answers(site, old)
+    driver = {"loaded_version": old, "packages": {name: f"{old}-1ubuntu1"}, "origin": "cuda_repository"}
+    status, output, _calls = site.run(host={**HOST, "nvidia_driver": driver})
+    assert status != 0 and f"The former version {old} is back" in output
+    assert site.asked("node_maintenance")[0]["data"]["package"] == f"{old}-1ubuntu1"
+    assert site.asked("apt_packages")[-1]["packages"] == [{"name": name, "version": f"{old}-1ubuntu1"}]
+
+
+def test_where_there_is_no_way_back_it_is_told_before_anything_changes(site: Upgrade) -> None:
+    driver = {"loaded_version": "570.1.02", "packages": {}, "origin": "runfile"}
+    status, output, _calls = site.run(host={**HOST, "nvidia_driver": driver})
+    assert status == 0, output
+    told = " ".join(output.split())
+    assert told.index("570.1.02 can't return") < told.index("Take it out of use")
 
 
 def test_a_service_needs_no_suffix(site: Upgrade) -> None:

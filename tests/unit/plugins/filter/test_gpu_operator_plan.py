@@ -18,7 +18,7 @@ plan = FilterModule().filters()["gpu_operator_plan"]
 ROLE = Path(__file__).resolve().parents[4] / "roles" / "gpu_operator"
 TABLE = yaml.safe_load((ROLE / "files" / "values-v26.7.0.yml").read_text())
 FULL = {"host": "gpu1", "driver": "580.178.04", "toolkit": "1.20.1-1"}
-BARE = {"host": "gpu2", "source": "operator"}
+BARE = {"host": "gpu2", "source": "operator", "root": "/run/nvidia/driver"}
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
 WANTED = {
     "configs": {"default": {"version": "v1", "flags": {"migStrategy": "none"}}},
@@ -47,7 +47,7 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
         ([FULL, {**FULL, "host": "gpu2"}], {}, {"driver.enabled": False, "toolkit.enabled": False}),
         # What they lack is the operator's.
         ([BARE], {}, {"driver.enabled": True, "driver.version": "580.178.04", "driver.kernelModuleType": "auto"}),
-        ([BARE], {}, {"toolkit.enabled": True}),
+        ([BARE], {}, {"toolkit.enabled": True, "hostPaths": None}),
         ([{**FULL, "toolkit": ""}], {}, {"driver.enabled": False, "toolkit.enabled": True}),
         # A driver-installer's driver lies elsewhere.
         (

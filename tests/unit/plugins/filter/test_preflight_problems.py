@@ -459,6 +459,15 @@ def test_drivers_lie_where_the_device_plugin_looks(expected: str, manager: str, 
     assert check(changes, device_plugin_root="/opt/a", gpu_manager=manager) == [], "cp1 has no GPU"
 
 
+def test_a_driver_of_the_operator_s_lies_where_the_operator_puts_it() -> None:
+    changes = {
+        "gpu1.settings.nvidia_driver_root": "/run/nvidia/driver",
+        "gpu1.settings.nvidia_driver_source": "operator",
+        "gpu1.facts.nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
+    }
+    assert check(changes, device_plugin_root="/", gpu_manager="gpu_operator") == []
+
+
 def test_wanted_driver_of_which_another_one_is_still_loaded() -> None:
     assert check({"gpu1.facts.nvidia_driver": {**CUDA, "loaded_version": "570.133.20"}}) == []
 
