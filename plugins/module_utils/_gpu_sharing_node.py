@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nodes, _pods
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import EXCLUSIVE
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import EXCLUSIVE, described
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout_wait import pauses
 
 # The device plugin's own label (cmd/config-manager/main.go of v0.19.0), and ours, which its pods keep away from.
@@ -58,6 +58,12 @@ def read(node: Mapping[str, Any]) -> Node:
             if name.startswith((_pods.GPU, _pods.MIG)) and str(amount).isdecimal() and int(amount)
         },
     )
+
+
+def summary(name: str, now: Node, amounts: Mapping[str, Any]) -> str:
+    """The change in resources from what the node says to these, empty when there is none."""
+    before, after = described(now.amounts), described({resource: int(number) for resource, number in amounts.items()})
+    return f"{name} {before} -> {after}" if before != after else ""
 
 
 class Labels:

@@ -77,25 +77,17 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: See whether a node offers its GPUs as declared
+- name: Keep the device plugin away from a node whose GPUs are about to be cut
   gpulab.kubernetes.gpu_sharing:
     kubeconfig: /run/user/1000/kubeconfig
     node: gpu1
     configuration: mig-mixed
     amounts:
       nvidia.com/mig-1g.5gb: 14
-  check_mode: true
+    state: changing
 """
 
 RETURN = r"""
-differs:
-  description: Whether the node was labelled otherwise, or a change of it had been begun and not ended.
-  returned: always
-  type: bool
-drained:
-  description: Whether a run has drained the node before it would interrupt pods, and has not given it back yet.
-  returned: always
-  type: bool
 summary:
   description: The change in resources, empty when there is none.
   returned: always
@@ -109,7 +101,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import described
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import Labels, Node
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import Labels, Node, summary
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
@@ -121,7 +113,6 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
             raise DomainError(f"Error while sharing the GPUs of {params['node']}: the cluster has no node of this name")
         now = Node()
     changing = params["state"] == "changing"
-    differs = now.configuration != params["configuration"] or now.changing
     changed = now.configuration != params["configuration"] or now.changing != changing
     if not module.check_mode:
         # The label that says changing is there as long as anything is paused.
@@ -136,9 +127,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     before, after = described(now.amounts), described({name: int(number) for name, number in params["amounts"].items()})
     return {
         "changed": changed,
-        "differs": differs,
-        "drained": now.drained,
-        "summary": f"{params['node']} {before} -> {after}" if before != after else "",
+        "summary": summary(params["node"], now, params["amounts"]),
         "diff": {
             "before_header": f"GPUs of {params['node']}",
             "after_header": f"GPUs of {params['node']}",

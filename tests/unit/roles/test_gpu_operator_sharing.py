@@ -57,7 +57,6 @@ def site(tmp_path: Path) -> Shared:
     made.answer("helm_program_info", {"changed": False, "path": "/usr/bin/helm"})
     made.answer("gpu_pods_info", {"changed": False, "pods": []})
     made.answer("nvidia_mig", {"changed": False, "differs": False, "gpus": [{**PART, "profiles": []}]})
-    made.answer("gpu_sharing", {"changed": False, "differs": False, "summary": ""})
     return made
 
 
@@ -66,7 +65,6 @@ def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) 
     assert status == 0, output
     assert calls == [
         "nvidia_mig",
-        "gpu_sharing",
         "k8s absent",
         "k8s",
         "helm",
@@ -91,7 +89,7 @@ def test_the_operators_pods_leave_before_the_gpus_are_cut_and_return_after_the_c
     status, output, calls = site.run(nvidia_device_plugin_sharing=SHARING)
     assert status == 0, output
     assert calls == [
-        *("nvidia_mig", "gpu_sharing"),
+        "nvidia_mig",
         *("gpu_sharing changing", "gpu_sharing changing", "nvidia_mig", "managed_service", "nvidia_cdi_spec"),
         *("k8s absent", "k8s", "helm", "gpu_sharing", "wait_for_gpu_operator", "wait_for_rollout"),
     ]

@@ -27,6 +27,12 @@ class Cluster:
         args = {"kubeconfig": str(self._kubeconfig), "node": "gpu1", "timeout": 1, **more}
         return self._run("gpu_sharing", args, check=check)
 
+    def look(self, *nodes: dict[str, Any]) -> dict[str, Any]:
+        result = self._run("gpu_sharing_info", {"kubeconfig": str(self._kubeconfig), "nodes": list(nodes)})
+        assert not result["changed"]
+        found: dict[str, Any] = result["nodes"]
+        return found
+
     @property
     def written(self) -> dict[str, str] | None:
         """The labels that were applied last."""
@@ -47,7 +53,7 @@ def cluster(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterat
 
 def test_check_mode_shows_the_change_in_resources(cluster: Cluster) -> None:
     result = cluster.share(check=True, **MIG)
-    assert result["changed"] and result["differs"]
+    assert result["changed"]
     assert result["summary"] == "gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-1g.5gb 14"
     assert (result["diff"]["before"], result["diff"]["after"]) == (
         "nvidia.com/gpu 2\nexclusive\n",
@@ -58,19 +64,19 @@ def test_check_mode_shows_the_change_in_resources(cluster: Cluster) -> None:
 
 def test_a_node_without_the_label_shares_nothing_and_needs_none(cluster: Cluster) -> None:
     result = cluster.share(configuration="exclusive", amounts={"nvidia.com/gpu": 2})
-    assert (result["changed"], result["differs"], result["summary"]) == (False, False, "")
+    assert (result["changed"], result["summary"]) == (False, "")
     assert cluster.written is None
 
 
 @pytest.mark.parametrize(
-    ("before", "options", "changed", "differs", "written"),
+    ("before", "options", "changed", "written"),
     [
-        ({}, {**MIG, "state": "changing"}, True, True, {CONFIGURATION: "mig-mixed", CHANGING: "changing"}),
-        ({"configuration": "mig-mixed", "changing": "changing"}, MIG, True, True, {CONFIGURATION: "mig-mixed"}),
-        ({"configuration": "mig-mixed", "changing": "changing"}, {**MIG, "state": "changing"}, False, True, None),
-        ({"configuration": "mig-mixed"}, MIG, False, False, None),
-        ({"configuration": "mig-mixed"}, {"configuration": "exclusive"}, True, True, {CONFIGURATION: "exclusive"}),
-        ({"changing": "changing"}, {"configuration": "exclusive"}, True, True, {}),
+        ({}, {**MIG, "state": "changing"}, True, {CONFIGURATION: "mig-mixed", CHANGING: "changing"}),
+        ({"configuration": "mig-mixed", "changing": "changing"}, MIG, True, {CONFIGURATION: "mig-mixed"}),
+        ({"configuration": "mig-mixed", "changing": "changing"}, {**MIG, "state": "changing"}, False, None),
+        ({"configuration": "mig-mixed"}, MIG, False, None),
+        ({"configuration": "mig-mixed"}, {"configuration": "exclusive"}, True, {CONFIGURATION: "exclusive"}),
+        ({"changing": "changing"}, {"configuration": "exclusive"}, True, {}),
     ],
 )
 def test_labels_by_state(
@@ -78,12 +84,36 @@ def test_labels_by_state(
     before: dict[str, str],
     options: dict[str, Any],
     changed: bool,
-    differs: bool,
     written: dict[str, str] | None,
 ) -> None:
     cluster.labels(**before)
     result = cluster.share(**options)
-    assert (result["changed"], result["differs"], cluster.written) == (changed, differs, written)
+    assert (result["changed"], cluster.written) == (changed, written)
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "differs"),
+    [
+        ({}, MIG, True),
+        ({"configuration": "mig-mixed"}, MIG, False),
+        ({"configuration": "mig-mixed", "changing": "changing"}, MIG, True),
+        ({}, {"configuration": "exclusive", "amounts": {"nvidia.com/gpu": 2}}, False),
+    ],
+)
+def test_how_nodes_share_beside_how_they_should(
+    cluster: Cluster, before: dict[str, str], wanted: dict[str, Any], differs: bool
+) -> None:
+    cluster.labels(**before)
+    found = cluster.look({"name": "gpu1", **wanted}, {"name": "gpu9", **wanted})
+    assert (found["gpu1"]["differs"], found["gpu1"]["drained"]) == (differs, False)
+    assert found["gpu9"]["differs"] is (wanted is MIG)
+    now = "gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-1g.5gb 14" if wanted is MIG else ""
+    assert found["gpu1"]["summary"] == now
+
+
+def test_a_node_that_an_earlier_run_has_drained(cluster: Cluster) -> None:
+    cluster.state.nodes["gpu1"].metadata = {"annotations": {"gpulab.io/disruption": "{}"}}
+    assert cluster.look({"name": "gpu1", **MIG})["gpu1"]["drained"] is True
 
 
 def test_who_is_placed_by_labels_of_another_pauses_while_it_changes(cluster: Cluster) -> None:
