@@ -252,8 +252,10 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def driver_roots(cluster: Cluster) -> Iterator[Problem]:
     found: dict[str, list[str]] = {}
     for reading in cluster.read:
-        of_operator = reading.settings["nvidia_driver_source"] == "operator"
-        if not reading.left_out and reading.facts["gpus"] and not of_operator:
+        if reading.left_out or not reading.facts["gpus"]:
+            continue
+        # The operator knows itself where it puts a driver.
+        if reading.settings["nvidia_driver_source"] != "operator":
             found.setdefault(reading.settings["nvidia_driver_root"], []).append(reading.host)
     if found and cluster.settings["gpu_manager"] == "device_plugin":
         found.setdefault(cluster.settings["device_plugin_root"], ["other hosts of the inventory"])
