@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
@@ -41,9 +42,10 @@ options:
     default: {}
   table:
     description: >-
-      The chart's keys (C(keys)) and those that it has no more (C(removed)). Empty means that no key is checked.
-    type: dict
-    default: {}
+      File with the chart's keys (C(keys)) and those that it has no more (C(removed)). Empty means that no key is
+      checked.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -65,7 +67,7 @@ def gpu_operator_plan(
     hosts: Iterable[Mapping[str, Any]],
     wanted: Mapping[str, Any],
     own: Mapping[str, Any] | None = None,
-    table: Mapping[str, Any] | None = None,
+    table: str = "",
 ) -> dict[str, Any]:
     try:
         found = [_gpu_operator.Host(**host) for host in hosts]
@@ -76,7 +78,7 @@ def gpu_operator_plan(
     problems = [
         *_gpu_operator.host_problems(found),
         *_gpu_operator.sharing_problems(settings),
-        *(_gpu_operator.value_problems(own or {}, table["keys"], table["removed"]) if table else ()),
+        *(_gpu_operator.table_problems(own or {}, Path(table)) if table else ()),
         *_gpu_operator.relation_problems(values),
         *_gpu_operator.toolkit_problems(values, found),
     ]

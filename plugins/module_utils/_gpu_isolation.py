@@ -32,9 +32,9 @@ TAINT_KEY = "gpulab.io/gpu-isolated"
 REASON, SINCE = "gpulab.io/gpu-isolation-reason", "gpulab.io/gpu-isolation-since"
 POLICY, CORDONED = "gpulab.io/gpu-isolation-policy", "gpulab.io/gpu-isolation-was-cordoned"
 _ANNOTATIONS = (REASON, SINCE, POLICY, CORDONED)
-# What is on a node from the beginning of work on its GPUs to its end: annotations and labels.
+# What is on a node from the beginning of work on it to its end: of node_maintenance, and of gpu_sharing.
 DRIVER_ANNOTATION = "gpulab.io/driver-upgrade"
-_WORK = (DRIVER_ANNOTATION, CHANGING_LABEL, DRAINED_ANNOTATION)
+_MAINTENANCE = (DRIVER_ANNOTATION, DRAINED_ANNOTATION)
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,13 @@ def isolation(node: Object) -> Isolation | None:
 
 
 def work_on(node: Object) -> str:
-    """The annotation or label of work on the node's GPUs that has begun and not ended, empty for none."""
-    marks = {**labels_of(node), **annotations_of(node)}
-    return next((key for key in _WORK if key in marks), "")
+    """The annotation or label of work on the node that has begun and not ended, empty for none.
+
+    Maintenance cordons the node: who uncordons it says that it is in use, whatever the annotation says.
+    """
+    if CHANGING_LABEL in labels_of(node):
+        return CHANGING_LABEL
+    return next((key for key in _MAINTENANCE if key in annotations_of(node)), "") if cordoned(node) else ""
 
 
 def isolate(node: Object, policy: str, reason: str, now: str) -> dict[str, Any] | None:

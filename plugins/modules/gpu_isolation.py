@@ -45,8 +45,9 @@ options:
     default: ""
   during_work:
     description:
-      - Whether a node is isolated on whose GPUs somebody works, such as in an upgrade of the driver, or in a change of
-        how they are shared. They seem ill for that time. Without it such a node is left as it is, and RV(work) says so.
+      - Whether a node is isolated on which somebody works, such as in an upgrade of the driver, in a change of how GPUs
+        are shared, or drained before a restart. GPUs seem ill for that time. Without it such a node is left as it is,
+        and RV(work) says so.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -84,7 +85,7 @@ isolated:
   type: bool
 work:
   description:
-    - The annotation or label that says that work on its GPUs has begun and not ended. Empty where there is none.
+    - The annotation or label that says that work on the node has begun and not ended. Empty where there is none.
   returned: success
   type: str
   sample: gpulab.io/driver-upgrade

@@ -88,11 +88,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-summary:
-  description: The change in resources, empty when there is none.
-  returned: always
-  type: str
-  sample: gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-1g.5gb 14
+#
 """
 
 from typing import Any
@@ -101,7 +97,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import described
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import Labels, Node, summary
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import Labels, Node
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
@@ -127,7 +123,6 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     before, after = described(now.amounts), described({name: int(number) for name, number in params["amounts"].items()})
     return {
         "changed": changed,
-        "summary": summary(params["node"], now, params["amounts"]),
         "diff": {
             "before_header": f"GPUs of {params['node']}",
             "after_header": f"GPUs of {params['node']}",

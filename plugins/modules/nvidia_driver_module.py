@@ -82,7 +82,9 @@ reboot_required:
   returned: always
   type: bool
 began:
-  description: When this began, in UTC, by the host's clock. What the kernel log says after it is of this driver.
+  description: >-
+    When this began, in UTC, by the host's clock. Where the driver was loaded by it, what the kernel log said before is
+    of another one.
   returned: success
   type: str
   sample: "2026-11-22T05:06:25Z"

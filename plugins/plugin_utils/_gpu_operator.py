@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The values of the GPU Operator's chart: what hosts already have in, values and what is wrong with them out. Pure."""
+"""The values of the GPU Operator's chart: what hosts already have in, values and what is wrong with them out."""
 
 from __future__ import annotations
 
@@ -165,7 +165,10 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
             "Remove the packages nvidia-container-toolkit and nvidia-container-toolkit-base there, or install the "
             "driver on the hosts (nvidia_driver_source)",
         )
+    # Beside drivers below / the operator knows itself where it puts one.
     roots = sorted({host.root for host in hosts if not host.wants_driver})
+    if roots and roots != ["/"]:
+        roots = sorted({host.root for host in hosts})
     if len(roots) > 1:
         yield Problem(
             "",
@@ -187,18 +190,22 @@ def value_problems(values: Values, keys: Values, removed: Mapping[str, str]) -> 
 
 
 def table_problems(values: Values, table: Path) -> Iterator[Problem]:
-    """What value_problems finds with a chart's file of keys, or that there is no such file."""
+    """What value_problems finds with a chart's file of keys (values-VERSION.yml), or that there is no such file."""
     if table.is_file():
         known = yaml.safe_load(table.read_text(encoding="utf-8"))
         yield from value_problems(values, known["keys"], known["removed"])
     else:
         yield Problem(
             "",
-            f"The keys of the chart are not known: there is no {table.name}",
+            f"The keys of the chart {_version(table)} are not known",
             "gpu_operator_chart_version",
-            f"Known are {listing(sorted(path.name for path in table.parent.glob('values-*.yml')))}",
+            f"Known are those of {listing(sorted(map(_version, table.parent.glob('values-*.yml'))))}",
             "Choose one of these versions, or take your values as they are with gpu_operator_check_values=false",
         )
+
+
+def _version(table: Path) -> str:
+    return table.stem.removeprefix("values-")
 
 
 def relation_problems(values: Values) -> Iterator[Problem]:

@@ -67,7 +67,9 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     version, known = reading.settings["nvidia_driver_version"], cluster.settings["nvidia_driver_versions"]
     from_repository = reading.settings["nvidia_driver_source"] == "cuda_repository"
-    if reading.facts["gpus"] and from_repository and version not in known:
+    # An upgrade that failed may have come back to another one, which is then kept by asking for it.
+    kept = reading.settings["nvidia_driver_upgrading"] and version == reading.facts["nvidia_driver"]["loaded_version"]
+    if reading.facts["gpus"] and from_repository and version not in known and not kept:
         yield reading.problem(
             f"nvidia_driver_version is {version}, which is not in the table of versions",
             "nvidia_driver_version",
@@ -251,11 +253,11 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 def driver_roots(cluster: Cluster) -> Iterator[Problem]:
     found: dict[str, list[str]] = {}
-    for reading in cluster.read:
-        if reading.left_out or not reading.facts["gpus"]:
-            continue
-        # The operator knows itself where it puts a driver.
-        if reading.settings["nvidia_driver_source"] != "operator":
+    readings = [reading for reading in cluster.read if not reading.left_out and reading.facts["gpus"]]
+    # Beside drivers below / the operator knows itself where it puts one.
+    readings.sort(key=lambda reading: reading.settings["nvidia_driver_source"] == "operator")
+    for reading in readings:
+        if reading.settings["nvidia_driver_source"] != "operator" or set(found) - {"/"}:
             found.setdefault(reading.settings["nvidia_driver_root"], []).append(reading.host)
     if found and cluster.settings["gpu_manager"] == "device_plugin":
         found.setdefault(cluster.settings["device_plugin_root"], ["other hosts of the inventory"])

@@ -155,11 +155,19 @@ def test_a_node_on_which_somebody_works_is_left_alone_but_by_hand(
 ) -> None:
     machine.log(XID)
     node.body["metadata"]["annotations"] = {"gpulab.io/driver-upgrade": "{}"}
+    node.body["spec"]["unschedulable"] = True
     said = isolate()
     assert changes(said) == 0 and reason(node) is None
     assert "left as it is" in said and "gpulab.io/driver-upgrade" in said
     assert changes(isolate(gpu_isolation_state="isolated")) == 1
     assert "left as it is" not in isolate()
+
+
+def test_a_node_that_was_uncordoned_by_hand_is_in_use(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
+    machine.log(XID)
+    node.body["metadata"]["annotations"] = {"gpulab.io/driver-upgrade": "{}"}
+    assert changes(isolate()) == 1
+    assert reason(node) is not None
 
 
 def test_by_hand_with_a_reason(node: FakeNode, isolate: Isolate) -> None:

@@ -94,7 +94,7 @@ def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
     begun = site.asked("node_maintenance")[0]
     assert begun["data"] == {
         "from": OLD,
-        "package": f"{OLD}-1",
+        "package": {"name": "nvidia-open-580", "version": f"{OLD}-1"},
         "services": [],
         "offered": {"nvidia.com/gpu": "1"},
     }
@@ -114,15 +114,27 @@ def test_errors_of_the_driver_that_was_there_before_do_not_count(site: Upgrade) 
     assert [asked["xids_since"] for asked in proof] == [BEGAN]
 
 
-@pytest.mark.parametrize(("old", "name"), [("570.1.02", "nvidia-open-570"), ("590.1.02", "nvidia-open")])
+@pytest.mark.parametrize(
+    ("old", "name"),
+    [("570.1.02", "nvidia-open-570"), ("570.1.02", "cuda-drivers-570"), ("590.1.02", "nvidia-open")],
+)
 def test_a_version_that_is_not_in_the_table_returns_too(site: Upgrade, old: str, name: str) -> None:
     site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
     answers(site, old)
-    driver = {"loaded_version": old, "packages": {name: f"{old}-1ubuntu1"}, "origin": "cuda_repository"}
+    packages = {"libnvidia-ml1": f"{old}-9", name: f"{old}-1ubuntu1"}
+    driver = {"loaded_version": old, "packages": packages, "origin": "cuda_repository"}
     status, output, _calls = site.run(host={**HOST, "nvidia_driver": driver})
     assert status != 0 and f"The former version {old} is back" in output
-    assert site.asked("node_maintenance")[0]["data"]["package"] == f"{old}-1ubuntu1"
-    assert site.asked("apt_packages")[-1]["packages"] == [{"name": name, "version": f"{old}-1ubuntu1"}]
+    package = {"name": name, "version": f"{old}-1ubuntu1"}
+    assert site.asked("node_maintenance")[0]["data"]["package"] == package
+    assert site.asked("apt_packages")[-1]["packages"] == [package]
+
+
+def test_errors_of_a_driver_that_was_not_loaded_anew_count(site: Upgrade) -> None:
+    site.answer("nvidia_driver_module", {"changed": False, "reboot_required": False, "reason": "", "began": BEGAN}, NEW)
+    status, output, _calls = site.run()
+    assert status == 0, output
+    assert [asked["xids_since"] for asked in site.asked("nvidia_smi_info") if "xids" in asked["gather"]] == [""]
 
 
 def test_where_there_is_no_way_back_it_is_told_before_anything_changes(site: Upgrade) -> None:

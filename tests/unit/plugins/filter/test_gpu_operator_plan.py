@@ -16,7 +16,8 @@ from hypothesis import strategies as some
 plan = FilterModule().filters()["gpu_operator_plan"]
 
 ROLE = Path(__file__).resolve().parents[4] / "roles" / "gpu_operator"
-TABLE = yaml.safe_load((ROLE / "files" / "values-v26.7.0.yml").read_text())
+FILE = str(ROLE / "files" / "values-v26.7.0.yml")
+TABLE = yaml.safe_load(Path(FILE).read_text())
 FULL = {"host": "gpu1", "driver": "580.178.04", "toolkit": "1.20.1-1"}
 BARE = {"host": "gpu2", "source": "operator", "root": "/run/nvidia/driver"}
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
@@ -35,7 +36,7 @@ def at(values: Any, path: str) -> Any:
 
 
 def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = plan(hosts, WANTED, own or {}, TABLE)["problems"]
+    found: list[dict[str, str]] = plan(hosts, WANTED, own or {}, FILE)["problems"]
     return found
 
 
@@ -82,7 +83,7 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
 def test_the_values_follow_from_what_the_hosts_have(
     hosts: list[dict[str, Any]], more: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    found = plan(hosts, {**WANTED, **more}, {}, TABLE)
+    found = plan(hosts, {**WANTED, **more}, {}, FILE)
     assert found["problems"] == []
     assert {path: at(found["values"], path) for path in expected} == expected
 
@@ -96,6 +97,10 @@ def test_the_values_follow_from_what_the_hosts_have(
         (
             [{**FULL, "source": "daemonset", "root": "/opt/a"}, {**FULL, "host": "gpu2"}],
             ["different directories: /, /opt/a", "nvidia_driver_root"],
+        ),
+        (
+            [{**FULL, "toolkit": "", "source": "daemonset", "root": "/opt/a"}, BARE],
+            ["different directories: /opt/a, /run/nvidia/driver"],
         ),
     ],
 )
@@ -134,7 +139,7 @@ def test_a_value_that_would_do_nothing_or_harm_is_an_error(own: dict[str, Any], 
 
 def test_values_of_ones_own_win_and_lists_are_replaced_as_helm_does_it() -> None:
     own = {"operator": {"repository": "mirror"}, "daemonsets": {"tolerations": []}, "dcgmExporter": {"enabled": False}}
-    values = plan([FULL], WANTED, own, TABLE)["values"]
+    values = plan([FULL], WANTED, own, FILE)["values"]
     assert at(values, "operator.repository") == "mirror"
     assert at(values, "daemonsets.tolerations") == []
     assert at(values, "dcgmExporter") == {"enabled": False, "serviceMonitor": {"enabled": False}}
@@ -142,7 +147,7 @@ def test_values_of_ones_own_win_and_lists_are_replaced_as_helm_does_it() -> None
 
 def test_the_computed_values_are_ones_that_the_chart_reads() -> None:
     for hosts in ([FULL], [BARE], [{**FULL, "source": "daemonset", "root": "/opt/a"}]):
-        assert plan(hosts, WANTED, plan(hosts, WANTED)["values"], TABLE)["problems"] == []
+        assert plan(hosts, WANTED, plan(hosts, WANTED)["values"], FILE)["problems"] == []
 
 
 def test_without_a_table_no_key_is_checked() -> None:
@@ -151,7 +156,7 @@ def test_without_a_table_no_key_is_checked() -> None:
 
 def test_one_operator_knows_one_mig_strategy() -> None:
     configs = {name: {"flags": {"migStrategy": name}} for name in ("none", "single", "mixed")}
-    (found,) = plan([FULL], {**WANTED, "configs": configs}, {}, TABLE)["problems"]
+    (found,) = plan([FULL], {**WANTED, "configs": configs}, {}, FILE)["problems"]
     assert "mixed, single" in found["what"]
 
 

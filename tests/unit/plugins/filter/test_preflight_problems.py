@@ -466,6 +466,16 @@ def test_a_driver_of_the_operator_s_lies_where_the_operator_puts_it() -> None:
         "gpu1.facts.nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
     }
     assert check(changes, device_plugin_root="/", gpu_manager="gpu_operator") == []
+    elsewhere = {**changes, "gpu2.settings.nvidia_driver_root": "/opt/a"}
+    (problem,) = check(elsewhere, device_plugin_root="/", gpu_manager="gpu_operator")
+    assert "/opt/a on gpu2; /run/nvidia/driver on gpu1" in problem["what"]
+
+
+def test_a_version_to_which_a_failed_upgrade_came_back_can_be_asked_for() -> None:
+    old = {"loaded_version": "570.1.02", "packages": {"nvidia-open-570": "570.1.02-1"}, "origin": "cuda_repository"}
+    changes = {"gpu1.facts.nvidia_driver": old, "gpu1.settings.nvidia_driver_version": "570.1.02"}
+    assert "not in the table" in check(changes)[0]["what"]
+    assert check({**changes, "gpu1.settings.nvidia_driver_upgrading": True}) == []
 
 
 def test_wanted_driver_of_which_another_one_is_still_loaded() -> None:

@@ -54,7 +54,6 @@ def cluster(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterat
 def test_check_mode_shows_the_change_in_resources(cluster: Cluster) -> None:
     result = cluster.share(check=True, **MIG)
     assert result["changed"]
-    assert result["summary"] == "gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-1g.5gb 14"
     assert (result["diff"]["before"], result["diff"]["after"]) == (
         "nvidia.com/gpu 2\nexclusive\n",
         "nvidia.com/mig-1g.5gb 14\nmig-mixed\n",
@@ -64,7 +63,7 @@ def test_check_mode_shows_the_change_in_resources(cluster: Cluster) -> None:
 
 def test_a_node_without_the_label_shares_nothing_and_needs_none(cluster: Cluster) -> None:
     result = cluster.share(configuration="exclusive", amounts={"nvidia.com/gpu": 2})
-    assert (result["changed"], result["summary"]) == (False, "")
+    assert result["changed"] is False
     assert cluster.written is None
 
 
