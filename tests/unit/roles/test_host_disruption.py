@@ -50,6 +50,6 @@ def test_a_play_that_works_against_the_api_keeps_its_kubeconfig(tmp_path: Path) 
     asked = site.asked("node_maintenance")
     assert [(each["state"], each["drain"], each["kubeconfig"]) for each in asked] == [
         ("begun", True, str(kubeconfig)),
-        ("ended", True, str(kubeconfig)),
+        ("ended", False, str(kubeconfig)),
     ]
     assert kubeconfig.exists()
