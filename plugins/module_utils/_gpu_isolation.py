@@ -14,11 +14,10 @@ from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _nodes
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import (
-    CHANGING_LABEL,
-    DRAINED_ANNOTATION,
-)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import CHANGING_LABEL
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nodes import (
+    DISRUPTION,
+    DRIVER_UPGRADE,
     Object,
     annotations_of,
     cordoned,
@@ -32,9 +31,6 @@ TAINT_KEY = "gpulab.io/gpu-isolated"
 REASON, SINCE = "gpulab.io/gpu-isolation-reason", "gpulab.io/gpu-isolation-since"
 POLICY, CORDONED = "gpulab.io/gpu-isolation-policy", "gpulab.io/gpu-isolation-was-cordoned"
 _ANNOTATIONS = (REASON, SINCE, POLICY, CORDONED)
-# What is on a node from the beginning of work on it to its end: of node_maintenance, and of gpu_sharing.
-DRIVER_ANNOTATION = "gpulab.io/driver-upgrade"
-_MAINTENANCE = (DRIVER_ANNOTATION, DRAINED_ANNOTATION)
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,8 @@ def work_on(node: Object) -> str:
     """
     if CHANGING_LABEL in labels_of(node):
         return CHANGING_LABEL
-    return next((key for key in _MAINTENANCE if key in annotations_of(node)), "") if cordoned(node) else ""
+    have = annotations_of(node) if cordoned(node) else {}
+    return next((key for key in (DRIVER_UPGRADE, DISRUPTION) if key in have), "")
 
 
 def isolate(node: Object, policy: str, reason: str, now: str) -> dict[str, Any] | None:

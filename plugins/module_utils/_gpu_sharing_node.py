@@ -20,8 +20,6 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout_wait im
 # The device plugin's own label (cmd/config-manager/main.go of v0.19.0), and ours, which its pods keep away from.
 CONFIGURATION_LABEL = "nvidia.com/device-plugin.config"
 CHANGING_LABEL = "gpulab.io/gpu-sharing"
-# Of node_maintenance, whose purpose is then the disruption of pods.
-DRAINED_ANNOTATION = "gpulab.io/disruption"
 CHANGING = "changing"
 # What labels say by which another, such as the GPU Operator, places its pods, as long as they keep away for this.
 PAUSED = "paused-for-gpu-sharing"
@@ -51,7 +49,7 @@ def read(node: Mapping[str, Any]) -> Node:
         configuration=labels.get(CONFIGURATION_LABEL, EXCLUSIVE),
         changing=CHANGING_LABEL in labels,
         labelled=CONFIGURATION_LABEL in labels,
-        drained=DRAINED_ANNOTATION in _nodes.annotations_of(node),
+        drained=_nodes.DISRUPTION in _nodes.annotations_of(node),
         amounts={
             name: int(amount)
             for name, amount in capacity.items()
@@ -60,10 +58,9 @@ def read(node: Mapping[str, Any]) -> Node:
     )
 
 
-def summary(name: str, now: Node, amounts: Mapping[str, Any]) -> str:
-    """The change in resources from what the node says to these, empty when there is none."""
-    before, after = described(now.amounts), described({resource: int(number) for resource, number in amounts.items()})
-    return f"{name} {before} -> {after}" if before != after else ""
+def resources(now: Node, amounts: Mapping[str, Any]) -> tuple[str, str]:
+    """The resources that the node says, and these, in words."""
+    return described(now.amounts), described({resource: int(number) for resource, number in amounts.items()})
 
 
 class Labels:

@@ -16,6 +16,8 @@ Object = Mapping[str, Any]
 Plan = Callable[[Object], "dict[str, Any] | None"]
 
 NODES = "/api/v1/nodes"
+# Annotations of node_maintenance, by purpose, from the beginning of work on a node to its end.
+DRIVER_UPGRADE, DISRUPTION = "gpulab.io/driver-upgrade", "gpulab.io/disruption"
 _CONFLICT = 409
 # Kubelet and controllers write nodes, too.
 _TRIES = 5

@@ -96,8 +96,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import described
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import Labels, Node
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import Labels, Node, resources
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
@@ -120,7 +119,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
             changed |= labels.pause(params["pause"])
     if changing and params["leaving"] and not module.check_mode:
         labels.wait_until_left(params["namespace"], params["leaving"], params["timeout"])
-    before, after = described(now.amounts), described({name: int(number) for name, number in params["amounts"].items()})
+    before, after = resources(now, params["amounts"])
     return {
         "changed": changed,
         "diff": {

@@ -86,10 +86,11 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nodes import NO
 
 
 def compared(now: sharing.Node, wanted: dict[str, Any]) -> dict[str, Any]:
+    before, after = sharing.resources(now, wanted["amounts"])
     return {
         "differs": now.configuration != wanted["configuration"] or now.changing,
         "drained": now.drained,
-        "summary": sharing.summary(wanted["name"], now, wanted["amounts"]),
+        "summary": f"{wanted['name']} {before} -> {after}" if before != after else "",
     }
 
 

@@ -9,6 +9,7 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
     driver = any(host.wants_driver for host in hosts)
     toolkit = driver or not any(host.toolkit for host in hosts)
     tolerations = [dict(toleration) for toleration in wanted.tolerations]
-    roots = [host.root for host in hosts if host.root != "/" and not host.wants_driver]
+    roots = [host.root for host in hosts if host.root != "/"]
     return {
         "cdi": {"enabled": True},
         "daemonsets": {"tolerations": tolerations},
@@ -192,7 +193,7 @@ def value_problems(values: Values, keys: Values, removed: Mapping[str, str]) -> 
 def table_problems(values: Values, table: Path) -> Iterator[Problem]:
     """What value_problems finds with a chart's file of keys (values-VERSION.yml), or that there is no such file."""
     if table.is_file():
-        known = yaml.safe_load(table.read_text(encoding="utf-8"))
+        known = _read(table)
         yield from value_problems(values, known["keys"], known["removed"])
     else:
         yield Problem(
@@ -202,6 +203,12 @@ def table_problems(values: Values, table: Path) -> Iterator[Problem]:
             f"Known are those of {listing(sorted(map(_version, table.parent.glob('values-*.yml'))))}",
             "Choose one of these versions, or take your values as they are with gpu_operator_check_values=false",
         )
+
+
+@cache
+def _read(table: Path) -> Any:
+    """Once for all hosts of an inventory."""
+    return yaml.safe_load(table.read_text(encoding="utf-8"))
 
 
 def _version(table: Path) -> str:
