@@ -25,7 +25,8 @@ class Package:
     """One version of a package in one repository (and suite).
 
     `relations` has the fields of RELATIONS that are known, in apt's own syntax; an empty text says that there is
-    none, a missing field that it is not known. `verified` is the date on which upstream itself was asked.
+    none, a missing field that it is not known. `verified` is the date on which upstream itself was asked. `empty`
+    packages hold no files: a placeholder that upstream put above a version that works.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Package:
     architecture: str
     source: str
     verified: str | None
+    empty: bool = False
 
     @property
     def depends(self) -> tuple[str, ...]:
@@ -167,7 +169,8 @@ def _repository(name: str, entry: Mapping[str, Any]) -> Repository:
 def _package(name: str, version: str, entry: Mapping[str, Any]) -> Package:
     relations = {field: str(entry[field]) for field in RELATIONS if entry.get(field) is not None}
     architecture = entry.get("architecture", "amd64")
-    return Package(name, str(version), relations, architecture, entry["source"], _date(entry["verified"]))
+    verified, empty = _date(entry["verified"]), bool(entry.get("empty", False))
+    return Package(name, str(version), relations, architecture, entry["source"], verified, empty)
 
 
 def _artifact(name: str, entry: Mapping[str, Any], field: str) -> Artifact:
