@@ -131,11 +131,20 @@ def versions() -> str:
         chosen = default.get(variable)
         return ", ".join(f"**{v}**" if v == chosen else v for v in known[component])
 
+    def drivers() -> str:
+        every = table["_cluster_distributions"]
+        texts = dict(zip(known["nvidia_driver"], listed("nvidia_driver", "nvidia_driver_version").split(", ")))
+        places = {version: list(entry["packages"]) for version, entry in known["nvidia_driver"].items()}
+        return "; ".join(
+            text if places[version] == every else f"{text} ({', '.join(places[version])})"
+            for version, text in texts.items()
+        )
+
     rows = [
         ("Hosts", ", ".join(table["_cluster_distributions"]) + " (amd64)"),
         ("Kubernetes", listed("kubernetes", "cluster_kubernetes_version")),
         ("containerd.io", listed("containerd", "containerd_version")),
-        ("NVIDIA driver", listed("nvidia_driver", "nvidia_driver_version")),
+        ("NVIDIA driver", drivers()),
         ("NVIDIA container toolkit", listed("nvidia_container_toolkit", "nvidia_container_toolkit_version")),
         ("NVIDIA device plugin and GPU feature discovery", str(known["nvidia_device_plugin"]).lstrip("v")),
         ("Node Feature Discovery", str(known["node_feature_discovery"]).lstrip("v")),

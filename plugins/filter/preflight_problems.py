@@ -41,10 +41,10 @@ options:
       - Settings that all hosts share - C(control_plane) and C(workers) (lists of host names), C(control_plane_group),
         C(workers_group), C(versions) (by variable its value and the list of known ones), C(kubernetes_version),
         C(containerd_version), C(containerd_minimum), C(cluster_pod_network), C(cluster_service_network),
-        C(distributions), C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (the
-        known ones), C(gpu_manager), C(device_plugin_root) (the directory below which the device plugin looks for the
-        driver), C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the least C(memory_mib) and
-        C(cpus)), C(disk_mib) (by path).
+        C(distributions), C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by
+        version the distributions that have it), C(gpu_manager), C(device_plugin_root) (the directory below which the
+        device plugin looks for the driver), C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the
+        least C(memory_mib) and C(cpus)), C(disk_mib) (by path).
     type: dict
     required: true
 """

@@ -69,12 +69,25 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     from_repository = reading.settings["nvidia_driver_source"] == "cuda_repository"
     # An upgrade that failed may have come back to another one, which is then kept by asking for it.
     kept = reading.settings["nvidia_driver_upgrading"] and version == reading.facts["nvidia_driver"]["loaded_version"]
-    if reading.facts["gpus"] and from_repository and version not in known and not kept:
+    if not reading.facts["gpus"] or not from_repository or kept:
+        return
+    release = reading.facts["os"]["key"]
+    here = [name for name, releases in known.items() if release in releases]
+    choice = f"Choose one of {listing(here or known)}"
+    if version not in known:
         yield reading.problem(
             f"nvidia_driver_version is {version}, which is not in the table of versions",
             "nvidia_driver_version",
             "Only versions that are known to fit the others are installed",
-            f"Choose one of {listing(known)}",
+            choice,
+        )
+    # What no driver of the table is for is no supported distribution, which is a problem of its own.
+    elif here and version not in here:
+        yield reading.problem(
+            f"NVIDIA's repository for {release} does not have the driver {version}",
+            "nvidia_driver_version",
+            f"The table of versions has it for {listing(known[version])} only",
+            f"{choice} for this host",
         )
 
 

@@ -18,7 +18,7 @@ STUBBED = [
     *("gpu_isolation", "gpu_sharing", "gpu_sharing_info", "helm_program_info", "installed_versions_info"),
     *("kubeadm_certs_info", "managed_files", "managed_service", "node_maintenance", "nvidia_cdi_spec"),
     *("nvidia_dkms_info", "nvidia_driver_module", "nvidia_driver_users_info", "nvidia_mig", "nvidia_smi_info"),
-    *("wait_for_gpu_operator", "wait_for_rollout"),
+    *("preflight_info", "wait_for_gpu_operator", "wait_for_rollout"),
 ]
 CORE = ["helm", "k8s", "k8s_info"]
 # Answers are chosen by the module and, if there is one, by a word that is among its arguments; the first one counts.

@@ -27,7 +27,7 @@ PLAYBOOK = """
         tasks_from: upgrade
 """
 HOST = {
-    "os": {"key": "Debian 13", "repository_name": "debian13"},
+    "os": {"key": "Debian 12", "repository_name": "debian12"},
     "gpus": [{"address": "0000:3b:00.0", "device_id": "0x1eb8"}],
     "nvswitches": 0,
     "installed": {},
@@ -151,6 +151,25 @@ def test_a_service_needs_no_suffix(site: Upgrade) -> None:
     status, output, _calls = site.run(nvidia_driver_services=["jupyter", "exporter.socket"])
     assert status == 0, output
     assert site.asked("nvidia_driver_users_info")[0]["services"][-2:] == ["jupyter.service", "exporter.socket"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("debian12", "3bf863cc.pub"),
+        ("debian13", "8793F200.pub"),
+        ("ubuntu2204", "3bf863cc.pub"),
+        ("ubuntu2404", "3bf863cc.pub"),
+        ("ubuntu2604", "60DF8A40.pub"),
+    ],
+)
+def test_each_distribution_has_its_own_signing_key(site: Upgrade, name: str, file: str) -> None:
+    keys = {"debian": "Debian 12", "ubuntu": "Ubuntu 22.04"}
+    system = {"key": keys[name.rstrip("0123456789")], "repository_name": name}
+    status, output, _calls = site.run(host={**HOST, "os": system})
+    assert status == 0, output
+    base = "https://developer.download.nvidia.com/compute/cuda/repos"
+    assert site.asked("apt_source")[0]["key_url"] == f"{base}/{name}/x86_64/{file}"
 
 
 def test_nothing_is_done_where_nothing_differs(site: Upgrade) -> None:

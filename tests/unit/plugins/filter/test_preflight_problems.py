@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {
     "workers_group": "workers",
     "workers": ["gpu1", "gpu2"],
     "versions": {"cluster_kubernetes_version": ["1.36.4", ["1.35.8", "1.36.4"]]},
-    "nvidia_driver_versions": ["580.178.04", "595.91.07"],
+    "nvidia_driver_versions": {"580.178.04": ["Debian 12"], "595.91.07": ["Debian 12", "Debian 13"]},
     "kubernetes_version": "1.36.4",
     "containerd_version": "2.3.6",
     "containerd_minimum": "2.2.0",
@@ -469,6 +469,22 @@ def test_a_driver_of_the_operator_s_lies_where_the_operator_puts_it() -> None:
     elsewhere = {**changes, "gpu2.settings.nvidia_driver_root": "/opt/a"}
     (problem,) = check(elsewhere, device_plugin_root="/", gpu_manager="gpu_operator")
     assert "/opt/a on gpu2; /run/nvidia/driver on gpu1" in problem["what"]
+
+
+def test_a_driver_that_this_distribution_s_repository_does_not_have() -> None:
+    system = {"key": "Debian 13", "pretty_name": "Debian GNU/Linux 13 (trixie)"}
+    (problem,) = check({"gpu1.facts.os": system})
+    text = " ".join(problem.values())
+    for words in (
+        "for Debian 13 does not have the driver 580.178.04",
+        "for Debian 12 only",
+        "one of 595.91.07 for this",
+    ):
+        assert words in text
+    assert check({"gpu1.facts.os": system, "gpu1.settings.nvidia_driver_version": "595.91.07"}) == []
+    assert check({"cp1.facts.os": system}) == [], "it has no GPU"
+    (unknown,) = check({"gpu1.facts.os": system, "gpu1.settings.nvidia_driver_version": "570.1.02"})
+    assert "Choose one of 595.91.07" in " ".join(unknown.values())
 
 
 def test_a_version_to_which_a_failed_upgrade_came_back_can_be_asked_for() -> None:

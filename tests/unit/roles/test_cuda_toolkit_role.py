@@ -1,0 +1,50 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role asks for, with modules that only say what they were asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stubbed_site import Site
+
+PLAYBOOK = """
+- name: Toolkits
+  hosts: gpu1
+  gather_facts: false
+  tasks:
+    - name: Toolkits
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cuda_toolkit
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def run(site: Site, key: str, name: str, versions: list[str], **more: Any) -> tuple[int, str]:
+    driver = {"loaded_version": "", "packages": {}, "origin": "none"}
+    host = {"os": {"key": key, "repository_name": name}, "gpus": [], "nvidia_driver": driver}
+    site.answer("preflight_info", {"changed": False, **host})
+    # The alternative is the last step; what came before is what counts here.
+    settings = {"cuda_toolkit_versions": versions, "cuda_toolkit_profile": False, **more}
+    result: tuple[int, str] = site.play(PLAYBOOK, settings)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "file"),
+    [
+        ("Debian 12", "debian12", "3bf863cc.pub"),
+        ("Debian 13", "debian13", "8793F200.pub"),
+        ("Ubuntu 26.04", "ubuntu2604", "60DF8A40.pub"),
+    ],
+)
+def test_each_distribution_has_its_own_signing_key(site: Site, key: str, name: str, file: str) -> None:
+    run(site, key, name, ["13.3.1"])
+    assert site.asked("apt_source")[0]["key_url"].endswith(f"/{name}/x86_64/{file}")

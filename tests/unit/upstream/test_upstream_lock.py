@@ -1,0 +1,374 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lock of upstream's facts: well formed, and everything that the product names is in it, per distribution."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upstream import check, render
+from upstream import lock as reader
+from upstream.relations import Relation, parse, unmet, write
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+Mutation = Callable[[dict[str, Any]], Any]
+
+ROLES = ("cluster", "preflight", "kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "flannel")
+SETTINGS = {
+    "images": [
+        *("flannel_image", "flannel_cni_plugin_image", "nvidia_device_plugin_image", "nvidia_device_plugin_nfd_image"),
+        *("acceptance_image", "acceptance_network_image", "torch_ddp_image"),
+    ],
+}
+PLAYBOOK = """
+- hosts: all
+  gather_facts: false
+  vars_files: {files}
+  tasks:
+    - ansible.builtin.set_fact:
+        told:
+          packages: >-
+            {{{{ _kubeadm_packages + [_containerd_package] + _nvidia_container_toolkit_packages
+               + (_nvidia_driver_naming['pinning'] + _nvidia_driver_packages if driver else []) }}}}
+          key_files: "{{{{ _nvidia_driver_key_url if driver else '' }}}}"
+    - ansible.builtin.copy:
+        content: >-
+          {{{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'told'))) | to_json }}}}
+        dest: {out}
+      run_once: true
+"""
+
+
+@pytest.fixture(scope="module")
+def lock() -> reader.Lock:
+    return reader.load()
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(check.TABLE.read_text())
+    return loaded
+
+
+def parsed(content: dict[str, Any], place: Path) -> reader.Lock:
+    path = place / "upstream.lock"
+    path.write_text(yaml.safe_dump(content))
+    return reader.load(path)
+
+
+# --- what is there
+
+
+def test_lock_is_well_formed() -> None:
+    assert check.malformed(check.read()) == []
+
+
+def test_version_table_is_in_the_lock(table: dict[str, Any], lock: reader.Lock) -> None:
+    assert check.contradictions(table, lock) == []
+
+
+def test_every_distribution_has_every_repository(table: dict[str, Any], lock: reader.Lock) -> None:
+    minors = {".".join(version.split(".")[:2]) for version in table["_cluster_versions"]["kubernetes"]}
+    for release in table["_cluster_distributions"]:
+        for family in (*(f"kubernetes-v{minor}" for minor in minors), "docker", "container-toolkit", "cuda"):
+            assert lock.repository(family, release).key.url.startswith("https://"), (release, family)
+
+
+def test_images_that_roles_name_are_in_the_lock(table: dict[str, Any], lock: reader.Lock) -> None:
+    defaults = {}
+    for path in REPOSITORY.glob("roles/*/defaults/main.yml"):
+        defaults.update(yaml.safe_load(path.read_text()) or {})
+    versions = table["_cluster_versions"]
+    wanted = {
+        re.sub(r"\{\{ _cluster_versions\.(\w+) }}", lambda found: str(versions[found[1]]), defaults[name]).strip()
+        for name in SETTINGS["images"]
+    }
+    wanted |= {f"registry.k8s.io/pause:{entry['pause']}" for entry in versions["kubernetes"].values()}
+    assert wanted <= set(lock.images)
+    known = {name for name in wanted if lock.images[name].value}
+    assert known == set(table["_cluster_image_digests"]), "a digest that the lock knows is pulled by it"
+
+
+@pytest.fixture(scope="module")
+def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the roles ask apt for on each distribution, with each version of Kubernetes and of the driver it has."""
+    place = tmp_path_factory.mktemp("asked")
+    versions = table["_cluster_versions"]
+    hosts: dict[str, Any] = {}
+    for release in table["_cluster_distributions"]:
+        drivers = [v for v, entry in versions["nvidia_driver"].items() if release in entry["packages"]]
+        for index, kubernetes in enumerate(versions["kubernetes"]):
+            driver = drivers[index % len(drivers)] if drivers else ""
+            for device in ("0x2330", "0x1db5"):
+                hosts[f"{release}|{kubernetes}|{driver}|{device}"] = {
+                    "driver": driver,
+                    "cluster_kubernetes_version": kubernetes,
+                    "nvidia_driver_version": driver,
+                    "preflight_host": {
+                        "os": {
+                            "key": release,
+                            "repository_name": release.replace(" ", "").replace(".", "").lower(),
+                        },
+                        "gpus": [{"device_id": device}],
+                        "nvswitches": 4,
+                        "nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
+                        "installed": {},
+                    },
+                }
+    files = [
+        str(path)
+        for kind in ("defaults", "vars")
+        for role in ROLES
+        if (path := REPOSITORY / "roles" / role / kind / "main.yml").is_file()
+    ]
+    (place / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": {"ansible_connection": "local"}}}))
+    (place / "play.yml").write_text(PLAYBOOK.format(files=json.dumps(files), out=place / "told.json"))
+    (place / "ansible.cfg").write_text("[defaults]\n")
+    environ = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(place / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
+        "ANSIBLE_LOCAL_TEMP": str(place / "tmp"),
+        "ANSIBLE_REMOTE_TEMP": str(place / "tmp"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.json", "play.yml"]
+    here = {"ansible_python_interpreter": sys.executable}
+    done = subprocess.run(
+        [*command, "-e", json.dumps(here)], cwd=place, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told: dict[str, Any] = json.loads((place / "told.json").read_text())
+    return told
+
+
+def test_roles_ask_only_for_packages_that_the_lock_has(asked: dict[str, Any], lock: reader.Lock) -> None:
+    assert len(asked) > 20
+    for host, told in asked.items():
+        release, kubernetes, _driver, _device = host.split("|")
+        families = (f"kubernetes-v{'.'.join(kubernetes.split('.')[:2])}", "docker", "container-toolkit", "cuda")
+        repositories = [lock.repository(family, release) for family in families]
+        for package in told["packages"]:
+            held = [version for repository in repositories for version in repository.versions(package["name"])]
+            # Without a version apt takes what there is.
+            assert package.get("version") in held if package.get("version") else held, (host, package, held)
+
+
+def test_what_roles_ask_for_can_be_installed(asked: dict[str, Any], lock: reader.Lock) -> None:
+    for host, told in asked.items():
+        release = host.split("|", maxsplit=1)[0]
+        wanted = {package["name"]: package["version"] for package in told["packages"] if package.get("version")}
+        assert check.uninstallable(lock, release, wanted) == [], host
+
+
+def test_roles_ask_for_the_key_file_that_the_repository_has(asked: dict[str, Any], lock: reader.Lock) -> None:
+    for host, told in asked.items():
+        if told["key_files"]:
+            assert told["key_files"].strip() == lock.repository("cuda", host.split("|", maxsplit=1)[0]).key.url
+
+
+# --- one wrong fact is found, and named
+
+
+def renamed_key(content: dict[str, Any]) -> None:
+    key = content["repositories"]["cuda-ubuntu2604"]["key"]
+    key["url"] = key["url"].replace("60DF8A40.pub", "3bf863cc.pub")
+
+
+def other_fingerprint(content: dict[str, Any]) -> None:
+    content["repositories"]["container-toolkit"]["key"]["fingerprint"] = "0" * 40
+
+
+def missing_version(content: dict[str, Any]) -> None:
+    del content["repositories"]["cuda-debian13"]["packages"]["nvidia-open"]["595.91.07-1"]
+
+
+def missing_minor(content: dict[str, Any]) -> None:
+    del content["repositories"]["kubernetes-v1.37"]
+
+
+def changed_digest(content: dict[str, Any]) -> None:
+    content["images"]["registry.k8s.io/pause:3.10.2"]["digest"] = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("mutation", "words"),
+    [
+        (renamed_key, "Ubuntu 26.04: cuda-ubuntu2604 has the key file 3bf863cc.pub, not 60DF8A40.pub"),
+        (other_fingerprint, "container-toolkit is signed with 0000000000"),
+        (missing_version, "Debian 13: cuda-debian13 does not hold nvidia-open 595.91.07-1, it holds 615.71.09-1"),
+        (missing_minor, "no repository kubernetes-v1.37 for Debian 12"),
+        (changed_digest, "registry.k8s.io/pause:3.10.2: the lock has sha256:0000"),
+    ],
+)
+def test_a_fact_that_the_table_contradicts(
+    mutation: Mutation, words: str, table: dict[str, Any], tmp_path: Path
+) -> None:
+    content = copy.deepcopy(check.read())
+    mutation(content)
+    assert not [problem for problem in check.malformed(content) if "no entry names this source" not in problem]
+    assert any(words in problem for problem in check.contradictions(table, parsed(content, tmp_path)))
+
+
+def test_a_dependency_that_nothing_meets(lock: reader.Lock, tmp_path: Path) -> None:
+    wanted = {"nvidia-open-580": "580.178.04-1ubuntu1"}
+    assert check.uninstallable(lock, "Ubuntu 24.04", wanted) == []
+    content = copy.deepcopy(check.read())
+    packages = content["repositories"]["cuda-ubuntu2404"]["packages"]
+    packages["nvidia-open-580"]["580.178.04-1ubuntu1"]["depends"] = "nvidia-driver-580-opn | kmod (>> 0)"
+    packages["nvidia-open-580"]["580.178.04-1ubuntu1"]["depends"] = "nvidia-driver-580-open (= 580.178.04-9)"
+    (problem,) = check.uninstallable(parsed(content, tmp_path), "Ubuntu 24.04", wanted)
+    assert problem.endswith("nothing for Ubuntu 24.04 meets nvidia-driver-580-open (= 580.178.04-9)")
+    (absent,) = check.uninstallable(lock, "Debian 13", {"nvidia-open-580": "580.178.04-1"})
+    assert absent == "nvidia-open-580 580.178.04-1: no repository for Debian 13 has it"
+
+
+def at(content: Any, path: str, value: Any) -> None:
+    *parents, last = path.split("|")
+    for name in parents:
+        content = content[name]
+    if value is ...:
+        del content[last]
+    else:
+        content[last] = value
+
+
+OPEN = "repositories|cuda-ubuntu2404|packages|nvidia-open|595.91.07-1ubuntu1"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("schema", 2, "schema: 2 is not 1"),
+        ("dated", "yesterday", "dated: 'yesterday'"),
+        ("images", ..., "images: is missing"),
+        ("sources|cuda-keys|dated", "22.11.2026", "cuda-keys: dated"),
+        ("sources|cuda-keys|address", "index:1", "cuda-keys: address"),
+        ("sources|nobody", {"about": "x", "dated": None, "address": None}, "nobody: no entry names this source"),
+        ("images|registry.k8s.io/pause:3.10.2|digest", "sha256:12", "pause:3.10.2: digest"),
+        ("images|pause", {"digest": None, "source": "cuda-keys", "verified": None}, "pause: reference"),
+        ("downloads|helm-v3.22.0-linux-amd64|sha256", "x", "sha256"),
+        ("downloads|helm-v3.22.0-linux-amd64|url", "http://get.helm.sh/x", "url"),
+        ("repositories|cuda-debian12|url", "ftp://x/", "cuda-debian12: url"),
+        ("repositories|cuda-debian12|components", ["main"], "does not go with the suite '/'"),
+        ("repositories|cuda-debian12|key|fingerprint", "8793F200", "key: fingerprint"),
+        ("repositories|cuda-debian12|key|expires", "soon", "key: expires"),
+        ("repositories|cuda-debian12|key|verified", date(2026, 11, 22), "key: verified"),
+        ("repositories|cuda-debian12|verified", ..., "verified: is missing"),
+        (f"{OPEN}|depends", "nvidia-driver-open (=> 595)", "is no relation that apt reads"),
+        (f"{OPEN}|recommends", ["kmod"], "recommends"),
+        (f"{OPEN}|depend", "kmod", "depend: is unknown"),
+        (f"{OPEN}|architecture", "arm64", "neither amd64 nor all"),
+        (f"{OPEN}|source", "hearsay", "'hearsay' is not among the sources"),
+        ("repositories|cuda-ubuntu2404|packages|nvidia-open|latest", {}, "version: 'latest'"),
+        ("repositories|cuda-ubuntu2404|packages|Nvidia", {}, "Nvidia: name"),
+    ],
+)
+def test_what_is_not_well_formed(path: str, value: Any, words: str) -> None:
+    content = copy.deepcopy(check.read())
+    at(content, path, value)
+    assert any(words in problem for problem in check.malformed(content)), check.malformed(content)
+
+
+def test_lock_that_is_none(tmp_path: Path) -> None:
+    for text in ("[]", "{", None):
+        path = tmp_path / "lock"
+        path.unlink(missing_ok=True)
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(reader.LockError, match="Error while reading"):
+            check.read(path)
+
+
+# --- age
+
+
+@pytest.mark.parametrize(("today", "warned"), [("2026-11-22", False), ("2027-01-21", False), ("2027-01-22", True)])
+def test_old_lock(today: str, warned: bool, tmp_path: Path) -> None:
+    lock = parsed({**check.read(), "dated": "2026-11-22"}, tmp_path)
+    text = check.age_warning(lock, date.fromisoformat(today))
+    assert bool(text) == warned
+    assert not text or "make verify-upstream" in text
+
+
+# --- relations, and the text of the lock
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("", []),
+        ("libc6", [[("libc6", "", "")]]),
+        (
+            "a (>= 1:2.0~rc1), b | c (= 3-1ubuntu1)",
+            [[("a", ">=", "1:2.0~rc1")], [("b", "", ""), ("c", "=", "3-1ubuntu1")]],
+        ),
+        ("docker (<< 1.5~),libc6:any", [[("docker", "<<", "1.5~")], [("libc6", "", "")]]),
+        ("a [amd64] <!nocheck>", [[("a", "", "")]]),
+    ],
+)
+def test_relations(text: str, groups: list[list[tuple[str, str, str]]]) -> None:
+    assert parse(text) == [tuple(Relation(*fields) for fields in group) for group in groups]
+    assert parse(write(parse(text))) == parse(text)
+
+
+@pytest.mark.parametrize("text", ["a,", ",", "a |", "a (1)", "a (>> )", "a (> 1)", "A", "a b", "${shlibs:Depends}"])
+def test_what_is_no_relation(text: str) -> None:
+    with pytest.raises(ValueError, match="is no relation that apt reads"):
+        parse(text)
+
+
+def test_unmet_relations() -> None:
+    versions = {"a": ["1.0-1", "2.0-1"], "b": ["580.178.04-1"]}
+    assert unmet("a (>= 2.0), b, libc6", versions, ["libc6"]) == []
+    assert unmet("a (>> 2.0-1) | c, b (<< 580)", versions, []) == ["a (>> 2.0-1) | c", "b (<< 580)"]
+
+
+NAMES = st.from_regex(r"[a-z0-9][a-z0-9+.-]{1,10}", fullmatch=True)
+VERSIONS = st.from_regex(r"[0-9][A-Za-z0-9.+~]{0,8}(-[0-9]{1,3})?", fullmatch=True)
+ALTERNATIVES = st.one_of(
+    st.builds(Relation, NAMES), st.builds(Relation, NAMES, st.sampled_from(["<<", "<=", "=", ">=", ">>"]), VERSIONS)
+)
+
+
+@given(st.lists(st.lists(ALTERNATIVES, min_size=1, max_size=3).map(tuple), max_size=4))
+def test_relations_survive_writing_and_reading(groups: list[tuple[Relation, ...]]) -> None:
+    assert parse(write(groups)) == groups
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        parse(text)
+    except ValueError as error:
+        assert "is no relation" in str(error)
+
+
+def test_lock_is_written_as_it_was_read() -> None:
+    text = reader.PATH.read_text()
+    assert render.render(render.header(text), check.read()) == text
+
+
+def entries(content: dict[str, Any]) -> Iterator[str]:
+    for repository in content["repositories"].values():
+        yield from repository["packages"]
+
+
+def test_what_no_release_of_the_distribution_is_asked_for() -> None:
+    """Those names are taken on trust; none of them may be a package of the lock."""
+    assert not set(entries(check.read())) & set(check.OF_THE_DISTRIBUTION)

@@ -1,0 +1,254 @@
+"""What can be said of `upstream.lock` without asking upstream: whether it is well formed, and whom it contradicts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from upstream import relations
+from upstream.lock import PATH, RELATIONS, Lock, LockError, Package, Repository
+
+OLD_AFTER_DAYS = 60
+TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main.yml"
+
+# What packages of the lock ask of the distribution itself, which has it in each of its releases.
+OF_THE_DISTRIBUTION = (
+    *("iptables", "kmod", "libc6", "libseccomp2", "libsystemd0", "mount", "nftables", "util-linux"),
+    *("build-essential", "libgcc1", "libibumad3", "libstdc++6"),
+)
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_PARTIAL_DAY = re.compile(r"[0-9]{4}(?:-[0-9]{2}(?:-[0-9]{2})?)?")
+_ADDRESS = re.compile(r"https://[a-z0-9.-]+(?::[0-9]+)?/\S*")
+_FINGERPRINT = re.compile(r"[0-9A-F]{40}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_REFERENCE = re.compile(r"[a-z0-9.-]+(?::[0-9]+)?(?:/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+_VERSION = re.compile(r"(?:[0-9]+:)?[0-9][A-Za-z0-9.+~]*(?:-[A-Za-z0-9.+~]+)*")
+_ENTRY = {"source": True, "verified": True}
+_FIELDS: Mapping[str, Mapping[str, bool]] = {
+    "source": {"about": True, "dated": True, "address": True},
+    "repository": {
+        **dict.fromkeys(("url", "suite", "components", "distributions", "release", "key", "packages"), True),
+        **_ENTRY,
+    },
+    "key": {**dict.fromkeys(("url", "fingerprint", "expires"), True), **_ENTRY},
+    "package": {**dict.fromkeys(("architecture", "empty", "relations_source", *RELATIONS), False), **_ENTRY},
+    "image": {"digest": True, **_ENTRY},
+    "download": {"url": True, "sha256": True, **_ENTRY},
+}
+
+
+def read(path: Path = PATH) -> dict[str, Any]:
+    """Return the content of a lock as it is written. Raises LockError."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise LockError(f"Error while reading {path}: {error}") from error
+    if not isinstance(content, dict):
+        raise LockError(f"Error while reading {path}: it holds no mapping.")
+    return content
+
+
+def malformed(content: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the form of a lock, each as `<entry>: <what>`."""
+    found = [f"schema: {content.get('schema')!r} is not 1"] if content.get("schema") != 1 else []
+    found += _wrong("dated", content.get("dated"), _DAY.fullmatch)
+    sections = ("sources", "repositories", "images", "downloads")
+    missing = [name for name in sections if not isinstance(content.get(name), Mapping)]
+    if missing:
+        return [*found, *(f"{name}: is missing" for name in missing)]
+    for name, source in content["sources"].items():
+        found += _fields(name, source, "source")
+        found += _wrong(f"{name}: dated", source.get("dated"), _PARTIAL_DAY.fullmatch, none=True)
+        found += _wrong(f"{name}: address", source.get("address"), _ADDRESS.fullmatch, none=True)
+    for name, repository in content["repositories"].items():
+        found += _repository(name, repository)
+    for name, image in content["images"].items():
+        found += [*_fields(name, image, "image"), *_wrong(f"{name}: reference", name, _REFERENCE.fullmatch)]
+        digest = str(image.get("digest") or "").removeprefix("sha256:") or image.get("digest")
+        found += _wrong(f"{name}: digest", digest, _SHA256.fullmatch, none=True)
+    for name, download in content["downloads"].items():
+        found += _fields(name, download, "download")
+        found += _wrong(f"{name}: url", download.get("url"), _ADDRESS.fullmatch)
+        found += _wrong(f"{name}: sha256", download.get("sha256"), _SHA256.fullmatch, none=True)
+    return [*found, *_sources(content)]
+
+
+def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
+    """Return what the product's table of versions names and the lock does not have, or has otherwise."""
+    versions, keys = table["_cluster_versions"], table["_cluster_repositories"]
+    found: list[str] = []
+    for release in table["_cluster_distributions"]:
+        name = release.replace(" ", "").replace(".", "").lower()
+        for version, entry in versions["kubernetes"].items():
+            family = "kubernetes-v" + ".".join(version.split(".")[:2])
+            found += _lacking(lock, family, release, entry["packages"])
+            found += _other_key(lock, family, release, keys["kubernetes"])
+        for entry in versions["containerd"].values():
+            found += _lacking(lock, "docker", release, {"containerd.io": entry["packages"].get(release)})
+        for entry in versions["nvidia_container_toolkit"].values():
+            wanted = {"nvidia-container-toolkit": entry["packages"]["any"]}
+            found += _lacking(lock, "container-toolkit", release, wanted)
+        for entry in versions["nvidia_driver"].values():
+            suffix = f"-{entry['branch']}" if entry["naming"] == "branch" else ""
+            if release in entry["packages"]:
+                names = (f"nvidia-open{suffix}", f"cuda-drivers{suffix}")
+                found += _lacking(lock, "cuda", release, dict.fromkeys(names, entry["packages"][release]))
+        found += _other_key(lock, "docker", release, keys["docker"])
+        found += _other_key(lock, "container-toolkit", release, keys["container_toolkit"])
+        found += _other_key(lock, "cuda", release, keys["cuda"].get(name, {}))
+    for reference, digest in table["_cluster_image_digests"].items():
+        image = lock.images.get(reference)
+        if image is None or image.value != digest:
+            found.append(f"{reference}: the lock has {image.value if image else 'no such image'}, not {digest}")
+    return list(dict.fromkeys(found))
+
+
+def uninstallable(lock: Lock, release: str, wanted: Mapping[str, str]) -> list[str]:
+    """Return what keeps packages (names and versions) from being installed on a release: relations nobody meets."""
+    versions: dict[str, list[str]] = {}
+    packages: dict[tuple[str, str], Package] = {}
+    for repository in lock.repositories.values():
+        if release in repository.distributions:
+            for package in repository.packages:
+                versions.setdefault(package.name, []).append(package.version)
+                packages[package.name, package.version] = package
+    found, seen, queue = [], set(wanted.items()), list(wanted.items())
+    while queue:
+        name, version = queue.pop()
+        chosen = packages.get((name, version))
+        if chosen is None:
+            found.append(f"{name} {version}: no repository for {release} has it")
+            continue
+        text = chosen.relations.get("depends", "")
+        lacking = relations.unmet(text, versions, OF_THE_DISTRIBUTION)
+        found += [f"{name} {version}: nothing for {release} meets {relation}" for relation in lacking]
+        for group in relations.parse(text):
+            # Pinned as the roles do it: all parts of a driver have the version of what asks for them.
+            fitting = [(part.name, v) for part in group for v in versions.get(part.name, ()) if part.fits(v)]
+            same = [pair for pair in fitting if pair[1] == version] or fitting[-1:]
+            queue += [pair for pair in same[:1] if pair not in seen]
+            seen |= set(same[:1])
+    return found
+
+
+def age(lock: Lock, today: date) -> int:
+    """Return for how many days upstream was not asked."""
+    return (today - date.fromisoformat(lock.dated)).days
+
+
+def age_warning(lock: Lock, today: date) -> str | None:
+    """Return a sentence about a lock that is too old to be believed, or None."""
+    days = age(lock, today)
+    if days <= OLD_AFTER_DAYS:
+        return None
+    return (
+        f"{PATH.name} is of {lock.dated}, {days} days ago, and upstream moves on. "
+        "Ask it with `make verify-upstream`, on a machine with internet, and renew the lock with WRITE=1."
+    )
+
+
+def _repository(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
+    yield from _fields(name, entry, "repository")
+    yield from _wrong(f"{name}: url", entry.get("url"), _ADDRESS.fullmatch)
+    yield from _wrong(f"{name}: distributions", " ".join(entry.get("distributions") or ()), bool)
+    flat, components = entry.get("suite") == "/", entry.get("components")
+    if flat == bool(components):
+        yield f"{name}: components: {components!r} does not go with the suite {entry.get('suite')!r}"
+    key = entry.get("key") or {}
+    yield from _fields(f"{name}: key", key, "key")
+    yield from _wrong(f"{name}: key: url", key.get("url"), _ADDRESS.fullmatch)
+    yield from _wrong(f"{name}: key: fingerprint", key.get("fingerprint"), _FINGERPRINT.fullmatch)
+    if key.get("expires") != "never":
+        yield from _wrong(f"{name}: key: expires", key.get("expires"), _DAY.fullmatch, none=True)
+    for package, versions in (entry.get("packages") or {}).items():
+        yield from _wrong(f"{name}: {package}: name", package, _NAME.fullmatch)
+        for version, about in versions.items():
+            label = f"{name}: {package} {version}"
+            yield from _wrong(f"{label}: version", version, _VERSION.fullmatch)
+            yield from _fields(label, about, "package")
+            if about.get("architecture", "amd64") not in ("amd64", "all"):
+                yield f"{label}: architecture: {about['architecture']!r} is neither amd64 nor all"
+            for field in RELATIONS:
+                try:
+                    relations.parse(about.get(field) or "")
+                except (ValueError, AttributeError) as error:
+                    yield f"{label}: {field}: {error}"
+
+
+def _fields(label: str, entry: object, kind: str) -> Iterator[str]:
+    if not isinstance(entry, Mapping):
+        yield f"{label}: is no mapping"
+        return
+    known = _FIELDS[kind]
+    yield from (f"{label}: {field}: is missing" for field, needed in known.items() if needed and field not in entry)
+    yield from (f"{label}: {field}: is unknown" for field in entry if field not in known)
+    if "verified" in known:
+        yield from _wrong(f"{label}: verified", entry.get("verified"), _DAY.fullmatch, none=True)
+
+
+def _wrong(label: str, value: object, fits: Callable[[str], object], *, none: bool = False) -> Iterator[str]:
+    if (value is None and not none) or (value is not None and not (isinstance(value, str) and fits(value))):
+        yield f"{label}: {value!r} has not the form that it should have"
+
+
+def _sources(content: Mapping[str, Any]) -> Iterator[str]:
+    known, used = content["sources"], set()
+    for label, name in named_sources(content):
+        used.add(name)
+        if name not in known:
+            yield f"{label}: source: {name!r} is not among the sources"
+    yield from (f"{name}: no entry names this source" for name in known if name not in used)
+
+
+def named_sources(content: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield each use of a source: the entry and the key of the source."""
+    for section in ("images", "downloads"):
+        for name, entry in content[section].items():
+            yield name, entry.get("source")
+    for name, repository in content["repositories"].items():
+        yield name, repository.get("source")
+        yield f"{name}: key", (repository.get("key") or {}).get("source")
+        for package, versions in (repository.get("packages") or {}).items():
+            for version, entry in versions.items():
+                for field in ("source", "relations_source"):
+                    if field == "source" or field in entry:
+                        yield f"{name}: {package} {version}", entry.get(field)
+
+
+def _found(lock: Lock, family: str, release: str) -> Repository | str:
+    try:
+        return lock.repository(family, release)
+    except LockError as error:
+        return str(error)
+
+
+def _lacking(lock: Lock, family: str, release: str, wanted: Mapping[str, str | None]) -> Iterator[str]:
+    repository = _found(lock, family, release)
+    if isinstance(repository, str):
+        yield repository
+        return
+    for package, version in wanted.items():
+        if version not in repository.versions(package):
+            held = ", ".join(repository.versions(package)) or "no version of it"
+            yield f"{release}: {repository.name} does not hold {package} {version}, it holds {held}"
+
+
+def _other_key(lock: Lock, family: str, release: str, wanted: Mapping[str, Any]) -> Iterator[str]:
+    repository = _found(lock, family, release)
+    if isinstance(repository, str):
+        yield repository
+        return
+    have, asked = repository.key.file, wanted.get("key")
+    if have != asked:
+        yield f"{release}: {repository.name} has the key file {have}, not {asked}"
+    fingerprints: Collection[str] = wanted.get("fingerprints") or ()
+    if repository.key.fingerprint not in fingerprints:
+        listed = ", ".join(fingerprints) or "none"
+        yield f"{release}: {repository.name} is signed with {repository.key.fingerprint}, the table has {listed}"

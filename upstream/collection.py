@@ -1,0 +1,30 @@
+"""What this package takes from the collection next to it: dpkg's order of versions, and a reader of OpenPGP keys."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+_COLLECTIONS = Path(__file__).resolve().parent.parent / "collections"
+
+
+def _make_importable() -> None:
+    sys.path.append(str(_COLLECTIONS))
+    packages: Any = importlib.import_module("ansible_collections")
+    # The package "ansible" may have brought a regular package of this name, which hides the other.
+    if isinstance(packages.__path__, list):
+        packages.__path__.insert(0, str(_COLLECTIONS / "ansible_collections"))
+
+
+_make_importable()
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import compare_versions  # noqa: E402
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._openpgp import (  # noqa: E402
+    KeyFormatError,
+    PublicKey,
+    public_keys,
+)
+
+__all__ = ["KeyFormatError", "PublicKey", "compare_versions", "public_keys"]
