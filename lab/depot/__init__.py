@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lab.depot.cache import DepotError
 from lab.depot.versions import DEFAULT_KUBERNETES
@@ -20,7 +21,19 @@ HOST_PACKAGES = [
     "podman",
 ]
 
-__all__ = ["DEFAULT_KUBERNETES", "HOST_PACKAGES", "DepotError", "build", "listing"]
+__all__ = ["DEFAULT_KUBERNETES", "HOST_PACKAGES", "Contents", "DepotError", "build", "contents", "listing"]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What differs from upstream in what the depot serves, and has to be told to whoever checks it.
+
+    `fingerprints` are those of the depot's keys by the repository's name in upstream.lock, `digests` those of its
+    images by their full names.
+    """
+
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 def build(versions: Sequence[str] = (DEFAULT_KUBERNETES,)) -> None:
@@ -39,3 +52,13 @@ def listing(versions: Sequence[str] = (DEFAULT_KUBERNETES,)) -> list[str]:
     from lab.depot.builder import listing as list_all
 
     return list_all(versions)
+
+
+def contents() -> Contents:
+    """Return the keys and digests of what is built."""
+    from lab.depot import registry, signing
+    from upstream.lock import load
+
+    repositories = load().repositories.values()
+    made = {found.name: signing.fingerprint(found.key) for found in repositories if signing.public(found.key)}
+    return Contents(made, registry.digests())

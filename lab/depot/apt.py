@@ -11,6 +11,7 @@ import os
 import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import formatdate
+from functools import cache
 from pathlib import Path
 
 from lab.depot.signing import Signer
@@ -54,23 +55,29 @@ def _members(deb: Path) -> Iterable[tuple[str, bytes]]:
             archive.seek(size % 2, os.SEEK_CUR)
 
 
-def write_flat(root: Path, debs: Iterable[Path], signer: Signer, *, label: str, below: str = "") -> None:
-    """Write a flat repository into `root`; the packages lie in its directory `below`."""
-    entries = [_entry(deb, _place(deb, root, below)) for deb in sorted(debs)]
+def write_flat(root: Path, debs: Iterable[Path], signer: Signer, *, about: Mapping[str, str], below: str = "") -> None:
+    """Write a flat repository into `root`; the packages lie in its directory `below`. `about` is for its Release."""
+    entries = [_entry(deb, _place(deb, root, below)) for deb in sorted(debs, key=_name)]
     files = _write_index(root, "\n".join(entries))
-    _write_release(root, {"Origin": label, "Label": label, "Architectures": "amd64"}, files, signer)
+    _write_release(root, {**about, "Architectures": "amd64"}, files, signer)
 
 
-def write_suites(root: Path, suites: Mapping[str, Iterable[Path]], signer: Signer, *, label: str) -> None:
-    """Write a repository with one suite per codename into `root`, component stable."""
-    for codename, debs in suites.items():
-        suite = root / "dists" / codename
-        below = f"dists/{codename}/pool/stable/amd64"
-        entries = [_entry(deb, _place(deb, root, below)) for deb in sorted(debs)]
-        binary = suite / "stable" / "binary-amd64"
-        files = {f"stable/binary-amd64/{name}": path for name, path in _write_index(binary, "\n".join(entries)).items()}
-        about = {"Origin": label, "Label": label, "Suite": codename, "Codename": codename}
-        _write_release(suite, {**about, "Architectures": "amd64", "Components": "stable"}, files, signer)
+def write_suite(
+    root: Path, suite: str, component: str, debs: Iterable[Path], signer: Signer, *, about: Mapping[str, str]
+) -> None:
+    """Write one suite with one component of a repository into `root`."""
+    directory = root / "dists" / suite
+    below = f"dists/{suite}/pool/{component}/amd64"
+    entries = [_entry(deb, _place(deb, root, below)) for deb in sorted(debs, key=_name)]
+    binary = directory / component / "binary-amd64"
+    index = _write_index(binary, "\n".join(entries))
+    files = {f"{component}/binary-amd64/{name}": path for name, path in index.items()}
+    about = {"Suite": suite, "Codename": suite, **about}
+    _write_release(directory, {**about, "Architectures": "amd64", "Components": component}, files, signer)
+
+
+def _name(deb: Path) -> str:
+    return deb.name
 
 
 def _place(deb: Path, root: Path, below: str) -> str:
@@ -83,13 +90,18 @@ def _place(deb: Path, root: Path, below: str) -> str:
 
 
 def _entry(deb: Path, filename: str) -> str:
-    sums = {field: _sum(deb, algorithm) for field, algorithm in _SUMS.items()}
+    text, sums = _described(deb)
     about = {"Filename": filename, "Size": str(deb.stat().st_size), **sums}
     fields = "".join(f"{field}: {value}\n" for field, value in about.items())
-    text = control(deb).strip()
     # Description goes last: its text may be long.
     head, mark, description = text.partition("\nDescription:")
     return f"{head}\n{fields}{mark.strip()}{description}\n"
+
+
+@cache
+def _described(deb: Path) -> tuple[str, dict[str, str]]:
+    """Return control file and sums of a package, which several repositories may hold."""
+    return control(deb).strip(), {field: _sum(deb, algorithm) for field, algorithm in _SUMS.items()}
 
 
 def _write_index(directory: Path, text: str) -> dict[str, Path]:

@@ -1,27 +1,15 @@
-"""Build what is missing, step by step: programs, packages, repositories, images."""
+"""Build what is missing, step by step: keys, programs, packages, repositories, images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from lab import progress
-from lab.depot import (
-    cache,
-    check_image,
-    cuda_toolkits,
-    driver_debs,
-    golang,
-    images,
-    packages,
-    recipes,
-    registry,
-    repositories,
-    signing,
-    versions,
-)
+from lab.depot import cache, catalog, check_image, golang, images, recipes, registry, repositories, signing, versions
+from lab.depot.catalog import Deb
 from lab.depot.golang import Recipe
-from lab.depot.packages import Package
-from lab.depot.repositories import Repository
+from lab.depot.repositories import Site
+from upstream.lock import Key, load
 
 
 def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
@@ -34,9 +22,7 @@ def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
     if all(there for there, _text in _state(wanted)):
         return
     with cache.lock("depot"):
-        if not signing.is_made():
-            with progress.step("Signing key of the depot"):
-                signing.make()
+        _make_keys()
         _programs(_recipes(wanted))
         _packages(wanted)
         _programs(images.sources(wanted))
@@ -44,27 +30,18 @@ def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
 
 
 def listing(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> list[str]:
-    """Return one line per program, package, repository and image: whether it is there, and its name."""
+    """Return one line per key, program, package, repository and image: whether it is there, and its name."""
     return [f"{'built  ' if there else 'missing'}  {text}" for there, text in _state(_with_built(kubernetes))]
 
 
 def _state(wanted: Sequence[str]) -> list[tuple[bool, str]]:
     known = [version for version in wanted if golang.is_built(recipes.kubernetes(version))]
+    rows = [(signing.is_made(key), f"key        in the place of {key.fingerprint} ({key.file})") for key in _keys()]
     built = [*_recipes(wanted), *images.sources(known)]
-    rows = [(golang.is_built(recipe), f"program    {recipe.name} {recipe.version}") for recipe in built]
-    groups = _groups(wanted)
-    rows += [
-        (package.is_packed, f"package    {group}/{package.filename}")
-        for group, members in groups.items()
-        for package in members
-    ]
-    rows += [
-        (driver_debs.are_packed(version, entry[3]), f"packages   driver {version} for {entry[3]} (simulated)")
-        for version in versions.driver_versions()
-        for entry in versions.DISTRIBUTIONS
-    ]
-    rows.append((cuda_toolkits.are_packed(), "packages   CUDA toolkits (simulated)"))
-    rows += [(found.is_written, f"repository {found.below}") for found in _repositories(groups)]
+    rows += [(golang.is_built(recipe), f"program    {recipe.name} {recipe.version}") for recipe in built]
+    debs = _debs(wanted)
+    rows += [(deb.is_packed, f"package    {name}/{deb.filename}") for name, members in debs.items() for deb in members]
+    rows += [(site.is_written, f"repository {site.below}") for site in _sites(debs)]
     found = [image for version in known for image in images.kubernetes(version)] + images.add_ons()
     rows += [(image.is_stored, f"image      {image.reference}") for image in found]
     rows.append((check_image.is_stored(), f"image      {versions.CHECK_IMAGE} (simulated)"))
@@ -74,20 +51,34 @@ def _state(wanted: Sequence[str]) -> list[tuple[bool, str]]:
 def _with_built(kubernetes: Sequence[str]) -> list[str]:
     """Add the versions that were asked for earlier: their packages stay in the repositories."""
     for version in kubernetes:
-        versions.kubernetes_packages(version)
-    return [v for v in versions.table()["kubernetes"] if v in kubernetes or golang.is_built(recipes.kubernetes(v))]
+        versions.check_kubernetes(version)
+    return [v for v in versions.kubernetes() if v in kubernetes or golang.is_built(recipes.kubernetes(v))]
 
 
-def _recipes(kubernetes: Iterable[str]) -> list[Recipe]:
-    found = [recipes.server()]
-    for version in kubernetes:
-        debs = versions.kubernetes_packages(version)
-        found += [recipes.kubernetes(version), recipes.crictl(versions.crictl(debs["cri-tools"]))]
-        found.append(recipes.cni_plugins(versions.upstream(debs["kubernetes-cni"])))
-    for version in versions.containerd_packages():
-        found += [recipes.containerd(version), recipes.runc(version)]
-    found += [recipes.container_toolkit(version) for version in versions.toolkit_versions()]
-    return list({recipe.key: recipe for recipe in found}.values())
+def _keys() -> list[Key]:
+    return signing.distinct(repository.key for repository in load().repositories.values())
+
+
+def _make_keys() -> None:
+    missing = [key for key in _keys() if not signing.is_made(key)]
+    if missing:
+        with progress.step("Signing keys of the depot") as step:
+            for key in missing:
+                signing.make(key)
+            step.note(f"{len(missing)} of {len(_keys())}")
+
+
+def _debs(kubernetes: Sequence[str]) -> dict[str, list[Deb]]:
+    return catalog.debs(load().repositories.values(), kubernetes)
+
+
+def _sites(debs: dict[str, list[Deb]]) -> list[Site]:
+    return repositories.sites(load().repositories.values(), debs)
+
+
+def _recipes(kubernetes: Sequence[str]) -> list[Recipe]:
+    packed = [recipe for members in _debs(kubernetes).values() for deb in members for recipe in deb.content.programs]
+    return list({recipe.key: recipe for recipe in [recipes.server(), *packed]}.values())
 
 
 def _programs(wanted: Iterable[Recipe]) -> None:
@@ -97,62 +88,22 @@ def _programs(wanted: Iterable[Recipe]) -> None:
                 golang.build(recipe)
 
 
-def _groups(kubernetes: Iterable[str]) -> dict[str, list[Package]]:
-    found = [package for version in kubernetes for package in packages.kubernetes(version)]
-    for version, debs in versions.containerd_packages().items():
-        found += [packages.containerd(version, debs[entry[0]]) for entry in versions.DISTRIBUTIONS]
-    for version, deb in versions.toolkit_versions().items():
-        found += packages.container_toolkit(version, deb)
-    found += [packages.cuda_keyring(entry[3]) for entry in versions.DISTRIBUTIONS]
-    groups: dict[str, list[Package]] = {}
-    for package in found:
-        groups.setdefault(package.group, []).append(package)
-    return groups
-
-
-def _packages(kubernetes: Iterable[str]) -> None:
-    groups = _groups(kubernetes)
-    for group, members in groups.items():
-        missing = [package for package in members if not package.is_packed]
-        if missing:
-            with progress.step(f"Packages: {group}") as step:
-                for package in missing:
-                    package.build()
-                step.note(", ".join(package.filename for package in missing))
-    places = [(v, entry[3]) for v in versions.driver_versions() for entry in versions.DISTRIBUTIONS]
-    if not all(driver_debs.are_packed(*place) for place in places):
-        _optional("Packages: simulated NVIDIA driver", driver_debs.build)
-    if not cuda_toolkits.are_packed():
-        with progress.step("Packages: simulated CUDA toolkits"):
-            cuda_toolkits.build()
-    found = _repositories(groups)
-    unwritten = [repository for repository in found if not repository.is_written]
+def _packages(kubernetes: Sequence[str]) -> None:
+    debs = _debs(kubernetes)
+    missing = {deb.path: deb for members in debs.values() for deb in members if not deb.is_packed}
+    if missing:
+        with progress.step("Packages") as step:
+            for deb in missing.values():
+                deb.pack()
+            step.note(str(len(missing)))
+    found = _sites(debs)
+    unwritten = [site for site in found if not site.is_written]
     if unwritten:
-        with progress.step("Signed apt repositories") as step, signing.loaded() as signer:
-            for repository in unwritten:
-                repository.build(signer)
+        with progress.step("Signed apt repositories") as step:
+            for site in unwritten:
+                site.build()
             step.note(f"{len(unwritten)} of {len(found)}")
-
-
-def _repositories(groups: Mapping[str, Sequence[Package]]) -> list[Repository]:
-    debs = {group: {package.path: package.key for package in members} for group, members in groups.items()}
-    found = [
-        repositories.kubernetes(group.removeprefix("kubernetes-"), debs[group])
-        for group in debs
-        if group.startswith("kubernetes-")
-    ]
-    for system in sorted({entry[1] for entry in versions.DISTRIBUTIONS}):
-        suites = {
-            codename: {path: key for path, key in debs["containerd"].items() if f"~{codename}_" in path.name}
-            for _name, owner, codename, _cuda in versions.DISTRIBUTIONS
-            if owner == system
-        }
-        found.append(repositories.docker(system, suites))
-    found.append(repositories.container_toolkit(debs["nvidia-container-toolkit"]))
-    toolkits = cuda_toolkits.found()
-    for *_docker, cuda in versions.DISTRIBUTIONS:
-        found.append(repositories.cuda(cuda, debs[f"cuda-{cuda}"] | driver_debs.found(cuda) | toolkits))
-    return found
+    catalog.prune(deb for members in debs.values() for deb in members)
 
 
 def _images(kubernetes: Iterable[str]) -> None:

@@ -148,7 +148,7 @@ def add_ons() -> list[Image]:
     discovery = recipes.node_feature_discovery(table["node_feature_discovery"])
     agnhost = recipes.agnhost()
     tools_of_busybox = {f"/usr/bin/{name}": Link("busybox") for name in ("nslookup", "wget", "nc")}
-    return [
+    found = [
         _image(
             f"ghcr.io/flannel-io/flannel:{flannel.version}",
             flannel,
@@ -190,6 +190,9 @@ def add_ons() -> list[Image]:
             on_base=True,
         ),
     ]
+    for image in found:
+        versions.check_image(image.reference)
+    return found
 
 
 def _pause_image(reference: str, tag: str, source: Recipe) -> Image:

@@ -88,8 +88,20 @@ def split(reference: str) -> tuple[str, str]:
 def holds(reference: str) -> bool:
     """Say whether the storage has an image, without asking a running registry."""
     repository, tag = split(reference)
-    manifests = paths.registry() / "docker" / "registry" / "v2" / "repositories" / repository / "_manifests"
-    return (manifests / "tags" / tag / "current" / "link").is_file()
+    return (_repositories() / repository / "_manifests" / "tags" / tag / "current" / "link").is_file()
+
+
+def digests() -> dict[str, str]:
+    """Return the digest of each image in the storage by its full name, without asking a running registry."""
+    found = {}
+    for link in sorted(_repositories().glob("**/_manifests/tags/*/current/link")):
+        tag = link.parent.parent
+        found[f"{tag.parents[2].relative_to(_repositories())}:{tag.name}"] = link.read_text().strip()
+    return found
+
+
+def _repositories() -> Path:
+    return paths.registry() / "docker" / "registry" / "v2" / "repositories"
 
 
 @contextmanager

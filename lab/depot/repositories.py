@@ -1,91 +1,94 @@
-"""The apt repositories below www/, each where its upstream has it."""
+"""The apt repositories below www/, each where its upstream has it, with its own key under that key's own name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os.path
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import paths
 from lab.depot import apt, cache, signing
-from lab.depot.signing import Signer
+from lab.depot.cache import DepotError
+from lab.depot.catalog import Deb
+from upstream.lock import Repository
 
-_HERE = Path(__file__).resolve().parent
-
-KUBERNETES = "pkgs.k8s.io/core:/stable:"
-DOCKER = "download.docker.com/linux"
-CONTAINER_TOOLKIT = "nvidia.github.io/libnvidia-container"
-CUDA = "developer.download.nvidia.com/compute/cuda/repos"
-# Debian 13's repository has a newer key, and with it another file.
-_CUDA_KEYS = ("3bf863cc.pub", "8793F200.pub")
+# Where the packages of a flat repository lie, if not next to its index.
+_POOLS = {"pkgs.k8s.io": "amd64"}
 
 
 @dataclass(frozen=True)
-class Repository:
-    """One directory below www/: its files, the key of what they are made from, and how they are written."""
+class Site:
+    """One directory below www/, replaced as a whole: a repository with its key, or several that have one address."""
 
     below: str
-    key: str
-    write: Callable[[Path, Signer], None]
+    members: tuple[tuple[Repository, tuple[Deb, ...]], ...]
+
+    @property
+    def key(self) -> str:
+        """Key of everything that the directory is made from."""
+        here = Path(__file__).resolve().parent
+        about = [
+            (
+                *(repository.url, repository.suite, repository.components, sorted(repository.release.items())),
+                *(repository.key.url, signing.public(repository.key)),
+                *sorted((deb.filename, deb.key) for deb in debs),
+            )
+            for repository, debs in self.members
+        ]
+        return cache.digest(cache.tree_digest(here / "repositories.py", here / "apt.py"), *about)
 
     @property
     def is_written(self) -> bool:
         """Say whether the directory is there, made from the same."""
         return cache.key_of(paths.www() / self.below) == self.key
 
-    def build(self, signer: Signer) -> None:
+    def build(self) -> None:
         """Write the directory in one move."""
         with cache.fresh(paths.www() / self.below, self.key) as work:
-            self.write(work, signer)
+            for repository, debs in self.members:
+                self._write(work, repository, [deb.path for deb in debs])
+
+    def _write(self, work: Path, repository: Repository, debs: Sequence[Path]) -> None:
+        root = work / os.path.relpath(_place(repository.url), self.below)
+        root.mkdir(parents=True, exist_ok=True)
+        with signing.loaded(repository.key) as signer:
+            if repository.suite == "/":
+                below = _POOLS.get(_place(repository.url).partition("/")[0], "")
+                apt.write_flat(root, debs, signer, about=repository.release, below=below)
+            else:
+                component = repository.components[0]
+                apt.write_suite(root, repository.suite, component, debs, signer, about=repository.release)
+        key = work / os.path.relpath(_place(repository.key.url), self.below)
+        key.parent.mkdir(parents=True, exist_ok=True)
+        key.write_bytes(signing.armored(repository.key).read_bytes())
 
 
-def _key(*inputs: object) -> str:
-    code = cache.tree_digest(_HERE / "repositories.py", _HERE / "apt.py")
-    key = signing.armored().read_text() if signing.is_made() else ""
-    return cache.digest(code, key, *inputs)
+def sites(repositories: Iterable[Repository], debs: Mapping[str, Sequence[Deb]]) -> list[Site]:
+    """Return the directories for the repositories that have an entry in `debs`."""
+    found: dict[str, list[Repository]] = {}
+    for repository in sorted(repositories, key=_root):
+        if repository.name in debs:
+            root = _root(repository)
+            above = next((known for known in found if f"{root}/".startswith(f"{known}/")), root)
+            found.setdefault(above, []).append(repository)
+    return [
+        Site(root, tuple((repository, tuple(debs[repository.name])) for repository in members))
+        for root, members in found.items()
+    ]
 
 
-def kubernetes(minor: str, debs: Mapping[Path, str]) -> Repository:
-    """The repository of one Kubernetes minor version; `debs` gives the key of each package."""
-
-    def write(root: Path, signer: Signer) -> None:
-        apt.write_flat(root, debs, signer, label=f"isv:kubernetes:core:stable:{minor}", below="amd64")
-        _copy_key(root / "Release.key")
-
-    return Repository(f"{KUBERNETES}/{minor}/deb", _key(minor, sorted(debs.items())), write)
-
-
-def docker(system: str, suites: Mapping[str, Mapping[Path, str]]) -> Repository:
-    """Docker's repository for debian or ubuntu, with a suite per codename."""
-
-    def write(root: Path, signer: Signer) -> None:
-        apt.write_suites(root, suites, signer, label="Docker")
-        _copy_key(root / "gpg")
-
-    contents = [(codename, sorted(debs.items())) for codename, debs in suites.items()]
-    return Repository(f"{DOCKER}/{system}", _key(system, contents), write)
+def _root(repository: Repository) -> str:
+    """The directory that holds a repository and its key."""
+    key = _place(repository.key.url).rpartition("/")[0]
+    root = os.path.commonpath([_place(repository.url), key])
+    if not root:
+        raise DepotError(
+            f"Error while placing the repository {repository.name}: its key is on another host, {repository.key.url}."
+        )
+    return root
 
 
-def container_toolkit(debs: Mapping[Path, str]) -> Repository:
-    """NVIDIA's repository of the container toolkit."""
-
-    def write(root: Path, signer: Signer) -> None:
-        apt.write_flat(root / "stable" / "deb" / "amd64", debs, signer, label="NVIDIA container toolkit")
-        _copy_key(root / "gpgkey")
-
-    return Repository(CONTAINER_TOOLKIT, _key(sorted(debs.items())), write)
-
-
-def cuda(distribution: str, debs: Mapping[Path, str]) -> Repository:
-    """NVIDIA's CUDA repository of one distribution."""
-
-    def write(root: Path, signer: Signer) -> None:
-        apt.write_flat(root, debs, signer, label="NVIDIA CUDA")
-        for name in _CUDA_KEYS:
-            _copy_key(root / name)
-
-    return Repository(f"{CUDA}/{distribution}/x86_64", _key(distribution, sorted(debs.items())), write)
-
-
-def _copy_key(path: Path) -> None:
-    path.write_bytes(signing.armored().read_bytes())
+def _place(url: str) -> str:
+    """Where an address lies below www/: the host's name, then the path."""
+    return url.partition("://")[2].rstrip("/")

@@ -1,24 +1,32 @@
-"""One key signs everything that the depot serves; it is made at the first build and stays in the cache."""
+"""The depot's keys: one for each key of upstream.lock, made at the first build, with the expiry that the lock names."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from lab import paths
+from lab import paths, progress
 from lab.depot import cache, tools
+from upstream.lock import Key
 
-_NAME = "gpulab depot (packages of the lab)"
+# RSA is what every apt accepts.
+ALGORITHM = "rsa4096"
 # apt of Debian 13 refuses self-signatures and Release signatures over SHA-1; older gpg needs to be told.
 _DIGESTS = ("--cert-digest-algo", "SHA512", "--digest-algo", "SHA512")
+_NEVER = "never"
+# A key whose expiry is nearer than this, as upstream has it, gets this many days in the depot ...
+_EXTENSION = timedelta(days=7)
+# ... and the same again once this is all that is left of them.
+_RESERVE = timedelta(days=2)
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Signs with the depot's key, which is loaded into a GnuPG directory of its own."""
+    """Signs with one of the depot's keys, which is loaded into a GnuPG directory of its own."""
 
     home: Path
 
@@ -38,52 +46,101 @@ class Signer:
         return tools.run([*base, *_DIGESTS, *arguments], doing=doing, stdin=stdin)
 
     def sign_release(self, release: Path) -> None:
-        """Write InRelease and Release.gpg beside a Release file."""
+        """Write InRelease and Release.gpg next to a Release file."""
         doing = f"signing {release}"
         self.gpg("--clearsign", "--output", release.with_name("InRelease"), release, doing=doing)
         self.gpg("--armor", "--detach-sign", "--output", release.with_name("Release.gpg"), release, doing=doing)
 
 
-def directory() -> Path:
-    """Where the key lies."""
-    return paths.cache_root() / "key"
+def directory(key: Key) -> Path:
+    """Where the depot's key for one of upstream's lies."""
+    return paths.cache_root() / "keys" / key.fingerprint
 
 
-def armored() -> Path:
+def armored(key: Key) -> Path:
     """The public key as text."""
-    return directory() / "public.asc"
+    return directory(key) / "public.asc"
 
 
-def binary() -> Path:
+def binary(key: Key) -> Path:
     """The public key as a keyring file."""
-    return directory() / "public.gpg"
+    return directory(key) / "public.gpg"
 
 
-def is_made() -> bool:
-    """Say whether the key exists."""
-    return bool(cache.key_of(directory()))
+def fingerprint(key: Key) -> str:
+    """Return the fingerprint of the depot's key for one of upstream's, which is not upstream's own."""
+    return (directory(key) / "fingerprint").read_text().strip()
 
 
-def make() -> None:
-    """Make the key once: RSA 4096, which every apt accepts."""
-    if is_made():
+def public(key: Key) -> str:
+    """Return the public key as text, empty before it is made."""
+    return armored(key).read_text() if armored(key).is_file() else ""
+
+
+def distinct(keys: Iterable[Key]) -> list[Key]:
+    """One key per fingerprint; of several expiries the earliest, as a key has only one."""
+    found: dict[str, Key] = {}
+    for key in keys:
+        known = found.setdefault(key.fingerprint, key)
+        if _date(key) and (not _date(known) or _date(key) < _date(known)):
+            found[key.fingerprint] = key
+    return list(found.values())
+
+
+def is_made(key: Key, today: date | None = None) -> bool:
+    """Say whether the depot has this key with the expiry that it should have on this day."""
+    made = cache.key_of(directory(key))
+    expiry = made.removeprefix(f"{ALGORITHM} ")
+    if expiry == made:
+        return False
+    day = today or _today()
+    if _is_near(key, day):
+        near = expiry not in (_NEVER, _date(key)) and date.fromisoformat(expiry) - day
+        return bool(near) and _RESERVE <= near <= _EXTENSION
+    return expiry == (_date(key) or _NEVER)
+
+
+def make(key: Key, today: date | None = None) -> None:
+    """Make a key, or give the existing one its expiry: its fingerprint stays, as upstream's does."""
+    day = today or _today()
+    if is_made(key, day):
         return
-    with cache.fresh(directory(), "rsa4096") as work, _home() as signer:
-        signer.gpg("--quick-generate-key", _NAME, "rsa4096", "sign", "never", doing="making the depot's signing key")
-        doing = "exporting the depot's signing key"
-        work.chmod(0o700)
-        secret = work / "secret.asc"
-        signer.gpg("--armor", "--output", secret, "--export-secret-keys", doing=doing)
-        secret.chmod(0o600)
-        signer.gpg("--armor", "--output", work / armored().name, "--export", doing=doing)
-        signer.gpg("--output", work / binary().name, "--export", doing=doing)
+    expiry = _date(key) or _NEVER
+    if _is_near(key, day):
+        expiry = (day + _EXTENSION).isoformat()
+        progress.say(f"Key {key.file} expires on {_date(key)} upstream; the depot's is valid until {expiry}.")
+    # As gpg takes a date: a day without a time would end at noon.
+    until = f"{expiry.replace('-', '')}T235959" if expiry != _NEVER else _NEVER
+    former = directory(key) / "secret.asc"
+    doing = f"making the depot's key in the place of {key.fingerprint}"
+    with _home() as signer:
+        if former.is_file():
+            signer.gpg("--import", former, doing=doing)
+            signer.gpg("--quick-set-expire", fingerprint(key), until, doing=doing)
+        else:
+            name = f"gpulab depot (in the place of {key.fingerprint[-16:]})"
+            signer.gpg("--quick-generate-key", name, ALGORITHM, "sign", until, doing=doing)
+        with cache.fresh(directory(key), f"{ALGORITHM} {expiry}") as work:
+            _export(signer, work)
+
+
+def _export(signer: Signer, work: Path) -> None:
+    doing = "exporting a key of the depot"
+    work.chmod(0o700)
+    secret = work / "secret.asc"
+    signer.gpg("--armor", "--output", secret, "--export-secret-keys", doing=doing)
+    secret.chmod(0o600)
+    signer.gpg("--armor", "--output", work / "public.asc", "--export", doing=doing)
+    signer.gpg("--output", work / "public.gpg", "--export", doing=doing)
+    listed = signer.gpg("--with-colons", "--list-keys", doing=doing).splitlines()
+    (work / "fingerprint").write_text(next(line.split(":")[9] for line in listed if line.startswith("fpr:")) + "\n")
 
 
 @contextmanager
-def loaded() -> Iterator[Signer]:
-    """Give a signer with the depot's key."""
+def loaded(key: Key) -> Iterator[Signer]:
+    """Give a signer with the depot's key for one of upstream's."""
     with _home() as signer:
-        signer.gpg("--import", directory() / "secret.asc", doing="loading the depot's signing key")
+        signer.gpg("--import", directory(key) / "secret.asc", doing="loading a signing key of the depot")
         yield signer
 
 
@@ -95,3 +152,16 @@ def _home() -> Iterator[Signer]:
             yield Signer(Path(name))
         finally:
             tools.run(["gpgconf", "--homedir", name, "--kill", "all"], doing="stopping gpg-agent")
+
+
+def _date(key: Key) -> str:
+    """The day on which upstream's key expires; empty if it never does, or that is not known."""
+    return "" if key.expires in (None, _NEVER) else str(key.expires)
+
+
+def _is_near(key: Key, day: date) -> bool:
+    return bool(_date(key)) and date.fromisoformat(_date(key)) < day + _EXTENSION
+
+
+def _today() -> date:
+    return datetime.now(tz=UTC).date()

@@ -1,4 +1,4 @@
-"""What the depot builds, in which versions: the product's own table decides, the rest follows from it."""
+"""What the depot builds of what upstream.lock has: the product's table chooses, and can choose nothing else."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import yaml
 
 from lab import paths
 from lab.depot.cache import DepotError
+from upstream.lock import load
 
 _TABLE = paths.REPOSITORY / "roles" / "cluster" / "vars" / "main.yml"
 
@@ -24,21 +25,10 @@ AGNHOST_SOURCE = "1.36.4"
 FLANNEL_CNI_SOURCE = "v0.9.1"
 DISTRIBUTION = "v3.1.2"
 HELM = "v3.22.0"
-CUDA_KEYRING = "1.1-1"
-# Native to all drivers, to driver 580, and to newer drivers only (13.1).
-CUDA_TOOLKITS = ("12.8.1", "12.9.1", "13.0.2", "13.1.1")
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
 
-# crictl 1.35.0 can't be had as a Go module everywhere; the next minor speaks the same CRI.
-_CRICTL_INSTEAD = {"v1.35.0": "v1.36.0"}
-
-# Distributions whose repositories the depot serves: key of the version table, Docker's directory and codename,
-# NVIDIA's name of the CUDA repository.
-DISTRIBUTIONS = (
-    ("Debian 12", "debian", "bookworm", "debian12"),
-    ("Debian 13", "debian", "trixie", "debian13"),
-    ("Ubuntu 24.04", "ubuntu", "noble", "ubuntu2404"),
-)
+# These can't be had as Go modules everywhere; the nearest that can speaks the same CRI.
+_CRICTL_INSTEAD = {"v1.35.0": "v1.36.0", "v1.37.0": "v1.36.0"}
 
 
 @lru_cache
@@ -49,38 +39,37 @@ def table() -> dict[str, Any]:
     return versions
 
 
-def kubernetes_packages(version: str) -> dict[str, str]:
-    """Return the deb versions that belong to one Kubernetes version."""
-    known: dict[str, Any] = table()["kubernetes"]
+def kubernetes() -> list[str]:
+    """Return the Kubernetes versions that the lock has, oldest minor first."""
+    found = [
+        version.rsplit("-", 1)[0]
+        for name, repository in load().repositories.items()
+        if name.startswith("kubernetes-")
+        for version in repository.versions("kubelet")
+    ]
+    return list(dict.fromkeys(found))
+
+
+def check_kubernetes(version: str) -> None:
+    """Raise DepotError for a Kubernetes version that the lock does not have."""
+    known = kubernetes()
     if version not in known:
-        raise DepotError(f"Error while choosing Kubernetes {version}: the version table knows {', '.join(known)}.")
-    packages: dict[str, str] = known[version]["packages"]
-    return packages
+        raise DepotError(f"Error while choosing Kubernetes {version}: upstream.lock has {', '.join(known)}.")
 
 
-def containerd_packages() -> dict[str, dict[str, str]]:
-    """Return, for each containerd version, its deb version per distribution."""
-    return {version: entry["packages"] for version, entry in table()["containerd"].items()}
-
-
-def toolkit_versions() -> dict[str, str]:
-    """Return the deb version of each NVIDIA container toolkit version."""
-    return {version: entry["packages"]["any"] for version, entry in table()["nvidia_container_toolkit"].items()}
+def check_image(reference: str) -> None:
+    """Raise DepotError for an image of the product that the lock does not have."""
+    if reference not in load().images:
+        raise DepotError(f"Error while choosing the image {reference}: upstream.lock does not have it.")
 
 
 def driver_versions() -> list[str]:
-    """Return the NVIDIA driver versions."""
+    """Return the NVIDIA driver versions that the product may ask for."""
     return list(table()["nvidia_driver"])
 
 
-def upstream(package_version: str) -> str:
-    """Return the tag behind a deb version: 1.36.0-1.1 is v1.36.0."""
-    return f"v{package_version.rsplit('-', 1)[0]}"
-
-
-def crictl(package_version: str) -> str:
-    """Return the tag of cri-tools that fills the package of this version."""
-    tag = upstream(package_version)
+def crictl(tag: str) -> str:
+    """Return the tag of cri-tools that is built for this one."""
     return _CRICTL_INSTEAD.get(tag, tag)
 
 

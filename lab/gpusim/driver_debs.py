@@ -1,32 +1,35 @@
-"""Pack the simulated driver: the same packages, names and versions as in NVIDIA's CUDA repositories."""
+"""Contents of the driver's packages in NVIDIA's CUDA repositories, simulated."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.depot import cache, deb, tools, versions
+from lab.depot import cache, deb, tools
+from lab.depot.content import Content, Filling, merged, placeholder
+from lab.depot.driver_debs import key
 from lab.gpusim import library
 from lab.gpusim.nvidia_smi import nvidia_smi
-from lab.gpusim.packages import Package, packages
+from lab.gpusim.packages import parts, virtual
 
 _FILES = Path(__file__).parent / "driver"
 _LIB = "/usr/lib/nvidia-simulated"
 _UNITS = "/usr/lib/systemd/system"
 _SECTION = "NVIDIA"
 
-# CUDA repository: family of package names, and the Debian suite whose nvidia-smi suits the nodes of that shape.
-_DISTRIBUTIONS = {
-    "debian12": ("Debian", "bookworm"),
-    "debian13": ("Debian", "trixie"),
-    "ubuntu2404": ("Ubuntu", "trixie"),
+# CUDA repository: the Debian suite whose nvidia-smi suits the nodes of that shape.
+_SUITES = {
+    "debian12": "bookworm",
+    "debian13": "trixie",
+    "ubuntu2204": "bookworm",
+    "ubuntu2404": "trixie",
+    "ubuntu2604": "trixie",
 }
 _MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm")
 _LICENCES = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}
 
-_NOTICE = """Simulated: {summary}.
+_NOTICE = """Simulated: {name}.
 This package stands in for NVIDIA's package of the same name in the rehearsal lab of gpulab.kubernetes.
 It drives no GPU and holds no NVIDIA software{exception}."""
 _SMI_NOTICE = """ except nvidia-smi, which was taken from Debian's
@@ -40,67 +43,58 @@ _DKMS_INSTALL = (
 _DKMS_REMOVE = f'#!/bin/sh\nset -e\ncase "$1" in remove | upgrade | deconfigure) {_LIB}/dkms remove || true ;; esac\n'
 
 
-@dataclass
-class Part:
-    """What a part of the driver puts into a package."""
+def driver_content(name: str, version: str, distribution: str) -> Content | None:
+    """Return the content of a package of a CUDA repository (debian12, ubuntu2404, ...).
 
-    files: dict[str, deb.Content] = field(default_factory=dict)
-    scripts: dict[str, str] = field(default_factory=dict)
-
-
-def build_driver_debs(version: str, distro: str, out: Path) -> list[Path]:
-    """Write the packages of a driver version for one CUDA repository (debian12, debian13, ubuntu2404) into `out`.
-
-    Their deb version is the one of the product's version table. Raises DepotError for what isn't simulated.
+    What is not the driver's is an empty placeholder. None: the driver is not simulated in this version.
     """
-    driver = library.driver(version)
-    if distro not in _DISTRIBUTIONS:
+    held = parts(name, version)
+    if held is None:
+        return placeholder(name)
+    release = version.partition("-")[0]
+    pinning = any(part.startswith("pin:") for part in held)
+    if release not in library.DRIVERS and not pinning:
+        return None
+    suite = _SUITES.get(distribution, "") if "smi" in held else ""
+    if "smi" in held and not suite:
         raise cache.DepotError(
-            f"Error while packing driver {version} for {distro}: the lab knows {', '.join(_DISTRIBUTIONS)}."
+            f"Error while packing driver {version} for {distribution}: the lab knows {', '.join(_SUITES)}."
         )
-    family, suite = _DISTRIBUTIONS[distro]
-    deb_version = versions.table()["nvidia_driver"][version]["packages"][family]
-    with tempfile.TemporaryDirectory() as work:
-        maker = _Parts(driver, suite, Path(work))
-        return [_pack(package, maker, out) for package in packages(driver, family, deb_version)]
+    notice = _NOTICE.format(name=name, exception=_SMI_NOTICE if "smi" in held else "")
+
+    def fill() -> Filling:
+        if pinning:
+            return merged([_pin(held[0].partition(":")[2]), _readme(name, notice)])
+        maker = _Parts(library.driver(release), suite)
+        return merged([*(maker.part(part) for part in held), _readme(name, notice)])
+
+    return Content(notice, cache.digest(key(), release, suite, *held), fill, _SECTION, virtual(held))
 
 
-def driver_part(driver: library.Driver, suite: str, work: Path, name: str) -> dict[str, deb.Content]:
+def driver_part(driver: library.Driver, suite: str, name: str) -> dict[str, deb.Content]:
     """Return the files of one part of a driver, for what is no package."""
-    return _Parts(driver, suite, work).part(name).files
+    return _Parts(driver, suite).part(name).files
 
 
-def _pack(package: Package, maker: _Parts, out: Path) -> Path:
-    files: dict[str, deb.Content] = {}
-    scripts: dict[str, str] = {}
-    for name in package.parts:
-        part = maker.part(name)
-        files |= part.files
-        scripts |= part.scripts
-    notice = _NOTICE.format(summary=package.summary, exception=_SMI_NOTICE if "smi" in package.parts else "")
-    files[f"/usr/share/doc/{package.name}/README.simulated"] = f"{notice}\n"
-    return deb.make(
-        package.name,
-        package.version,
-        out=out,
-        files=files,
-        depends=package.depends,
-        scripts=scripts,
-        architecture=package.architecture,
-        description=notice,
-        section=_SECTION,
-        fields=package.fields,
-    )
+def _readme(name: str, notice: str) -> Filling:
+    return Filling({f"/usr/share/doc/{name}/README.simulated": f"{notice}\n"})
+
+
+def _pin(version: str) -> Filling:
+    names = "nvidia-* libnvidia-* cuda-drivers* firmware-nvidia-gsp libcuda1"
+    wanted = f"{version}-*" if version.count(".") > 1 else f"{version}.*"
+    # A priority of 1000 makes apt go down to the pinned version too.
+    text = f"Package: {names}\nPin: version {wanted}\nPin-Priority: 1000\n"
+    return Filling({"/etc/apt/preferences.d/nvidia-driver-pin": text})
 
 
 class _Parts:
-    """Makes each part once for all packages of a driver."""
+    """Makes the parts of one driver."""
 
-    def __init__(self, driver: library.Driver, suite: str, work: Path) -> None:
+    def __init__(self, driver: library.Driver, suite: str) -> None:
         self.driver = driver
         self._suite = suite
-        self._work = work
-        self._makers: Mapping[str, Callable[[str], Part]] = {
+        self._makers: Mapping[str, Callable[[str], Filling]] = {
             "library": self._library,
             "smi": self._smi,
             "kernel-common": self._kernel_common,
@@ -110,36 +104,35 @@ class _Parts:
             "persistenced": self._persistenced,
             "modprobe": self._modprobe,
             "fabricmanager": self._fabricmanager,
-            "pin": self._pin,
         }
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> Filling:
         """Return a part; what follows a colon in its name is its argument."""
         kind, _, argument = name.partition(":")
         return self._makers[kind](argument)
 
-    def _library(self, _: str) -> Part:
+    def _library(self, _: str) -> Filling:
         built = library.library(self.driver.version)
         directory = "/usr/lib/x86_64-linux-gnu"
         links: dict[str, deb.Content] = {
             f"{directory}/libnvidia-ml.so.1": deb.Link(built.name),
             f"{directory}/libnvidia-ml.so": deb.Link("libnvidia-ml.so.1"),
         }
-        return Part(
+        return Filling(
             {f"{directory}/{built.name}": deb.File(built, 0o644), **links}, {"triggers": "activate-noawait ldconfig\n"}
         )
 
-    def _smi(self, _: str) -> Part:
+    def _smi(self, _: str) -> Filling:
         program = nvidia_smi(self._suite)
-        return Part(
+        return Filling(
             {
                 "/usr/bin/nvidia-smi": deb.File(program, 0o755),
                 "/usr/share/doc/nvidia-smi/copyright": deb.File(program.with_name("copyright"), 0o644),
             }
         )
 
-    def _kernel_common(self, _: str) -> Part:
-        return Part(
+    def _kernel_common(self, _: str) -> Filling:
+        return Filling(
             {
                 f"{_LIB}/module": deb.File(_FILES / "module.sh", 0o755),
                 f"{_LIB}/runc": deb.File(_FILES / "runc.sh", 0o755),
@@ -150,30 +143,30 @@ class _Parts:
             _reloads(),
         )
 
-    def _source(self, flavor: str) -> Part:
+    def _source(self, flavor: str) -> Filling:
         modules = {f"{_LIB}/modules/{name}.ko": deb.File(self._module(name, flavor), 0o644) for name in _MODULES}
-        return Part({f"{_LIB}/kernel": f"version={self.driver.version}\nflavor={flavor}\n", **modules})
+        return Filling({f"{_LIB}/kernel": f"version={self.driver.version}\nflavor={flavor}\n", **modules})
 
-    def _dkms(self, _: str) -> Part:
-        return Part(
+    def _dkms(self, _: str) -> Filling:
+        return Filling(
             {f"{_LIB}/dkms": deb.File(_FILES / "dkms.sh", 0o755), "/usr/sbin/dkms": deb.Link(f"{_LIB}/dkms")},
             {"postinst": _DKMS_INSTALL, "prerm": _DKMS_REMOVE},
         )
 
-    def _firmware(self, _: str) -> Part:
+    def _firmware(self, _: str) -> Filling:
         directory = f"/usr/lib/firmware/nvidia/{self.driver.version}"
-        return Part({f"{directory}/gsp_{chip}.bin": "simulated\n" for chip in ("ga10x", "tu10x")})
+        return Filling({f"{directory}/gsp_{chip}.bin": "simulated\n" for chip in ("ga10x", "tu10x")})
 
-    def _persistenced(self, _: str) -> Part:
+    def _persistenced(self, _: str) -> Filling:
         program = deb.File(_FILES / "nvidia-persistenced.sh", 0o755)
-        return Part({"/usr/bin/nvidia-persistenced": program, **_unit("nvidia-persistenced.service")}, _reloads())
+        return Filling({"/usr/bin/nvidia-persistenced": program, **_unit("nvidia-persistenced.service")}, _reloads())
 
-    def _modprobe(self, _: str) -> Part:
-        return Part({"/usr/bin/nvidia-modprobe": deb.File(_FILES / "nvidia-modprobe.sh", 0o755)})
+    def _modprobe(self, _: str) -> Filling:
+        return Filling({"/usr/bin/nvidia-modprobe": deb.File(_FILES / "nvidia-modprobe.sh", 0o755)})
 
-    def _fabricmanager(self, _: str) -> Part:
+    def _fabricmanager(self, _: str) -> Filling:
         program = (_FILES / "nv-fabricmanager.sh").read_text().replace("@VERSION@", self.driver.version)
-        return Part(
+        return Filling(
             {
                 "/usr/bin/nv-fabricmanager": program,
                 "/usr/share/nvidia/nvswitch/fabricmanager.cfg": "# Simulated: nothing here is read.\n",
@@ -182,34 +175,24 @@ class _Parts:
             _reloads(),
         )
 
-    def _pin(self, version: str) -> Part:
-        # A priority of 1000 makes apt go down to the pinned version too.
-        names = "nvidia-* libnvidia-* cuda-drivers* firmware-nvidia-gsp"
-        text = f"Package: {names}\nPin: version {version}\nPin-Priority: 1000\n"
-        return Part({"/etc/apt/preferences.d/nvidia-driver-pinning": text})
-
-    def _module(self, name: str, flavor: str) -> Path:
+    def _module(self, name: str, flavor: str) -> bytes:
         """Compile what modinfo and depmod read of a kernel module, and nothing to load."""
-        target = self._work / flavor / f"{name}.ko"
-        if not target.is_file():
-            target.parent.mkdir(exist_ok=True)
-            facts = {
-                "version": self.driver.version,
-                "license": _LICENCES[flavor],
-                "description": "simulated, can't be loaded",
-                "name": name.replace("-", "_"),
-                **({} if name == "nvidia" else {"depends": "nvidia"}),
-            }
-            lines = [
-                f'__attribute__((section(".modinfo"), used)) static const char fact_{key}[] = "{key}={value}";'
-                for key, value in facts.items()
-            ]
-            source = target.with_suffix(".c")
+        facts = {
+            "version": self.driver.version,
+            "license": _LICENCES[flavor],
+            "description": "simulated, can't be loaded",
+            "name": name.replace("-", "_"),
+            **({} if name == "nvidia" else {"depends": "nvidia"}),
+        }
+        lines = [
+            f'__attribute__((section(".modinfo"), used)) static const char fact_{key}[] = "{key}={value}";'
+            for key, value in facts.items()
+        ]
+        with tempfile.TemporaryDirectory() as work:
+            source, target = Path(work, "module.c"), Path(work, "module.ko")
             source.write_text("\n".join([*lines, ""]))
-            tools.run(
-                ["gcc", "-c", "-o", target, source], doing=f"compiling the placeholder {target.name}", log="gpusim"
-            )
-        return target
+            tools.run(["gcc", "-c", "-o", target, source], doing=f"compiling the placeholder {name}.ko", log="gpusim")
+            return target.read_bytes()
 
 
 def _unit(name: str, *, enabled: bool = True) -> dict[str, deb.Content]:

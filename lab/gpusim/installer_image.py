@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,10 +30,10 @@ def build() -> None:
     """Store the image for each version of the driver; what is there already costs nothing. Raises DepotError."""
     for version in versions.driver_versions():
         if not _image(version, {}).is_stored:
-            with cache.lock("depot"), registry.writable() as target, tempfile.TemporaryDirectory() as work:
+            with cache.lock("depot"), registry.writable() as target:
                 if not _image(version, {}).is_stored:
                     with progress.step(f"Image {reference(version)}"):
-                        _image(version, dict(_files(version, Path(work)))).store(target)
+                        _image(version, dict(_files(version))).store(target)
 
 
 def _image(version: str, files: dict[str, oci.Content]) -> images.Image:
@@ -49,12 +48,12 @@ def _image(version: str, files: dict[str, oci.Content]) -> images.Image:
     return images.Image(reference(version), key, files, settings, on_base=True)
 
 
-def _files(version: str, work: Path) -> Iterator[tuple[str, oci.Content]]:
+def _files(version: str) -> Iterator[tuple[str, oci.Content]]:
     yield "/install", _HERE / "installer" / "install"
     yield "/driver/version", f"{version}\n"
     yield "/driver/kernel/kernel", f"version={version}\nflavor=open\n"
     for name in _PARTS:
-        for path, content in driver_part(library.driver(version), _SUITE, work, name).items():
+        for path, content in driver_part(library.driver(version), _SUITE, name).items():
             plain = content.content if isinstance(content, deb.File) else content
             if isinstance(plain, bytes):
                 plain = plain.decode()

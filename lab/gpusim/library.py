@@ -15,7 +15,7 @@ from lab.depot import cache, tools
 
 SOURCES = Path(__file__).parent / "nvml"
 
-# Newer than both drivers on purpose: newer clients look up newer names, and a missing one ends a Go program.
+# Newer than the product's drivers on purpose: newer clients look up newer names, and a missing one ends a Go program.
 _HEADER_PACKAGE = "nvidia-nvml-dev"
 _HEADER_VERSION = "13.2.86"
 
@@ -36,7 +36,11 @@ class Driver:
         return self.version.partition(".")[0]
 
 
-DRIVERS = {driver.version: driver for driver in (Driver("580.178.04", "13.0"), Driver("595.91.07", "13.2"))}
+# The newest is in no table of the product: apt takes it wherever nothing keeps it from that.
+DRIVERS = {
+    driver.version: driver
+    for driver in (Driver("580.178.04", "13.0"), Driver("595.91.07", "13.2"), Driver("615.71.09", "13.4"))
+}
 
 
 def driver(version: str) -> Driver:

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab import paths, progress
@@ -32,7 +33,14 @@ _PACKAGES = (
     "procps",
     "ca-certificates",
 )
-_CODENAMES = {"debian12": "bookworm", "debian13": "trixie", "ubuntu2404-shaped": "bookworm"}
+# Debian's release below each system: for Ubuntu the one whose apt and Python are nearest.
+_CODENAMES = {
+    "debian12": "bookworm",
+    "debian13": "trixie",
+    "ubuntu2204-shaped": "bookworm",
+    "ubuntu2404-shaped": "bookworm",
+    "ubuntu2604-shaped": "trixie",
+}
 # Consoles and kernel file systems that a container has not, and timers that would use the disk or hold apt's lock.
 _MASKED = (
     "console-getty.service",
@@ -54,27 +62,44 @@ _MASKED = (
 _APT = 'Acquire::Languages "none";\nAPT::Keep-Downloaded-Packages "false";\nDir::Cache::srcpkgcache "";\n'
 _SWAP_FILE = "swap.img"
 _FSTAB = "# <file system> <mount point> <type> <options> <dump> <pass>\n/swap.img none swap sw 0 0\n"
-_UBUNTU_RELEASE = """PRETTY_NAME="Ubuntu 24.04.3 LTS"
+_UBUNTU_RELEASE = """PRETTY_NAME="Ubuntu {full}"
 NAME="Ubuntu"
-VERSION_ID="24.04"
-VERSION="24.04.3 LTS (Noble Numbat)"
-VERSION_CODENAME=noble
+VERSION_ID="{release}"
+VERSION="{full} ({title})"
+VERSION_CODENAME={codename}
 ID=ubuntu
 ID_LIKE=debian
 HOME_URL="https://www.ubuntu.com/"
 SUPPORT_URL="https://help.ubuntu.com/"
 BUG_REPORT_URL="https://bugs.launchpad.net/ubuntu/"
 PRIVACY_POLICY_URL="https://www.ubuntu.com/legal/terms-and-policies/privacy-policy"
-UBUNTU_CODENAME=noble
+UBUNTU_CODENAME={codename}
 LOGO=ubuntu-logo
-VARIANT="Debian 12 shaped as Ubuntu 24.04 by the lab"
+VARIANT="Debian {base} shaped as Ubuntu {release} by the lab"
 VARIANT_ID=shaped
 """
 _LSB_RELEASE = """DISTRIB_ID=Ubuntu
-DISTRIB_RELEASE=24.04
-DISTRIB_CODENAME=noble
-DISTRIB_DESCRIPTION="Ubuntu 24.04.3 LTS"
+DISTRIB_RELEASE={release}
+DISTRIB_CODENAME={codename}
+DISTRIB_DESCRIPTION="Ubuntu {full}"
 """
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How an Ubuntu presents itself: its full version, its names, and the Debian that its own base-files names."""
+
+    full: str
+    codename: str
+    title: str
+    debian: str
+
+
+_SHAPES = {
+    "ubuntu2204-shaped": _Shape("22.04.5 LTS", "jammy", "Jammy Jellyfish", "bookworm/sid"),
+    "ubuntu2404-shaped": _Shape("24.04.3 LTS", "noble", "Noble Numbat", "trixie/sid"),
+    "ubuntu2604-shaped": _Shape("26.04 LTS", "resolute", "Resolute Raccoon", "forky/sid"),
+}
 
 
 def ensure(system: str, mirror: Mirror) -> str:
@@ -150,8 +175,8 @@ def _furnish(root: Path, system: str, mirror: Mirror) -> None:
     _sources(root, system, mirror)
     if mirror.proxy:
         _write(root, "etc/apt/apt.conf.d/90proxy", f'Acquire::http::Proxy "{mirror.proxy}";\n')
-    if system == "ubuntu2404-shaped":
-        _shape(root)
+    if system in _SHAPES:
+        _shape(root, _SHAPES[system], _CODENAMES[system])
 
 
 def _sources(root: Path, system: str, mirror: Mirror) -> None:
@@ -166,13 +191,14 @@ def _sources(root: Path, system: str, mirror: Mirror) -> None:
         _write(root, "etc/apt/sources.list.d/debian.sources", mirror.sources(codename))
 
 
-def _shape(root: Path) -> None:
-    """Let a Debian present itself as Ubuntu 24.04, as far as data go: its packages stay Debian's."""
+def _shape(root: Path, shape: _Shape, base: str) -> None:
+    """Let a Debian present itself as an Ubuntu, as far as data go: its packages stay Debian's."""
+    words = {**asdict(shape), "release": shape.full[:5], "base": base}
     _divert(root, "/usr/lib/os-release")
-    _write(root, "usr/lib/os-release", _UBUNTU_RELEASE)
-    _write(root, "etc/lsb-release", _LSB_RELEASE)
-    _write(root, "etc/debian_version", "trixie/sid\n")
-    _write(root, "etc/issue", "Ubuntu 24.04.3 LTS (shaped) \\n \\l\n\n")
+    _write(root, "usr/lib/os-release", _UBUNTU_RELEASE.format(**words))
+    _write(root, "etc/lsb-release", _LSB_RELEASE.format(**words))
+    _write(root, "etc/debian_version", f"{shape.debian}\n")
+    _write(root, "etc/issue", f"Ubuntu {shape.full} (shaped) \\n \\l\n\n")
 
 
 def _divert(root: Path, path: str) -> None:

@@ -190,7 +190,8 @@ def _write_known_hosts(known: State) -> None:
 
 def _write_files(known: State, spec: Spec) -> None:
     addresses = {name: member.address for name, member in known.nodes.items()}
-    text = inventory.render(known.name, spec, addresses, paths.lab_dir(known.name), known.depot)
+    contents = depot.contents() if known.depot else depot.Contents()
+    text = inventory.render(known.name, spec, addresses, paths.lab_dir(known.name), known.depot, contents)
     _replace_if_changed(Path(known.inventory), text)
 
 

@@ -13,7 +13,15 @@ import yaml
 from lab.gpusim.models import MODELS
 from lab.nodes.errors import LabError
 
-SYSTEMS = ("debian12", "debian13", "ubuntu2404-shaped")
+# What a node presents itself as, by the name of its operating system in a spec.
+DISTRIBUTIONS = {
+    "debian12": "Debian 12",
+    "debian13": "Debian 13",
+    "ubuntu2204-shaped": "Ubuntu 22.04",
+    "ubuntu2404-shaped": "Ubuntu 24.04",
+    "ubuntu2604-shaped": "Ubuntu 26.04",
+}
+SYSTEMS = tuple(DISTRIBUTIONS)
 GROUPS = ("control_plane", "workers")
 DEFAULT = Path(__file__).resolve().parent.parent / "specs" / "default.yml"
 

@@ -10,19 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from lab.depot import apt, deb, repositories, signing
+from lab.depot import apt, deb, signing
+from upstream.lock import Key
 
 tools = ("gpg", "gpgv", "gpgconf")
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, tools)), reason="GnuPG signs the repositories")
 
 
+KEY = Key("https://upstream.example/gpg", "A" * 40, "never", "test", None)
+
+
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with a key, made once: RSA 4096 takes a while."""
+    """A cache with a key, made once: that takes a while."""
     with pytest.MonkeyPatch.context() as patch:
         directory = tmp_path_factory.mktemp("cache")
         patch.setenv("GPULAB_CACHE", str(directory))
-        signing.make()
+        signing.make(KEY)
     return directory
 
 
@@ -35,7 +39,7 @@ def debs(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Pat
 
 def verified(root: Path) -> bool:
     """Say whether both signatures of a Release file are the depot's."""
-    argv = ["gpgv", "--keyring", str(signing.binary())]
+    argv = ["gpgv", "--keyring", str(signing.binary(KEY))]
     inline = subprocess.run([*argv, root / "InRelease"], capture_output=True, check=False)
     detached = subprocess.run([*argv, root / "Release.gpg", root / "Release"], capture_output=True, check=False)
     return inline.returncode == detached.returncode == 0
@@ -66,15 +70,15 @@ def update(source: str, root: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_key_is_kept_private(debs: list[Path]) -> None:
-    assert signing.directory().stat().st_mode & 0o077 == 0
-    assert (signing.directory() / "secret.asc").stat().st_mode & 0o077 == 0
-    assert signing.armored().read_text().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+    assert signing.directory(KEY).stat().st_mode & 0o077 == 0
+    assert (signing.directory(KEY) / "secret.asc").stat().st_mode & 0o077 == 0
+    assert signing.armored(KEY).read_text().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
 
 
 def test_sums_and_sizes_are_right(debs: list[Path], key: Path) -> None:
     root = key / "flat"
-    with signing.loaded() as signer:
-        apt.write_flat(root, debs, signer, label="Test", below="amd64")
+    with signing.loaded(KEY) as signer:
+        apt.write_flat(root, debs, signer, about={"Label": "Test"}, below="amd64")
 
     release = (root / "Release").read_text()
     for name in ("Packages", "Packages.gz"):
@@ -91,8 +95,8 @@ def test_sums_and_sizes_are_right(debs: list[Path], key: Path) -> None:
 
 def test_a_changed_release_is_not_verified(debs: list[Path], key: Path) -> None:
     root = key / "changed"
-    with signing.loaded() as signer:
-        apt.write_flat(root, debs, signer, label="Test")
+    with signing.loaded(KEY) as signer:
+        apt.write_flat(root, debs, signer, about={"Label": "Test"})
     release = root / "Release"
     release.write_text(release.read_text().replace("Label: Test", "Label: Best"))
 
@@ -103,13 +107,15 @@ def test_a_changed_release_is_not_verified(debs: list[Path], key: Path) -> None:
 @pytest.mark.parametrize("layout", ["flat", "suites"])
 def test_apt_accepts_the_repository(debs: list[Path], tmp_path: Path, layout: str) -> None:
     root = tmp_path / "repository"
-    with signing.loaded() as signer:
+    with signing.loaded(KEY) as signer:
         if layout == "flat":
-            apt.write_flat(root, debs, signer, label="Test", below="amd64")
+            apt.write_flat(root, debs, signer, about={"Label": "Test"}, below="amd64")
         else:
-            apt.write_suites(root, {"bookworm": debs}, signer, label="Test")
+            apt.write_suite(root, "bookworm", "stable", debs, signer, about={"Label": "Test"})
+    release = root / "Release" if layout == "flat" else root / "dists/bookworm/Release"
+    assert "Label: Test\n" in release.read_text()
     place = "/" if layout == "flat" else "bookworm stable"
-    said = update(f"deb [signed-by={signing.armored()}] copy:{root} {place}\n", tmp_path / "apt")
+    said = update(f"deb [signed-by={signing.armored(KEY)}] copy:{root} {place}\n", tmp_path / "apt")
 
     assert said.returncode == 0, said.stderr
     assert [line.split("|")[0].strip() for line in said.stdout.splitlines()] == ["one", "two"]
@@ -118,38 +124,14 @@ def test_apt_accepts_the_repository(debs: list[Path], tmp_path: Path, layout: st
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt reads the repositories")
 def test_apt_refuses_a_forged_repository(debs: list[Path], tmp_path: Path) -> None:
     root = tmp_path / "repository"
-    with signing.loaded() as signer:
-        apt.write_flat(root, debs, signer, label="Test")
+    with signing.loaded(KEY) as signer:
+        apt.write_flat(root, debs, signer, about={"Label": "Test"})
     inline = root / "InRelease"
     inline.write_text(inline.read_text().replace("Label: Test", "Label: Best"))
-    said = update(f"deb [signed-by={signing.armored()}] copy:{root} /\n", tmp_path / "apt")
+    said = update(f"deb [signed-by={signing.armored(KEY)}] copy:{root} /\n", tmp_path / "apt")
 
     assert said.returncode != 0
     assert "BADSIG" in said.stderr or "not signed" in said.stderr or "invalid" in said.stderr
-
-
-@pytest.mark.parametrize(
-    ("repository", "files"),
-    [
-        (lambda d: repositories.kubernetes("v1.36", d), ["Release.key", "InRelease", "amd64/one_1.0-1_amd64.deb"]),
-        (
-            lambda d: repositories.docker("debian", {"bookworm": d}),
-            ["gpg", "dists/bookworm/InRelease", "dists/bookworm/stable/binary-amd64/Packages.gz"],
-        ),
-        (repositories.container_toolkit, ["gpgkey", "stable/deb/amd64/Release.gpg"]),
-        (lambda d: repositories.cuda("debian12", d), ["3bf863cc.pub", "Packages", "one_1.0-1_amd64.deb"]),
-    ],
-)
-def test_files_lie_where_upstream_has_them(debs: list[Path], repository: object, files: list[str]) -> None:
-    wanted = repository(dict.fromkeys(debs, "key"))  # type: ignore[operator]
-    assert not wanted.is_written
-    with signing.loaded() as signer:
-        wanted.build(signer)
-
-    root = signing.directory().parent / "www" / wanted.below
-    assert [name for name in files if not (root / name).is_file()] == []
-    assert wanted.is_written
-    assert not repository(dict.fromkeys(debs, "other")).is_written  # type: ignore[operator]
 
 
 def test_what_is_no_package_is_named(tmp_path: Path) -> None:

@@ -10,19 +10,30 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibility import MINOR, NATIVE, judge
 
-from lab.depot import apt, cuda_toolkits, versions
+from lab.depot import catalog, cuda_toolkits
+from lab.depot.catalog import Deb
+from upstream.lock import Repository, load
 
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb reads the packages back")
+
+CUDA = [each for each in load().repositories.values() if each.name.startswith("cuda-")]
+TOOLKIT = re.compile(r"cuda-toolkit-(\d+-\d+)")
+
+
+def toolkits(repository: Repository) -> list[Deb]:
+    found = catalog.debs([repository], [])[repository.name]
+    return [each for each in found if cuda_toolkits.content(each.entry.name, each.entry.version)]
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = cuda_toolkits.pack(tmp_path_factory.mktemp("debs"))
-    return {path.name.split("_")[0]: path for path in found}
-
-
-def fields(package: Path) -> dict[str, str]:
-    return dict(re.findall(r"^(\S+): (.*)$", apt.control(package), re.MULTILINE))
+    """The packages of one repository, the newest of each name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPULAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        found = toolkits(load().repositories["cuda-ubuntu2404"])
+        for each in found:
+            each.pack()
+        return {each.entry.name: each.path for each in found}
 
 
 def extracted(package: Path, into: Path) -> Path:
@@ -34,16 +45,26 @@ def script(package: Path, name: str) -> str:
     return subprocess.run(["dpkg-deb", "-I", package, name], check=True, capture_output=True, text=True).stdout
 
 
-def test_names_and_relations_are_those_of_the_repository(packed: dict[str, Path]) -> None:
-    for toolkit in cuda_toolkits.toolkits():
-        meta = fields(packed[f"cuda-toolkit-{toolkit.suffix}"])
-        assert meta["Version"] == f"{toolkit.version}-1"
-        needed = {part.split()[0] for part in meta["Depends"].split(", ")}
-        assert needed <= set(packed)
-        assert f"cuda-toolkit-{toolkit.suffix}-config-common" in needed
-    assert {"cuda-toolkit-config-common", "cuda-toolkit-12-config-common", "cuda-compat-13-1"} <= set(packed)
-    for path in packed.values():
-        assert "simulated" in fields(path)["Description"]
+@pytest.mark.parametrize("repository", CUDA, ids=lambda each: each.name)
+def test_each_toolkit_brings_compiler_runtime_and_alternatives(repository: Repository) -> None:
+    known = {entry.name: entry for entry in repository.packages}
+    series = [found[1] for name in known if (found := TOOLKIT.fullmatch(name))]
+    assert series
+    for suffix in series:
+        pending, seen = [f"cuda-toolkit-{suffix}"], set()
+        while pending:
+            name = pending.pop()
+            seen.add(name)
+            pending += [relation.split()[0] for relation in known[name].depends]
+        assert {f"cuda-nvcc-{suffix}", f"cuda-cudart-{suffix}", f"cuda-toolkit-{suffix}-config-common"} <= seen
+
+
+def test_repositories_have_different_toolkits() -> None:
+    found = {
+        each.name: {match[1] for entry in each.packages if (match := TOOLKIT.fullmatch(entry.name))} for each in CUDA
+    }
+    assert found["cuda-ubuntu2604"] == {"13-3", "13-4"}
+    assert "13-0" not in found["cuda-debian13"] and "12-9" in found["cuda-debian12"]
 
 
 def test_no_two_toolkits_share_a_file(packed: dict[str, Path], tmp_path: Path) -> None:
@@ -55,10 +76,11 @@ def test_no_two_toolkits_share_a_file(packed: dict[str, Path], tmp_path: Path) -
         seen |= files
 
 
-def test_nvcc_tells_its_version(packed: dict[str, Path], tmp_path: Path) -> None:
+def test_nvcc_prints_the_version_of_its_package(packed: dict[str, Path], tmp_path: Path) -> None:
     root = extracted(packed["cuda-nvcc-12-9"], tmp_path)
     said = subprocess.run([root / "usr/local/cuda-12.9/bin/nvcc", "--version"], check=True, capture_output=True)
-    assert b"release 12.9, V12.9.1" in said.stdout and b"simulated" in said.stdout
+    # Which is not the toolkit's, 12.9.1.
+    assert b"release 12.9, V12.9.86" in said.stdout and b"simulated" in said.stdout
 
 
 def test_alternatives_come_and_go_with_the_package(packed: dict[str, Path]) -> None:
@@ -67,12 +89,29 @@ def test_alternatives_come_and_go_with_the_package(packed: dict[str, Path]) -> N
     assert "--remove cuda /usr/local/cuda-13.0" in script(common, "prerm")
 
 
+def test_the_newest_compatibility_package_of_12_8_is_empty_as_upstreams_is(packed: dict[str, Path]) -> None:
+    found = {
+        each.entry.version: set(each.content.fill().files)
+        for each in toolkits(load().repositories["cuda-ubuntu2404"])
+        if each.entry.name == "cuda-compat-12-8"
+    }
+    library = "/usr/local/cuda-12.8/compat/libcuda.so.1"
+    assert library in found["570.211.01-0ubuntu1"]
+    assert found["575.57.08-0ubuntu1"] == set()
+
+
 def test_the_lab_has_a_toolkit_for_each_answer() -> None:
-    answers = {judge(version, "580.178.04").kind for version in versions.CUDA_TOOLKITS}
-    assert answers == {NATIVE, MINOR}
+    found = {
+        entry.version.partition("-")[0]
+        for each in CUDA
+        for entry in each.packages
+        if TOOLKIT.fullmatch(entry.name) and entry.version.startswith(("12", "13.0", "13.1"))
+    }
+    assert {judge(version, "580.178.04").kind for version in found} == {NATIVE, MINOR}
 
 
-def test_what_is_packed_is_not_packed_again(lab_cache: Path) -> None:
-    assert not cuda_toolkits.are_packed() and cuda_toolkits.found() == {}
-    cuda_toolkits.build()
-    assert cuda_toolkits.are_packed() and len(cuda_toolkits.found()) == 5 * len(versions.CUDA_TOOLKITS) + 3
+def test_the_same_package_of_several_repositories_is_packed_once() -> None:
+    places = [
+        {each.path for each in toolkits(load().repositories[f"cuda-{name}"])} for name in ("debian12", "debian13")
+    ]
+    assert {path.name for path in places[0] & places[1]} >= {"cuda-nvcc-13-1_13.1.115-1_amd64.deb"}

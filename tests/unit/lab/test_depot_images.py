@@ -17,7 +17,7 @@ import pytest
 from lab.depot import oci
 from lab.depot.cache import DepotError
 from lab.depot.deb import Link
-from lab.depot.registry import Registry, split
+from lab.depot.registry import Registry, digests, split
 
 
 def digest(data: bytes) -> str:
@@ -155,3 +155,17 @@ def test_a_refusal_is_an_error(server: type[FakeRegistry], layer: oci.Layer) -> 
 
 def test_a_name_may_have_a_port() -> None:
     assert split("registry.k8s.io/coredns/coredns:v1.14.2") == ("registry.k8s.io/coredns/coredns", "v1.14.2")
+
+
+def test_digests_are_read_from_the_storage_by_full_name(lab_cache: Path) -> None:
+    assert digests() == {}
+    root = lab_cache / "registry/docker/registry/v2/repositories"
+    wanted = {"registry.k8s.io/pause:3.10.2": "sha256:" + "1" * 64, "nvcr.io/nvidia/k8s/a.b:v1": "sha256:" + "2" * 64}
+    for reference, value in wanted.items():
+        name, tag = split(reference)
+        link = root / name / "_manifests/tags" / tag / "current/link"
+        link.parent.mkdir(parents=True)
+        link.write_text(value)
+        # Former manifests of the tag are no answer.
+        (link.parent.parent / "index/sha256/3").mkdir(parents=True)
+    assert digests() == wanted

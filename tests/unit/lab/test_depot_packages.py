@@ -1,4 +1,4 @@
-"""What each package promises, next to what upstream's package promises; and where Debian comes from."""
+"""What each package holds, next to what upstream's package holds; and where Debian comes from."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.depot import apt, debian, packages, recipes, signing, versions
+from lab.depot import apt, catalog, debian, recipes, signing, versions
 from lab.depot.cache import DepotError, fresh
 from lab.depot.golang import Recipe
+from upstream.lock import load
 
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb reads the packages back")
 
@@ -41,28 +42,25 @@ def script(package: Path, name: str) -> str:
     return subprocess.run(["dpkg-deb", "-I", package, name], check=True, capture_output=True, text=True).stdout
 
 
+def packed(repository: str, *kubernetes: str) -> dict[str, Path]:
+    """Pack what a repository of the lock holds, around the programs that are pretended."""
+    found = catalog.debs([load().repositories[repository]], kubernetes)[repository]
+    for each in found:
+        for recipe in each.content.programs:
+            if not recipe.directory.is_dir():
+                pretend(recipe)
+        each.pack()
+    return {each.entry.name: each.path for each in found}
+
+
 @pytest.fixture
 def kubernetes(lab_cache: Path) -> dict[str, Path]:
-    pretend(recipes.kubernetes("1.36.4"))
-    wanted = versions.kubernetes_packages("1.36.4")
-    pretend(recipes.crictl(versions.crictl(wanted["cri-tools"])))
-    pretend(recipes.cni_plugins(versions.upstream(wanted["kubernetes-cni"])))
-    made = packages.kubernetes("1.36.4")
-    for package in made:
-        package.build()
-    return {package.path.name.split("_")[0]: package.path for package in made}
+    return packed("kubernetes-v1.36", "1.36.4")
 
 
-def test_kubernetes_packages_have_the_versions_of_the_table(kubernetes: dict[str, Path]) -> None:
-    wanted = versions.kubernetes_packages("1.36.4")
-
-    assert {name: fields(path)["Version"] for name, path in kubernetes.items()} == wanted
-
-
-def test_kubelet_and_kubeadm_relate_as_upstream(kubernetes: dict[str, Path]) -> None:
-    depends = fields(kubernetes["kubelet"])["Depends"]
-    assert [part.split()[0] for part in depends.split(", ")] == ["kubernetes-cni", "iptables", "mount", "util-linux"]
-    assert "Depends" not in fields(kubernetes["kubeadm"])
+def test_kubelet_and_kubeadm_are_as_upstream(kubernetes: dict[str, Path]) -> None:
+    assert set(kubernetes) == {"kubelet", "kubeadm", "kubectl", "cri-tools", "kubernetes-cni"}
+    assert fields(kubernetes["kubelet"])["Version"] == "1.36.4-1.1"
     assert "./usr/lib/systemd/system/kubelet.service" in contents(kubernetes["kubelet"])
     assert "./usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf" in contents(kubernetes["kubeadm"])
     assert "./opt/cni/bin/portmap" in contents(kubernetes["kubernetes-cni"])
@@ -72,31 +70,48 @@ def test_kubelet_and_kubeadm_relate_as_upstream(kubernetes: dict[str, Path]) -> 
 
 def test_a_packed_package_is_not_packed_again(kubernetes: dict[str, Path]) -> None:
     before = kubernetes["kubeadm"].stat().st_mtime_ns
-    again = packages.kubernetes("1.36.4")
-    for package in again:
-        assert package.is_packed
-        package.build()
+    again = packed("kubernetes-v1.36", "1.36.4")
 
-    assert kubernetes["kubeadm"].stat().st_mtime_ns == before
+    assert again["kubeadm"].stat().st_mtime_ns == before
+
+
+def test_a_version_that_is_not_built_is_left_out(lab_cache: Path) -> None:
+    repositories = load().repositories.values()
+    found = catalog.debs(repositories, ["1.37.1"])
+
+    assert "kubernetes-v1.36" not in found
+    names = {each.filename for each in found["kubernetes-v1.37"]}
+    assert "kubelet_1.37.1-1.1_amd64.deb" in names and "kubelet_1.37.0-1.1_amd64.deb" not in names
+    # Where upstream's crictl can't be built, the nearest fills the package, whose version stays the lock's.
+    crictl = next(each for each in found["kubernetes-v1.37"] if each.entry.name == "cri-tools")
+    assert (crictl.entry.version, crictl.content.programs[0].version) == ("1.37.0-1.1", "v1.36.0")
 
 
 def test_containerd_comes_with_dockers_conffile(lab_cache: Path) -> None:
-    runtime, runc = recipes.containerd("2.3.6"), recipes.runc("2.3.6")
-    pretend(runtime, **{"containerd.service": "[Service]\nExecStart=/usr/local/bin/containerd\n"})
-    pretend(runc)
-    package = packages.containerd("2.3.6", "2.3.6-1~debian.12~bookworm")
-    package.build()
+    pretend(recipes.containerd("2.3.6"), **{"containerd.service": "[Service]\nExecStart=/usr/local/bin/containerd\n"})
+    path = packed("docker-debian12")["containerd.io"]
 
-    assert script(package.path, "conffiles") == "/etc/containerd/config.toml\n"
-    assert fields(package.path)["Conflicts"] == "containerd, runc"
-    assert {"./usr/bin/runc", "./usr/bin/ctr", "./usr/bin/containerd-shim-runc-v2"} < contents(package.path)
-    argv = f"dpkg-deb --fsys-tarfile {package.path} | tar -xO ./etc/containerd/config.toml"
+    assert fields(path)["Version"] == "2.3.6-1~debian.12~bookworm"
+    assert script(path, "conffiles") == "/etc/containerd/config.toml\n"
+    assert {"./usr/bin/runc", "./usr/bin/ctr", "./usr/bin/containerd-shim-runc-v2"} < contents(path)
+    argv = f"dpkg-deb --fsys-tarfile {path} | tar -xO ./etc/containerd/config.toml"
     config = subprocess.run(argv, shell=True, check=True, capture_output=True, text=True).stdout
     assert 'disabled_plugins = ["cri"]' in config.splitlines()
-    argv = f"dpkg-deb --fsys-tarfile {package.path} | tar -xO ./lib/systemd/system/containerd.service"
+    argv = f"dpkg-deb --fsys-tarfile {path} | tar -xO ./lib/systemd/system/containerd.service"
     unit = subprocess.run(argv, shell=True, check=True, capture_output=True, text=True).stdout
     assert "ExecStart=/usr/bin/containerd" in unit
-    assert "deb-systemd-invoke $action containerd.service" in script(package.path, "postinst")
+    assert "deb-systemd-invoke $action containerd.service" in script(path, "postinst")
+
+
+def test_what_the_lab_does_not_know_is_an_empty_placeholder(lab_cache: Path) -> None:
+    pretend(recipes.containerd("2.3.6"), **{"containerd.service": ""})
+    path = packed("docker-debian12")["docker-ce"]
+
+    assert contents(path) == set()
+    assert "Placeholder for docker-ce" in fields(path)["Description"]
+    assert "It is empty" in apt.control(path)
+    # The epoch is in the version and not in the file's name.
+    assert fields(path)["Version"].startswith("5:") and ":" not in path.name
 
 
 def test_the_toolkit_runs_upstreams_own_postinst(lab_cache: Path) -> None:
@@ -108,10 +123,7 @@ def test_the_toolkit_runs_upstreams_own_postinst(lab_cache: Path) -> None:
         texts[f"packaging/debian/{name}"] = hook
     texts["packaging/debian/nvidia-container-toolkit.postrm"] = hook
     pretend(recipes.container_toolkit("1.20.1"), **texts)
-    made = packages.container_toolkit("1.20.1", "1.20.1-1")
-    for package in made:
-        package.build()
-    found = {package.path.name.split("_")[0]: package.path for package in made}
+    found = packed("container-toolkit")
 
     postinst = script(found["nvidia-container-toolkit-base"], "postinst")
     assert postinst.startswith("#!/bin/sh\nset -e\nupstream\n")
@@ -121,29 +133,34 @@ def test_the_toolkit_runs_upstreams_own_postinst(lab_cache: Path) -> None:
     assert "Placeholder" in fields(found["libnvidia-container1"])["Description"]
 
 
-def test_the_keyring_belongs_to_its_distribution(lab_cache: Path) -> None:
-    signing.directory().mkdir(parents=True)
-    signing.binary().write_bytes(b"key")
-    for distribution in ("debian12", "debian13"):
-        package = packages.cuda_keyring(distribution)
-        package.build()
+def test_the_keyring_has_the_key_and_the_address_of_its_repository(lab_cache: Path) -> None:
+    for name in ("cuda-debian12", "cuda-debian13"):
+        repository = load().repositories[name]
+        directory = signing.directory(repository.key)
+        directory.mkdir(parents=True)
+        (directory / "public.gpg").write_bytes(name.encode())
+        (directory / "public.asc").write_text(name)
+        (keyring,) = (each for each in catalog.debs([repository], [])[name] if each.entry.name == "cuda-keyring")
+        keyring.pack()
+        root = lab_cache / name
+        subprocess.run(["dpkg-deb", "-x", keyring.path, root], check=True)
 
-        assert package.path.name == "cuda-keyring_1.1-1_all.deb"
-        assert f"./etc/apt/sources.list.d/cuda-{distribution}-x86_64.list" in contents(package.path)
-        assert "./usr/share/keyrings/cuda-archive-keyring.gpg" in contents(package.path)
+        assert (root / "usr/share/keyrings/cuda-archive-keyring.gpg").read_bytes() == name.encode()
+        assert repository.url in (root / f"etc/apt/sources.list.d/{name}-x86_64.list").read_text()
 
 
 def test_an_unknown_kubernetes_version_names_the_known_ones() -> None:
     with pytest.raises(DepotError, match=r"1\.36\.4"):
-        versions.kubernetes_packages("1.2.3")
+        versions.check_kubernetes("1.2.3")
 
 
-@pytest.mark.parametrize("version", list(versions.containerd_packages()))
-def test_each_containerd_has_its_runc_and_its_distributions(version: str) -> None:
-    assert version in versions.RUNC
-    known = versions.containerd_packages()[version]
-    for name, _system, codename, _cuda in versions.DISTRIBUTIONS:
-        assert known[name].endswith(f"~{codename}")
+def test_an_image_that_upstream_does_not_have_is_an_error() -> None:
+    with pytest.raises(DepotError, match="lock does not have it"):
+        versions.check_image("registry.k8s.io/pause:9.9")
+
+
+def test_each_containerd_of_the_product_can_be_built() -> None:
+    assert set(versions.table()["containerd"]) <= set(versions.RUNC)
 
 
 DEB822 = """\

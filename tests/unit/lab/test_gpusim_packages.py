@@ -1,4 +1,4 @@
-"""The simulated driver packages: names, versions, dependencies and contents as apt and dpkg see them."""
+"""The simulated driver in NVIDIA's packages: every set of packages that upstream names brings a driver that works."""
 
 from __future__ import annotations
 
@@ -8,76 +8,120 @@ from pathlib import Path
 
 import pytest
 
-from lab.depot import versions
+from lab.depot import catalog
 from lab.depot.cache import DepotError
-from lab.gpusim import build_driver_debs, driver_debs, library
-from lab.gpusim.packages import Package, packages
+from lab.depot.catalog import Deb
+from lab.gpusim import driver_content, driver_debs, library
+from lab.gpusim.packages import parts, virtual
+from upstream.lock import Package, Repository, load
 
-OLD, NEW = "580.178.04", "595.91.07"
-FAMILIES = ("Debian", "Ubuntu")
-# What a user's playbook asks for, under either scheme.
+OLD, NEW, NEWEST = "580.178.04", "595.91.07", "615.71.09"
+CUDA = [each for each in load().repositories.values() if each.name.startswith("cuda-")]
+# What works on a host: without one of them nvidia-smi has nothing to show, or no module to load.
+WHOLE = {"library", "smi", "kernel-common", "source", "dkms", "firmware", "modprobe"}
+# What a playbook asks for, by kind of repository and naming scheme.
 ENTRANCES = {
-    OLD: {"nvidia-open-580", "cuda-drivers-580", "nvidia-open", "cuda-drivers"},
-    NEW: {"nvidia-open", "cuda-drivers"},
+    ("ubuntu", OLD): [
+        ["nvidia-open-580"],
+        ["cuda-drivers-580"],
+        ["nvidia-open"],
+        ["cuda-drivers"],
+        ["libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-utils-580"],
+    ],
+    ("ubuntu", NEW): [
+        ["nvidia-open"],
+        ["cuda-drivers"],
+        ["libnvidia-compute", "nvidia-dkms-open", "nvidia-persistenced"],
+    ],
+    ("ubuntu", NEWEST): [["nvidia-open"]],
+    ("debian", OLD): [["nvidia-open-580"], ["cuda-drivers-580"], ["nvidia-driver-cuda", "nvidia-kernel-open-dkms"]],
+    ("debian", NEW): [["nvidia-open"], ["cuda-drivers"], ["nvidia-driver-cuda", "nvidia-kernel-open-dkms"]],
+    ("debian", NEWEST): [["nvidia-open"], ["nvidia-driver-cuda", "nvidia-kernel-dkms"]],
 }
+CASES = [
+    pytest.param(repository, version, wanted, id=f"{repository.name}-{version}-{wanted[0]}")
+    for repository in CUDA
+    for (family, version), sets in ENTRANCES.items()
+    if family in repository.name
+    and any(
+        package.version.startswith(version) and package.name == "nvidia-modprobe" for package in repository.packages
+    )
+    for wanted in sets
+]
 
 
-def catalogue(family: str, version: str) -> dict[str, Package]:
-    """The packages of one driver by name."""
-    deb = versions.table()["nvidia_driver"][version]["packages"][family]
-    return {package.name: package for package in packages(library.driver(version), family, deb)}
+def of_driver(repository: Repository, version: str) -> dict[str, Package]:
+    """The packages of a repository by name; of the driver only those of one version."""
+    others = [release for release in library.DRIVERS if release != version]
+    return {
+        package.name: package
+        for package in repository.packages
+        if not package.version.startswith(tuple(f"{release}-" for release in others))
+    }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_names_cross_the_change_of_scheme(family: str) -> None:
-    old, new = catalogue(family, OLD), catalogue(family, NEW)
-    assert set(old) >= ENTRANCES[OLD]
-    assert set(new) >= ENTRANCES[NEW]
-    assert not [name for name in new if re.search(r"-5\d\d(-|$)", name) and "pinning" not in name]
-    assert {f"nvidia-driver-pinning-{name}" for name in ("595", NEW)} <= set(new)
-    assert {"nvidia-fabricmanager", "nvidia-modprobe"} <= set(old) & set(new)
+@pytest.mark.parametrize(("repository", "version", "wanted"), CASES)
+def test_what_is_asked_for_brings_the_whole_driver(repository: Repository, version: str, wanted: list[str]) -> None:
+    known = of_driver(repository, version)
+    pending, seen = list(wanted), set()
+    found: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in seen or name not in known:
+            assert name in seen or name in ("libc6", "kmod", "util-linux"), name
+            continue
+        seen.add(name)
+        found |= {part.partition(":")[0] for part in parts(name, known[name].version) or ()}
+        pending += [relation.split()[0] for relation in known[name].depends]
+    assert found >= WHOLE
 
 
-def test_the_layers_below_are_named_as_upstream() -> None:
-    assert {"libnvidia-compute-580", "nvidia-utils-580", "nvidia-dkms-580-open"} <= set(catalogue("Ubuntu", OLD))
-    assert {"libnvidia-compute", "nvidia-dkms-open", "nvidia-persistenced"} <= set(catalogue("Ubuntu", NEW))
-    for version in (OLD, NEW):
-        assert {"libnvidia-ml1", "nvidia-driver-cuda", "nvidia-kernel-open-dkms"} <= set(catalogue("Debian", version))
+def test_the_repositories_hold_the_branches_that_upstream_gives_them() -> None:
+    assert {param.values[0].name for param in CASES if param.values[1] == OLD} == {
+        "cuda-debian12",
+        "cuda-ubuntu2204",
+        "cuda-ubuntu2404",
+    }
+    assert {param.values[0].name for param in CASES if param.values[1] == NEW} == {each.name for each in CUDA}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("version", [OLD, NEW])
-def test_an_entrance_brings_the_whole_driver(family: str, version: str) -> None:
-    known = catalogue(family, version)
-    for entrance in ENTRANCES[version]:
-        wanted, seen = [entrance], set()
-        parts: set[str] = set()
-        while wanted:
-            name = wanted.pop()
-            if name in seen or name not in known:
-                assert name in seen or name in ("libc6", "kmod", "util-linux"), name
-                continue
-            seen.add(name)
-            parts |= {part.partition(":")[0] for part in known[name].parts}
-            wanted += [depends.split()[0] for depends in known[name].depends]
-        assert parts >= {"library", "smi", "kernel-common", "source", "dkms", "firmware", "modprobe"}, entrance
+@pytest.mark.parametrize("repository", CUDA, ids=lambda each: each.name)
+def test_no_part_of_the_driver_is_an_unknown_name(repository: Repository) -> None:
+    unknown = {
+        package.name
+        for package in repository.packages
+        if package.version.startswith(tuple(library.DRIVERS)) and parts(package.name, package.version) is None
+    }
+    assert {name for name in unknown if not name.startswith("cuda-compat-")} == set()
 
 
-def test_without_a_pin_the_580_metapackage_of_debian_takes_any_driver() -> None:
-    assert "nvidia-kernel-open-dkms (>= 580.65.06)" in catalogue("Debian", OLD)["nvidia-open-580"].depends
-    depends = catalogue("Ubuntu", OLD)["nvidia-open-580"].depends
-    assert depends == (f"nvidia-driver-580-open (= {OLD}-1ubuntu1)",)
+@pytest.mark.parametrize("repository", CUDA, ids=lambda each: each.name)
+def test_one_file_has_one_owner_at_a_time(repository: Repository) -> None:
+    for found in catalog.debs([repository], [])[repository.name]:
+        for name in virtual(parts(found.entry.name, found.entry.version) or ()):
+            for field in ("Provides", "Conflicts", "Replaces"):
+                assert name in found.fields[field].split(", "), found.filename
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_one_file_has_one_owner_at_a_time(family: str) -> None:
-    everything = [package for version in (OLD, NEW) for package in catalogue(family, version).values()]
-    for part in ("library", "smi", "kernel-common", "source", "dkms", "persistenced"):
-        owners = [package for package in everything if part in {name.partition(":")[0] for name in package.parts}]
-        assert len({package.name for package in owners}) >= 1
-        for package in owners:
-            assert f"nvidia-simulated-{part}" in package.fields["Conflicts"]
-            assert package.fields["Provides"] == package.fields["Conflicts"] == package.fields["Replaces"]
+def test_parts_go_by_the_name() -> None:
+    assert parts("libnvidia-compute-580", f"{OLD}-1ubuntu1") == ("library",)
+    assert parts("libnvidia-compute", f"{NEW}-1ubuntu1") == ("library", "smi")
+    assert parts("nvidia-dkms-580-open", f"{OLD}-1ubuntu1") == ("dkms",)
+    assert parts("nvidia-driver-580-open", f"{OLD}-1ubuntu1") == ()
+    assert parts("nvidia-driver-pinning-595.91.07", f"{NEW}-1") == ("pin:595.91.07",)
+    assert parts("nvlsm", "2025.10.14-1") is None
+    # From 615 the proprietary modules are gone.
+    assert parts("nvidia-kernel-dkms", f"{NEW}-1") == ("source:proprietary", "dkms")
+    assert parts("nvidia-kernel-dkms", f"{NEWEST}-1") == ()
+
+
+def test_a_driver_that_is_not_simulated_is_left_out_and_anything_else_is_a_placeholder() -> None:
+    assert driver_content("nvidia-open", "590.48.01-1", "debian13") is None
+    assert driver_content("libnvidia-ml1", "590.48.01-1", "debian13") is None
+    pinning = driver_content("nvidia-driver-pinning-610", "610-1ubuntu1", "ubuntu2404")
+    assert pinning is not None and "Simulated" in pinning.description
+    other = driver_content("nvlink5-580", "580.159.04-1", "ubuntu2404")
+    assert other is not None and other.description.startswith("Placeholder for nvlink5-580")
 
 
 @pytest.fixture
@@ -91,49 +135,72 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
+def packed(repository: str, version: str) -> list[Deb]:
+    """The packages of one driver, packed; library and modules are compiled for it."""
+    wanted = load().repositories[repository]
+    found = [
+        each
+        for each in catalog.debs([wanted], [])[repository]
+        if parts(each.entry.name, each.entry.version) is not None and each.entry in of_driver(wanted, version).values()
+    ]
+    try:
+        for each in found:
+            each.pack()
+    except DepotError as error:
+        pytest.skip(str(error))
+    return found
+
+
 def _dpkg(*argv: str | Path) -> str:
     return subprocess.run(["dpkg-deb", *argv], check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
-@pytest.mark.parametrize(("distro", "deb"), [("debian13", f"{NEW}-1"), ("ubuntu2404", f"{NEW}-1ubuntu1")])
-def test_packed_packages_say_what_they_are(tmp_path: Path, program: Path, distro: str, deb: str) -> None:
-    try:
-        debs = build_driver_debs(NEW, distro, tmp_path / "debs")
-    except DepotError as error:
-        pytest.skip(str(error))
+@pytest.mark.parametrize("repository", ["cuda-debian13", "cuda-ubuntu2404"])
+def test_packed_packages_hold_the_driver_and_say_what_they_are(
+    lab_cache: Path, program: Path, monkeypatch: pytest.MonkeyPatch, repository: str
+) -> None:
+    built = lab_cache / f"libnvidia-ml.so.{NEW}"
+    built.parent.mkdir()
+    built.write_bytes(b"library")
+    monkeypatch.setattr(library, "library", lambda version: built)
     files: set[str] = set()
-    for path in debs:
-        fields = dict(line.split(": ", 1) for line in _dpkg("--field", path).splitlines() if ": " in line[:30])
-        assert "Simulated" in fields["Description"]
-        assert fields["Version"] in (deb, f"595-{deb.partition('-')[2]}")
-        files |= {line.split()[5].removeprefix(".") for line in _dpkg("--contents", path).splitlines()}
+    for each in packed(repository, NEW):
+        description = _dpkg("--field", each.path, "Description")
+        assert description.startswith("Simulated: ")
+        listed = {line.split()[5].removeprefix(".") for line in _dpkg("--contents", each.path).splitlines()}
+        assert f"/usr/share/doc/{each.entry.name}/README.simulated" in listed
+        files |= listed
     assert {
         f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{NEW}",
         "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
         "/usr/bin/nvidia-smi",
+        "/usr/bin/nvidia-persistenced",
+        "/usr/bin/nv-fabricmanager",
+        "/usr/lib/nvidia-simulated/modules/nvidia-uvm.ko",
         "/usr/lib/modprobe.d/nvidia-simulated.conf",
         f"/usr/lib/firmware/nvidia/{NEW}/gsp_tu10x.bin",
-        "/etc/apt/preferences.d/nvidia-driver-pinning",
+        "/etc/apt/preferences.d/nvidia-driver-pin",
     } <= files
 
 
-def test_pinning_prefers_its_version_even_downwards(tmp_path: Path, program: Path) -> None:
-    try:
-        debs = build_driver_debs(OLD, "debian12", tmp_path / "debs")
-    except DepotError as error:
-        pytest.skip(str(error))
-    pinning = {path.name.partition("_")[0]: path for path in debs if "pinning" in path.name}
-    texts = {}
-    for name, path in pinning.items():
-        _dpkg("--extract", path, tmp_path / name)
-        texts[name] = (tmp_path / name / "etc/apt/preferences.d/nvidia-driver-pinning").read_text()
-    assert "Pin: version 580.*\nPin-Priority: 1000" in texts["nvidia-driver-pinning-580"]
-    assert f"Pin: version {OLD}-*\nPin-Priority: 1000" in texts[f"nvidia-driver-pinning-{OLD}"]
+@pytest.mark.parametrize(
+    ("name", "version", "line"),
+    [
+        ("nvidia-driver-pinning-580", "580-1ubuntu1", "Pin: version 580.*\nPin-Priority: 1000"),
+        ("nvidia-driver-pinning-595.91.07", "595.91.07-1ubuntu1", "Pin: version 595.91.07-*\nPin-Priority: 1000"),
+    ],
+)
+def test_pinning_prefers_its_version_even_downwards(name: str, version: str, line: str) -> None:
+    content = driver_content(name, version, "ubuntu2404")
+    assert content is not None
+    text = str(content.fill().files["/etc/apt/preferences.d/nvidia-driver-pin"])
+    assert line in text
+    assert re.search(r"^Package: .*\blibcuda1\b", text)
 
 
-def test_unknown_distribution_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DepotError, match=r"rhel9.*debian12, debian13, ubuntu2404"):
-        build_driver_debs(OLD, "rhel9", tmp_path)
+def test_unknown_distribution_is_named() -> None:
+    with pytest.raises(DepotError, match=r"rhel9.*debian12, debian13, ubuntu2204"):
+        driver_content("nvidia-driver-cuda", f"{OLD}-1", "rhel9")
 
 
 def test_shell_scripts_are_well_formed() -> None:

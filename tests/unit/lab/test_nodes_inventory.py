@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from lab.depot import Contents
 from lab.nodes import inventory
-from lab.nodes.spec import DEFAULT, load, read
+from lab.nodes.spec import DEFAULT, read
+from lab.nodes.spec import load as load_spec
+from upstream.lock import load
 
 DEPOT = {"url": "http://10.198.0.2", "registry": "10.198.0.2:5000"}
 TOOL = shutil.which("ansible-inventory", path=str(Path(sys.executable).parent)) or "ansible-inventory"
@@ -32,7 +35,7 @@ def read_back(text: str, directory: Path) -> dict[str, Any]:
 def listed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     directory = tmp_path_factory.mktemp("inventory")
     addresses = {"cp1": "10.198.0.11", "gpu1": "10.198.0.12", "gpu2": "10.198.0.13"}
-    return read_back(inventory.render("lab", load(DEFAULT), addresses, Path("/cache/labs/lab"), DEPOT), directory)
+    return read_back(inventory.render("lab", load_spec(DEFAULT), addresses, Path("/cache/labs/lab"), DEPOT), directory)
 
 
 def test_groups_and_addresses(listed: dict[str, Any]) -> None:
@@ -73,6 +76,42 @@ def test_sources_lie_in_the_depot_as_they_do_upstream(listed: dict[str, Any]) ->
     assert host["containerd_repository_url"] == "http://10.198.0.2/download.docker.com/linux"
     assert host["nvidia_container_toolkit_repository_url"] == "http://10.198.0.2/nvidia.github.io/libnvidia-container"
     assert host["nvidia_driver_repository_url"] == "http://10.198.0.2/developer.download.nvidia.com/compute/cuda/repos"
+
+
+def contents() -> Contents:
+    """The depot's own key for each repository; those that are one key upstream are one here."""
+    keys = {found.name: f"{found.key.fingerprint[::-1]}" for found in load().repositories.values()}
+    return Contents(keys, {"registry.k8s.io/pause:3.10.2": "sha256:" + "1" * 64})
+
+
+def test_keys_and_digests_are_the_depots_own(tmp_path: Path) -> None:
+    systems = {"cp1": "debian12", "gpu1": "debian13", "gpu2": "ubuntu2604-shaped", "gpu3": "ubuntu2204-shaped"}
+    nodes = [{"name": name, "os": system, "groups": ["workers"]} for name, system in systems.items()]
+    spec, problems = read({"nodes": nodes})
+    assert problems == []
+    text = inventory.render("x", spec, dict.fromkeys(systems, "10.0.0.1"), tmp_path, DEPOT, contents())
+    hosts = read_back(text, tmp_path)["_meta"]["hostvars"]
+    repositories = {"cp1": "debian12", "gpu1": "debian13", "gpu2": "ubuntu2604", "gpu3": "ubuntu2204"}
+    for name, repository in repositories.items():
+        own = contents().fingerprints
+        assert hosts[name]["nvidia_driver_repository_key_fingerprints"] == [own[f"cuda-{repository}"]]
+        assert hosts[name]["containerd_repository_key_fingerprints"] == [own[f"docker-{repository}"]]
+        assert hosts[name]["kubeadm_repository_key_fingerprints"] == [own["kubernetes-v1.36"]]
+        assert hosts[name]["nvidia_container_toolkit_repository_key_fingerprints"] == [own["container-toolkit"]]
+        assert hosts[name]["cluster_image_digests"] == contents().digests
+    # What all nodes have in common is said once.
+    assert text.count("kubeadm_repository_key_fingerprints") == 1
+    assert text.count("nvidia_driver_repository_key_fingerprints") == len(systems)
+
+
+def test_a_lab_of_one_system_has_its_keys_once_and_a_spec_may_change_them(tmp_path: Path) -> None:
+    node = {"name": "n", "os": "debian13", "groups": ["workers"]}
+    for variables, wanted in (({}, None), ({"nvidia_driver_repository_key_fingerprints": ["A" * 40]}, ["A" * 40])):
+        spec, _ = read({"nodes": [node], "vars": variables})
+        text = inventory.render("x", spec, {"n": "10.0.0.1"}, tmp_path, DEPOT, contents())
+        assert text.count("nvidia_driver_repository_key_fingerprints") == 1
+        found = read_back(text, tmp_path)["_meta"]["hostvars"]["n"]["nvidia_driver_repository_key_fingerprints"]
+        assert found == (wanted or [contents().fingerprints["cuda-debian13"]])
 
 
 def test_host_keys_are_checked_strictly_against_the_labs_own_file(listed: dict[str, Any]) -> None:
@@ -120,7 +159,7 @@ def test_ssh_takes_a_path_with_spaces(tmp_path: Path) -> None:
 
 
 def test_only_the_generated_file_of_the_same_lab_is_ones_own() -> None:
-    text = inventory.render("lab", load(DEFAULT), dict.fromkeys(["cp1", "gpu1", "gpu2"], "x"), Path("/d"), {})
+    text = inventory.render("lab", load_spec(DEFAULT), dict.fromkeys(["cp1", "gpu1", "gpu2"], "x"), Path("/d"), {})
     assert inventory.belongs_to(text, "lab")
     assert not inventory.belongs_to(text, "la")
     assert not inventory.belongs_to("[workers]\nmine\n", "lab")

@@ -46,7 +46,8 @@ nodes:
         "nodez: unknown key",
         "vars: must be a mapping",
         "not 'UPPER'",
-        "node a: os must be one of debian12, debian13, ubuntu2404-shaped, not 'fedora'",
+        "node a: os must be one of debian12, debian13, ubuntu2204-shaped, ubuntu2404-shaped, ubuntu2604-shaped, "
+        "not 'fedora'",
         "node a: groups must be a list of control_plane and/or workers, not ['masters']",
         "node a: groups must be a list of control_plane and/or workers, not []",
         "gpus.model must be one of a100, t4, not 'voodoo'",
