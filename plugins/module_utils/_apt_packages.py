@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_wishes import (
     Follow,
     Outcome,
