@@ -24,6 +24,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_wishes impo
     PackageError,
     Policy,
     Wish,
+    failed_for_good,
     held_of,
     read_simulation,
     removal_advice,
@@ -118,6 +119,7 @@ class Packages:
         try:
             self._apt.configure_pending()
         except CommandError as error:
+            self._refuse_same_again(error, wishes)
             trouble.append(str(error))
         broken = self._read().broken
         if broken:
@@ -129,6 +131,18 @@ class Packages:
             except CommandError as error:
                 trouble.append(str(error))
         return "".join(f"\nBefore that: {text}" for text in trouble)
+
+    def _refuse_same_again(self, error: CommandError, wishes: Sequence[Wish]) -> None:
+        database = self._read()
+        said = f"{error.fields.get('stdout', '')}\n{error.fields.get('stderr', '')}"
+        failed = failed_for_good(said, wishes, database)
+        if failed:
+            names = ", ".join(f"{name} {database.version(name)}" for name in failed)
+            raise PackageError(
+                f"{error}\n{names} lies there in the version that is asked for, so installing it would fail the same "
+                "way. Remove the cause or ask for another version, and run again",
+                **error.fields,
+            ) from error
 
     def _read(self) -> Database:
         text = (read_file(self._dpkg / "status") or b"").decode("utf-8", "replace")

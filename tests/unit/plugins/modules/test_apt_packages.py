@@ -48,6 +48,11 @@ elif name == "dpkg":
     for journal in (here / "dpkg/updates").glob("[0-9]*"):
         journal.unlink()
     for package, entry in world["packages"].items():
+        if package in world["scripts_fail"] and entry[2] in ("unpacked", "half-configured"):
+            save()
+            fail(f"dpkg: error processing package {package} (--configure):\n installed {package} package "
+                 "post-installation script subprocess returned error exit status 10\n"
+                 f"Errors were encountered while processing:\n {package}")
         if entry[2] == "unpacked":
             entry[2] = "installed"
             print(f"Setting up {package} ...")
@@ -105,6 +110,7 @@ class World:
             update_error="",
             install_error="",
             stale=False,
+            scripts_fail=[],
         )
 
     def set(self, **values: Any) -> None:
@@ -252,6 +258,51 @@ def test_interrupted_dpkg_is_completed_first(ensure: Ensure, world: World) -> No
     result = ensure([KUBELET])
     assert result["changed"] and world.calls() == ["dpkg --configure -a --force-confdef --force-confold"]
     assert not ensure([KUBELET])["changed"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "asked"),
+    [
+        ("kubelet", [KUBELET]),
+        ("kubelet", [{"name": "kubelet"}]),
+        ("kubelet", WANTED),
+        ("kubelet-dkms", [KUBELET]),
+    ],
+)
+def test_a_script_that_failed_again_is_not_run_a_third_time(
+    ensure: Ensure, world: World, failing: str, asked: list[dict[str, Any]]
+) -> None:
+    # One that waits for the failing one stays unpacked.
+    packages = {"kubelet-dkms": "half-configured", "kubelet": "unpacked" if failing != "kubelet" else "half-configured"}
+    world.set(
+        packages={
+            name: ["install", "ok", now, "1.36.4-1.1"]
+            for name, now in packages.items()
+            if failing == "kubelet-dkms" or name == "kubelet"
+        },
+        known={"kubelet": ["1.36.4-1.1"]},
+        scripts_fail=[failing],
+    )
+    result = ensure(asked)
+    assert result["failed"] and result["msg"].startswith("Error while completing the interrupted work of dpkg: ")
+    assert "error processing package" in result["msg"] and f"\n{failing} 1.36.4-1.1 lies there" in result["msg"]
+    assert [call.split()[0] for call in world.calls()] == ["dpkg"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "version"),
+    [
+        pytest.param("kubelet", "1.37.1-1.1", id="of another version"),
+        pytest.param("tzdata", "1.37.1-1.1", id="of another package, next to other work"),
+    ],
+)
+def test_a_failed_package_that_is_replaced_does_not_stop(
+    ensure: Ensure, world: World, failing: str, version: str
+) -> None:
+    packages = {"kubelet": ["install", "ok", "half-configured", "1.36.4-1.1"]}
+    world.set(packages={**packages, failing: ["install", "ok", "half-configured", "1"]}, scripts_fail=[failing])
+    result = ensure([{"name": "kubelet", "version": version}])
+    assert not result["failed"] and result["installed"] == {"kubelet": version}
 
 
 def test_half_installed_package_is_installed_again(ensure: Ensure, world: World) -> None:
