@@ -80,9 +80,9 @@ options:
     type: bool
     default: false
   lock_timeout:
-    description: Seconds that another package manager may hold the lock.
+    description: Seconds that another package manager may hold the lock. A long wait is a warning that names it.
     type: float
-    default: 300
+    default: 900
   dpkg_dir:
     description: Directory of dpkg's database.
     type: path
@@ -183,6 +183,8 @@ def run_module(module: AnsibleModule) -> None:
     directories = Directories(*(Path(module.params[name]) for name in ("dpkg_dir", "etc_dir", "lists_dir")))
     outcome = Packages(apt, policy, directories).ensure(wishes, module.check_mode, release)
     asked = {wish.name for wish in wishes}
+    for text in apt.notes():
+        module.warn(text)
     module.exit_json(
         changed=outcome.changed,
         diff=outcome.diff(),
@@ -219,7 +221,7 @@ def main() -> None:
             "allow_downgrade": {"type": "bool", "default": False},
             "allow_change_held": {"type": "bool", "default": True},
             "allow_removal": {"type": "bool", "default": False},
-            "lock_timeout": {"type": "float", "default": 300},
+            "lock_timeout": {"type": "float", "default": 900},
             "dpkg_dir": {"type": "path", "default": "/var/lib/dpkg"},
             "etc_dir": {"type": "path", "default": "/etc/apt"},
             "lists_dir": {"type": "path", "default": "/var/lib/apt/lists"},

@@ -67,9 +67,9 @@ options:
     type: bool
     default: false
   lock_timeout:
-    description: Seconds that another package manager may hold apt's lock.
+    description: Seconds that another package manager may hold apt's lock. A long wait is a warning that names it.
     type: float
-    default: 300
+    default: 900
   etc_dir:
     description: Directory of apt's configuration.
     type: path
@@ -180,7 +180,9 @@ def run_module(module: AnsibleModule) -> None:
     if todo.key_ends:
         renew(wanted, todo, now)
     if todo.changed and not module.check_mode:
-        apply(wanted, todo, Apt(Runner(module), module.params["lock_timeout"]), now)
+        apt = Apt(Runner(module), module.params["lock_timeout"])
+        apply(wanted, todo, apt, now)
+        todo.warnings += apt.notes()
     for text in todo.warnings:
         module.warn(text)
     module.exit_json(
@@ -207,7 +209,7 @@ def main() -> None:
             "key_url": {"type": "str", "no_log": False},
             "key_fingerprints": {"type": "list", "elements": "str", "default": [], "no_log": False},
             "replace_conflicting": {"type": "bool", "default": False},
-            "lock_timeout": {"type": "float", "default": 300},
+            "lock_timeout": {"type": "float", "default": 900},
             "etc_dir": {"type": "path", "default": "/etc/apt"},
             "lists_dir": {"type": "path", "default": "/var/lib/apt/lists"},
             **PROXY_OPTIONS,
