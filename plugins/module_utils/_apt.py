@@ -34,6 +34,8 @@ _COMPLAINT = re.compile(
 )
 _HOLDER = re.compile(r"(?:held by process|process with pid) (\d+)(?: \(([^)]*)\))?")
 _PAUSE = 2.0
+# What is worth a word: apt's own timers hold the lock for some seconds every now and then.
+_LONG_S = 10.0
 
 
 class LockTimeoutError(DomainError):
@@ -41,11 +43,23 @@ class LockTimeoutError(DomainError):
 
 
 class Apt:
-    """apt-get, apt-mark, apt-cache and dpkg. ``lock_timeout`` (s) is how long another package manager may take."""
+    """apt-get, apt-mark, apt-cache and dpkg. ``lock_timeout`` (s) is how long another package manager may take.
+
+    ``waited`` has the seconds by who held the lock.
+    """
 
     def __init__(self, runner: Runner, lock_timeout: float) -> None:
         self._runner = runner
         self._lock_timeout = lock_timeout
+        self.waited: dict[str, float] = {}
+
+    def notes(self) -> list[str]:
+        """Who was waited for, if that took long."""
+        return [
+            f"Waited {seconds:.0f} s for another package manager{holder}, which held its lock"
+            for holder, seconds in self.waited.items()
+            if seconds >= _LONG_S
+        ]
 
     def update(self, options: Sequence[str], doing: str) -> Result:
         """Refresh indexes; an index that can't be had is an error, not a warning."""
@@ -54,7 +68,7 @@ class Apt:
 
     def install(self, options: Sequence[str], wanted: Sequence[str], doing: str, simulate: bool = False) -> Result:
         """``apt-get install`` of ``name=version`` words. Raises CommandError with apt's words."""
-        argv = ["apt-get", "install", "-y", *_COMMON, "-o", f"DPkg::Lock::Timeout={int(self._lock_timeout)}"]
+        argv = ["apt-get", "install", "-y", *_COMMON]
         for flag in _KEEP_CONFIGURATION:
             argv += ["-o", f"Dpkg::Options::={flag}"]
         return self._patiently([*argv, *(["-s"] if simulate else []), *options, *wanted], doing)
@@ -75,20 +89,24 @@ class Apt:
     def _patiently(self, argv: list[str], doing: str) -> Result:
         deadline = time.monotonic() + self._lock_timeout
         while True:
+            begun = time.monotonic()
             result = self._runner.run(argv, environ=ENVIRONMENT)
             if result.rc == 0:
                 return result
             text = f"{result.stdout}\n{result.stderr}"
             if not _LOCKED.search(text):
                 raise CommandError(f"Error while {doing}: {words(result)}", **result.fields())
-            if time.monotonic() + _PAUSE > deadline:
+            holder = _holder(text)
+            if begun + _PAUSE > deadline:
                 raise LockTimeoutError(
-                    f"Error while {doing}: another package manager{_holder(text)} has held its lock for more than "
-                    f"{self._lock_timeout:g} s. Wait until it is done (apt-daily and unattended-upgrades run after "
-                    "boot), or raise lock_timeout, and run again",
+                    f"Error while {doing}: another package manager{holder} has held its lock for more than "
+                    f"{self._lock_timeout:g} s. Wait until it is done (apt-daily, unattended-upgrades and cloud-init "
+                    "run after boot), or raise cluster_apt_lock_timeout (in a task of your own: lock_timeout), and "
+                    "run again",
                     **result.fields(),
                 )
             time.sleep(_PAUSE)
+            self.waited[holder] = self.waited.get(holder, 0) + time.monotonic() - begun
 
 
 def words(result: Result) -> str:

@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import (
+    indexes_fresh,
+    native_architecture,
+    note_refresh,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_wishes import (
     Follow,
     Outcome,
     PackageError,
     Policy,
     Wish,
+    failed_for_good,
     held_of,
     read_simulation,
     removal_advice,
@@ -33,13 +39,23 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import re
 _STALE = re.compile(r"not installable|unmet dependencies|no installation candidate|Unable to locate|404|fetch|archives")
 
 
-class Packages:
-    """Brings wishes about on this host. ``dpkg`` is the directory of dpkg's database."""
+@dataclass(frozen=True)
+class Directories:
+    """Where dpkg and apt keep what they know."""
 
-    def __init__(self, apt: Apt, policy: Policy, dpkg: Path = Path("/var/lib/dpkg")) -> None:
+    dpkg: Path = Path("/var/lib/dpkg")
+    etc: Path = Path("/etc/apt")
+    lists: Path = Path("/var/lib/apt/lists")
+
+
+class Packages:
+    """Brings wishes about on this host."""
+
+    def __init__(self, apt: Apt, policy: Policy, directories: Directories) -> None:
         self._apt = apt
         self._policy = policy
-        self._dpkg = dpkg
+        self._directories = directories
+        self._dpkg = directories.dpkg
 
     def ensure(self, wishes: Sequence[Wish], check_mode: bool, follow: Follow | None = None) -> Outcome:
         first = database = self._read()
@@ -75,8 +91,7 @@ class Packages:
             return replace(wish, version=found)
         for refresh in (False, True):
             if refresh and not check_mode:
-                with contextlib.suppress(CommandError):
-                    self._apt.update([], "refreshing the package indexes")
+                self._try_refresh()
             fitting = [version for version in self._apt.madison([wish.name]).get(wish.name, []) if wish.fits(version)]
             if fitting:
                 return replace(wish, version=fitting[0])
@@ -88,8 +103,7 @@ class Packages:
         found = [Wish(name, follow.version, hold=False) for name in names]
         unknown = self._unknown(found) if found else {}
         if unknown and not check_mode:
-            with contextlib.suppress(CommandError):
-                self._apt.update([], "refreshing the package indexes")
+            self._try_refresh()
             unknown = self._unknown(found)
         if unknown and not self._policy.allow_removal:
             raise PackageError(
@@ -105,6 +119,7 @@ class Packages:
         try:
             self._apt.configure_pending()
         except CommandError as error:
+            self._refuse_same_again(error, wishes)
             trouble.append(str(error))
         broken = self._read().broken
         if broken:
@@ -116,6 +131,18 @@ class Packages:
             except CommandError as error:
                 trouble.append(str(error))
         return "".join(f"\nBefore that: {text}" for text in trouble)
+
+    def _refuse_same_again(self, error: CommandError, wishes: Sequence[Wish]) -> None:
+        database = self._read()
+        said = f"{error.fields.get('stdout', '')}\n{error.fields.get('stderr', '')}"
+        failed = failed_for_good(said, wishes, database)
+        if failed:
+            names = ", ".join(f"{name} {database.version(name)}" for name in failed)
+            raise PackageError(
+                f"{error}\n{names} lies there in the version that is asked for, so installing it would fail the same "
+                "way. Remove the cause or ask for another version, and run again",
+                **error.fields,
+            ) from error
 
     def _read(self) -> Database:
         text = (read_file(self._dpkg / "status") or b"").decode("utf-8", "replace")
@@ -184,8 +211,7 @@ class Packages:
         except CommandError as error:
             if refreshed or not _STALE.search(str(error)):
                 raise
-            with contextlib.suppress(CommandError):
-                self._apt.update([], "refreshing the package indexes")
+            self._try_refresh()
             self._apt.install(flags, words, doing)
 
     def _drop_optional(
@@ -195,12 +221,24 @@ class Packages:
         pending = undone(wishes, database)
         doubtful = [wish for wish in pending if wish.optional]
         unknown = self._unknown(doubtful) if doubtful else {}
-        # Only next to other work, or every run would refresh the indexes for a package that does not exist.
-        if unknown and len(doubtful) < len(pending) and not check_mode:
-            with contextlib.suppress(CommandError):
-                self._apt.update([], "refreshing the package indexes")
+        # Without other work only indexes that may be too old to know it, or every run would refresh them for a package
+        # that does not exist.
+        if unknown and not check_mode and (len(doubtful) < len(pending) or not self._fresh()):
+            self._try_refresh()
             unknown = self._unknown(doubtful)
         return [wish for wish in wishes if wish not in unknown], [wish.name for wish in unknown]
+
+    def _fresh(self) -> bool:
+        return indexes_fresh(self._directories.etc, self._directories.lists, time.time())
+
+    def _refresh(self) -> None:
+        self._apt.update([], "refreshing the package indexes")
+        note_refresh(self._directories.lists)
+
+    def _try_refresh(self) -> None:
+        """Refresh the indexes; a source that can't be had matters only if a package is still unknown then."""
+        with contextlib.suppress(CommandError):
+            self._refresh()
 
     def _make_known(self, pending: Sequence[Wish]) -> bool:
         """Refresh the indexes when they lack a wanted version, and say whether that was done."""
@@ -208,7 +246,7 @@ class Packages:
             return False
         trouble = ""
         try:
-            self._apt.update([], "refreshing the package indexes")
+            self._refresh()
         except CommandError as error:
             # A source of somebody else's may be broken; that matters only if our packages are still unknown.
             trouble = f"\n{error}"

@@ -6,33 +6,37 @@
 from __future__ import annotations
 
 import contextlib
-import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_sources import (
-    FILE_NAME,
-    Source,
-    address,
-    comment_out,
-    read_sources,
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_key import (
+    RENEW_S,
+    AptKey,
+    date,
+    fetch_key,
+    stored_key,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import (
+    native_architecture,
+    release_file,
+    sources_of,
+)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_sources import Source, address, comment_out
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import fetch
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import (
     file_mode,
     put_file,
     read_file,
 )
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._openpgp import KeyFormatError, armored
 
 MARK = "# Managed by gpulab.kubernetes.apt_source"
 _MODE = 0o644
-_QUOTED = re.compile(r"[\\|{}\[\]<>\"^~_=!@#$%&*]")
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el", "armv7l": "armhf"}
+# What apt says of a key that is missing or has expired, with gpgv and with sqv (Debian 13, Ubuntu 26.04).
+_OTHER_KEY = re.compile(r"EXPKEYSIG|KEYEXPIRED|NO_PUBKEY|[Mm]issing key|expired")
 
 
 class SourceError(DomainError):
@@ -47,6 +51,7 @@ class Wanted:
     components: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     key_url: str = ""
+    pins: tuple[str, ...] = ()
     etc: Path = Path("/etc/apt")
     lists: Path = Path("/var/lib/apt/lists")
 
@@ -57,6 +62,10 @@ class Wanted:
     @property
     def key_path(self) -> Path:
         return self.etc / "keyrings" / f"{self.name}.asc"
+
+    @property
+    def label(self) -> str:
+        return f"the apt source {self.name}"
 
     def text(self) -> str:
         fields = {
@@ -73,12 +82,18 @@ class Wanted:
 
 @dataclass
 class Plan:
-    """What has to be written (None: removed), and why the index has to be refreshed."""
+    """What has to be written (None: removed), and why the index has to be refreshed.
+
+    ``key`` is the stored one, later the fetched one; with ``key_ends`` it is about to expire.
+    """
 
     files: dict[Path, bytes | None] = field(default_factory=dict)
     before: dict[Path, bytes | None] = field(default_factory=dict)
+    key: AptKey | None = None
     key_needed: bool = False
+    key_ends: bool = False
     refresh: bool = False
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
@@ -96,7 +111,7 @@ class Plan:
         ]
 
 
-def plan(wanted: Wanted, replace_conflicting: bool) -> Plan:
+def plan(wanted: Wanted, replace_conflicting: bool, now: float) -> Plan:
     """Compare the host with what is wanted, without touching anything. Raises SourceError on a conflict."""
     result = Plan()
     for path, lines in _conflicts(wanted).items():
@@ -111,27 +126,56 @@ def plan(wanted: Wanted, replace_conflicting: bool) -> Plan:
     existing, text = read_file(wanted.path), wanted.text().encode()
     if existing != text or file_mode(wanted.path) != _MODE:
         result.before[wanted.path], result.files[wanted.path] = existing, text
-    result.key_needed = file_mode(wanted.key_path) != _MODE or _key_url(_text(existing)) != wanted.key_url
-    result.refresh = result.changed or not all(index_fetched(wanted, suite) for suite in wanted.suites)
+    result.key = stored_key(wanted.key_path)
+    result.key_needed = (
+        result.key is None
+        or file_mode(wanted.key_path) != _MODE
+        or _key_url(_text(existing)) != wanted.key_url
+        or bool(wanted.pins and set(result.key.fingerprints) - set(wanted.pins))
+    )
+    result.key_ends = result.key is not None and not result.key_needed and result.key.ends_by(now + RENEW_S)
+    result.refresh = result.changed or not all(
+        release_file(wanted.lists, wanted.uris, suite) for suite in wanted.suites
+    )
     return result
 
 
-def apply(wanted: Wanted, todo: Plan, apt: Apt) -> None:
+def renew(wanted: Wanted, todo: Plan, now: float) -> None:
+    """Look for a renewed key in place of one that is about to expire. Raises only when the stored one has expired."""
+    stored = todo.key
+    if stored is None:
+        return
+    try:
+        key = fetch_key(wanted.key_url, wanted.label, wanted.pins, now)
+    except DomainError as error:
+        if stored.ends_by(now):
+            raise
+        todo.warnings.append(
+            f"The key of {wanted.label} expires on {date(stored.expires)}, and could not be renewed: {error}"
+        )
+        return
+    if key.outlives(stored):
+        todo.key, todo.refresh = key, True
+        todo.before[wanted.key_path], todo.files[wanted.key_path] = stored.text.encode(), key.text.encode()
+    else:
+        todo.warnings.append(
+            f"The key of {wanted.label} expires on {date(stored.expires)}, and {wanted.key_url} has no renewed one "
+            "yet. From that day on apt refuses this repository; each run looks again"
+        )
+
+
+def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float) -> None:
     """Bring the plan about. When the index can't be had every file is put back as it was."""
     files = dict(todo.files)
     if todo.key_needed:
-        try:
-            key = armored(fetch(wanted.key_url, f"the key of the apt source {wanted.name}"))
-        except KeyFormatError as error:
-            text = f"Error while reading the key of the apt source {wanted.name} from {wanted.key_url}: {error}"
-            raise SourceError(f"{text}. Check key_url; a proxy may have answered in its place") from error
-        # First, so that the source never stands without its key.
-        files = {wanted.key_path: key.encode(), **files}
-    with _put_back_on_error(files):
-        for path, data in files.items():
-            put_file(path, data, _MODE if path in (wanted.path, wanted.key_path) else file_mode(path) or _MODE)
+        todo.key = fetch_key(wanted.key_url, wanted.label, wanted.pins, now)
+        files[wanted.key_path] = todo.key.text.encode()
+    with _put_back_on_error([*files, wanted.key_path]):
+        # The key first, so that the source never stands without it.
+        for path in sorted(files, key=lambda path: path != wanted.key_path):
+            put_file(path, files[path], _MODE if path in (wanted.path, wanted.key_path) else file_mode(path) or _MODE)
         if todo.refresh:
-            _refresh(wanted, apt)
+            _refresh(wanted, todo, apt, now, fetched=wanted.key_path in files)
 
 
 def remove(wanted: Wanted) -> Plan:
@@ -139,31 +183,6 @@ def remove(wanted: Wanted) -> Plan:
     found = {path: read_file(path) for path in (wanted.path, wanted.key_path)}
     before = {path: data for path, data in found.items() if data is not None}
     return Plan(files=dict.fromkeys(before), before=dict(before))
-
-
-def index_fetched(wanted: Wanted, suite: str) -> bool:
-    """Whether apt holds the signed index of a suite (apt's URItoFileName gives the file's name)."""
-    architecture = native_architecture()
-    uri, suite = wanted.uris.replace("$(ARCH)", architecture).rstrip("/"), suite.replace("$(ARCH)", architecture)
-    path = suite.lstrip("/") if suite.endswith("/") else f"dists/{suite}/"
-    full = f"{uri}/{path}".partition("://")[2].rpartition("@")[2]
-    name = _QUOTED.sub(lambda match: f"%{ord(match.group()):02x}", full).replace("/", "_")
-    return any((wanted.lists / f"{name}{kind}").is_file() for kind in ("InRelease", "Release"))
-
-
-def native_architecture() -> str:
-    """Debian's name of this machine's architecture."""
-    machine = platform.machine()
-    return _ARCHITECTURES.get(machine, machine)
-
-
-def sources_of(etc: Path) -> Iterator[tuple[Path, list[Source]]]:
-    """Every file that apt reads its sources from, with its entries."""
-    parts = sorted((etc / "sources.list.d").glob("*"))
-    for path in [etc / "sources.list", *(part for part in parts if FILE_NAME.match(part.name))]:
-        data = read_file(path) if path.is_file() else None
-        if data is not None:
-            yield path, read_sources(data.decode("utf-8", "replace"), str(path))
 
 
 def _conflicts(wanted: Wanted) -> dict[Path, list[Source]]:
@@ -205,17 +224,33 @@ def _refuse_shared(wanted: Wanted, path: Path, lines: list[Source]) -> None:
             )
 
 
-def _refresh(wanted: Wanted, apt: Apt) -> None:
+def _refresh(wanted: Wanted, todo: Plan, apt: Apt, now: float, fetched: bool) -> None:
+    """Fetch the index, and once more with a key that is fetched again when the stored one does not fit."""
     options = {"Dir::Etc::sourcelist": wanted.path, "Dir::Etc::sourceparts": "-", "APT::Get::List-Cleanup": "0"}
     if wanted.etc != Path("/etc/apt"):
         options["Dir::State::lists"] = wanted.lists
     argv = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    apt.update(argv, f"fetching the index of the apt source {wanted.name} ({wanted.uris})")
+    doing = f"fetching the index of {wanted.label} ({wanted.uris})"
+    try:
+        apt.update(argv, doing)
+    except CommandError as error:
+        if fetched or not _OTHER_KEY.search(str(error)):
+            raise
+        key = fetch_key(wanted.key_url, wanted.label, wanted.pins, now)
+        if todo.key and key.text == todo.key.text:
+            raise CommandError(
+                f"{error}\n{wanted.key_url} still has the key that is stored ({', '.join(key.fingerprints)}). Check "
+                "key_url, or ask the repository's owner which key signs it",
+                **error.fields,
+            ) from error
+        put_file(wanted.key_path, key.text.encode(), _MODE)
+        todo.key = key
+        apt.update(argv, doing)
 
 
 @contextlib.contextmanager
-def _put_back_on_error(files: dict[Path, bytes | None]) -> Iterator[None]:
-    kept = {path: (read_file(path), file_mode(path) or _MODE) for path in files}
+def _put_back_on_error(paths: Iterable[Path]) -> Iterator[None]:
+    kept = {path: (read_file(path), file_mode(path) or _MODE) for path in paths}
     try:
         yield
     except BaseException:

@@ -13,6 +13,9 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Dat
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 
 _INST = re.compile(r"^Inst (\S+) (?:\[([^\]]*)\] )?\((\S+)")
+_SCRIPT_FAILED = re.compile(
+    r"error processing package ([^\s:]+)\S* \(--configure\):\s*\n.*post-installation script", re.MULTILINE
+)
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+) \[([^\]]*)\]")
 
 
@@ -117,6 +120,24 @@ def undone(wishes: Sequence[Wish], database: Database) -> list[Wish]:
         for wish, found in packages
         if (found if wish.gone else not (found and found.installed and wish.version in ("", found.version)))
     ]
+
+
+def failed_for_good(said: str, wishes: Sequence[Wish], database: Database) -> list[str]:
+    """The packages whose own script failed when dpkg configured them, and which nothing would take the place of.
+
+    ``said`` is what ``dpkg --configure -a`` wrote. Installing the wishes would run the same script once more.
+    """
+    failed = [name for name in _SCRIPT_FAILED.findall(said) if database.get(name)]
+    pending = undone(wishes, database)
+    in_place = [wish.name for wish in pending if _lies_there(wish, database)]
+    if pending and len(in_place) == len(pending) and not database.broken:
+        return failed
+    return [name for name in failed if name in in_place]
+
+
+def _lies_there(wish: Wish, database: Database) -> bool:
+    version = database.version(wish.name)
+    return bool(version) and not wish.gone and wish.version in ("", version)
 
 
 def held_of(wishes: Sequence[Wish], database: Database) -> set[str]:

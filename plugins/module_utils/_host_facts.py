@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import imported_files
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError

@@ -12,11 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import (
-    MARK,
-    native_architecture,
-    sources_of,
-)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture, sources_of
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import MARK
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_sources import address, paragraphs
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import FetchError, fetch

@@ -38,7 +38,8 @@ options:
       optional:
         description:
           - Leave the package out when no repository of the host holds it.
-          - On its behalf alone the indexes are not refreshed, so name it next to the packages that it goes with.
+          - On its behalf alone the indexes are refreshed only when that of a source is missing, or when they are older
+            than a day.
         type: bool
         default: false
       hold:
@@ -79,13 +80,23 @@ options:
     type: bool
     default: false
   lock_timeout:
-    description: Seconds that another package manager may hold the lock.
+    description: Seconds that another package manager may hold the lock. A long wait is a warning that names it.
     type: float
-    default: 300
+    default: 900
   dpkg_dir:
     description: Directory of dpkg's database.
     type: path
     default: /var/lib/dpkg
+  etc_dir:
+    description: Directory of apt's configuration.
+    type: path
+    default: /etc/apt
+    version_added: 0.2.0
+  lists_dir:
+    description: Directory of apt's indexes.
+    type: path
+    default: /var/lib/apt/lists
+    version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
   - gpulab.kubernetes.proxies
@@ -153,7 +164,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_packages import Packages
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_packages import Directories, Packages
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_wishes import Follow, Policy, Wish
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
@@ -169,8 +180,11 @@ def run_module(module: AnsibleModule) -> None:
     apt = Apt(Runner(module), module.params["lock_timeout"])
     follow = module.params["follow"]
     release = Follow(follow["version"], tuple(follow["replaces"])) if follow else None
-    outcome = Packages(apt, policy, Path(module.params["dpkg_dir"])).ensure(wishes, module.check_mode, release)
+    directories = Directories(*(Path(module.params[name]) for name in ("dpkg_dir", "etc_dir", "lists_dir")))
+    outcome = Packages(apt, policy, directories).ensure(wishes, module.check_mode, release)
     asked = {wish.name for wish in wishes}
+    for text in apt.notes():
+        module.warn(text)
     module.exit_json(
         changed=outcome.changed,
         diff=outcome.diff(),
@@ -207,8 +221,10 @@ def main() -> None:
             "allow_downgrade": {"type": "bool", "default": False},
             "allow_change_held": {"type": "bool", "default": True},
             "allow_removal": {"type": "bool", "default": False},
-            "lock_timeout": {"type": "float", "default": 300},
+            "lock_timeout": {"type": "float", "default": 900},
             "dpkg_dir": {"type": "path", "default": "/var/lib/dpkg"},
+            "etc_dir": {"type": "path", "default": "/etc/apt"},
+            "lists_dir": {"type": "path", "default": "/var/lib/apt/lists"},
             **PROXY_OPTIONS,
         },
         supports_check_mode=True,

@@ -12,7 +12,9 @@ version_added: 0.1.0
 description:
   - Writes a deb822 source with its key and fetches the index of this source alone. It needs neither C(python3-debian)
     nor C(gnupg) nor C(curl) on the host.
-  - The key is fetched once, and again when O(key_url) changes or the file is missing.
+  - The key is fetched once, and again when O(key_url) changes, when the file is missing or holds a key that is not in
+    O(key_fingerprints), when it expires within 60 days, and when apt says that the index is signed by another key.
+    A key that expires soon is replaced when O(key_url) has it with a later end; until then each run warns.
   - An enabled source of another hand that names the same address (and suite) is an error, because apt stops working
     altogether when one address has two keys. O(replace_conflicting) has such an entry commented out.
   - When the index can't be fetched, all files are put back as they were.
@@ -50,14 +52,24 @@ options:
   key_url:
     description: Address of the repository's public key, armoured or binary. Required when O(state=present).
     type: str
+  key_fingerprints:
+    description:
+      - Fingerprints of the keys that may sign the repository, 40 hex digits each; spaces and case don't matter.
+      - A file with none of these keys is refused before anything is written. Of a file with further keys only these
+        are kept, because apt would trust all of them.
+      - An empty list accepts whatever key is at O(key_url).
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   replace_conflicting:
     description: Comment out entries of another hand that name the same address, instead of stopping.
     type: bool
     default: false
   lock_timeout:
-    description: Seconds that another package manager may hold apt's lock.
+    description: Seconds that another package manager may hold apt's lock. A long wait is a warning that names it.
     type: float
-    default: 300
+    default: 900
   etc_dir:
     description: Directory of apt's configuration.
     type: path
@@ -72,13 +84,13 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [Says what would be written. The key is not fetched.]
+    details: [Says what would be written. The key is not fetched, unless the stored one expires within 60 days.]
   diff_mode:
     support: full
     details: [Shows every file that is written.]
   idempotent:
     support: full
-    details: [A second run starts no program and opens no connection.]
+    details: [A second run starts no program, and opens no connection unless the key expires within 60 days.]
 """
 
 EXAMPLES = r"""
@@ -88,6 +100,7 @@ EXAMPLES = r"""
     uris: https://pkgs.k8s.io/core:/stable:/v1.36/deb/
     suites: [/]
     key_url: https://pkgs.k8s.io/core:/stable:/v1.36/deb/Release.key
+    key_fingerprints: [DE15 B144 86CD 377B 9E87 6E1A 2346 54DA 9A29 6436]
 
 - name: Add Docker's packages, of which containerd.io is one
   gpulab.kubernetes.apt_source:
@@ -109,6 +122,18 @@ key_path:
   returned: always
   type: str
   sample: /etc/apt/keyrings/gpulab-kubernetes.asc
+key_fingerprints:
+  description: Fingerprints of the keys in this file, none in check mode when it is not there yet.
+  returned: always
+  type: list
+  elements: str
+  version_added: 0.2.0
+key_expires:
+  description: The day on which the last of these keys expires, null for never or not known.
+  returned: always
+  type: str
+  sample: "2026-12-29"
+  version_added: 0.2.0
 refreshed:
   description: Whether the index was fetched, or would be in check mode.
   returned: always
@@ -120,12 +145,14 @@ disabled:
   elements: str
 """
 
+import time
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import Wanted, apply, plan, remove
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_key import date, read_pins
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import Wanted, apply, plan, remove, renew
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import PROXY_OPTIONS, use_proxies
@@ -139,23 +166,32 @@ def _wanted(params: dict[str, Any]) -> Wanted:
         components=tuple(params["components"]),
         architectures=tuple(params["architectures"]),
         key_url=params["key_url"] or "",
+        pins=read_pins(params["key_fingerprints"]),
         etc=Path(params["etc_dir"]),
         lists=Path(params["lists_dir"]),
     )
 
 
 def run_module(module: AnsibleModule) -> None:
-    wanted = _wanted(module.params)
+    wanted, now = _wanted(module.params), time.time()
     present = module.params["state"] == "present"
-    todo = plan(wanted, module.params["replace_conflicting"]) if present else remove(wanted)
+    todo = plan(wanted, module.params["replace_conflicting"], now) if present else remove(wanted)
+    use_proxies(module.params)
+    if todo.key_ends:
+        renew(wanted, todo, now)
     if todo.changed and not module.check_mode:
-        use_proxies(module.params)
-        apply(wanted, todo, Apt(Runner(module), module.params["lock_timeout"]))
+        apt = Apt(Runner(module), module.params["lock_timeout"])
+        apply(wanted, todo, apt, now)
+        todo.warnings += apt.notes()
+    for text in todo.warnings:
+        module.warn(text)
     module.exit_json(
         changed=todo.changed,
         diff=todo.diffs(wanted.key_path, wanted.key_url),
         path=str(wanted.path),
         key_path=str(wanted.key_path),
+        key_fingerprints=list(todo.key.fingerprints) if todo.key else [],
+        key_expires=date(todo.key.expires) or None if todo.key else None,
         refreshed=todo.refresh,
         disabled=sorted(str(path) for path in todo.files if path not in (wanted.path, wanted.key_path)),
     )
@@ -171,8 +207,9 @@ def main() -> None:
             "components": {"type": "list", "elements": "str", "default": []},
             "architectures": {"type": "list", "elements": "str", "default": ["amd64"]},
             "key_url": {"type": "str", "no_log": False},
+            "key_fingerprints": {"type": "list", "elements": "str", "default": [], "no_log": False},
             "replace_conflicting": {"type": "bool", "default": False},
-            "lock_timeout": {"type": "float", "default": 300},
+            "lock_timeout": {"type": "float", "default": 900},
             "etc_dir": {"type": "path", "default": "/etc/apt"},
             "lists_dir": {"type": "path", "default": "/var/lib/apt/lists"},
             **PROXY_OPTIONS,

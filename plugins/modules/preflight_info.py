@@ -294,7 +294,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _host_facts as host
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _network_facts as network
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database, read_status
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError

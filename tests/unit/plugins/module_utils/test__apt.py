@@ -3,8 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import read_madison, words
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _apt
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import (
+    Apt,
+    LockTimeoutError,
+    read_madison,
+    words,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Result
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,3 +72,72 @@ def test_madison() -> None:
 @given(st.text())
 def test_any_madison_has_a_result(text: str) -> None:
     read_madison(text)
+
+
+HELD = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process {} ({})"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class FakeRunner:
+    """Another package manager holds the lock until the times given: ``until`` by (process, name), in order."""
+
+    def __init__(self, clock: Clock, until: dict[tuple[int, str], float]) -> None:
+        self.clock, self.until = clock, until
+
+    def run(self, argv: list[str], **_options: Any) -> Result:
+        for holder, until in self.until.items():
+            if self.clock.now < until:
+                return Result(tuple(argv), 100, "", HELD.format(*holder))
+        return Result(tuple(argv), 0, "", "")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(_apt, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("until", "notes"),
+    [
+        ({}, []),
+        ({(1, "apt"): 7.0}, []),
+        (
+            {(1, "unattended-upgr"): 899.0},
+            ["Waited 900 s for another package manager (unattended-upgr, process 1), which held its lock"],
+        ),
+        (
+            {(1, "cloud-init"): 60.0, (2, "apt"): 100.0},
+            [
+                "Waited 60 s for another package manager (cloud-init, process 1), which held its lock",
+                "Waited 40 s for another package manager (apt, process 2), which held its lock",
+            ],
+        ),
+    ],
+)
+def test_a_long_wait_is_told_with_who_held_the_lock(
+    clock: Clock, until: dict[tuple[int, str], float], notes: list[str]
+) -> None:
+    apt = Apt(FakeRunner(clock, until), 900)  # type: ignore[arg-type]
+    assert apt.install([], ["kubelet"], "installing kubelet").rc == 0
+    assert apt.notes() == notes
+
+
+def test_the_wait_ends_with_the_name_of_the_setting(clock: Clock) -> None:
+    apt = Apt(FakeRunner(clock, {(1, "unattended-upgr"): 1e9}), 900)  # type: ignore[arg-type]
+    with pytest.raises(LockTimeoutError) as caught:
+        apt.configure_pending()
+    assert clock.now == 900
+    assert "(unattended-upgr, process 1) has held its lock for more than 900 s" in str(caught.value)
+    assert "raise cluster_apt_lock_timeout" in str(caught.value)

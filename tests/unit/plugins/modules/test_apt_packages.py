@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,11 @@ elif name == "dpkg":
     for journal in (here / "dpkg/updates").glob("[0-9]*"):
         journal.unlink()
     for package, entry in world["packages"].items():
+        if package in world["scripts_fail"] and entry[2] in ("unpacked", "half-configured"):
+            save()
+            fail(f"dpkg: error processing package {package} (--configure):\n installed {package} package "
+                 "post-installation script subprocess returned error exit status 10\n"
+                 f"Errors were encountered while processing:\n {package}")
         if entry[2] == "unpacked":
             entry[2] = "installed"
             print(f"Setting up {package} ...")
@@ -53,6 +60,7 @@ elif args[0] == "update":
     if world["update_error"]:
         fail(world["update_error"])
     world["known"] = world["held_by_servers"]
+    (here / "lists/depot.example_debian_dists_bookworm_InRelease").touch()
     (here / "refreshed").touch()
 else:
     if world["stale"] and not (here / "refreshed").exists():
@@ -88,6 +96,12 @@ class World:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         (directory / "dpkg/updates").mkdir(parents=True)
+        self.index = directory / "lists/depot.example_debian_dists_bookworm_InRelease"
+        self.stamp = directory / "periodic/update-success-stamp"
+        self.index.parent.mkdir()
+        self.index.touch()
+        (directory / "etc").mkdir()
+        (directory / "etc/sources.list").write_text("deb http://depot.example/debian bookworm main\n")
         self.set(
             packages={},
             known={},
@@ -96,6 +110,7 @@ class World:
             update_error="",
             install_error="",
             stale=False,
+            scripts_fail=[],
         )
 
     def set(self, **values: Any) -> None:
@@ -129,7 +144,8 @@ def world(tmp_path: Path, programs: Any) -> World:
 @pytest.fixture
 def ensure(run_module: Any, world: World) -> Ensure:
     def call(packages: list[dict[str, Any]] | None = None, check: bool = False, **options: Any) -> dict[str, Any]:
-        args = {"packages": packages or WANTED, "dpkg_dir": str(world.directory / "dpkg"), "lock_timeout": 0, **options}
+        places = {f"{name}_dir": str(world.directory / name) for name in ("dpkg", "etc", "lists")}
+        args = {"packages": packages or WANTED, **places, "lock_timeout": 0, **options}
         result: dict[str, Any] = run_module("apt_packages", args, check=check)
         return result
 
@@ -244,6 +260,51 @@ def test_interrupted_dpkg_is_completed_first(ensure: Ensure, world: World) -> No
     assert not ensure([KUBELET])["changed"]
 
 
+@pytest.mark.parametrize(
+    ("failing", "asked"),
+    [
+        ("kubelet", [KUBELET]),
+        ("kubelet", [{"name": "kubelet"}]),
+        ("kubelet", WANTED),
+        ("kubelet-dkms", [KUBELET]),
+    ],
+)
+def test_a_script_that_failed_again_is_not_run_a_third_time(
+    ensure: Ensure, world: World, failing: str, asked: list[dict[str, Any]]
+) -> None:
+    # One that waits for the failing one stays unpacked.
+    packages = {"kubelet-dkms": "half-configured", "kubelet": "unpacked" if failing != "kubelet" else "half-configured"}
+    world.set(
+        packages={
+            name: ["install", "ok", now, "1.36.4-1.1"]
+            for name, now in packages.items()
+            if failing == "kubelet-dkms" or name == "kubelet"
+        },
+        known={"kubelet": ["1.36.4-1.1"]},
+        scripts_fail=[failing],
+    )
+    result = ensure(asked)
+    assert result["failed"] and result["msg"].startswith("Error while completing the interrupted work of dpkg: ")
+    assert "error processing package" in result["msg"] and f"\n{failing} 1.36.4-1.1 lies there" in result["msg"]
+    assert [call.split()[0] for call in world.calls()] == ["dpkg"]
+
+
+@pytest.mark.parametrize(
+    ("failing", "version"),
+    [
+        pytest.param("kubelet", "1.37.1-1.1", id="of another version"),
+        pytest.param("tzdata", "1.37.1-1.1", id="of another package, next to other work"),
+    ],
+)
+def test_a_failed_package_that_is_replaced_does_not_stop(
+    ensure: Ensure, world: World, failing: str, version: str
+) -> None:
+    packages = {"kubelet": ["install", "ok", "half-configured", "1.36.4-1.1"]}
+    world.set(packages={**packages, failing: ["install", "ok", "half-configured", "1"]}, scripts_fail=[failing])
+    result = ensure([{"name": "kubelet", "version": version}])
+    assert not result["failed"] and result["installed"] == {"kubelet": version}
+
+
 def test_half_installed_package_is_installed_again(ensure: Ensure, world: World) -> None:
     world.set(packages={"kubelet": ["install", "reinstreq", "half-installed", "1.36.4-1.1"]})
     assert ensure([KUBELET])["changed"]
@@ -289,6 +350,43 @@ def test_optional_package_that_nobody_has_is_left_out(ensure: Ensure, world: Wor
     assert not ensure([KUBELET, headers])["changed"]
     assert world.calls() == ["apt-cache madison linux-headers-odd"]
     assert ensure([{"name": "kubectl", "optional": True}])["installed"] == {"kubectl": "1.36.4-1.1"}
+
+
+HEADERS = [{"name": "linux-headers-odd", "optional": True}]
+
+
+@pytest.mark.parametrize("lists", ["empty", "incomplete"])
+def test_optional_package_alone_is_looked_for_again_where_an_index_is_missing(
+    ensure: Ensure, world: World, lists: str
+) -> None:
+    if lists == "empty":
+        world.index.unlink()
+    else:
+        (world.directory / "etc/sources.list.d").mkdir()
+        source = "Types: deb\nURIs: mirror+file:///etc/apt/mirrors/security.list\nSuites: bookworm-security\n"
+        (world.directory / "etc/sources.list.d/debian.sources").write_text(source)
+    world.set(held_by_servers={"linux-headers-odd": ["6.12"]})
+    assert ensure(HEADERS, check=True)["missing"] == ["linux-headers-odd"]
+    world.calls()
+    assert ensure(HEADERS)["installed"] == {"linux-headers-odd": "6.12"}
+    assert [call.split()[1] for call in world.calls()][:3] == ["madison", "update", "madison"]
+    assert not ensure(HEADERS)["changed"]
+    assert world.calls() == []
+
+
+def test_optional_package_that_nobody_has_refreshes_indexes_once_a_day(
+    ensure: Ensure, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing sets the time at which a file was written, so the module's clock is ahead.
+    tomorrow = "import time; now = time.time; time.time = lambda: now() + 2 * 86400\n"
+    (world.directory / "sitecustomize.py").write_text(tomorrow)
+    monkeypatch.setenv("PYTHONPATH", str(world.directory))
+    assert ensure(HEADERS)["missing"] == ["linux-headers-odd"]
+    assert [call.split()[1] for call in world.calls()] == ["madison", "update", "madison"]
+    assert world.stamp.exists()
+    os.utime(world.stamp, (time.time() + 2 * 86400,) * 2)
+    assert not ensure(HEADERS)["changed"]
+    assert [call.split()[1] for call in world.calls()] == ["madison"]
 
 
 def test_one_package_of_the_list_stays_free(ensure: Ensure, world: World) -> None:

@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._openpgp import armored, public_keys
+from openpgp_keys import fingerprint, public_key
 
-KEY = b"\x99\x01\x0dkey of the repository"
+KEY = public_key(1)
 URI = "http://depot.example/core:/v1.36/deb/"
 
 # Fetches the index of the source file it is given, unless told to fail; every call is noted.
 APT_GET = r"""
 import os, pathlib, sys
 here = pathlib.Path("{directory}")
+def uri_of(text):
+    return [line.split()[1] for line in text.splitlines() if line.startswith("URIs")][0]
 with (here / "calls").open("a") as calls:
     calls.write(" ".join(sys.argv[1:]) + "\n")
 options = dict(word.split("=", 1) for word in sys.argv if "=" in word)
@@ -24,12 +28,16 @@ source = pathlib.Path(options["Dir::Etc::sourcelist"])
 text = source.read_text()
 key = [line.split()[1] for line in text.splitlines() if line.startswith("Signed-By")][0]
 assert pathlib.Path(key).read_text().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
+signed_by = here / "signed_by"
+if signed_by.exists() and signed_by.read_text() not in pathlib.Path(key).read_text():
+    print("Err:1 " + uri_of(text))
+    print("E: GPG error: " + (here / "complaint").read_text(), file=sys.stderr)
+    sys.exit(100)
 if (here / "fail").exists():
     print("Err:1 " + (here / "fail").read_text())
     print("E: " + (here / "fail").read_text(), file=sys.stderr)
     sys.exit(100)
-uri = [line.split()[1] for line in text.splitlines() if line.startswith("URIs")][0]
-name = uri.split("://")[1].replace("/", "_") + "InRelease"
+name = uri_of(text).split("://")[1].replace("/", "_") + "InRelease"
 (pathlib.Path(options["Dir::State::lists"]) / name).write_text("signed")
 """
 
@@ -49,6 +57,15 @@ class Host:
 
     def files(self) -> dict[str, str]:
         return {str(path.relative_to(self.etc)): path.read_text() for path in self.etc.rglob("*") if path.is_file()}
+
+    def serve(self, data: bytes) -> None:
+        (self.directory / "key.gpg").write_bytes(data)
+
+    def sign(self, data: bytes, complaint: str) -> None:
+        """From now on the index is signed by this key, and apt complains in these words of any other."""
+        text = armored(data).splitlines()[2]
+        (self.directory / "signed_by").write_text(text)
+        (self.directory / "complaint").write_text(complaint)
 
     def calls(self) -> list[str]:
         calls = self.directory / "calls"
@@ -137,7 +154,7 @@ def test_what_is_missing_is_brought_back(apply: Apply, host: Host, gone: str) ->
 
 def test_other_key_url_fetches_the_key(apply: Apply, host: Host) -> None:
     apply()
-    (host.directory / "new.gpg").write_bytes(b"\x99other key")
+    (host.directory / "new.gpg").write_bytes(public_key(2))
     before = host.key.read_text()
     assert apply(key_url=f"file://{host.directory}/new.gpg")["changed"]
     assert host.key.read_text() != before
@@ -237,3 +254,134 @@ def test_absent(apply: Apply, host: Host) -> None:
     assert apply(state="absent")["changed"]
     assert host.files() == {}
     assert not apply(state="absent")["changed"]
+
+
+def spaced(text: str) -> str:
+    return " ".join(text[start : start + 4] for start in range(0, 40, 4)).lower()
+
+
+def test_the_pinned_key_is_accepted(apply: Apply, host: Host) -> None:
+    result = apply(key_fingerprints=[fingerprint(9), spaced(fingerprint(1))])
+    assert result["changed"] and result["key_fingerprints"] == [fingerprint(1)] and result["key_expires"] is None
+    assert not apply(key_fingerprints=[fingerprint(1)])["changed"]
+
+
+def test_another_key_is_refused_before_anything_is_written(apply: Apply, host: Host) -> None:
+    result = apply(key_fingerprints=[fingerprint(2), fingerprint(3)])
+    assert result["failed"] and host.files() == {} and host.calls() == []
+    assert result["msg"].startswith(
+        f"Error while fetching the key of the apt source test from file://{host.directory}/key.gpg: its fingerprint is "
+        f"{fingerprint(1)}, expected {fingerprint(2)} or {fingerprint(3)}. "
+    )
+
+
+@pytest.mark.parametrize("pin", ["", "DE15B144", "Z" * 40, "A" * 64])
+def test_what_is_not_a_fingerprint_is_an_error_of_the_argument(apply: Apply, host: Host, pin: str) -> None:
+    for check in (True, False):
+        result = apply(check=check, key_fingerprints=[pin])
+        assert result["failed"] and "key_fingerprints" in result["msg"] and "40 hex digits" in result["msg"]
+    assert host.files() == {}
+
+
+def test_of_several_keys_only_the_pinned_one_is_kept(apply: Apply, host: Host) -> None:
+    host.serve(public_key(1) + public_key(2))
+    assert apply()["key_fingerprints"] == [fingerprint(1), fingerprint(2)]
+    assert apply(check=True, key_fingerprints=[fingerprint(2)])["changed"]
+    assert apply(key_fingerprints=[fingerprint(2)])["key_fingerprints"] == [fingerprint(2)]
+    assert [key.fingerprint for key in public_keys(host.key.read_bytes())] == [fingerprint(2)]
+    assert not apply(key_fingerprints=[fingerprint(2)])["changed"]
+
+
+def test_a_key_that_has_expired_is_refused(apply: Apply, host: Host) -> None:
+    host.serve(public_key(1, days_left=-1))
+    result = apply()
+    assert result["failed"] and host.files() == {}
+    assert f"file://{host.directory}/key.gpg: it expired on 20" in result["msg"] and "clock" in result["msg"]
+
+
+@pytest.mark.parametrize("days_left", [-1, 59])
+def test_a_key_that_expires_soon_is_renewed(apply: Apply, host: Host, days_left: int) -> None:
+    apply()
+    host.key.write_text(armored(public_key(1, days_left)))
+    host.key.chmod(0o644)
+    host.serve(public_key(1, days_left=400))
+    assert apply(check=True, key_fingerprints=[fingerprint(1)])["changed"]
+    result = apply(key_fingerprints=[fingerprint(1)])
+    assert result["changed"] and result["refreshed"] and not result.get("warnings")
+    assert host.key.read_text() == armored(public_key(1, days_left=400))
+    assert len(host.calls()) == 2
+    assert not apply(key_fingerprints=[fingerprint(1)])["changed"]
+
+
+def test_a_key_that_expires_later_is_left_alone(apply: Apply, host: Host) -> None:
+    host.serve(public_key(1, days_left=61))
+    apply()
+    (host.directory / "key.gpg").unlink()
+    again = apply()
+    assert not again["changed"] and not again.get("warnings")
+
+
+@pytest.mark.parametrize(
+    ("served", "words"),
+    [
+        (public_key(1, days_left=20), "has no renewed one yet"),
+        (public_key(2, days_left=400), f"its fingerprint is {fingerprint(2)}"),
+        (b"<html>", "it begins with"),
+        (None, "No such file"),
+    ],
+)
+def test_a_key_that_can_not_be_renewed_yet_is_a_warning(
+    apply: Apply, host: Host, served: bytes | None, words: str
+) -> None:
+    host.serve(public_key(1, days_left=20))
+    expires = apply()["key_expires"]
+    (host.directory / "key.gpg").unlink() if served is None else host.serve(served)
+    before = host.files()
+    result = apply(key_fingerprints=[fingerprint(1)])
+    assert not result["failed"] and not result["changed"] and result["key_expires"] == expires
+    (warning,) = result["warnings"]
+    # A text, or with newer versions of Ansible a dictionary that has it.
+    assert f"The key of the apt source test expires on {expires}, " in str(warning) and words in str(warning)
+    assert host.files() == before and len(host.calls()) == 1
+
+
+def test_a_stored_key_that_has_expired_and_can_not_be_renewed_is_an_error(apply: Apply, host: Host) -> None:
+    apply()
+    host.key.write_text(armored(public_key(1, days_left=-1)))
+    host.key.chmod(0o644)
+    host.serve(public_key(1, days_left=-1))
+    result = apply()
+    assert result["failed"] and "it expired on" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "The following signatures were invalid: EXPKEYSIG 234654DA9A296436 isv:kubernetes",
+        "The following signatures couldn't be verified because the public key is not available: NO_PUBKEY 234654DA",
+        "Sub-process /usr/bin/sqv returned an error code (1), error message is: Missing key DE15B14486CD377B9E876E1A",
+    ],
+)
+def test_an_index_that_another_key_signs_has_the_key_fetched_again(apply: Apply, host: Host, complaint: str) -> None:
+    apply()
+    next(host.lists.iterdir()).unlink()
+    host.sign(public_key(2), complaint)
+    host.serve(public_key(2))
+    pins = [fingerprint(1), fingerprint(2)]
+    result = apply(key_fingerprints=pins)
+    assert result["changed"] and result["key_fingerprints"] == [fingerprint(2)]
+    assert len(host.calls()) == 3
+    assert not apply(key_fingerprints=pins)["changed"]
+
+
+def test_an_index_that_no_known_key_signs(apply: Apply, host: Host) -> None:
+    apply()
+    next(host.lists.iterdir()).unlink()
+    before = host.files()
+    host.sign(public_key(2), "NO_PUBKEY 234654DA9A296436")
+    result = apply()
+    assert result["failed"] and "NO_PUBKEY" in result["msg"] and "still has the key that is stored" in result["msg"]
+    host.serve(public_key(3))
+    result = apply()
+    assert result["failed"] and "NO_PUBKEY" in result["msg"]
+    assert host.files() == before, "a key that does not help is not kept"

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What apt has on this host: its architecture, its sources, and the indexes that it fetched."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_sources import FILE_NAME, Source, read_sources
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import read_file
+
+_QUOTED = re.compile(r"[\\|{}\[\]<>\"^~_=!@#$%&*]")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el", "armv7l": "armhf"}
+_DAY_S = 86400
+# Distributions' own hooks touch the same one after an update.
+_STAMP = "update-success-stamp"
+
+
+def native_architecture() -> str:
+    """Debian's name of this machine's architecture."""
+    machine = platform.machine()
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def sources_of(etc: Path) -> Iterator[tuple[Path, list[Source]]]:
+    """Every file that apt reads its sources from, with its entries."""
+    parts = sorted((etc / "sources.list.d").glob("*"))
+    for path in [etc / "sources.list", *(part for part in parts if FILE_NAME.match(part.name))]:
+        data = read_file(path) if path.is_file() else None
+        if data is not None:
+            yield path, read_sources(data.decode("utf-8", "replace"), str(path))
+
+
+def release_file(lists: Path, uri: str, suite: str) -> Path | None:
+    """Where apt keeps the signed index of a suite (apt's URItoFileName gives the name), None when it has none."""
+    architecture = native_architecture()
+    uri, suite = uri.replace("$(ARCH)", architecture).rstrip("/"), suite.replace("$(ARCH)", architecture)
+    path = suite.lstrip("/") if suite.endswith("/") else f"dists/{suite}/"
+    full = f"{uri}/{path}".partition("://")[2].rpartition("@")[2]
+    name = _quoted(full)
+    found = [lists / f"{name}{kind}" for kind in ("InRelease", "Release")]
+    if not uri.startswith(("http://", "https://")):
+        # Mirror lists, discs and the like: how apt names theirs depends on the method, but not their end.
+        ends = tuple(_quoted(f"/{path}{kind}") for kind in ("InRelease", "Release"))
+        found = [file for file in lists.glob("*Release") if file.name.endswith(ends)]
+    return next((file for file in found if file.is_file()), None)
+
+
+def indexes_fresh(etc: Path, lists: Path, now: float) -> bool:
+    """Whether apt has the index of every source, and fetched them within a day."""
+    files = [
+        release_file(lists, uri, suite)
+        for _path, sources in sources_of(etc)
+        for source in sources
+        if source.enabled and "deb" in source.types
+        for uri in source.uris
+        for suite in source.suites
+    ]
+    there = [file for file in files if file is not None]
+    if not there or len(there) < len(files):
+        return False
+    # The time of change is that of the index itself; when the file was written here is its ctime.
+    moments = [min(file.stat().st_ctime for file in there)]
+    with contextlib.suppress(OSError):
+        moments.append((lists.parent / "periodic" / _STAMP).stat().st_mtime)
+    return max(moments) > now - _DAY_S
+
+
+def note_refresh(lists: Path) -> None:
+    """Remember that all indexes were fetched just now: what the server has not changed stays as old as it is."""
+    stamp = lists.parent / "periodic" / _STAMP
+    with contextlib.suppress(OSError):
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.touch()
+
+
+def _quoted(text: str) -> str:
+    return _QUOTED.sub(lambda match: f"%{ord(match.group()):02x}", text).replace("/", "_")
