@@ -80,13 +80,17 @@ def _said(result: Facts) -> str:
 
 
 def root(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    if not reading.facts["is_root"]:
-        yield reading.problem(
-            "Ansible is not root on this host",
-            "ansible_become",
-            "Installing packages and services needs root",
-            "Set ansible_become=true for the host, or connect as root",
+    if reading.facts["is_root"]:
+        return
+    if reading.settings["become"]:
+        what, where = "Ansible is not root on this host", "ansible_become_user, ansible_become_method"
+        do = (
+            "The playbooks set become: true; correct the user and method that the inventory names, or leave them out"
         )
+    else:
+        what, where = "Ansible is not root on this host: your inventory has ansible_become=false", "ansible_become"
+        do = "Remove ansible_become from the inventory (the playbooks set become: true), or connect as root"
+    yield reading.problem(what, where, "Installing packages and services needs root", do)
 
 
 def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:

@@ -79,3 +79,28 @@ def test_why_the_control_plane_can_not_be_reached_is_told(run: Run) -> None:
     assert status != 0
     assert "Connection refused" in output
     assert "censored" not in output
+
+
+def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Path) -> None:
+    """Variables win over keywords, so ``become: false`` alone does not keep the controller's sudo out."""
+    sudo, kept = tmp_path / "sudo", tmp_path / "admin.conf"
+    sudo.write_text(f"#!/bin/sh\necho called >> {tmp_path}/sudo-calls\nexit 1\n")
+    sudo.chmod(0o755)
+    # Ansible leaves sudo out where the user is the same already, which root would be here.
+    become = f"ansible_become=true\nansible_become_exe={sudo}\nansible_become_user=daemon"
+    (tmp_path / "hosts.ini").write_text(
+        f"[control_plane]\ncp1 {AWAY}\n[workers]\ngpu1 {AWAY}\n[all:vars]\n{become}\n".replace(
+            " ansible_become=false", ""
+        )
+    )
+    parts = [PLAYBOOK.format(part=part) for part in ("kubeconfig_file.yml", "kubeconfig_absent.yml")]
+    (tmp_path / "site.yml").write_text("".join(parts))
+    settings = {
+        "__kubeadm_admin_conf": {"content": "YXBpVmVyc2lvbjogdjEK"},
+        "_kubeadm_private_file": str(tmp_path / "private.conf"),
+        "cluster_kubeconfig": str(kept),
+    }
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", json.dumps(settings))
+    assert status == 0, output
+    assert not (tmp_path / "sudo-calls").exists(), output
+    assert kept.read_text() == "apiVersion: v1\n" and not (tmp_path / "private.conf").exists()

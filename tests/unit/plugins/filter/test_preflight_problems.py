@@ -59,6 +59,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
     return {
         "failure": {},
         "settings": {
+            "become": True,
             "node_name": name,
             "node_address": f"192.168.7.{number}",
             "expected_gpus": gpus or None,
@@ -153,7 +154,12 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
 @pytest.mark.parametrize(
     ("changes", "host", "words"),
     [
-        ({"cp1.facts.is_root": False}, "cp1", ["not root", "ansible_become"]),
+        ({"cp1.facts.is_root": False}, "cp1", ["not root", "ansible_become_user"]),
+        (
+            {"cp1.facts.is_root": False, "cp1.settings.become": False},
+            "cp1",
+            ["ansible_become=false", "Remove ansible_become from the inventory"],
+        ),
         ({"cp1.facts.os": {"key": "fedora 42", "pretty_name": "Fedora 42"}}, "cp1", ["Fedora 42", "Debian 13"]),
         ({"cp1.facts.architecture": "arm64"}, "cp1", ["arm64"]),
         ({"cp1.facts.python": "3.8.10"}, "cp1", ["3.8.10", "3.9"]),
