@@ -84,9 +84,7 @@ def root(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     if reading.settings["become"]:
         what, where = "Ansible is not root on this host", "ansible_become_user, ansible_become_method"
-        do = (
-            "The playbooks set become: true; correct the user and method that the inventory names, or leave them out"
-        )
+        do = "The playbooks set become: true; correct the user and method that the inventory names, or leave them out"
     else:
         what, where = "Ansible is not root on this host: your inventory has ansible_become=false", "ansible_become"
         do = "Remove ansible_become from the inventory (the playbooks set become: true), or connect as root"
