@@ -29,6 +29,7 @@ options:
       - By host name a dictionary of C(facts) (the result of M(gpulab.kubernetes.preflight_info), empty when there is
         none), C(failure) (the result of the task that failed or found the host unreachable, else empty) and C(settings)
         of this host - C(node_name), C(node_address), C(become) (whether the inventory lets Ansible become root),
+        C(resolv_conf) (the file of name servers that was chosen for this host, else empty),
         C(expected_gpus) (or null), C(nvidia_driver_version), C(nvidia_driver_source), C(nvidia_driver_root),
         C(nvidia_driver_modules), C(nvidia_driver_replace_foreign),
         C(nvidia_driver_upgrading) (whether this run is there to change the driver), C(containerd_version),
