@@ -28,8 +28,10 @@ options:
     description:
       - By host name a dictionary of C(facts) (the result of M(gpulab.kubernetes.preflight_info), empty when there is
         none), C(failure) (the result of the task that failed or found the host unreachable, else empty) and C(settings)
-        of this host - C(node_name), C(node_address), C(expected_gpus) (or null), C(nvidia_driver_version),
-        C(nvidia_driver_source), C(nvidia_driver_root), C(nvidia_driver_modules), C(nvidia_driver_replace_foreign),
+        of this host - C(node_name), C(node_address), C(become) (whether the inventory lets Ansible become root),
+        C(resolv_conf) (the file of name servers that was chosen for this host, else empty),
+        C(expected_gpus) (or null), C(nvidia_driver_version), C(nvidia_driver_source), C(nvidia_driver_root),
+        C(nvidia_driver_modules), C(nvidia_driver_replace_foreign),
         C(nvidia_driver_upgrading) (whether this run is there to change the driver), C(containerd_version),
         C(containerd_conf_dir), C(containerd_files) (the files that will be written, the base first, as dictionaries of
         C(path), C(text) and C(gpus), which is true for those that only hosts with GPUs get). A host with C(left_out) is

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import imported_files
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import text_or_nothing, under
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, text_or_nothing, under
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel import builtin_modules, loaded_modules
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeconfig import KubeconfigError, read_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver import parse_version
@@ -33,6 +34,7 @@ _NAMES = {"debian": "Debian", "ubuntu": "Ubuntu"}
 _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # What shows that a module is there although nothing lists it, as in a container or a kernel without modules.
 _TRACES = {"br_netfilter": "/proc/sys/net/bridge", "overlay": "/sys/module/overlay"}
+_RESOLV_CONF = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
 _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
 _NVIDIA, _DISPLAY, _BRIDGE = "0x10de", "0x03", "0x0680"
 # Packages that make up a driver, of NVIDIA's repository, Ubuntu and Debian alike.
@@ -174,6 +176,23 @@ def nvidia_driver(root: str, database: Database) -> dict[str, Any]:
     }
 
 
+def resolver(root: str, runner: Runner, wanted: Iterable[str]) -> dict[str, Any]:
+    """Who resolves names, what the kubelet was set up with (null: it has no configuration, or none that says so), and
+    by path the name servers (null: there is no such file)."""
+    listed = text_or_nothing(root, "/var/lib/kubelet/config.yaml")
+    kubelet = re.search(r"^resolvConf:[ \t]*[\"']?([^\s\"'#]*)", listed, re.MULTILINE)
+    files: dict[str, list[str] | None] = {}
+    for path in (*_RESOLV_CONF, *wanted, kubelet[1] if kubelet else ""):
+        if path:
+            text = read_text(under(root, path))
+            files[path] = None if text is None else re.findall(r"^[ \t]*nameserver[ \t]+(\S+)", text, re.MULTILINE)
+    return {
+        "systemd_resolved": files[_RESOLV_CONF[0]] is not None and _is_active(runner, "systemd-resolved"),
+        "kubelet": kubelet[1] if kubelet else None,
+        "files": files,
+    }
+
+
 def installed(database: Database) -> dict[str, str]:
     """Versions of what has to do with containers, Kubernetes and GPUs."""
     return {name: database.version(name) or "" for name in database.names() if _INTERESTING.match(name)}
@@ -206,6 +225,13 @@ def cluster(root: str) -> dict[str, Any]:
         "ca_hashes": _ca_hashes(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt")),
         "server": _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf")),
     }
+
+
+def _is_active(runner: Runner, service: str) -> bool:
+    try:
+        return runner.run(["systemctl", "is-active", "--quiet", service]).rc == 0
+    except DomainError:
+        return False
 
 
 def _ca_hashes(pem: str) -> list[str]:

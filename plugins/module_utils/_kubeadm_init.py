@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _kubeadm_leftovers as leftovers
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _kubeadm_state as state
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import (
@@ -42,10 +43,13 @@ class Outcome:
 class KubeadmInit:
     """``module`` is an AnsibleModule, ``root`` stands for the root directory."""
 
-    def __init__(self, module: Any, executable: str, timeout: float, patience: float, root: str) -> None:
+    def __init__(
+        self, module: Any, executable: str, timeout: float, patience: float, root: str, ending: float = 60
+    ) -> None:
         self._module = module
         self._kubeadm = Kubeadm(module, executable, timeout, root)
         self._patience = patience
+        self._ending = ending
         self._root = root
         self._etc = under(root, "/etc/kubernetes")
         self._record = under(root, RECORD)
@@ -85,8 +89,7 @@ class KubeadmInit:
 
         All of them at once would be a mistake: kubeadm takes no V(all) beside checks that its configuration names.
         """
-        port = re.search(r"^\s*bindPort:\s*[\"']?(\d+)", config, re.MULTILINE)
-        ports = [port[1] if port else "6443", "2379", "2380", "10250", "10257", "10259"]
+        ports = [_port(config), "2379", "2380", "10250", "10257", "10259"]
         files = [f"FileAvailable--etc-kubernetes-manifests-{name}.yaml" for name in COMPONENTS]
         data = "-".join(("", *self._etcd_data(config).relative_to(self._root).parts))
         return [*files, *(f"Port-{number}" for number in ports), f"DirAvailable-{data}"]
@@ -107,7 +110,14 @@ class KubeadmInit:
         outcome.moved_aside += move_aside([*confs, self._etc / "manifests", self._etc / "pki"], self._root, aside)
         named = re.search(r"^\s*criSocket:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
         socket = ["--cri-socket", named[1]] if named else []
-        self._kubeadm.run(["reset", "phase", "cleanup-node", *socket], "clearing away an init that never finished")
+        # Its containers may outlive kubeadm's reset, and then etcd would still write to what is moved below.
+        leftovers.clear(
+            lambda: self._kubeadm.run(
+                ["reset", "phase", "cleanup-node", *socket], "clearing away an init that never finished"
+            ),
+            lambda: leftovers.still_there(self._kubeadm.runner, self._root, _port(config)),
+            self._ending,
+        )
         outcome.moved_aside += move_aside([data / "member"], self._root, aside)
         self._restore()
 
@@ -131,3 +141,8 @@ class KubeadmInit:
                 if kept.is_file() and not (self._etc / name).exists():
                     (self._etc / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(kept, self._etc / name)
+
+
+def _port(config: str) -> str:
+    found = re.search(r"^\s*bindPort:\s*[\"']?(\d+)", config, re.MULTILINE)
+    return found[1] if found else "6443"

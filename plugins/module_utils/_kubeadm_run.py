@@ -70,6 +70,12 @@ class Kubeadm:
         with _private_file(under(self._root, "/run/gpulab/kubeadm-validate.yaml"), config) as path:
             self.run(["config", "validate", "--config", str(path)], "checking the configuration for kubeadm")
 
+    def images(self, config: str) -> list[str]:
+        """The images that an init with this configuration needs."""
+        with _private_file(under(self._root, "/run/gpulab/kubeadm-images.yaml"), config) as path:
+            listed = self.run(["config", "images", "list", "--config", str(path)], "listing the control plane's images")
+        return [line.strip() for line in listed.splitlines() if line.strip()]
+
     def run_with(self, command: str, config: str, ignored: Sequence[str], doing: str) -> str:
         """Run ``kubeadm init`` or ``join`` with a configuration that lies in a file of ours only meanwhile."""
         flags = [f"--ignore-preflight-errors={','.join(ignored)}"] if ignored else []

@@ -39,7 +39,8 @@ description:
   - A control plane that was alive once gets an error with advice when it is ill. It is never initialised again and
     never reset.
   - Clearing away means that the kubelet is stopped, that C(/etc/kubernetes) and the data of etcd are moved to
-    C(/var/lib/gpulab/aside-TIME), and that C(kubeadm reset phase cleanup-node) removes the containers. What lay in
+    C(/var/lib/gpulab/aside-TIME), and that C(kubeadm reset phase cleanup-node) removes the containers. The data of
+    etcd are moved only when all containers have ended and their ports are free, else there is an error. What lay in
     C(/etc/kubernetes) before the first init is put back.
   - When another kubeadm is still at work on the host, such as one whose controller was killed, it is waited for.
 options:
@@ -60,6 +61,12 @@ options:
     default: 900
   api_timeout:
     description: How long an API server that should be there is waited for, in seconds.
+    type: int
+    default: 60
+  cleanup_timeout:
+    description:
+      - How long the containers of an init that never finished may take to end after C(kubeadm reset), in seconds. Then
+        they are removed once more, and given the same time again.
     type: int
     default: 60
   executable:
@@ -169,6 +176,7 @@ def main() -> None:
             "ignore_preflight_errors": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "int", "default": 900},
             "api_timeout": {"type": "int", "default": 60},
+            "cleanup_timeout": {"type": "int", "default": 60},
             "executable": {"type": "str", "default": "kubeadm"},
             "root": {"type": "path", "default": "/"},
         },
@@ -176,7 +184,14 @@ def main() -> None:
     )
     params = module.params
     try:
-        init = KubeadmInit(module, params["executable"], params["timeout"], params["api_timeout"], params["root"])
+        init = KubeadmInit(
+            module,
+            params["executable"],
+            params["timeout"],
+            params["api_timeout"],
+            params["root"],
+            params["cleanup_timeout"],
+        )
         outcome = init.apply(params["config"], params["ignore_preflight_errors"])
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)

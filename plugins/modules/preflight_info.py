@@ -81,6 +81,12 @@ options:
         description: Whether it matters only to hosts with NVIDIA GPUs.
         type: bool
         default: false
+  resolv_conf:
+    description:
+      - A file of name servers to read besides C(/etc/resolv.conf) and C(/run/systemd/resolve/resolv.conf). Empty means
+        none.
+    type: str
+    default: ""
   controller_time:
     description: The controller's clock, in seconds since 1970, to compare this host's with.
     type: float
@@ -273,6 +279,16 @@ repositories:
       missing: {kubelet: 1.36.9-1.1}
       available: {kubelet: [1.36.4-1.1]}
       conflicts: [{file: /etc/apt/sources.list, line: 3, uri: "https://pkgs.k8s.io/core:/stable:/v1.36/deb/"}]
+resolver:
+  description: >-
+    Whether systemd-resolved is active, the C(resolvConf) of a kubelet that was set up (else null), and by path the name
+    servers of each file (null when there is no such file).
+  returned: always
+  type: dict
+  sample:
+    systemd_resolved: true
+    kubelet: null
+    files: {/run/systemd/resolve/resolv.conf: [10.0.0.2], /etc/resolv.conf: [127.0.0.53]}
 cluster:
   description: >-
     The cluster that the host belongs to, by what kubeadm left on it. C(begun) is also true where kubeadm was
@@ -336,6 +352,7 @@ def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
         "installed": host.installed(database),
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
         "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
+        "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
         "cluster": host.cluster(root),
     }
 
@@ -349,6 +366,7 @@ def main() -> None:
             "kernel_modules": {"type": "list", "elements": "str", "default": ["overlay", "br_netfilter"]},
             "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
             "repositories": {"type": "list", "elements": "dict", "default": [], "options": _REPOSITORY},
+            "resolv_conf": {"type": "str", "default": ""},
             "controller_time": {"type": "float", "default": 0},
             "timeout": {"type": "float", "default": 10},
             "root": {"type": "path", "default": "/"},

@@ -18,6 +18,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
     Reading,
     listing,
 )
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._resolver import resolv_conf, usable
 
 _PYTHON = "3.9"
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -80,13 +81,15 @@ def _said(result: Facts) -> str:
 
 
 def root(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    if not reading.facts["is_root"]:
-        yield reading.problem(
-            "Ansible is not root on this host",
-            "ansible_become",
-            "Installing packages and services needs root",
-            "Set ansible_become=true for the host, or connect as root",
-        )
+    if reading.facts["is_root"]:
+        return
+    if reading.settings["become"]:
+        what, where = "Ansible is not root on this host", "ansible_become_user, ansible_become_method"
+        do = "The playbooks set become: true; correct the user and method that the inventory names, or leave them out"
+    else:
+        what, where = "Ansible is not root on this host: your inventory has ansible_become=false", "ansible_become"
+        do = "Remove ansible_become from the inventory (the playbooks set become: true), or connect as root"
+    yield reading.problem(what, where, "Installing packages and services needs root", do)
 
 
 def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -249,6 +252,34 @@ def node_address(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
 
 
+def resolver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """A finished host keeps its file, and is only told of one that keeps every pod from starting."""
+    found, shared = reading.facts["resolver"], cluster.settings["kubelet_configuration"].get("resolvConf")
+    path = resolv_conf(found, reading.settings["resolv_conf"], shared, reading.finished)
+    nameservers = found["files"].get(path)
+    if not path or (reading.finished and nameservers is not None):
+        return
+    where, change = "kubeadm_resolv_conf", "Set kubeadm_resolv_conf for the host to a file that names the real ones"
+    if reading.finished:
+        where = "/var/lib/kubelet/config.yaml"
+        better = resolv_conf(found, reading.settings["resolv_conf"], shared, finished=False)
+        change = f"Set resolvConf to {better} there, then: systemctl restart kubelet"
+    if nameservers is None:
+        yield reading.problem(
+            f"kubelet is to take name servers from {path}, and there is no such file",
+            where,
+            "Pods don't start without it",
+            change,
+        )
+    elif not usable(nameservers):
+        yield reading.problem(
+            f"{path} names {listing(nameservers) or 'no name server'}, which no pod can reach",
+            where,
+            "CoreDNS and other pods take their name servers from it, and a loopback address there is the pod's own",
+            change,
+        )
+
+
 def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     for repository in reading.facts["repositories"]:
         label = f"{repository['name']} ({repository['uri']})"
@@ -299,6 +330,7 @@ RULES: tuple[HostRule, ...] = (
     firewall,
     name,
     node_address,
+    resolver,
     repositories,
     runtimes,
 )

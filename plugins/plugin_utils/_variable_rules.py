@@ -28,6 +28,8 @@ _POOL = "gpulab.io/pool"
 _ELSEWHERE = ("daemonset", "preinstalled", "operator")
 _QUOTE = "put it into quotes"
 _SERIAL = re.compile(r"[1-9][0-9]*|(?:[1-9][0-9]?|100)%", re.ASCII)
+# As Go reads it, in the units that make sense for a time limit.
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
 
@@ -88,6 +90,12 @@ def _directory(value: Any) -> Iterator[str]:
         yield f"it must be an absolute path without a slash at its end, such as /opt/nvidia/driver, not {str(value)!r}"
 
 
+def _timeouts(value: Any) -> Iterator[str]:
+    for key, duration in value.items():
+        if not _DURATION.fullmatch(str(duration)):
+            yield f"{key} must be a duration with a unit, such as 90s, 5m or 1h30m, not {str(duration)!r}"
+
+
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_device_plugin_sharing": _gpu_sharing.problems,
@@ -99,6 +107,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "cuda_toolkit_remove": _minors,
     "nvidia_driver_upgrade_serial": _serial,
     "nvidia_driver_root": _directory,
+    "kubeadm_timeouts": _timeouts,
 }
 
 

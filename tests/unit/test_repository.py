@@ -6,9 +6,12 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,3 +50,30 @@ def test_shell_scripts_parse() -> None:
         text = (ROOT / name).read_text()
         shell = shlex.split(text.splitlines()[0].removeprefix("#!"))[-1]
         subprocess.run([shell, "-n", str(ROOT / name)], check=True)
+
+
+def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Return the tasks of a playbook or a file of tasks, those in blocks too."""
+    for entry in entries:
+        yield entry
+        for key in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
+            yield from tasks(entry.get(key) or [])
+
+
+def test_what_runs_where_the_api_is_asked_never_becomes_root() -> None:
+    """A keyword loses against ``ansible_become`` in an inventory, a variable of the task does not."""
+    kept, found = ("localhost", "{{ cluster_api_delegate }}"), 0
+    for path in sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")]):
+        for task in tasks(yaml.safe_load(path.read_text()) or []):
+            there = task.get("delegate_to", task.get("hosts"))
+            if there in kept or task.get("become") is False:
+                found += 1
+                place = f"{path.relative_to(ROOT)}: {task['name']}"
+                assert task.get("vars", {}).get("ansible_become") is False, place
+                assert task.get("become") is False or "hosts" in task, place
+    assert found > 60
+
+
+def test_example_inventories_leave_becoming_root_to_the_playbooks() -> None:
+    files = [path for path in (ROOT / "inventories").rglob("*") if path.is_file()]
+    assert files and [path for path in files if "ansible_become" in path.read_text()] == []

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubeadm_texts import PINNED, SECRET, TOKEN
 from support.programs import run_ansible
 
+REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
 # Port 1 of the loopback address: nobody answers there.
 AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
@@ -79,3 +81,88 @@ def test_why_the_control_plane_can_not_be_reached_is_told(run: Run) -> None:
     assert status != 0
     assert "Connection refused" in output
     assert "censored" not in output
+
+
+def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Path) -> None:
+    """Variables win over keywords, so ``become: false`` alone does not keep the controller's sudo out."""
+    sudo, kept = tmp_path / "sudo", tmp_path / "admin.conf"
+    sudo.write_text(f"#!/bin/sh\necho called >> {tmp_path}/sudo-calls\nexit 1\n")
+    sudo.chmod(0o755)
+    # Ansible leaves sudo out where the user is the same already, which root would be here.
+    become = f"ansible_become=true\nansible_become_exe={sudo}\nansible_become_user=daemon"
+    (tmp_path / "hosts.ini").write_text(
+        f"[control_plane]\ncp1 {AWAY}\n[workers]\ngpu1 {AWAY}\n[all:vars]\n{become}\n".replace(
+            " ansible_become=false", ""
+        )
+    )
+    parts = [PLAYBOOK.format(part=part) for part in ("kubeconfig_file.yml", "kubeconfig_absent.yml")]
+    (tmp_path / "site.yml").write_text("".join(parts))
+    settings = {
+        "__kubeadm_admin_conf": {"content": "YXBpVmVyc2lvbjogdjEK"},
+        "_kubeadm_private_file": str(tmp_path / "private.conf"),
+        "cluster_kubeconfig": str(kept),
+    }
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", json.dumps(settings))
+    assert status == 0, output
+    assert not (tmp_path / "sudo-calls").exists(), output
+    assert kept.read_text() == "apiVersion: v1\n" and not (tmp_path / "private.conf").exists()
+
+
+RENDER = """
+- name: Render what kubeadm gets
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Learn the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: settings
+    - name: Write it
+      ansible.builtin.copy:
+        content: "{{ lookup('ansible.builtin.template', _templates ~ '/' ~ _wanted) }}"
+        dest: "{{ _place }}/{{ inventory_hostname }}-{{ _wanted }}"
+        mode: "0600"
+      loop: [init.yaml.j2, join.yaml.j2, kubeletconfiguration.yaml.j2]
+      loop_control:
+        loop_var: _wanted
+"""
+
+
+@pytest.mark.parametrize("timeouts", [{}, {"kubernetesAPICall": "8m"}])
+def test_configuration_for_kubeadm(tmp_path: Path, timeouts: dict[str, str]) -> None:
+    """Each host's kubelet gets its own resolv.conf, by a patch that both configurations name."""
+    (tmp_path / "site.yml").write_text(RENDER)
+    hosts = {
+        name: {
+            "preflight_host": {
+                "resolver": {"systemd_resolved": active, "kubelet": None},
+                "cluster": {"finished": False},
+            }
+        }
+        for name, active in (("cp1", True), ("gpu1", False))
+    }
+    (tmp_path / "host_vars").mkdir()
+    for name, values in hosts.items():
+        (tmp_path / f"host_vars/{name}.json").write_text(json.dumps(values))
+    (tmp_path / "hosts.ini").write_text(f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\n")
+    settings = {
+        "_place": str(tmp_path),
+        "_templates": str(REPOSITORY / "roles/kubeadm/templates"),
+        "cluster_node_name": "node",
+        "cluster_node_address": "10.0.0.1",
+        "cluster_api_endpoint": "10.0.0.1:6443",
+        "kubeadm_timeouts": timeouts,
+        "__kubeadm_join_info": {"token": TOKEN, "ca_cert_hashes": [PINNED]},
+    }
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", json.dumps(settings))
+    assert status == 0, output
+    init, *_others = yaml.safe_load_all((tmp_path / "cp1-init.yaml.j2").read_text())
+    join = yaml.safe_load((tmp_path / "gpu1-join.yaml.j2").read_text())
+    for document in (init, join):
+        assert document["patches"] == {"directory": "/etc/kubernetes/patches"}
+        assert document.get("timeouts", {}) == timeouts
+    chosen = {
+        name: yaml.safe_load((tmp_path / f"{name}-kubeletconfiguration.yaml.j2").read_text())["resolvConf"]
+        for name in hosts
+    }
+    assert chosen == {"cp1": "/run/systemd/resolve/resolv.conf", "gpu1": "/etc/resolv.conf"}

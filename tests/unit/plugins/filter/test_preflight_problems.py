@@ -59,6 +59,8 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
     return {
         "failure": {},
         "settings": {
+            "become": True,
+            "resolv_conf": "",
             "node_name": name,
             "node_address": f"192.168.7.{number}",
             "expected_gpus": gpus or None,
@@ -105,6 +107,11 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "installed": {},
             "containerd_drop_ins": [],
             "repositories": [],
+            "resolver": {
+                "systemd_resolved": False,
+                "kubelet": None,
+                "files": {"/run/systemd/resolve/resolv.conf": None, "/etc/resolv.conf": ["192.168.7.1"]},
+            },
             "cluster": {"role": "", "begun": False, "finished": False, "ca_hashes": [], "server": ""},
         },
     }
@@ -153,7 +160,29 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
 @pytest.mark.parametrize(
     ("changes", "host", "words"),
     [
-        ({"cp1.facts.is_root": False}, "cp1", ["not root", "ansible_become"]),
+        ({"gpu1.facts.resolver.systemd_resolved": True}, "gpu1", ["no such file", "Set kubeadm_resolv_conf"]),
+        (
+            {"gpu1.facts.resolver.files": {"/etc/resolv.conf": ["127.0.0.53", "::1"]}},
+            "gpu1",
+            ["/etc/resolv.conf names 127.0.0.53, ::1, which no pod can reach", "Set kubeadm_resolv_conf"],
+        ),
+        ({"gpu1.facts.resolver.files": {"/etc/resolv.conf": []}}, "gpu1", ["names no name server"]),
+        ({"gpu1.settings.resolv_conf": "/etc/upstream.conf"}, "gpu1", ["from /etc/upstream.conf", "no such file"]),
+        (
+            {
+                "cp1.facts.cluster": {**CONTROL_PLANE, "ca_hashes": ["sha256:b"]},
+                "gpu1.facts.cluster": WORKER,
+                "gpu1.facts.resolver.kubelet": "/run/systemd/resolve/resolv.conf",
+            },
+            "gpu1",
+            ["Set resolvConf to /etc/resolv.conf there", "systemctl restart kubelet", "/var/lib/kubelet/config.yaml"],
+        ),
+        ({"cp1.facts.is_root": False}, "cp1", ["not root", "ansible_become_user"]),
+        (
+            {"cp1.facts.is_root": False, "cp1.settings.become": False},
+            "cp1",
+            ["ansible_become=false", "Remove ansible_become from the inventory"],
+        ),
         ({"cp1.facts.os": {"key": "fedora 42", "pretty_name": "Fedora 42"}}, "cp1", ["Fedora 42", "Debian 13"]),
         ({"cp1.facts.architecture": "arm64"}, "cp1", ["arm64"]),
         ({"cp1.facts.python": "3.8.10"}, "cp1", ["3.8.10", "3.9"]),

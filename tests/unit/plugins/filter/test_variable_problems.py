@@ -102,6 +102,9 @@ def test_good_variables_have_no_problems() -> None:
             "must be a number of nodes, such as 2, or a part of them from 1% to 100%",
         ),
         ("nvidia_driver_upgrade_serial", "-1", "not '-1'"),
+        ("kubeadm_timeouts", {"kubernetesAPICall": "300"}, "kubernetesAPICall must be a duration with a unit"),
+        ("kubeadm_timeouts", {"tlsBootstrap": "five minutes"}, "not 'five minutes'"),
+        ("kubeadm_timeouts", {"kubernetesApiCall": "5m"}, "kubernetesApiCall"),
         ("nvidia_driver_upgrade_serial", "101%", "not '101%'"),
         ("nvidia_driver_upgrade_serial", "0.5", "not '0.5'"),
         ("nvidia_driver_upgrade_serial", "", "not ''"),
@@ -143,6 +146,7 @@ def test_wrong_variable_is_named_once_with_what_to_do(name: str, value: Any, wor
         ({"cuda_toolkit_versions": ["12.9.1"], "cuda_toolkit_default": "12.9.0"}, "cuda_toolkit_default"),
         ({"cluster_node_pool": "a100", "cluster_node_labels": {"a/b": ""}}, ""),
         ({"nvidia_driver_upgrade_serial": 2}, ""),
+        ({"kubeadm_timeouts": {"kubernetesAPICall": "1h30m", "discovery": "1.5m", "tlsBootstrap": "90s"}}, ""),
         ({"nvidia_driver_upgrade_serial": "100%"}, ""),
     ],
 )

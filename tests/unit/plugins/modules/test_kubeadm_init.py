@@ -37,6 +37,8 @@ def hang(phase):
 
 if sys.argv[1:4] == ["reset", "phase", "cleanup-node"]:
     hang("reset")
+    with (root / "cleanups").open("a") as cleanups:
+        cleanups.write("data\\n" if data.exists() else "no data\\n")
     for directory in (etc / "manifests", etc / "pki", kubelet):
         if directory.exists():
             shutil.rmtree(directory)
@@ -171,7 +173,7 @@ class Host:
         (self.root / "stopped").unlink()
 
     def files(self) -> dict[str, str]:
-        skipped = ("log", "config", "stop")
+        skipped = ("log", "config", "stop", "cleanups")
         paths = (path for path in self.root.rglob("*") if path.is_file() and path.name not in skipped)
         return {str(path.relative_to(self.root)): path.read_text() for path in paths}
 
@@ -242,6 +244,51 @@ def test_init_that_never_finished_is_begun_anew(host: Host, phase: str, api_afte
     assert not (host.root / "var/lib/gpulab/kubeadm-init.json").exists()
     host.up = UP
     assert not host.run()["changed"]
+
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+ETCD_LISTENS = (
+    HEAD + "   0: 0100007F:094B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1\n"
+)
+RUNNING = json.dumps({"containers": [{"metadata": {"name": "kube-scheduler"}}, {"metadata": {"name": "coredns"}}]})
+
+
+@pytest.mark.parametrize("stays", ["listener", "container"])
+def test_etcd_is_moved_only_when_the_former_attempt_has_ended(host: Host, stays: str) -> None:
+    host.interrupt("wait_control_plane")
+    host.up = DOWN
+    table = host.root / "proc/net/tcp"
+    table.parent.mkdir(parents=True)
+    table.write_text(ETCD_LISTENS if stays == "listener" else HEAD)
+    # The third look finds nothing more, or whichever comes after a second reset.
+    body = f"""echo look >> {host.root}/looks
+if [ "$(wc -l < {host.root}/looks)" -ge 3 ]; then echo '{HEAD.strip()}' > {table}; echo '{{"containers": []}}'
+else echo '{RUNNING if stays == "container" else "{}"}'; fi"""
+    host.programs.add("crictl", body)
+    result = host.run(cleanup_timeout=10)
+    assert result["initialized"], result
+    assert (host.root / "cleanups").read_text() == "data\n"
+    assert len((host.root / "looks").read_text().splitlines()) == 3
+
+
+def test_containers_that_do_not_end_leave_etcd_untouched(host: Host) -> None:
+    host.interrupt("wait_control_plane")
+    host.up = DOWN
+    data = host.data.read_text()
+    table = host.root / "proc/net/tcp"
+    table.parent.mkdir(parents=True)
+    table.write_text(ETCD_LISTENS)
+    host.programs.add("crictl", f"echo '{RUNNING}'")
+    result = host.run(cleanup_timeout=0)
+    assert result["failed"]
+    assert "containers of the former attempt don't end: container kube-scheduler, port 2379 " in result["msg"]
+    assert "coredns" not in result["msg"]
+    assert host.data.read_text() == data and host.inits == 1
+    assert (host.root / "cleanups").read_text() == "data\ndata\n", "cleaned up once more"
+    # When they have ended, the next run gets through.
+    table.write_text(HEAD)
+    host.programs.add("crictl", """echo '{"containers": null}'""")
+    assert host.run(cleanup_timeout=0)["initialized"]
 
 
 def test_what_was_moved_aside_is_private(host: Host) -> None:

@@ -390,3 +390,25 @@ def test_sources_of_another_hand(read: Read, host: Host) -> None:
     assert found["conflicts"] == [
         {"file": str(host.root / "etc/apt/sources.list"), "line": 2, "uri": "https://h/debian/"}
     ]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_resolver(read: Read, host: Host, programs: Any, active: bool) -> None:
+    programs.add("systemctl", f'[ "$*" = "is-active --quiet systemd-resolved" ] && exit {0 if active else 3}')
+    assert read()["resolver"]["systemd_resolved"] is False, "active, and its file is not there"
+    host.write("etc/resolv.conf", "# nameserver 1.1.1.1\nnameserver 127.0.0.53\noptions edns0\n")
+    host.write("run/systemd/resolve/resolv.conf", "nameserver 10.0.0.2\n nameserver fe80::1%eth0 # home\nsearch a.b\n")
+    host.write("var/lib/kubelet/config.yaml", 'registerNode: true\nresolvConf: "/etc/kubelet-resolv.conf"\n')
+    found = read(resolv_conf="/etc/upstream.conf")["resolver"]
+    assert found == {
+        "systemd_resolved": active,
+        "kubelet": "/etc/kubelet-resolv.conf",
+        "files": {
+            "/run/systemd/resolve/resolv.conf": ["10.0.0.2", "fe80::1%eth0"],
+            "/etc/resolv.conf": ["127.0.0.53"],
+            "/etc/upstream.conf": None,
+            "/etc/kubelet-resolv.conf": None,
+        },
+    }
+    host.write("var/lib/kubelet/config.yaml", "registerNode: true\n")
+    assert read()["resolver"]["kubelet"] is None

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._resolver import resolv_conf
+
+DOCUMENTATION = r"""
+name: kubelet_resolv_conf
+short_description: Decide which file a host's kubelet takes name servers from
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Where systemd-resolved is active it is C(/run/systemd/resolve/resolv.conf), because C(/etc/resolv.conf) names a
+    loopback address there, which means nothing to a pod. Elsewhere it is C(/etc/resolv.conf).
+  - A host that is part of a cluster keeps the file that its kubelet was set up with.
+positional: _input, wanted, shared
+options:
+  _input:
+    description: The result of M(gpulab.kubernetes.preflight_info).
+    type: dict
+    required: true
+  wanted:
+    description: The file that was chosen for this host, empty for none.
+    type: str
+    default: ""
+  shared:
+    description: The file that was chosen for all hosts, null for none.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Say where pods' name servers come from
+  ansible.builtin.debug:
+    msg: "{{ preflight_host | gpulab.kubernetes.kubelet_resolv_conf }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The path.
+  type: str
+  sample: /run/systemd/resolve/resolv.conf
+"""
+
+
+def kubelet_resolv_conf(host: Mapping[str, Any], wanted: str = "", shared: str | None = None) -> str:
+    try:
+        return resolv_conf(host["resolver"], wanted, shared, bool(host["cluster"]["finished"]))
+    except (KeyError, TypeError) as error:
+        raise AnsibleFilterError(f"Error while choosing the resolv.conf of kubelet: bad input ({error!r})") from error
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"kubelet_resolv_conf": kubelet_resolv_conf}

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which file a host's kubelet takes name servers from, for pods that use the host's: CoreDNS above all.
+
+kubeadm decides by the host that runs init and gives every node the same (kubernetes/kubeadm#3327, #3034).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+RESOLVED = "/run/systemd/resolve/resolv.conf"
+USUAL = "/etc/resolv.conf"
+
+
+def resolv_conf(resolver: Mapping[str, Any], wanted: str, shared: str | None, finished: bool) -> str:
+    """The path for one host.
+
+    ``resolver`` is what preflight_info says, ``wanted`` the host's own setting (empty: none), ``shared`` the
+    KubeletConfiguration's of all hosts (None: none). A host that is ``finished`` keeps what its kubelet has.
+    """
+    if finished and resolver["kubelet"] is not None:
+        return str(resolver["kubelet"])
+    if wanted or shared is not None:
+        return wanted or str(shared)
+    return RESOLVED if resolver["systemd_resolved"] else USUAL
+
+
+def usable(nameservers: Sequence[str]) -> list[str]:
+    """Those of the name servers that a pod can reach, which has a loopback interface of its own."""
+    return [server for server in nameservers if not _is_loopback(server)]
+
+
+def _is_loopback(server: str) -> bool:
+    try:
+        return ipaddress.ip_address(server.partition("%")[0]).is_loopback
+    except ValueError:
+        return True

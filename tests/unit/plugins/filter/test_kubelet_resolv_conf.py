@@ -1,0 +1,45 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.kubelet_resolv_conf import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._resolver import usable
+
+choose = FilterModule().filters()["kubelet_resolv_conf"]
+RESOLVED, USUAL = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
+
+
+@pytest.mark.parametrize(
+    ("active", "kubelet", "finished", "wanted", "shared", "path"),
+    [
+        (True, None, False, "", None, RESOLVED),
+        (False, None, False, "", None, USUAL),
+        # What a host was told wins over what all were told, and both over what is found.
+        (True, None, False, "/etc/kubernetes/resolv.conf", None, "/etc/kubernetes/resolv.conf"),
+        (True, None, False, "", USUAL, USUAL),
+        (True, None, False, "/a", "/b", "/a"),
+        (True, None, False, "", "", ""),
+        # A running kubelet keeps its own, whatever the host's resolver has become since.
+        (True, USUAL, True, "", None, USUAL),
+        (False, RESOLVED, True, "/a", "/b", RESOLVED),
+        (True, None, True, "", None, RESOLVED),
+        # An interrupted join leaves a configuration that is written again.
+        (False, RESOLVED, False, "", None, USUAL),
+    ],
+)
+def test_file(active: bool, kubelet: str | None, finished: bool, wanted: str, shared: str | None, path: str) -> None:
+    host = {"resolver": {"systemd_resolved": active, "kubelet": kubelet}, "cluster": {"finished": finished}}
+    assert choose(host, wanted, shared) == path
+
+
+def test_a_host_that_was_not_read_is_an_error() -> None:
+    with pytest.raises(AnsibleFilterError, match="choosing the resolv.conf of kubelet"):
+        choose({})
+
+
+def test_loopback_addresses_are_of_no_use_to_a_pod() -> None:
+    assert usable(["127.0.0.53", "::1", "127.0.1.1", "nonsense"]) == []
+    assert usable(["127.0.0.53", "10.0.0.2", "fe80::1%eth0"]) == ["10.0.0.2", "fe80::1%eth0"]
