@@ -113,6 +113,13 @@ EXTRAS = [
         "</average_power_draw><current_power_limit>N/A</current_power_limit></gpu_power_readings>",
         (71.0, None),
     ),
+    (
+        "<gpu_power_readings><instant_power_draw>38.89 W</instant_power_draw><gpu_ceiling_power_limit>"
+        "<current_power_limit>250.00 W</current_power_limit><requested_power_limit>260.00 W</requested_power_limit>"
+        "</gpu_ceiling_power_limit><gpu_base_power><current_base_power>N/A</current_base_power></gpu_base_power>"
+        "<max_power_limit>350.00 W</max_power_limit></gpu_power_readings>",
+        (38.89, 250.0),
+    ),
     ("<power_readings>N/A</power_readings>", (None, None)),
 ]
 
