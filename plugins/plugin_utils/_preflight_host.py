@@ -32,6 +32,8 @@ _CLUSTER_PROGRAMS = (
 )
 # What distributions call them; containerd.io can't be installed beside them.
 _FOREIGN_RUNTIMES = ("containerd", "docker.io", "runc")
+# kube-proxy works with either.
+_PACKET_FILTERS = {"ip_tables", "nf_tables"}
 _PREFIX = re.compile(r"\A(?:(?:Task|Action|Module) failed: )+")
 _FAILURES = (
     (
@@ -116,14 +118,18 @@ def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     facts = reading.facts
-    for name, state in facts["kernel_modules"].items():
-        if state == "missing":
-            yield reading.problem(
-                f"The running kernel {facts['kernel']} has no module {name}",
-                f"/lib/modules/{facts['kernel']}",
-                "The container runtime and the pod network need it",
-                "If the kernel was upgraded, reboot; else install the modules that belong to this kernel",
-            )
+    modules = facts["kernel_modules"]
+    missing = {name for name, state in modules.items() if state == "missing"}
+    if not missing >= _PACKET_FILTERS:
+        missing -= _PACKET_FILTERS
+    if missing:
+        names = " nor ".join(sorted(missing)) if missing == _PACKET_FILTERS else listing(sorted(missing))
+        yield reading.problem(
+            f"The running kernel {facts['kernel']} has no module {names}",
+            f"/lib/modules/{facts['kernel']}",
+            "The container runtime, kube-proxy and the pod network need it",
+            f"If the kernel was upgraded, reboot; else {_more_modules(facts)}",
+        )
     allowed = cluster.settings["kubelet_configuration"].get("failCgroupV1", True) is False
     if facts["cgroup_version"] == 1 and not allowed:
         yield reading.problem(
@@ -132,6 +138,21 @@ def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "kubelet 1.35 and newer refuse to start with it",
             "Remove systemd.unified_cgroup_hierarchy=0 from the kernel command line and reboot",
         )
+
+
+def _more_modules(facts: Facts) -> str:
+    """What brings the modules that small kernels leave out."""
+    release, system = facts["kernel"], facts["os"]["key"]
+    if system.startswith("Ubuntu") and not release.endswith("-kvm"):
+        return (
+            f"install linux-modules-extra-{release}, or, where there is no such package, linux-image-generic with its "
+            "modules, and reboot"
+        )
+    if system.startswith("Ubuntu"):
+        return "install linux-image-generic, as this one is made for small virtual machines, and reboot"
+    if "-cloud-" in release:
+        return "install linux-image-amd64, as this one is made for virtual machines only, and reboot"
+    return "install the modules that belong to this kernel"
 
 
 def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:

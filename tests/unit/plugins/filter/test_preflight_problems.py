@@ -131,6 +131,25 @@ def check(changes: dict[str, Any], **settings: Any) -> list[dict[str, str]]:
     return problems
 
 
+@pytest.mark.parametrize("there", ["ip_tables", "nf_tables"])
+def test_one_packet_filter_is_enough(there: str) -> None:
+    assert check({"cp1.facts.kernel_modules": {"ip_tables": "missing", "nf_tables": "missing", there: "builtin"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        ("6.8.0-51-generic", "install linux-modules-extra-6.8.0-51-generic"),
+        ("5.15.0-1071-kvm", "linux-image-generic"),
+    ],
+)
+def test_modules_that_small_kernels_of_ubuntu_leave_out(kernel: str, words: str) -> None:
+    system = {"key": "Ubuntu 24.04", "pretty_name": "Ubuntu 24.04.3 LTS"}
+    changes = {"cp1.facts.kernel_modules.vxlan": "missing", "cp1.facts.os": system, "cp1.facts.kernel": kernel}
+    (problem,) = check(changes, distributions=["Debian 12", "Ubuntu 24.04"])
+    assert words in problem["do"] and ("modules-extra" in problem["do"]) == ("kvm" not in kernel)
+
+
 def test_good_hosts_have_no_problems() -> None:
     assert check({}) == []
 
@@ -160,7 +179,25 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
         (
             {"cp1.facts.kernel_modules": {"br_netfilter": "missing"}},
             "cp1",
-            ["6.1.0-40-amd64", "br_netfilter", "reboot"],
+            ["6.1.0-40-amd64", "br_netfilter", "reboot; else install the modules that belong to this kernel"],
+        ),
+        (
+            {"gpu1.facts.kernel_modules": {"vxlan": "missing", "nf_conntrack": "missing", "overlay": "builtin"}},
+            "gpu1",
+            ["no module nf_conntrack, vxlan"],
+        ),
+        (
+            {"gpu1.facts.kernel_modules": {"ip_tables": "missing", "nf_tables": "missing"}},
+            "gpu1",
+            ["no module ip_tables nor nf_tables", "kube-proxy"],
+        ),
+        (
+            {
+                "gpu1.facts.kernel_modules": {"vxlan": "missing"},
+                "gpu1.facts.kernel": "6.12.43+deb13-cloud-amd64",
+            },
+            "gpu1",
+            ["install linux-image-amd64"],
         ),
         ({"cp1.facts.cgroup_version": 1}, "cp1", ["cgroup v1"]),
         ({"cp1.facts.memory_mib": 1699}, "cp1", ["1699 MiB", "1700"]),
