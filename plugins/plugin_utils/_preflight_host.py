@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import compare_versions
@@ -169,10 +169,15 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             )
     if reading.finished:
         return
+    wanted = Counter(_mib(cluster.settings["disk_mib"]))
+    variables = ["preflight_disk_mib"]
+    if _driver_is_built(reading):
+        wanted.update(_mib(cluster.settings["driver_disk_mib"]))
+        variables.append("preflight_driver_disk_mib")
     needed: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for disk in facts["disks"]:
-        want = int(cluster.settings["disk_mib"].get(disk["path"], 0))
-        needed[disk["device"]].append((disk["path"], want, disk["free_mib"]))
+        if wanted[disk["path"]]:
+            needed[disk["device"]].append((disk["path"], wanted[disk["path"]], disk["free_mib"]))
     for shares in needed.values():
         want, free = sum(share[1] for share in shares), min(share[2] for share in shares)
         if free < want:
@@ -180,8 +185,22 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"The disk of {listing(share[0] for share in shares)} has {free} MiB free, {want} MiB are needed",
                 "disk",
                 "Images and packages would fill it, and kubelet evicts pods when it is nearly full",
-                "Free some space, mount a larger disk there, or lower preflight_disk_mib",
+                f"Free some space, mount a larger disk there, or lower {' or '.join(variables)}",
             )
+
+
+def _mib(by_path: Facts) -> dict[str, int]:
+    return {path: int(size) for path, size in by_path.items()}
+
+
+def _driver_is_built(reading: Reading) -> bool:
+    """Whether this collection will install a driver on the host, and not only keep the one that is there."""
+    settings, driver = reading.settings, reading.facts["nvidia_driver"]
+    source, version = settings["nvidia_driver_source"], str(settings["nvidia_driver_version"])
+    if not reading.facts["gpus"] or source not in ("cuda_repository", "distribution"):
+        return False
+    there = driver["origin"] == source and driver["loaded_version"]
+    return not there or (source == "cuda_repository" and version not in ("auto", driver["loaded_version"]))
 
 
 def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:

@@ -32,6 +32,7 @@ SETTINGS: dict[str, Any] = {
     "reachable_ports": ["6443/tcp", "10250/tcp"],
     "clock_skew_s": 30,
     "disk_mib": {"/usr": 2000, "/var/lib/containerd": 8000},
+    "driver_disk_mib": {"/usr": 2500, "/var/lib/dkms": 500, "/boot": 200},
     "gpu_manager": "device_plugin",
     "device_plugin_root": "/",
     "acceptance_image": f"{CHECK_IMAGE}12.5.0",
@@ -86,6 +87,8 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "disks": [
                 {"path": "/usr", "free_mib": 20000, "device": "1"},
                 {"path": "/var/lib/containerd", "free_mib": 20000, "device": "1"},
+                {"path": "/var/lib/dkms", "free_mib": 20000, "device": "1"},
+                {"path": "/boot", "free_mib": 300, "device": "2"},
             ],
             "hostname": name,
             "machine_id": f"{number:032x}",
@@ -170,6 +173,36 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
 
 
 @pytest.mark.parametrize(
+    ("source", "version", "driver", "needed"),
+    [
+        ("cuda_repository", "580.178.04", {}, True),
+        ("cuda_repository", "auto", {}, True),
+        ("cuda_repository", "580.178.04", CUDA, False),
+        ("cuda_repository", "auto", CUDA, False),
+        ("cuda_repository", "595.91.07", CUDA, True),
+        ("distribution", "580.178.04", {}, True),
+        ("distribution", "580.178.04", {"origin": "distribution", "loaded_version": "550.163.01"}, False),
+        ("distribution", "580.178.04", {"origin": "distribution", "loaded_version": ""}, True),
+        ("preinstalled", "580.178.04", {}, False),
+        ("daemonset", "580.178.04", {}, False),
+    ],
+)
+def test_disk_for_a_driver_where_one_will_be_installed(
+    source: str, version: str, driver: dict[str, Any], needed: bool
+) -> None:
+    none = {"loaded_version": "", "packages": {}, "origin": "none"}
+    changes = {
+        "gpu1.facts.disks.3.free_mib": 10,
+        "gpu1.facts.nvidia_driver": {**none, **driver},
+        "gpu1.settings.nvidia_driver_source": source,
+        "gpu1.settings.nvidia_driver_version": version,
+    }
+    found = [problem for problem in check(changes) if "/boot" in problem["what"]]
+    assert len(found) == needed
+    assert not [problem for problem in check({**changes, "gpu1.facts.gpus": []}) if "/boot" in problem["what"]]
+
+
+@pytest.mark.parametrize(
     ("changes", "host", "words"),
     [
         ({"cp1.facts.is_root": False}, "cp1", ["not root", "ansible_become"]),
@@ -204,9 +237,19 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
         ({"cp1.facts.cpus": 1}, "cp1", ["1 processors", "2"]),
         ({"gpu1.facts.memory_mib": 500}, "gpu1", ["500 MiB", "700", "preflight_worker_memory_mib"]),
         (
-            {"gpu1.facts.disks.0.free_mib": 9000, "gpu1.facts.disks.1.free_mib": 9000},
+            {"cp1.facts.disks.0.free_mib": 9000, "cp1.facts.disks.1.free_mib": 9000},
+            "cp1",
+            ["/usr, /var/lib/containerd has", "9000 MiB free", "10000 MiB are needed", "lower preflight_disk_mib"],
+        ),
+        (
+            {"gpu1.facts.disks.0.free_mib": 12000},
             "gpu1",
-            ["/usr, /var/lib/containerd", "9000 MiB free", "10000"],
+            ["/usr, /var/lib/containerd, /var/lib/dkms has", "12000 MiB free", "13000 MiB are needed"],
+        ),
+        (
+            {"gpu1.facts.disks.3.free_mib": 150},
+            "gpu1",
+            ["The disk of /boot has 150 MiB free, 200 MiB are needed", "preflight_driver_disk_mib"],
         ),
         ({"gpu1.facts.swaps": [SWAP]}, "gpu1", ["7000 MiB", "6000 MiB", "/dev/sda2"]),
         ({"gpu1.facts.listeners": [LISTENER]}, "gpu1", ["10250/tcp", "nginx (process 77)"]),
