@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import platform
 import re
@@ -29,20 +30,37 @@ _PACKAGES = {
     "iproute2": "ip",
     "tar": "tar",
 }
-_MODULES = ("overlay", "br_netfilter", "vxlan", "veth", "bridge", "nf_tables", "ip_tables", "iptable_nat", "xt_comment")
+_MODULES = (
+    "overlay",
+    "br_netfilter",
+    "vxlan",
+    "veth",
+    "bridge",
+    "nf_conntrack",
+    "nf_tables",
+    "ip_tables",
+    "iptable_nat",
+    "xt_comment",
+)
 # Where kernels keep what may be asked for by name; a kernel without loadable modules has no list of its own.
 _BUILT_IN = {
     "overlay": "kernel/fs/overlayfs/overlay.ko",
     "br_netfilter": "kernel/net/bridge/br_netfilter.ko",
     "vxlan": "kernel/drivers/net/vxlan/vxlan.ko",
     "nf_conntrack": "kernel/net/netfilter/nf_conntrack.ko",
+    "ip_tables": "kernel/net/ipv4/netfilter/ip_tables.ko",
+    "nf_tables": "kernel/net/netfilter/nf_tables.ko",
 }
 _SIGNS = {
     "overlay": "/sys/module/overlay",
     "br_netfilter": "/proc/sys/net/bridge/bridge-nf-call-iptables",
     "vxlan": "/sys/module/vxlan",
     "nf_conntrack": "/sys/module/nf_conntrack",
+    "ip_tables": "/proc/net/ip_tables_names",
+    # Built in it leaves no trace but in the kernel's configuration.
+    "nf_tables": "",
 }
+_CONFIGURATION = Path("/proc/config.gz")
 _NOT_OURS = re.compile(r"nvidia|nouveau")
 _FILES_WANTED = 1048576
 _PROCESSES_WANTED = 1048576
@@ -153,8 +171,17 @@ def modules_builtin() -> str:
             name = Path(place).stem.replace("-", "_")
             if listing == "modules.builtin" or name in names:
                 names[name] = place
-    names |= {name: place for name, place in _BUILT_IN.items() if name not in names and Path(_SIGNS[name]).exists()}
+    names |= {name: place for name, place in _BUILT_IN.items() if name not in names and _built_in(name)}
     return "".join(f"{place}\n" for name, place in sorted(names.items()) if not _NOT_OURS.match(name))
+
+
+def _built_in(name: str) -> bool:
+    if _SIGNS[name]:
+        return Path(_SIGNS[name]).exists()
+    try:
+        return f"\nCONFIG_{name.upper()}=y\n" in gzip.decompress(_CONFIGURATION.read_bytes()).decode()
+    except OSError:
+        return False
 
 
 def _loaded(module: Path) -> bool:

@@ -33,7 +33,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap import act
 _NAMES = {"debian": "Debian", "ubuntu": "Ubuntu"}
 _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 # What shows that a module is there although nothing lists it, as in a container or a kernel without modules.
-_TRACES = {"br_netfilter": "/proc/sys/net/bridge", "overlay": "/sys/module/overlay"}
+_TRACES = {"br_netfilter": "/proc/sys/net/bridge", "ip_tables": "/proc/net/ip_tables_names"}
 _RESOLV_CONF = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
 _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
 _NVIDIA, _DISPLAY, _BRIDGE = "0x10de", "0x03", "0x0680"

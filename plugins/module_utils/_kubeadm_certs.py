@@ -33,8 +33,13 @@ _MISSING = re.compile(r"\s*!MISSING! +([\w.-]+)\s*")
 _NAME = re.compile(r"[\w.-]+")
 _DATE = re.compile(r"([A-Z][a-z]{2}) (\d{2}), (\d{4}) (\d{2}):(\d{2}) UTC", re.ASCII)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# ShortHumanDuration of k8s.io/apimachinery: one whole number of its largest unit, rounded down.
-_RESIDUAL = re.compile(r"(\d{1,6})([smhdy])|<invalid>", re.ASCII)
+# ShortHumanDuration of k8s.io/apimachinery: one whole number of its largest unit, rounded down. HumanDuration, which
+# kubeadm took instead by 1.32, adds the next unit where the first number is small.
+_RESIDUAL = re.compile(
+    r"(?:(?P<years>\d{1,6})y)?(?:(?P<days>\d{1,6})d)?(?:(?P<hours>\d{1,6})h)?(?:\d{1,6}m)?(?:\d{1,6}s)?(?<=[smhdy])"
+    r"|<invalid>",
+    re.ASCII,
+)
 _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -72,7 +77,7 @@ def check_expiration(kubeconfig: str) -> list[list[str]]:
 def expiration(text: str, now: datetime) -> Expiration:
     """What C(kubeadm certs check-expiration) says, with C(-o json) or without.
 
-    kubeadm's table counts in years beyond one, where the days are those from ``now`` on. Raises KubeadmTextError, also
+    Where kubeadm's table counts in whole years only the days are those from ``now`` on. Raises KubeadmTextError, also
     for an output that was cut off.
     """
     text = plain(text)
@@ -158,12 +163,12 @@ def _row(known: Columns, line: str, now: datetime) -> Certificate:
 
 
 def _days(residual: re.Match[str], expires: datetime, now: datetime) -> int:
-    if residual[2] == "d":
-        return int(residual[1])
-    if residual[2] in ("s", "m", "h"):
-        return 0
-    days = (expires - now) // timedelta(days=1)
-    return days if residual[2] else min(days, -1)
+    if residual["years"] and not residual["days"]:
+        return (expires - now) // timedelta(days=1)
+    if residual[0] == "<invalid>":
+        return min((expires - now) // timedelta(days=1), -1)
+    years, days, hours = (int(residual[unit] or 0) for unit in ("years", "days", "hours"))
+    return years * 365 + days + hours // 24
 
 
 def _date(text: str) -> datetime | None:

@@ -58,6 +58,14 @@ def routes(runner: Runner) -> list[dict[str, str]]:
     ]
 
 
+def has_network_manager(runner: Runner) -> bool:
+    """Whether NetworkManager runs. It takes every device for its own unless it is told otherwise."""
+    try:
+        return runner.run(["systemctl", "is-active", "--quiet", "NetworkManager.service"]).rc == 0
+    except CommandError:
+        return False
+
+
 def default_address(found: Iterable[Mapping[str, Any]], table: Iterable[Mapping[str, str]]) -> str:
     """The address of the default route, empty when there is none."""
     default = next((route for route in table if route["destination"] == "default"), None)

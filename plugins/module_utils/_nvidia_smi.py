@@ -41,6 +41,11 @@ _QUERY = (
     ("fabric.state", "fabric.status"),
     ("gpu_recovery_action",),
 )
+# nvidia-smi's own reasons for its statuses 8 and 10 have three lines.
+_WRAPPED = re.compile(
+    r"insufficiently powered\.\nThis may be [^\n]{1,80}\nattached, or [^\n]{1,80}"
+    r"|: The NVIDIA kernel\n(?:(?:[^\n:]{1,80}\n){0,3}?[^\n:]{1,80}this issue\.|[^\n:]{1,80})"
+)
 _BAD_FIELD = re.compile(r'Field "([^"]{1,80})" is not a valid field')
 
 
@@ -60,7 +65,7 @@ class Attempt:
 
 def read(text: str) -> Reading:
     """Total: every text is a Reading, whatever it was printed for; one without data has the kind V(message)."""
-    reading = _recognised(clean(text))
+    reading = _recognised(_WRAPPED.sub(lambda match: match[0].replace("\n", " "), clean(text)))
     if max(len(reading.gpus), reading.attached or 0) > MOST_GPUS:
         reading.gpus, reading.attached, reading.complete = reading.gpus[:MOST_GPUS], None, False
     return reading
@@ -113,7 +118,7 @@ class NvidiaSmi:
             "state": found,
             "message": self._message(found, gpus, attached),
             "rc": self._decisive(found).rc,
-            "advice": state.ADVICE[found],
+            "advice": state.advice(found, gpus),
             "source": list(dict.fromkeys(r.kind for r in readings if r.gpus or r.driver_version)),
             "driver_version": next((r.driver_version for r in readings if r.driver_version), None),
             "cuda_version": next((r.cuda_version for r in readings if r.cuda_version), None),

@@ -9,7 +9,9 @@ nvidia-smi prints its errors to stdout. Words and exit statuses: observed with 5
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 OK, DEGRADED, NO_DEVICES = "ok", "degraded", "no_devices"
 NOT_INSTALLED, NOT_LOADED, MISMATCH = "driver_not_installed", "driver_not_loaded", "version_mismatch"
@@ -55,6 +57,11 @@ ADVICE = {
     "the kernel log.",
     UNREADABLE: "nvidia-smi gave nothing that could be read as GPUs. Run it by hand and look at what it prints.",
 }
+
+_UNOPENED = (
+    "nvidia-smi can't open {}. Look at the kernel log (dmesg | grep -e NVRM -e Xid) and reboot the host; if it comes "
+    "again, check the GPU's power, seat and cooling, or try another version of the driver."
+)
 
 # Words of nvidia-smi, then those of a shell or wrapper around it, which may also be about something else.
 _WORDS = (
@@ -134,6 +141,14 @@ def complaint(line: str) -> Complaint | None:
     found = match.groupdict()
     index = int(found["index"]) if found["index"] else None
     return Complaint(index, found.get("address"), (found["text"] or line).strip(), not _WARNING.search(line))
+
+
+def advice(state: str, gpus: Sequence[Mapping[str, Any]]) -> str | None:
+    """What to do about a host in that state. With V(unreadable) GPUs are those that nvidia-smi only complains about."""
+    if state != UNREADABLE or not gpus:
+        return ADVICE[state]
+    names = [f"GPU {gpu['pci_bus_id'] or gpu['index']}" for gpu in gpus[:8]]
+    return _UNOPENED.format(", ".join(names))
 
 
 def hopeless(problems: list[str]) -> str | None:

@@ -44,7 +44,8 @@ _UTILIZATION = ("utilization/gpu_util", "utilization/gpu")
 _READINGS = ("gpu_power_readings", "power_readings")
 # The draw of this moment before its average; drivers know one of them, or both.
 _DRAWS = ("power_draw", "instant_power_draw", "instantaneous_power_draw", "average_power_draw")
-_LIMITS = ("current_power_limit", "power_limit", "enforced_power_limit")
+# 610 put the limit one level below.
+_LIMITS = ("gpu_ceiling_power_limit/current_power_limit", "current_power_limit", "power_limit", "enforced_power_limit")
 _DRAW = tuple(f"{readings}/{draw}" for readings in _READINGS for draw in _DRAWS)
 _LIMIT = tuple(f"{readings}/{limit}" for readings in _READINGS for limit in _LIMITS)
 _FAULTY = {

@@ -25,10 +25,15 @@ _XID = re.compile(
     rf"NVRM:\s{{0,9}}Xid\s{{0,9}}\({_ADDRESS}(?:\s{{1,9}}GPU-I:\d{{1,3}})?(?:\s{{1,9}}GPU-CI:\d{{1,3}})?\)"
     r":\s{0,9}(?P<xid>\d{1,4})(?!\d)(?:,?\s{0,9}(?P<text>.*))?"
 )
-# The driver says this beside Xid 79, or in its place when it could not even write that.
+# The driver says this next to Xid 79, or in its place when it could not even write that. Before it has taken a GPU
+# into use it says it in one record of up to three lines, each with its own NVRM (rm_is_supported_device of osapi.c).
 _FALLEN = re.compile(
-    rf"NVRM:\s{{0,9}}(?:The NVIDIA )?GPU (?:at )?{_ADDRESS}:?\s{{1,9}}(?P<text>(?:GPU )?has fallen off the bus.*)"
+    rf"NVRM:\s{{0,9}}(?:The NVIDIA )?GPU (?:at )?{_ADDRESS}:?\s{{1,9}}"
+    r"(?:\(PCI ID: [^)]{0,20}\) installed in this system )?(?P<text>(?:GPU )?has fallen off the bus.*)"
 )
+_BROKEN = re.compile(r"(?:\s|NVRM:){1,99}")
+_BEGIN = re.compile(r"NVRM:\s{0,9}The NVIDIA GPU ")
+_MOST_LINES = 3
 _PROCESS = re.compile(r"pid=(?P<pid>'[^']{0,40}'|[^,]{0,40}),\s{0,9}(?:name=(?P<name>[^,]{0,200})(?:,\s{0,9}|$))?")
 _RECOVERY = re.compile(r"recovery action changed from .{0,60}\) to 0x[0-9A-Fa-f]{1,8} \((?P<action>[^)]{1,60})\)")
 # journalctl writes a message with control characters as a list of bytes.
@@ -83,11 +88,11 @@ class Finding:
 
 
 def read_message(line: str, time: float | None = None) -> Event | None:
-    """The Xid in a line of the kernel log, None for any other line."""
+    """The Xid in a record of the kernel log, None for any other record. One of the driver's may have several lines."""
     if len(line) > _LONGEST or "NVRM:" not in line:
         return None
     match = _XID.search(line)
-    fallen = None if match else _FALLEN.search(line)
+    fallen = None if match else _FALLEN.search(_in_one_line(line))
     found = match or fallen
     if found is None:
         return None
@@ -109,12 +114,12 @@ def read_journal(text: str) -> list[Event]:
     Only what the kernel wrote counts, or root in its name (a daemon that hands the kernel log on): any user may write
     into the journal under the kernel's name.
     """
-    return [event for event in (_journal_line(line) for line in text.split("\n")) if event]
+    return list(_events(record for record in (_journal_line(line) for line in text.split("\n")) if record))
 
 
 def read_dmesg(text: str) -> list[Event]:
     """Events in the output of dmesg, with C(--time-format iso) those with their times."""
-    return [event for event in (read_message(line, _iso(line)) for line in text.split("\n")) if event]
+    return list(_events((line, _iso(line)) for line in text.split("\n")))
 
 
 def findings(events: Iterable[Event], since: float | None = None) -> list[Finding]:
@@ -192,7 +197,30 @@ def _judge(event: Event, known: data.Xid) -> tuple[str, str]:
     return severity, advice
 
 
-def _journal_line(line: str) -> Event | None:
+def _in_one_line(text: str) -> str:
+    begin = _BEGIN.search(text)
+    return f"{begin[0]}{_BROKEN.sub(' ', text[begin.end() :])}" if begin else text
+
+
+def _events(records: Iterable[tuple[str, float | None]]) -> Iterator[Event]:
+    """The events in these texts, also of one whose lines come one by one, as dmesg shows them."""
+    begun: list[str] = []
+    since: float | None = None
+    for text, time in records:
+        event = read_message(text, time)
+        if _BEGIN.search(text):
+            begun, since = [text], time
+        elif begun and not event and "NVRM:" in text:
+            # Each line may have a time of its own.
+            begun.append(text[text.index("NVRM:") :])
+            event = read_message("\n".join(begun), since)
+        if event or len(begun) == _MOST_LINES:
+            begun = []
+        if event:
+            yield event
+
+
+def _journal_line(line: str) -> tuple[str, float | None] | None:
     if "NVRM" not in line and not _BINARY.search(line):
         return None
     try:
@@ -204,7 +232,7 @@ def _journal_line(line: str) -> Event | None:
     of_root = entry.get("_UID") == "0" and entry.get("SYSLOG_IDENTIFIER") == "kernel"
     if entry.get("_TRANSPORT") != "kernel" and not of_root:
         return None
-    return read_message(_message(entry.get("MESSAGE")), _microseconds(entry.get("__REALTIME_TIMESTAMP")))
+    return _message(entry.get("MESSAGE")), _microseconds(entry.get("__REALTIME_TIMESTAMP"))
 
 
 def _message(value: Any) -> str:

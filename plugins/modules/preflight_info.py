@@ -216,6 +216,10 @@ default_address:
   description: The address of the default route, empty when there is none.
   returned: always
   type: str
+network_manager:
+  description: Whether NetworkManager runs.
+  returned: always
+  type: bool
 listeners:
   description: Who listens at O(ports).
   returned: always
@@ -344,6 +348,7 @@ def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
         "addresses": addresses,
         "routes": routes,
         "default_address": network.default_address(addresses, routes),
+        "network_manager": network.has_network_manager(runner),
         "listeners": network.listeners(root, params["ports"]),
         "firewall": network.firewall(runner, root, params["reachable_ports"]),
         "gpus": gpus,

@@ -19,7 +19,8 @@ import tomllib
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 
 Table = Mapping[str, Any]
-Release = tuple[int, int]
+# Major, minor and patch.
+Release = tuple[int, int, int]
 
 RUNTIME = "io.containerd.cri.v1.runtime"
 IMAGES = "io.containerd.cri.v1.images"
@@ -43,7 +44,7 @@ _OF_IMAGES = frozenset(
 _LONGEST, _DEEPEST = 2**20, 64
 # Python's TOML reader takes time with the square of the parts.
 _DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
-_RELEASE = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\D|\Z)")
+_RELEASE = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:\D|\Z)")
 _KINDS = {str: "a string", bool: "a boolean", int: "a number", list: "a list", dict: "a table", float: "a number"}
 
 
@@ -149,11 +150,11 @@ class Configuration:
 
 
 def parse_release(text: str) -> Release | None:
-    """(2, 3) for containerd 2.3.6, None for an empty text. Raises DomainError for anything else."""
+    """(2, 3, 6) for containerd 2.3.6, None for an empty text. Raises DomainError for anything else."""
     match = _RELEASE.match(text)
     if text and not match:
         raise DomainError(f"Error while reading containerd's configuration: {text!r} is no version of containerd")
-    return (int(match[1]), int(match[2])) if match else None
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
 def parse(path: str, text: str | None, *, imported: bool = True) -> File:

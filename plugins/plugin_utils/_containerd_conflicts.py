@@ -35,6 +35,10 @@ class Conflict:
 
 Rule = Callable[[Configuration], Iterator[Conflict]]
 
+# From 2.3 on every file is brought to one version before they are merged, but a check that came with 2.3.0 (81a1a550f)
+# and was taken back after 2.3.4 (1125b053f) refuses the mere number.
+_ANY_ORDER = (2, 3, 5)
+
 
 def find(configuration: Configuration) -> list[Conflict]:
     return [conflict for rule in RULES for conflict in rule(configuration)]
@@ -50,12 +54,16 @@ def versions(configuration: Configuration) -> Iterator[Conflict]:
                 f"{_name(file)} has version {file.version}, and this containerd knows {highest} at most",
                 (file.path,),
             )
-        # From 2.3 on every file is brought to one version before they are merged.
-        elif file.version > configuration.version and not (release and release >= (2, 3)):
+        elif file.version > configuration.version and release and release < _ANY_ORDER:
+            effect = (
+                "containerd 2.3.0 to 2.3.4 does not start with it"
+                if release >= (2, 3)
+                else "containerd before 2.3 refuses it, or drops the tables of the lower version"
+            )
             yield Conflict(
                 "version_above_base",
                 f"{_name(file)} has version {file.version}, which is higher than version {configuration.version} of "
-                f"{_name(files[0])}: containerd before 2.3 refuses it, or drops the tables of the lower version",
+                f"{_name(files[0])}: {effect}",
                 (file.path, files[0].path),
             )
 
@@ -197,7 +205,7 @@ def first_runtime(configuration: Configuration) -> Iterator[Conflict]:
 
 def _highest_version(configuration: Configuration) -> int | None:
     release = configuration.release
-    if release is None or release > (2, 4):
+    if release is None or release[:2] > (2, 4):
         return None
     return 2 if release < (2, 0) else 3 if release < (2, 3) else 4
 

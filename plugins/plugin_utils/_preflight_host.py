@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import compare_versions
@@ -33,6 +33,8 @@ _CLUSTER_PROGRAMS = (
 )
 # What distributions call them; containerd.io can't be installed beside them.
 _FOREIGN_RUNTIMES = ("containerd", "docker.io", "runc")
+# kube-proxy works with either.
+_PACKET_FILTERS = {"ip_tables", "nf_tables"}
 _PREFIX = re.compile(r"\A(?:(?:Task|Action|Module) failed: )+")
 _FAILURES = (
     (
@@ -119,14 +121,18 @@ def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     facts = reading.facts
-    for name, state in facts["kernel_modules"].items():
-        if state == "missing":
-            yield reading.problem(
-                f"The running kernel {facts['kernel']} has no module {name}",
-                f"/lib/modules/{facts['kernel']}",
-                "The container runtime and the pod network need it",
-                "If the kernel was upgraded, reboot; else install the modules that belong to this kernel",
-            )
+    modules = facts["kernel_modules"]
+    missing = {name for name, state in modules.items() if state == "missing"}
+    if not missing >= _PACKET_FILTERS:
+        missing -= _PACKET_FILTERS
+    if missing:
+        names = " nor ".join(sorted(missing)) if missing == _PACKET_FILTERS else listing(sorted(missing))
+        yield reading.problem(
+            f"The running kernel {facts['kernel']} has no module {names}",
+            f"/lib/modules/{facts['kernel']}",
+            "The container runtime, kube-proxy and the pod network need it",
+            f"If the kernel was upgraded, reboot; else {_more_modules(facts)}",
+        )
     allowed = cluster.settings["kubelet_configuration"].get("failCgroupV1", True) is False
     if facts["cgroup_version"] == 1 and not allowed:
         yield reading.problem(
@@ -135,6 +141,21 @@ def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "kubelet 1.35 and newer refuse to start with it",
             "Remove systemd.unified_cgroup_hierarchy=0 from the kernel command line and reboot",
         )
+
+
+def _more_modules(facts: Facts) -> str:
+    """What brings the modules that small kernels leave out."""
+    release, system = facts["kernel"], facts["os"]["key"]
+    if system.startswith("Ubuntu") and not release.endswith("-kvm"):
+        return (
+            f"install linux-modules-extra-{release}, or, where there is no such package, linux-image-generic with its "
+            "modules, and reboot"
+        )
+    if system.startswith("Ubuntu"):
+        return "install linux-image-generic, as this one is made for small virtual machines, and reboot"
+    if "-cloud-" in release:
+        return "install linux-image-amd64, as this one is made for virtual machines only, and reboot"
+    return "install the modules that belong to this kernel"
 
 
 def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -151,10 +172,15 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             )
     if reading.finished:
         return
+    wanted = Counter(_mib(cluster.settings["disk_mib"]))
+    variables = ["preflight_disk_mib"]
+    if _driver_is_built(reading):
+        wanted.update(_mib(cluster.settings["driver_disk_mib"]))
+        variables.append("preflight_driver_disk_mib")
     needed: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for disk in facts["disks"]:
-        want = int(cluster.settings["disk_mib"].get(disk["path"], 0))
-        needed[disk["device"]].append((disk["path"], want, disk["free_mib"]))
+        if wanted[disk["path"]]:
+            needed[disk["device"]].append((disk["path"], wanted[disk["path"]], disk["free_mib"]))
     for shares in needed.values():
         want, free = sum(share[1] for share in shares), min(share[2] for share in shares)
         if free < want:
@@ -162,8 +188,22 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"The disk of {listing(share[0] for share in shares)} has {free} MiB free, {want} MiB are needed",
                 "disk",
                 "Images and packages would fill it, and kubelet evicts pods when it is nearly full",
-                "Free some space, mount a larger disk there, or lower preflight_disk_mib",
+                f"Free some space, mount a larger disk there, or lower {' or '.join(variables)}",
             )
+
+
+def _mib(by_path: Facts) -> dict[str, int]:
+    return {path: int(size) for path, size in by_path.items()}
+
+
+def _driver_is_built(reading: Reading) -> bool:
+    """Whether this collection will install a driver on the host, and not only keep the one that is there."""
+    settings, driver = reading.settings, reading.facts["nvidia_driver"]
+    source, version = settings["nvidia_driver_source"], str(settings["nvidia_driver_version"])
+    if not reading.facts["gpus"] or source not in ("cuda_repository", "distribution"):
+        return False
+    there = driver["origin"] == source and driver["loaded_version"]
+    return not there or (source == "cuda_repository" and version not in ("auto", driver["loaded_version"]))
 
 
 def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:

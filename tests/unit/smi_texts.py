@@ -119,7 +119,14 @@ GPU {gpu.bus}
     GPU Power Readings
         Average Power Draw                : 31.00 W
         Instantaneous Power Draw          : 30.50 W
-        Current Power Limit               : 70.00 W
+        GPU Ceiling Power Limit
+            Current Power Limit           : 70.00 W
+            Requested Power Limit         : 72.00 W
+        GPU Base Power
+            Current Base Power            : N/A
+        Max Power Limit                   : 75.00 W
+    Module Power Readings
+        Current Power Limit               : N/A
     Processes                             : None
     Capabilities
         EGM                               : disabled

@@ -16,7 +16,15 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 STUBBED = [
     *("apt_packages", "apt_source", "gpu_acceptance", "gpu_host_info", "gpu_plugins_info", "gpu_pods_info"),
     *("gpu_isolation", "gpu_sharing", "gpu_sharing_info", "helm_program_info", "installed_versions_info"),
-    *("kubeadm_certs_info", "managed_files", "managed_service", "node_maintenance", "nvidia_cdi_spec"),
+    *(
+        "kernel_settings",
+        "swap",
+        "kubeadm_certs_info",
+        "managed_files",
+        "managed_service",
+        "node_maintenance",
+        "nvidia_cdi_spec",
+    ),
     *("nvidia_dkms_info", "nvidia_driver_module", "nvidia_driver_users_info", "nvidia_mig", "nvidia_smi_info"),
     *("preflight_info", "wait_for_gpu_operator", "wait_for_rollout"),
 ]

@@ -48,5 +48,5 @@ def test_modules_of_a_node_are_places_without_duplicates_and_without_gpu_drivers
     names = [Path(place).stem.replace("-", "_") for place in places]
     assert all(place.startswith("kernel/") and place.endswith(".ko") for place in places)
     assert len(names) == len(set(names))
-    assert "overlay" in names
+    assert {"overlay", "nf_conntrack"} <= set(names) and {"ip_tables", "nf_tables"} & set(names)
     assert not [name for name in names if name.startswith(("nvidia", "nouveau"))]

@@ -258,16 +258,25 @@ def test_drop_in_of_a_lower_version(release: str, runtimes: set[str], found: lis
 @pytest.mark.parametrize(
     ("release", "runtimes", "found"),
     [
-        ("", {"runc", "nvidia"}, ["version_above_base"]),
-        ("2.3.6", {"runc", "nvidia"}, []),
+        ("", {"runc", "nvidia"}, []),
+        ("2.4.0", {"runc", "nvidia"}, []),
+        ("2.3.6-1~debian.13~trixie", {"runc", "nvidia"}, []),
+        ("2.3.5", {"runc", "nvidia"}, []),
+        ("v2.3.4", {"runc", "nvidia"}, ["version_above_base"]),
+        ("2.3.2-1~ubuntu.24.04~noble", {"runc", "nvidia"}, ["version_above_base"]),
+        ("2.3.0", {"runc", "nvidia"}, ["version_above_base"]),
+        ("2.3.0-rc.0", {"runc", "nvidia"}, ["version_above_base"]),
         ("2.2.1", {"nvidia"}, ["version_above_base"]),
         ("1.7.28", {"runc"}, ["version_unsupported", "table_ignored"]),
     ],
 )
 def test_drop_in_of_a_higher_version(release: str, runtimes: set[str], found: list[str]) -> None:
     both = files(table(2, name="runc", **TRUE), table(3, **TRUE))
-    assert set(read(both, release)["runtimes"]) == runtimes
-    assert kinds(both, release) == found
+    result = read(both, release)
+    assert set(result["runtimes"]) == runtimes
+    assert [conflict["kind"] for conflict in result["conflicts"]] == found
+    if release.lstrip("v").startswith("2.3") and found:
+        assert "2.3.0 to 2.3.4 does not start with it" in result["conflicts"][0]["text"]
 
 
 def test_runtime_that_two_files_define_alike_is_a_note() -> None:

@@ -32,6 +32,7 @@ SETTINGS: dict[str, Any] = {
     "reachable_ports": ["6443/tcp", "10250/tcp"],
     "clock_skew_s": 30,
     "disk_mib": {"/usr": 2000, "/var/lib/containerd": 8000},
+    "driver_disk_mib": {"/usr": 2500, "/var/lib/dkms": 500, "/boot": 200},
     "gpu_manager": "device_plugin",
     "device_plugin_root": "/",
     "acceptance_image": f"{CHECK_IMAGE}12.5.0",
@@ -88,6 +89,8 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "disks": [
                 {"path": "/usr", "free_mib": 20000, "device": "1"},
                 {"path": "/var/lib/containerd", "free_mib": 20000, "device": "1"},
+                {"path": "/var/lib/dkms", "free_mib": 20000, "device": "1"},
+                {"path": "/boot", "free_mib": 300, "device": "2"},
             ],
             "hostname": name,
             "machine_id": f"{number:032x}",
@@ -138,6 +141,25 @@ def check(changes: dict[str, Any], **settings: Any) -> list[dict[str, str]]:
     return problems
 
 
+@pytest.mark.parametrize("there", ["ip_tables", "nf_tables"])
+def test_one_packet_filter_is_enough(there: str) -> None:
+    assert check({"cp1.facts.kernel_modules": {"ip_tables": "missing", "nf_tables": "missing", there: "builtin"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        ("6.8.0-51-generic", "install linux-modules-extra-6.8.0-51-generic"),
+        ("5.15.0-1071-kvm", "linux-image-generic"),
+    ],
+)
+def test_modules_that_small_kernels_of_ubuntu_leave_out(kernel: str, words: str) -> None:
+    system = {"key": "Ubuntu 24.04", "pretty_name": "Ubuntu 24.04.3 LTS"}
+    changes = {"cp1.facts.kernel_modules.vxlan": "missing", "cp1.facts.os": system, "cp1.facts.kernel": kernel}
+    (problem,) = check(changes, distributions=["Debian 12", "Ubuntu 24.04"])
+    assert words in problem["do"] and ("modules-extra" in problem["do"]) == ("kvm" not in kernel)
+
+
 def test_good_hosts_have_no_problems() -> None:
     assert check({}) == []
 
@@ -155,6 +177,36 @@ CUDA: dict[str, Any] = {
 }
 WORKER = {"role": "worker", "begun": True, "finished": True, "ca_hashes": ["sha256:b"], "server": "https://x:6443"}
 CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_hashes": ["sha256:a"], "server": ""}
+
+
+@pytest.mark.parametrize(
+    ("source", "version", "driver", "needed"),
+    [
+        ("cuda_repository", "580.178.04", {}, True),
+        ("cuda_repository", "auto", {}, True),
+        ("cuda_repository", "580.178.04", CUDA, False),
+        ("cuda_repository", "auto", CUDA, False),
+        ("cuda_repository", "595.91.07", CUDA, True),
+        ("distribution", "580.178.04", {}, True),
+        ("distribution", "580.178.04", {"origin": "distribution", "loaded_version": "550.163.01"}, False),
+        ("distribution", "580.178.04", {"origin": "distribution", "loaded_version": ""}, True),
+        ("preinstalled", "580.178.04", {}, False),
+        ("daemonset", "580.178.04", {}, False),
+    ],
+)
+def test_disk_for_a_driver_where_one_will_be_installed(
+    source: str, version: str, driver: dict[str, Any], needed: bool
+) -> None:
+    none = {"loaded_version": "", "packages": {}, "origin": "none"}
+    changes = {
+        "gpu1.facts.disks.3.free_mib": 10,
+        "gpu1.facts.nvidia_driver": {**none, **driver},
+        "gpu1.settings.nvidia_driver_source": source,
+        "gpu1.settings.nvidia_driver_version": version,
+    }
+    found = [problem for problem in check(changes) if "/boot" in problem["what"]]
+    assert len(found) == needed
+    assert not [problem for problem in check({**changes, "gpu1.facts.gpus": []}) if "/boot" in problem["what"]]
 
 
 @pytest.mark.parametrize(
@@ -189,16 +241,44 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
         (
             {"cp1.facts.kernel_modules": {"br_netfilter": "missing"}},
             "cp1",
-            ["6.1.0-40-amd64", "br_netfilter", "reboot"],
+            ["6.1.0-40-amd64", "br_netfilter", "reboot; else install the modules that belong to this kernel"],
+        ),
+        (
+            {"gpu1.facts.kernel_modules": {"vxlan": "missing", "nf_conntrack": "missing", "overlay": "builtin"}},
+            "gpu1",
+            ["no module nf_conntrack, vxlan"],
+        ),
+        (
+            {"gpu1.facts.kernel_modules": {"ip_tables": "missing", "nf_tables": "missing"}},
+            "gpu1",
+            ["no module ip_tables nor nf_tables", "kube-proxy"],
+        ),
+        (
+            {
+                "gpu1.facts.kernel_modules": {"vxlan": "missing"},
+                "gpu1.facts.kernel": "6.12.43+deb13-cloud-amd64",
+            },
+            "gpu1",
+            ["install linux-image-amd64"],
         ),
         ({"cp1.facts.cgroup_version": 1}, "cp1", ["cgroup v1"]),
         ({"cp1.facts.memory_mib": 1699}, "cp1", ["1699 MiB", "1700"]),
         ({"cp1.facts.cpus": 1}, "cp1", ["1 processors", "2"]),
         ({"gpu1.facts.memory_mib": 500}, "gpu1", ["500 MiB", "700", "preflight_worker_memory_mib"]),
         (
-            {"gpu1.facts.disks.0.free_mib": 9000, "gpu1.facts.disks.1.free_mib": 9000},
+            {"cp1.facts.disks.0.free_mib": 9000, "cp1.facts.disks.1.free_mib": 9000},
+            "cp1",
+            ["/usr, /var/lib/containerd has", "9000 MiB free", "10000 MiB are needed", "lower preflight_disk_mib"],
+        ),
+        (
+            {"gpu1.facts.disks.0.free_mib": 12000},
             "gpu1",
-            ["/usr, /var/lib/containerd", "9000 MiB free", "10000"],
+            ["/usr, /var/lib/containerd, /var/lib/dkms has", "12000 MiB free", "13000 MiB are needed"],
+        ),
+        (
+            {"gpu1.facts.disks.3.free_mib": 150},
+            "gpu1",
+            ["The disk of /boot has 150 MiB free, 200 MiB are needed", "preflight_driver_disk_mib"],
         ),
         ({"gpu1.facts.swaps": [SWAP]}, "gpu1", ["7000 MiB", "6000 MiB", "/dev/sda2"]),
         ({"gpu1.facts.listeners": [LISTENER]}, "gpu1", ["10250/tcp", "nginx (process 77)"]),

@@ -80,7 +80,22 @@ def test_first_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("residual", "days"), [("364d", 364), ("1d", 1), ("23h", 0), ("59m", 0), ("0s", 0), ("<invalid>", -1), ("2y", 364)]
+    ("residual", "days"),
+    [
+        ("364d", 364),
+        ("1d", 1),
+        ("23h", 0),
+        ("59m", 0),
+        ("0s", 0),
+        ("<invalid>", -1),
+        ("2y", 364),
+        ("6d9h", 6),
+        ("47h", 1),
+        ("7h59m", 0),
+        ("9m30s", 0),
+        ("719d", 719),
+        ("5y102d", 1927),
+    ],
 )
 def test_residual_times(residual: str, days: int) -> None:
     text = table(CERTS_COLUMNS, f"apiserver|Nov 20, 2027 09:30 UTC|{residual}|ca|no") + "\n" + CERTS_AUTHORITIES
@@ -98,6 +113,9 @@ ROW = "apiserver|Nov 20, 2027 09:30 UTC|364d|ca|no"
         ROW.replace("Nov", "Foo"),
         ROW.replace("364d", "a year"),
         ROW.replace("364d", ""),
+        ROW.replace("364d", "9h6d"),
+        ROW.replace("364d", "6d 9h"),
+        ROW.replace("364d", "365"),
         ROW.replace("no", "maybe"),
         ROW.replace("|no", "|"),
         ROW.replace("apiserver", "api server"),

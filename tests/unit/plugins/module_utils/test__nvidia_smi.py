@@ -113,6 +113,13 @@ EXTRAS = [
         "</average_power_draw><current_power_limit>N/A</current_power_limit></gpu_power_readings>",
         (71.0, None),
     ),
+    (
+        "<gpu_power_readings><instant_power_draw>38.89 W</instant_power_draw><gpu_ceiling_power_limit>"
+        "<current_power_limit>250.00 W</current_power_limit><requested_power_limit>260.00 W</requested_power_limit>"
+        "</gpu_ceiling_power_limit><gpu_base_power><current_base_power>N/A</current_base_power></gpu_base_power>"
+        "<max_power_limit>350.00 W</max_power_limit></gpu_power_readings>",
+        (38.89, 250.0),
+    ),
     ("<power_readings>N/A</power_readings>", (None, None)),
 ]
 
@@ -261,6 +268,37 @@ def test_lost_gpu_keeps_its_index_and_its_place(address: str) -> None:
     assert found["gpus"][2]["pci_bus_id"] == "00000000:30:00.0"
     assert found["gpus"][2]["problems"] == ["GPU is lost.  Reboot the system to recover this GPU"]
     assert "GPU is lost" in found["message"]
+
+
+HANDLE = "Unable to determine the device handle for GPU{}: {}\n"
+# The last two are the reasons for nvidia-smi's statuses 8 and 10, broken as it breaks them.
+REASONS = (
+    "Unknown Error",
+    "Unable to communicate with GPU because it is insufficiently powered.\n"
+    "This may be because not all required external power cables are\n"
+    "attached, or the attached cables are not seated properly.",
+    'The NVIDIA kernel\nmodule detected an issue with GPU interrupts.Consult the "Common Problems"\n'
+    "Chapter of the NVIDIA Driver README for\ndetails and steps that can be taken to resolve this issue.",
+)
+
+
+@pytest.mark.parametrize("reason", REASONS, ids=[reason[:20] for reason in REASONS])
+@pytest.mark.parametrize("rc", [6, 8, 10, 255])
+def test_only_gpu_can_not_be_opened(reason: str, rc: int) -> None:
+    found = facts(always(HANDLE.format("0: 0000:01:00.0", reason) + "No devices were found\n", rc), ["gpus"])
+    assert (found["state"], found["count"]) == ("unreadable", 1)
+    assert found["advice"].startswith("nvidia-smi can't open GPU 00000000:01:00.0. Look at the kernel log")
+    (gpu,) = found["gpus"]
+    assert (gpu["index"], gpu["pci_bus_id"], gpu["healthy"]) == (0, "00000000:01:00.0", False)
+    assert gpu["problems"] == [reason.replace("\n", " ")]
+
+
+@pytest.mark.parametrize("reason", REASONS, ids=[reason[:20] for reason in REASONS])
+def test_gpu_that_can_not_be_opened_above_the_others(reason: str) -> None:
+    found = facts(always(HANDLE.format(" 0000:30:00.0", reason) + smi.xml(OTHERS, attached=4), 10))
+    assert (found["state"], found["count"]) == ("degraded", 4)
+    assert [gpu["healthy"] for gpu in found["gpus"]] == [True, True, False, True]
+    assert found["gpus"][2]["problems"] == [reason.replace("\n", " ")]
 
 
 def test_lost_gpu_in_csv() -> None:

@@ -216,7 +216,7 @@ def test_log_as_text_of_610() -> None:
     found = facts("some warning\n" + smi.logged() + "bye\n")
     assert (found["state"], found["count"], found["source"]) == ("ok", 4, ["query_text"])
     assert (found["driver_version"], found["cuda_version"]) == ("610.77.01", "13.3")
-    assert picked(found["gpus"][3], "index", "minor_number", "power_draw_w") == [3, 3, 30.5]
+    assert picked(found["gpus"][3], "index", "minor_number", "power_draw_w", "power_limit_w") == [3, 3, 30.5, 70.0]
     lost = "Unable to determine the device handle for GPU1: 0000:20:00.0: Unknown Error\n"
     found = facts(lost + smi.logged((smi.FOUR[0], *smi.FOUR[2:]), attached=4), 255)
     assert (found["state"], found["count"]) == ("degraded", 4)

@@ -69,6 +69,34 @@ FORMS: list[tuple[str, int, str, int | None, str | None, str]] = [
     ("NVRM: GPU at 0000:01:00.0 has fallen off the bus.", 79, "00000000:01:00.0", None, None, "has fallen*"),
 ]
 
+# What the driver says of a GPU that is gone before it took it into use.
+GONE = {
+    "three lines": (
+        "NVRM: The NVIDIA GPU 0000:3b:00.0",
+        "NVRM: (PCI ID: 10de:26b5) installed in this system has",
+        "NVRM: fallen off the bus and is not responding to commands.",
+    ),
+    "other breaks": (
+        "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:1e07)",
+        "NVRM: installed in this system has fallen off the bus and is not",
+        "NVRM: responding to commands.",
+    ),
+    "breaks in the middle": (
+        "NVRM: The NVIDIA GPU 0000:3b:00.0",
+        "NVRM: (PCI ID: 10de:1e07) installed in this",
+        "NVRM: system has fallen off the bus and is not responding to commands.",
+    ),
+    "one line": (
+        "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:26b5) installed in this system has fallen off the bus and is "
+        "not responding to commands.",
+    ),
+}
+OLD = (
+    "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:1180)",
+    "NVRM: installed in this system is not supported by the",
+    "NVRM: NVIDIA 580.178.04 driver release.",
+)
+
 NONE = [
     "",
     "NVRM: Xid error: xyz, invalid data",
@@ -141,6 +169,32 @@ def test_the_journal_counts_what_the_kernel_or_root_wrote(line: str, seen: bool)
 def test_dmesg_with_and_without_times(stamp: str, time: float | None) -> None:
     (found,) = read_dmesg(f"{stamp}usb 1-1: new device\n{stamp}{FALLEN}\n")
     assert (found.xid, found.time) == (79, time)
+
+
+@pytest.mark.parametrize("lines", GONE.values(), ids=GONE)
+@pytest.mark.parametrize("around", [(), OLD, ("usb 1-1: new device",), ("NVRM: loading NVIDIA UNIX Kernel Module",)])
+def test_gpu_that_was_gone_before_the_driver_took_it(lines: tuple[str, ...], around: tuple[str, ...]) -> None:
+    stamp = "2026-11-22T05:06:25,123456+00:00 "
+    texts = [*around, *lines, *around]
+    as_record = f"{stamp}{lines[0]}\n" + "".join(f"               {line}\n" for line in lines[1:])
+    outside = "".join(f"{stamp}{line}\n" for line in around)
+    for found in (
+        read_dmesg(f"{outside}{as_record}{outside}"),
+        read_dmesg("".join(f"{stamp}{line}\n" for line in texts)),
+        read_journal("\n".join(entry(line) for line in texts)),
+        read_journal("\n".join(entry(line) for line in (*around, "\n".join(lines), *around))),
+        read_journal(entry(list("\n".join(lines).encode()))),
+    ):
+        (one,) = findings(found)
+        assert (one.xid, one.address, one.count, one.last) == (79, GPU, 1, 1795323985.123456)
+        assert one.severity == "critical"
+
+
+def test_gpus_that_are_gone_one_after_the_other() -> None:
+    lines = [*GONE["three lines"], *OLD, *(line.replace("3b", "5e") for line in GONE["three lines"])]
+    assert [event.address for event in read_dmesg("\n".join(lines))] == [GPU, "00000000:5E:00.0"]
+    assert read_dmesg("\n".join([*OLD, *GONE["three lines"][1:]])) == []
+    assert read_dmesg("\n".join([GONE["three lines"][0], *OLD])) == []
 
 
 def events(*lines: str) -> list[Event]:

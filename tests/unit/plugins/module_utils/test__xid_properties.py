@@ -20,7 +20,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 PARTS = st.sampled_from(
-    ["NVRM: ", "Xid (", "PCI:0000:3b:00", "): ", "79", ", ", "pid='<unknown>'", "name=", "\n", "{", '"MESSAGE":[']
+    [
+        "NVRM: ",
+        "NVRM: The NVIDIA GPU 0000:3b:00.0",
+        "fallen off the bus",
+        "Xid (",
+        "PCI:0000:3b:00",
+        "): ",
+        "79",
+        ", ",
+        "pid='<unknown>'",
+        "name=",
+        "\n",
+        "{",
+        '"MESSAGE":[',
+    ]
 )
 NOISE = st.one_of(st.text(max_size=80), st.lists(PARTS, max_size=12).map("".join))
 NUMBERS = st.one_of(st.sampled_from(sorted(data.XIDS)), st.integers(0, 9999))
@@ -58,7 +72,14 @@ def test_a_problem_is_a_critical_one_that_is_not_over(messages: list[str]) -> No
 
 def test_much_is_read_quickly() -> None:
     message = "NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=a, Graphics Exception: "
-    for filler in ("NVRM: Xid (" * 100, "x" * 1500, "NVRM: GPU at 0000:01:00.0 ", "name=" * 200, "pid='" * 200):
+    for filler in (
+        "NVRM: Xid (" * 100,
+        "x" * 1500,
+        "NVRM: GPU at 0000:01:00.0 ",
+        "name=" * 200,
+        "pid='" * 200,
+        "NVRM: The NVIDIA GPU " * 90,
+    ):
         text = f"{message}{filler}\n" * 5000
         begun = time.monotonic()
         read_dmesg(text)

@@ -134,6 +134,12 @@ def test_ubuntu(read: Read, host: Host) -> None:
     assert read()["os"]["repository_name"] == "ubuntu2404"
 
 
+@pytest.mark.parametrize(("systemctl", "active"), [("exit 0", True), ("exit 3", False)])
+def test_network_manager(read: Read, programs: Any, systemctl: str, active: bool) -> None:
+    programs.add("systemctl", f'[ "$*" = "is-active --quiet NetworkManager.service" ] || exit 9; {systemctl}')
+    assert read()["network_manager"] is active
+
+
 def test_gpus_and_nvswitches_on_the_bus(read: Read, host: Host) -> None:
     host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200", "nvidia")
     host.pci("0000:3b:00.1", "0x10de", "0x10f8", "0x040300")
