@@ -13,6 +13,7 @@ from lab.nodes.image import USER
 from lab.nodes.spec import GROUPS, Spec
 
 _REGISTRIES = ("registry.k8s.io", "ghcr.io", "nvcr.io", "docker.io")
+PASSWORD_FILE = "sudo_password"
 _MARK = "# Inventory of the lab "
 
 
@@ -36,6 +37,8 @@ def render(lab: str, spec: Spec, addresses: Mapping[str, str], directory: Path, 
         own: dict[str, Any] = {"ansible_host": addresses[node.name]}
         if node.gpus:
             own["cluster_expected_gpus"] = node.gpus.count
+        if node.untidy.sudo:
+            own["ansible_become_password"] = (directory / PASSWORD_FILE).read_text().strip()
         own |= node.vars
         lines.append(" ".join([node.name, *(f"{key}={_quoted(value)}" for key, value in own.items())]))
     for group in GROUPS:
