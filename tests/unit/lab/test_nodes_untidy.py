@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab import paths
 from lab.nodes import headers, machine, podman, untidy
 from lab.nodes.errors import LabError
-from lab.nodes.spec import PREINSTALLED, Node, read
+from lab.nodes.spec import CHOICES, PREINSTALLED, SYSTEMS, WITHOUT, Node, Untidy, load, read
 
+SPECS = paths.REPOSITORY / "tests" / "integration" / "specs"
 SCRIPTS = sorted(Path(untidy.__file__).parent.glob("*.sh"))
 PLACE = machine.Place("t", "net", "10.198.0.11", "extra", "10.198.1.11")
 
@@ -163,3 +165,20 @@ def test_the_kernel_s_headers_are_a_package_that_apt_can_check() -> None:
 
 def test_a_kernel_that_no_package_can_be_named_after_has_none() -> None:
     assert headers.archive("6.6.87.2-microsoft_standard") == {}
+
+
+def of_nodes(pattern: str) -> list[dict[str, Any]]:
+    return [node for path in SPECS.glob(pattern) for node in yaml.safe_load(path.read_text())["nodes"]]
+
+
+def test_every_kind_of_untidiness_is_in_a_scenario() -> None:
+    nodes = [node.untidy for path in SPECS.glob("untidy*.yml") for node in load(path).nodes]
+    assert {key for untidy in nodes for key in untidy.chosen()} == set(vars(Untidy()))
+    for key, choices in CHOICES.items():
+        assert {getattr(untidy, key) for untidy in nodes} == set(choices)
+    for key, names in {"without": WITHOUT, "preinstalled": PREINSTALLED}.items():
+        assert {name for untidy in nodes for name in getattr(untidy, key)} == set(names)
+
+
+def test_every_system_has_its_first_run() -> None:
+    assert {node["os"] for node in of_nodes("first-run-*.yml")} >= set(SYSTEMS)
