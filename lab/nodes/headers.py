@@ -34,8 +34,11 @@ def archive(release: str) -> dict[str, bytes]:
     digest = hashlib.sha256(content).hexdigest()
     head, mark, description = control.partition("\nDescription:")
     fields = f"\nFilename: ./{package.name}\nSize: {len(content)}\nSHA256: {digest}"
+    index = f"{head}{fields}{mark}{description}\n".encode()
+    listed = f"SHA256:\n {hashlib.sha256(index).hexdigest()} {len(index)} Packages\n"
     return {
         f"{_HERE}/{package.name}": content,
-        f"{_HERE}/Packages": f"{head}{fields}{mark}{description}\n".encode(),
+        f"{_HERE}/Packages": index,
+        f"{_HERE}/Release": f"Origin: the lab\nDate: Thu, 01 Jan 2026 00:00:00 GMT\n{listed}".encode(),
         "etc/apt/sources.list.d/kernel-headers.list": f"deb [trusted=yes] file:///{_HERE} ./\n".encode(),
     }
