@@ -15,11 +15,11 @@ from lab.nodes.image import USER
 from lab.nodes.spec import Node
 
 _SCRIPTS = Path(__file__).resolve().parent
-# Packages of the depot that a machine has already, newer than what the version table wants; and where they lie.
+# Packages of the depot that a machine has already, by where upstream's repositories have them; and their place there.
 _DEPOT = {
-    "cuda-keyring": ("cuda-{system}/cuda-keyring_*_all.deb",),
-    "docker-ce": ("*/containerd.io_*~{codename}_amd64.deb",),
-    "newer-toolkit": ("*/nvidia-container-toolkit*_amd64.deb", "*/libnvidia-container*_amd64.deb"),
+    "cuda-keyring": "developer.download.nvidia.com/compute/cuda/repos/{system}/x86_64/cuda-keyring_*.deb",
+    "docker-ce": "download.docker.com/linux/{id}/dists/{codename}/pool/stable/amd64/containerd.io_*.deb",
+    "newer-toolkit": "nvidia.github.io/libnvidia-container/stable/deb/amd64/*nvidia-container*.deb",
 }
 _NEWER = "/root/lab-packages"
 
@@ -84,14 +84,10 @@ def _packages(name: str, container: str) -> list[Path]:
     about = {key: value.strip('"') for key, value in release.items()}
     system = f"{about['ID']}{about['VERSION_ID'].replace('.', '')}"
     key = paths.www() / "download.docker.com" / "linux" / about["ID"] / "gpg"
-    found = [
-        package
-        for pattern in _DEPOT[name]
-        for package in sorted(paths.debs().glob(pattern.format(system=system, codename=about["VERSION_CODENAME"])))
-    ]
+    pattern = _DEPOT[name].format(id=about["ID"], system=system, codename=about["VERSION_CODENAME"])
+    found = sorted(paths.www().glob(pattern))
     if not found:
         raise LabError(
-            f"Error while putting {name} on a node: the depot has no package {_DEPOT[name][0]} for {system}. "
-            "`python -m lab build` builds it."
+            f"Error while putting {name} on a node: the depot has no {pattern}. `python -m lab build` builds it."
         )
     return [*found, key] if name == "docker-ce" else found

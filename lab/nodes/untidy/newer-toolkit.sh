@@ -1,4 +1,6 @@
 cd "$PACKAGES"
+newest=$(printf '%s\n' nvidia-container-toolkit_*.deb | sort --version-sort | tail --lines=1)
+find . -name '*.deb' ! -name "*_${newest#*_}" -delete
 for package in *.deb; do
 	dpkg-deb --raw-extract "$package" tree
 	version=$(sed -n 's/^Version: //p' tree/DEBIAN/control)

@@ -112,16 +112,19 @@ def test_a_password_is_no_argument_of_a_program(calls: list[tuple[list[str], byt
 def test_packages_of_the_depot_are_those_of_the_nodes_distribution(
     calls: list[tuple[list[str], bytes | None]],
 ) -> None:
-    for name in ("docker-debian12/containerd.io_1~bookworm_amd64.deb", "docker/containerd.io_1~noble_amd64.deb"):
-        (paths.debs() / name).parent.mkdir(exist_ok=True)
-        (paths.debs() / name).touch()
+    for name in ("debian/dists/bookworm", "debian/dists/trixie", "ubuntu/dists/noble"):
+        pool = paths.www() / "download.docker.com/linux" / name / "pool/stable/amd64"
+        pool.mkdir(parents=True)
+        (pool / f"containerd.io_1~{pool.parts[-4]}_amd64.deb").touch()
     untidy.apply(node(preinstalled=["docker-ce"]), "box")
     copied = [Path(argv[1]).name for argv, _ in calls if argv[0] == "cp"]
     assert copied == ["containerd.io_1~bookworm_amd64.deb", "gpg"]
 
 
 def test_a_package_that_the_depot_lacks_is_named(calls: list[tuple[list[str], bytes | None]]) -> None:
-    with pytest.raises(LabError, match=r"(?s)putting newer-toolkit on a node: the depot has no package.*lab build"):
+    with pytest.raises(
+        LabError, match=r"(?s)putting newer-toolkit on a node: the depot has no nvidia.github.io.*lab build"
+    ):
         untidy.apply(node(preinstalled=["newer-toolkit"]), "box")
 
 
