@@ -20,7 +20,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift sharing health cuda operator pools runner awx training network guides
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift sharing health cuda operator pools runner awx training network guides first-run untidy
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -39,8 +39,10 @@ tests_awx := test_configure.py test_awx.py
 tests_training := test_training.py
 tests_network := test_network.py
 tests_guides := test_guides.py
+tests_first-run := test_first_run.py
+tests_untidy := test_untidy.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training vxlan host-gw awx guides
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training vxlan host-gw awx guides first-run untidy untidy-refused
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 

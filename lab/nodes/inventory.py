@@ -22,6 +22,7 @@ _FAMILIES = {
     "nvidia_driver": "cuda",
 }
 _NOTHING = Contents()
+PASSWORD_FILE = "sudo_password"
 _MARK = "# Inventory of the lab "
 
 
@@ -55,6 +56,8 @@ def render(
         if node.gpus:
             own["cluster_expected_gpus"] = node.gpus.count
         own |= {name: value for name, value in keys[node.name].items() if name not in {*shared, *spec.vars}}
+        if node.untidy.sudo:
+            own["ansible_become_password"] = (directory / PASSWORD_FILE).read_text().strip()
         own |= node.vars
         lines.append(" ".join([node.name, *(f"{key}={_quoted(value)}" for key, value in own.items())]))
     for group in GROUPS:

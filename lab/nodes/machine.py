@@ -6,6 +6,8 @@ Tried on a hybrid cgroup v1 with runc. On cgroup v2 the same flags are used with
 from __future__ import annotations
 
 import io
+import platform
+import secrets
 import subprocess
 import tarfile
 import time
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from lab import gpusim, paths
 from lab.depot import tools
-from lab.nodes import inventory, mirror, network, podman, state, system
+from lab.nodes import headers, inventory, mirror, network, podman, state, system
 from lab.nodes.errors import LabError
 from lab.nodes.image import USER
 from lab.nodes.spec import Node
@@ -26,6 +28,7 @@ _VOLUMES = ("containerd", "kubelet", "etcd")
 _DROPPED = ("SYS_MODULE", "SYS_TIME", "SYS_RAWIO", "WAKE_ALARM", "BLOCK_SUSPEND", "MAC_ADMIN", "MAC_OVERRIDE")
 _BOOT_SECONDS = 90
 _UP = ("running", "degraded")
+_OWN = "usr/lib/lab-node"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class Place:
     address: str
     extra_network: str = ""
     extra_address: str = ""
+
+    def gateway(self, route: str) -> str:
+        """The gateway of the network that the default route is to go through; the first address of either."""
+        address = self.extra_address if route == "extra" else self.address
+        return f"{address.rpartition('.')[0]}.{network.GATEWAY_HOST}"
 
 
 def container(lab: str, node: str) -> str:
@@ -69,14 +77,17 @@ def remove(lab: str, node: str) -> None:
 
 def _options(node: Node, place: Place) -> list[str]:
     name = container(place.lab, node.name)
-    options = [f"--name={name}", f"--hostname={node.name}", "--no-hosts", "--dns-search=."]
+    options = [f"--name={name}", f"--hostname={node.hostname()}", "--no-hosts"]
+    # systemd-resolved owns /etc/resolv.conf, which Podman would mount.
+    options += ["--dns=none"] if node.untidy.resolved else ["--dns-search=."]
     options += ["--restart=always", "--stop-signal=SIGRTMIN+3", "--systemd=false", "--cgroupns=private"]
     options += ["--pids-limit=-1", "--log-opt=max-size=10mb"]
     options += ["--cap-add=ALL", *(f"--cap-drop={capability}" for capability in _DROPPED)]
     options += [f"--security-opt=seccomp={_SECCOMP}", "--security-opt=apparmor=unconfined"]
     # Containers of the node need any device rule; its /dev holds none of the machine's devices all the same.
     options += ["--security-opt=label=disable", "--device-cgroup-rule=a *:* rwm", "--device=/dev/kmsg"]
-    options += ["--tmpfs=/run:exec,mode=755", "--tmpfs=/run/lock", "--tmpfs=/tmp:exec"]
+    tmp = "noexec,size=64m" if node.untidy.tmp == "noexec" else "exec"
+    options += ["--tmpfs=/run:exec,mode=755", "--tmpfs=/run/lock", f"--tmpfs=/tmp:{tmp}"]
     options += [f"--volume={name}-{volume}:/var/lib/{volume}:dev,exec,suid" for volume in _VOLUMES]
     options += [f"--volume={source}:{target}:ro" for source, target in _silicon(node, place).items()]
     return [*options, *system.limits(), *_networks(node, place)]
@@ -102,27 +113,35 @@ def _identity(node: Node, place: Place) -> bytes:
     """A tar of the files that make one machine different from another."""
     directory = paths.lab_dir(place.lab)
     key = host_key(directory, node.name)
-    hosts = f"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{place.address} {node.name}\n"
-    files = {
+    names = " ".join(dict.fromkeys([node.hostname(), node.hostname().partition(".")[0]]))
+    hosts = f"127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n{place.address} {names}\n"
+    files: dict[str, tuple[str | bytes, int]] = {
         "etc/hosts": (hosts, 0o644),
         "etc/machine-id": (f"{uuid.uuid4().hex}\n", 0o444),
         "etc/ssh/ssh_host_ed25519_key": (key.read_text(), 0o600),
         "etc/ssh/ssh_host_ed25519_key.pub": (key.with_suffix(".pub").read_text(), 0o644),
         f"home/{USER}/.ssh/authorized_keys": ((directory / "id_ed25519.pub").read_text(), 0o600),
-        "usr/lib/lab-node/modules.builtin": (system.modules_builtin(), 0o644),
+        f"{_OWN}/modules.builtin": (system.modules_builtin(), 0o644),
     }
     if mirror.proxy():
         depot = f"{place.address.rpartition('.')[0]}.{network.DEPOT_HOST}"
         files["etc/apt/apt.conf.d/91depot"] = (f'Acquire::http::Proxy::{depot} "DIRECT";\n', 0o644)
+    if place.extra_network:
+        files[f"{_OWN}/default-route"] = (f"{place.gateway(node.untidy.default_route)}\n", 0o644)
+    if node.untidy.resolved:
+        files["etc/resolv.conf"] = (f"nameserver {place.gateway('')}\n", 0o644)
+    if node.untidy.headers != "absent":
+        files |= {name: (content, 0o644) for name, content in headers.archive(platform.release()).items()}
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         ssh = tarfile.TarInfo(f"home/{USER}/.ssh")
         ssh.type, ssh.mode = tarfile.DIRTYPE, 0o700
         tar.addfile(ssh)
         for name, (text, mode) in files.items():
+            data = text.encode() if isinstance(text, str) else text
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.mtime = len(text.encode()), mode, int(time.time())
-            tar.addfile(entry, io.BytesIO(text.encode()))
+            entry.size, entry.mode, entry.mtime = len(data), mode, int(time.time())
+            tar.addfile(entry, io.BytesIO(data))
     return packed.getvalue()
 
 
@@ -134,6 +153,14 @@ def host_key(directory: Path, node: str) -> Path:
 def user_key(directory: Path) -> Path:
     """Return the SSH key that opens the nodes of a lab, made once."""
     return _key(directory / "id_ed25519", comment=f"gpulab-{directory.name}")
+
+
+def sudo_password(directory: Path) -> str:
+    """Return the password that sudo asks for on nodes that want one, made once."""
+    path = directory / inventory.PASSWORD_FILE
+    if not path.is_file():
+        state.write_private(path, f"{secrets.token_urlsafe(12)}\n")
+    return path.read_text().strip()
 
 
 def _key(path: Path, comment: str) -> Path:

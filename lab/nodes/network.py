@@ -14,6 +14,7 @@ from lab.nodes.errors import LabError
 
 Network = ipaddress.IPv4Network
 
+GATEWAY_HOST = 1
 DEPOT_HOST = 2
 FIRST_NODE = 11
 
@@ -29,7 +30,7 @@ def create(name: str, lab: str, *, avoid: Iterable[str] = (), internal: bool = F
         taken = [*used(), *parsed([*avoid, *_KUBERNETES])]
         refusals = 0
         for subnet in free(taken):
-            options = [f"--subnet={subnet}", f"--gateway={subnet[1]}", f"--label={podman.LABEL}={lab}"]
+            options = [f"--subnet={subnet}", f"--gateway={subnet[GATEWAY_HOST]}", f"--label={podman.LABEL}={lab}"]
             try:
                 podman.run(
                     "network",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab import depot, paths, progress
 from lab.depot import cache, serve
-from lab.nodes import image, inventory, machine, network, podman, state, system
+from lab.nodes import image, inventory, machine, network, podman, state, system, untidy
 from lab.nodes.errors import LabError
 from lab.nodes.mirror import find
 from lab.nodes.spec import DEFAULT, Node, Spec, load
@@ -106,7 +106,8 @@ def _networks(known: State, spec: Spec) -> None:
             continue
         with progress.step(f"Making the network {name}") as step:
             avoid = [str(spec.vars.get(f"cluster_{kind}_network", "")) for kind in ("pod", "service")]
-            known.subnets[key] = network.create(name, known.name, avoid=avoid, internal=key == "extra")
+            internal = key == "extra" and not any(node.untidy.default_route for node in spec.nodes)
+            known.subnets[key] = network.create(name, known.name, avoid=avoid, internal=internal)
             step.note(known.subnets[key])
         known.save()
     known.save()
@@ -169,7 +170,16 @@ def _boot(known: State, node: Node, image_name: str) -> None:
     with progress.step(f"Starting {node.name}") as step:
         machine.remove(known.name, node.name)
         machine.make(node, place, image_name)
-        step.note(f"{node.os} at {member.address}, systemd {machine.wait(known.name, node.name, member.address)}")
+        words = f"{node.os} at {member.address}, systemd {machine.wait(known.name, node.name, member.address)}"
+        chosen = node.untidy.chosen()
+        if chosen:
+            untidy.apply(
+                node,
+                machine.container(known.name, node.name),
+                password=machine.sudo_password(paths.lab_dir(known.name)) if node.untidy.sudo else "",
+                depot=f"http://{network.address(known.subnets['main'], network.DEPOT_HOST)}",
+            )
+        step.note(f"{words}, untidy: {', '.join(chosen)}" if chosen else words)
     member.ready = True
     known.save()
 

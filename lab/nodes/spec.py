@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ DEFAULT = Path(__file__).resolve().parent.parent / "specs" / "default.yml"
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
 _NODE_KEYS = ("name", "os", "groups", "gpus", "extra_networks", "vars")
 _MOST_GPUS = 16
 _MOST_NODES = 200
@@ -40,6 +41,42 @@ class Gpus:
     count: int
 
 
+# The keys of a node that make it an untidy machine, by the values that each may have; the first is the tidy one.
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "apt_lists": ("", "empty", "old"),
+    "default_route": ("", "extra"),
+    "headers": ("", "absent"),
+    "sudo": ("", "password"),
+    "tmp": ("", "noexec"),
+}
+WITHOUT = ("ca-certificates", "gnupg", "iproute2", "python3-apt")
+PREINSTALLED = ("cuda-keyring", "docker-ce", "docker.io", "newer-toolkit")
+_LISTS = {"without": WITHOUT, "preinstalled": PREINSTALLED}
+_LONGEST_LOCK_S = 1800
+_LONGEST_HOSTNAME = 63
+
+
+@dataclass(frozen=True)
+class Untidy:
+    """What makes a machine differ from one that was installed an hour ago and never used."""
+
+    resolved: bool = False
+    apt_lists: str = ""
+    apt_lock_s: int = 0
+    without: tuple[str, ...] = ()
+    hostname: str = ""
+    default_route: str = ""
+    tmp: str = ""
+    preinstalled: tuple[str, ...] = ()
+    headers: str = ""
+    sudo: str = ""
+
+    def chosen(self) -> dict[str, Any]:
+        """Return what differs from a tidy machine."""
+        tidy = Untidy()
+        return {key: value for key, value in vars(self).items() if value != getattr(tidy, key)}
+
+
 @dataclass(frozen=True)
 class Node:
     """One machine of a lab."""
@@ -50,10 +87,17 @@ class Node:
     gpus: Gpus | None = None
     extra_networks: int = 0
     vars: Mapping[str, Any] = field(default_factory=dict)
+    untidy: Untidy = field(default_factory=Untidy)
 
     def hardware(self) -> dict[str, Any]:
-        """What can't be changed once the node is made."""
-        return {"os": self.os, "gpus": asdict(self.gpus) if self.gpus else None, "extra_networks": self.extra_networks}
+        """What can't be changed once the node is made, as it is stored."""
+        gpus = asdict(self.gpus) if self.gpus else None
+        chosen = {key: list(v) if isinstance(v, tuple) else v for key, v in self.untidy.chosen().items()}
+        return {"os": self.os, "gpus": gpus, "extra_networks": self.extra_networks, **chosen}
+
+    def hostname(self) -> str:
+        """The name that the machine gives itself."""
+        return self.untidy.hostname or self.name
 
 
 @dataclass(frozen=True)
@@ -65,7 +109,11 @@ class Spec:
 
     def as_dict(self) -> dict[str, Any]:
         """The spec as plain data that `read` takes again."""
-        return asdict(self)
+        nodes = [asdict(node) for node in self.nodes]
+        for plain, node in zip(nodes, self.nodes, strict=True):
+            del plain["untidy"]
+            plain |= node.untidy.chosen()
+        return {"nodes": nodes, "vars": dict(self.vars)}
 
 
 def load(path: Path) -> Spec:
@@ -109,9 +157,8 @@ def _node(entry: object, where: str, problems: list[str]) -> Node:
         where = f"node {name}"
     else:
         problems.append(f"{where}: name must be a host name of at most 32 small letters, digits and '-', not {name!r}")
-    problems += [
-        f"{where}: unknown key {key}, known are {', '.join(_NODE_KEYS)}" for key in entry if key not in _NODE_KEYS
-    ]
+    known = [*_NODE_KEYS, *vars(Untidy())]
+    problems += [f"{where}: unknown key {key}, known are {', '.join(known)}" for key in entry if key not in known]
     system = entry.get("os")
     if system not in SYSTEMS:
         problems.append(f"{where}: os must be one of {', '.join(SYSTEMS)}, not {system!r}")
@@ -124,7 +171,48 @@ def _node(entry: object, where: str, problems: list[str]) -> Node:
         problems.append(f"{where}: extra_networks must be 0 or 1, not {networks!r}")
     gpus = _gpus(entry.get("gpus"), where, problems)
     variables = _variables(entry.get("vars"), f"{where}: vars", problems)
-    return Node(str(name or ""), str(system), tuple(groups), gpus, int(networks == 1), variables)
+    untidy = _untidy(entry, where, problems)
+    return Node(str(name or ""), str(system), tuple(groups), gpus, int(networks == 1), variables, untidy)
+
+
+def _untidy(entry: Mapping[str, Any], where: str, problems: list[str]) -> Untidy:
+    found: dict[str, Any] = {}
+    for key, choices in CHOICES.items():
+        if entry.get(key, "") not in choices:
+            problems.append(f"{where}: {key} must be {' or '.join(choices[1:])}, not {entry[key]!r}")
+        elif key in entry:
+            found[key] = entry[key]
+    for key, choices in _LISTS.items():
+        listed = entry.get(key, ())
+        if not isinstance(listed, list | tuple) or any(one not in choices for one in listed):
+            problems.append(f"{where}: {key} must be a list of {', '.join(choices)}, not {listed!r}")
+        else:
+            found[key] = tuple(listed)
+    resolved, lock, hostname = entry.get("resolved", False), entry.get("apt_lock_s", 0), entry.get("hostname", "")
+    if not isinstance(resolved, bool):
+        problems.append(f"{where}: resolved must be true or false, not {resolved!r}")
+    if isinstance(lock, bool) or not isinstance(lock, int) or not 0 <= lock <= _LONGEST_LOCK_S:
+        problems.append(f"{where}: apt_lock_s must be a number from 0 to {_LONGEST_LOCK_S}, not {lock!r}")
+        lock = 0
+    if hostname and not (
+        isinstance(hostname, str) and len(hostname) <= _LONGEST_HOSTNAME and _HOSTNAME.fullmatch(hostname)
+    ):
+        problems.append(
+            f"{where}: hostname must be letters, digits, '-' and '.', {_LONGEST_HOSTNAME} at most, not {hostname!r}"
+        )
+        hostname = ""
+    untidy = Untidy(**found, resolved=resolved is True, apt_lock_s=lock, hostname=hostname)
+    problems += [f"{where}: {clash}" for clash in _clashes(untidy, entry.get("extra_networks", 0))]
+    return untidy
+
+
+def _clashes(untidy: Untidy, extra_networks: object) -> Iterator[str]:
+    if untidy.default_route and extra_networks != 1:
+        yield "default_route: extra needs extra_networks: 1"
+    if untidy.default_route and "iproute2" in untidy.without:
+        yield "default_route is set with iproute2, which without takes away"
+    if {"docker-ce", "docker.io"} <= set(untidy.preinstalled):
+        yield "preinstalled can't have both docker-ce and docker.io"
 
 
 def _gpus(entry: object, where: str, problems: list[str]) -> Gpus | None:

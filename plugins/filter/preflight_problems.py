@@ -46,8 +46,8 @@ options:
         C(distributions), C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by
         version the distributions that have it), C(gpu_manager), C(device_plugin_root) (the directory below which the
         device plugin looks for the driver), C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the
-        least C(memory_mib) and C(cpus)), C(disk_mib) (by path), C(driver_disk_mib) (by path, in addition where a driver is
-        installed).
+        least C(memory_mib) and C(cpus)), C(disk_mib) (by path), C(driver_disk_mib) (by path, in addition where a
+        driver is installed).
     type: dict
     required: true
 """

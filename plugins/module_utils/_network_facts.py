@@ -14,7 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError, Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import (
+    CommandError,
+    CommandNotFoundError,
+    Runner,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import text_or_nothing, under
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._packet_filter import (
@@ -192,6 +196,9 @@ def _program(process: Path) -> str:
 def _ip(runner: Runner, *words: str) -> list[dict[str, Any]]:
     try:
         listed = json.loads(runner.check(["ip", "-j", *words], "reading the network").stdout or "[]")
+    except CommandNotFoundError as error:
+        # Without it the host would look like one without addresses.
+        raise DomainError("Error while reading the network: there is no program ip on this host") from error
     except (CommandError, ValueError):
         return []
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

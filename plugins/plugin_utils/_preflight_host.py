@@ -51,6 +51,12 @@ _FAILURES = (
         f"Ansible's modules need Python {_PYTHON} or newer on the host",
         "Install it (apt-get install python3), or name it with ansible_python_interpreter",
     ),
+    (
+        re.compile(r"there is no program ip\b"),
+        "The host's network can't be read",
+        "Addresses and routes are read with the program ip, by kubeadm too",
+        "Install it (apt-get install iproute2)",
+    ),
 )
 
 

@@ -30,8 +30,12 @@ class Host:
 
     def attempt(self, script: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a shell script as root on the host and return how it ended."""
-        command = [*self.ssh(), f"sudo -n bash -c {shlex.quote(script)}"]
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+        password = self.variables.get("ansible_become_password")
+        how = "-n" if password is None else "-S -p ''"
+        # sudo takes one line; the script finds nothing more at its input.
+        said = "" if password is None else f"{password}\n"
+        command = [*self.ssh(), f"sudo {how} bash -c {shlex.quote(script)}"]
+        return subprocess.run(command, input=said, capture_output=True, text=True, timeout=timeout)
 
     def run(self, script: str, timeout: float = 120) -> str:
         """Run a shell script as root on the host and return its standard output."""

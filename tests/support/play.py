@@ -76,29 +76,34 @@ def play(
     with tempfile.TemporaryDirectory(prefix="play-") as scratch:
         events = Path(scratch) / "events.jsonl"
         command = ["ansible-playbook", playbook, "-i", str(inventory), *arguments]
-        with subprocess.Popen(
-            command,
-            cwd=cwd,
-            env={**os.environ, **environment(events), **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        ) as process:
-            try:
-                output, _ = process.communicate(timeout=timeout)
-            finally:
-                end_group(process.pid)
-        lines = events.read_text().splitlines() if events.is_file() else []
-        run = Run(process.returncode, output, [json.loads(line) for line in lines])
+        return execute(command, cwd, {**os.environ, **environment(events), **(env or {})}, events, timeout)
+
+
+def execute(command: list[str], cwd: Path, env: Mapping[str, str], events: Path, timeout: float) -> Run:
+    """Run a command that is an ansible-playbook in the end, with this environment and no other."""
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        finally:
+            end_group(process.pid)
+    lines = events.read_text().splitlines() if events.is_file() else []
+    run = Run(process.returncode, output, [json.loads(line) for line in lines])
     keep_log(command, run)
     return run
 
 
-def environment(events: Path) -> dict[str, str]:
+def environment(events: Path, checkout: Path = ROOT) -> dict[str, str]:
     return {
-        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests" / "support" / "callback"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(checkout / "tests" / "support" / "callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "gpulab_events",
         "ANSIBLE_NOCOLOR": "1",
         "GPULAB_EVENTS": str(events),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from lab.nodes.errors import LabError
-from lab.nodes.spec import DEFAULT, Gpus, load, read
+from lab.nodes.spec import DEFAULT, Gpus, Untidy, load, read
 
 
 def test_the_default_is_a_control_plane_and_two_gpu_hosts() -> None:
@@ -80,3 +81,80 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_true_is_no_number_of_gpus_or_networks() -> None:
     problems = read({"nodes": [{"name": "a", "os": "debian12", "groups": ["workers"], "extra_networks": True}]})[1]
     assert problems == ["node a: extra_networks must be 0 or 1, not True"]
+
+
+def untidy(**keys: object) -> tuple[Untidy, list[str]]:
+    spec, problems = read({"nodes": [{"name": "a", "os": "debian12", "groups": ["workers"], **keys}]})
+    return spec.nodes[0].untidy, problems
+
+
+def test_a_node_is_tidy_by_default_and_stored_as_before() -> None:
+    spec = read({"nodes": [{"name": "a", "os": "debian12", "groups": ["workers"]}]})[0]
+    assert spec.nodes[0].untidy == Untidy()
+    assert spec.nodes[0].hardware() == {"os": "debian12", "gpus": None, "extra_networks": 0}
+    assert spec.nodes[0].hostname() == "a"
+    assert set(spec.as_dict()["nodes"][0]) == {"name", "os", "groups", "gpus", "extra_networks", "vars"}
+
+
+ALL = {
+    "resolved": True,
+    "apt_lists": "old",
+    "apt_lock_s": 300,
+    "without": ["gnupg", "python3-apt"],
+    "hostname": "GPU1.Example.COM",
+    "default_route": "extra",
+    "tmp": "noexec",
+    "preinstalled": ["docker.io", "cuda-keyring"],
+    "headers": "absent",
+    "sudo": "password",
+}
+
+
+def test_every_untidy_key_is_read_stored_and_part_of_what_cannot_change() -> None:
+    assert set(ALL) == set(vars(Untidy()))
+    chosen, problems = untidy(extra_networks=1, **ALL)
+    assert problems == []
+    assert chosen.chosen() == {key: tuple(value) if isinstance(value, list) else value for key, value in ALL.items()}
+    spec = read({"nodes": [{"name": "a", "os": "debian12", "groups": ["workers"], "extra_networks": 1, **ALL}]})[0]
+    stored = json.loads(json.dumps(spec.as_dict()))
+    assert read(stored) == (spec, [])
+    assert json.loads(json.dumps(spec.nodes[0].hardware())) == spec.nodes[0].hardware()
+    assert spec.nodes[0].hardware()["without"] == ["gnupg", "python3-apt"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("resolved", "yes", "resolved must be true or false, not 'yes'"),
+        ("apt_lists", "new", "apt_lists must be empty or old, not 'new'"),
+        ("apt_lists", [], "apt_lists must be empty or old, not []"),
+        ("apt_lock_s", -1, "apt_lock_s must be a number from 0 to 1800, not -1"),
+        ("apt_lock_s", True, "apt_lock_s must be a number from 0 to 1800, not True"),
+        ("apt_lock_s", "300", "not '300'"),
+        ("without", "gnupg", "without must be a list of ca-certificates, gnupg, iproute2, python3-apt, not 'gnupg'"),
+        ("without", ["python3"], "not ['python3']"),
+        ("hostname", "gpu_1", "hostname must be letters, digits, '-' and '.', 63 at most, not 'gpu_1'"),
+        ("hostname", "a" * 64, "63 at most"),
+        ("hostname", 7, "not 7"),
+        ("default_route", "extra", "default_route: extra needs extra_networks: 1"),
+        ("default_route", "eth0", "default_route must be extra, not 'eth0'"),
+        ("tmp", "small", "tmp must be noexec, not 'small'"),
+        (
+            "preinstalled",
+            ["docker"],
+            "preinstalled must be a list of cuda-keyring, docker-ce, docker.io, newer-toolkit",
+        ),
+        ("preinstalled", ["docker-ce", "docker.io"], "preinstalled can't have both docker-ce and docker.io"),
+        ("headers", "present", "headers must be absent, not 'present'"),
+        ("sudo", True, "sudo must be password, not True"),
+    ],
+)
+def test_an_untidy_key_with_another_value_is_named(key: str, value: object, said: str) -> None:
+    (problem,) = untidy(**{key: value})[1]
+    assert problem.startswith("node a: ")
+    assert said in problem
+
+
+def test_a_default_route_needs_the_program_that_sets_it() -> None:
+    problems = untidy(extra_networks=1, default_route="extra", without=["iproute2"])[1]
+    assert problems == ["node a: default_route is set with iproute2, which without takes away"]

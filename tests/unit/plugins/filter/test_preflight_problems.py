@@ -471,6 +471,10 @@ def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
             ["no Python that it can use", "3.7.3"],
         ),
         ({"msg": "x", "module_stderr": "/bin/sh: 1: /usr/bin/python3: not found"}, ["apt-get install python3"]),
+        (
+            {"msg": "Error while reading the network: there is no program ip on this host"},
+            ["network can't be read", "apt-get install iproute2"],
+        ),
         ({"msg": "No space left on device"}, ["can't be read: No space left on device"]),
         ({}, ["no reason given"]),
     ],

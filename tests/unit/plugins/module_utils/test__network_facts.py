@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._network_facts import listeners
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandNotFoundError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._network_facts import addresses, listeners, routes
 
 BUSY = """
 import os, socket
@@ -20,6 +23,19 @@ while True:
     for one in opened:
         os.close(one)
 """
+
+
+class Bare:
+    """Runs the programs of a host that has none."""
+
+    def check(self, argv: list[str], *_: Any) -> NoReturn:
+        raise CommandNotFoundError(f"no {argv[0]}", rc=127)
+
+
+@pytest.mark.parametrize("read", [addresses, routes])
+def test_a_host_without_ip_is_not_taken_for_one_without_addresses(read: Any) -> None:
+    with pytest.raises(DomainError, match="there is no program ip on this host"):
+        read(Bare())
 
 
 @pytest.fixture

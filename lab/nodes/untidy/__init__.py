@@ -1,0 +1,93 @@
+"""What makes a booted node as untidy as its spec says; the scripts next to this file run on the node as root.
+
+Host name, /tmp, networks and the archive with the kernel's headers are there from the first boot on: machine.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab import paths
+from lab.nodes import podman
+from lab.nodes.errors import LabError
+from lab.nodes.image import USER
+from lab.nodes.spec import Node
+
+_SCRIPTS = Path(__file__).resolve().parent
+# Packages of the depot that a machine has already, by where upstream's repositories have them; and their place there.
+_DEPOT = {
+    "cuda-keyring": "developer.download.nvidia.com/compute/cuda/repos/{system}/x86_64/cuda-keyring_*.deb",
+    "docker-ce": "download.docker.com/linux/{id}/dists/{codename}/pool/stable/amd64/containerd.io_*.deb",
+    "newer-toolkit": "nvidia.github.io/libnvidia-container/stable/deb/amd64/*nvidia-container*.deb",
+}
+_NEWER = "/root/lab-packages"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One script of a node: what it does, in words, its file, and its environment."""
+
+    doing: str
+    script: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def steps(node: Node, *, password: str = "", depot: str = "") -> list[Step]:
+    """Return what is to be done on a booted node, in this order: what needs apt comes before what disturbs it."""
+    untidy = node.untidy
+    found = [Step("turning systemd-resolved on", "resolved.sh")] if untidy.resolved else []
+    # The keyring's source is the depot, which doesn't answer yet.
+    found += [
+        Step(f"putting {name} on", f"{name}.sh", {"DEPOT": depot, "PACKAGES": f"{_NEWER}/{name}"})
+        for name in sorted(untidy.preinstalled, key=lambda name: name == "cuda-keyring")
+    ]
+    if untidy.without:
+        found.append(Step("taking packages away", "without.sh", {"PACKAGES": " ".join(untidy.without)}))
+    if untidy.apt_lists:
+        found.append(Step("spoiling apt's lists", f"{untidy.apt_lists}-lists.sh"))
+    if untidy.sudo:
+        found.append(Step("asking for a password", "sudo-password.sh", {"LOGIN": USER, "PASSWORD": password}))
+    if untidy.apt_lock_s:
+        found.append(Step("locking apt", "apt-lock.sh", {"SECONDS_HELD": str(untidy.apt_lock_s)}))
+    return found
+
+
+def apply(node: Node, container: str, *, password: str = "", depot: str = "") -> None:
+    """Do it all on a booted node. Raises LabError where the depot lacks a package, DepotError where a script fails."""
+    for name in sorted(node.untidy.preinstalled):
+        for package in _packages(name, container):
+            target = f"{container}:{_NEWER}/{name}/{package.name}"
+            podman.execute(container, ["mkdir", "-p", f"{_NEWER}/{name}"], doing=f"making room on {node.name}")
+            podman.run("cp", package, target, doing=f"giving {node.name} {package.name}")
+    for step in steps(node, password=password, depot=depot):
+        # Through a file that only root reads, and not among the arguments, which any user of the machine sees.
+        text = "".join(f"export {key}={_quoted(value)}\n" for key, value in step.environment.items())
+        script = (text + (_SCRIPTS / step.script).read_text()).encode()
+        argv = ["exec", "--interactive", container, "bash", "-eu", "-s"]
+        podman.run(*argv, doing=f"{step.doing} on {node.name}", stdin=script)
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "'\\''") + "'"
+
+
+def _packages(name: str, container: str) -> list[Path]:
+    """Return the depot's packages that are put on a node under one name of `preinstalled`."""
+    if name not in _DEPOT:
+        return []
+    release = dict(
+        line.split("=", 1)
+        for line in podman.execute(container, ["cat", "/etc/os-release"], doing="reading os-release").splitlines()
+        if "=" in line
+    )
+    about = {key: value.strip('"') for key, value in release.items()}
+    system = f"{about['ID']}{about['VERSION_ID'].replace('.', '')}"
+    key = paths.www() / "download.docker.com" / "linux" / about["ID"] / "gpg"
+    pattern = _DEPOT[name].format(id=about["ID"], system=system, codename=about["VERSION_CODENAME"])
+    found = sorted(paths.www().glob(pattern))
+    if not found:
+        raise LabError(
+            f"Error while putting {name} on a node: the depot has no {pattern}. `python -m lab build` builds it."
+        )
+    return [*found, key] if name == "docker-ce" else found

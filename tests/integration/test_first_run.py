@@ -1,0 +1,106 @@
+"""The first run as a person has it: a shipped inventory, an ordinary user on a laptop, a sudo password on the hosts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.cluster import Cluster
+from support.hosts import Inventory
+from support.lab import Lab, running
+from support.laptop import Laptop, laptop, only_ssh
+from support.play import Run
+
+SPECS = Path(__file__).parent / "specs"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Machines, the shipped inventory that describes them, and whether a firewall lets SSH alone through to them."""
+
+    name: str
+    shipped: str
+    firewall: bool = False
+
+    @property
+    def spec(self) -> Path:
+        return SPECS / f"first-run-{self.name}.yml"
+
+
+SCENES = (
+    Scene("three", "three-machines.ini", firewall=True),
+    Scene("mirror", "own-mirror"),
+    Scene("single", "single-node.ini"),
+)
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The machines of a scene, bare until `first` is asked for."""
+
+    scene: Scene
+    lab: Lab
+    user: Laptop
+    path: Path
+
+    def play(self, *arguments: str) -> Run:
+        through_ssh = ["--extra-vars", "cluster_api_tunnel=true"] if self.scene.firewall else []
+        return self.user.play(self.path, *through_ssh, *arguments)
+
+    def inventory(self) -> Inventory:
+        return self.lab.inventory()
+
+
+@pytest.fixture(scope="module", params=SCENES, ids=lambda scene: scene.name)
+def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
+    scene: Scene = request.param
+    with ExitStack() as stack:
+        lab = stack.enter_context(running("first-run", scene.spec))
+        user = stack.enter_context(laptop())
+        if scene.firewall:
+            stack.enter_context(only_ssh(user, lab))
+        yield Machines(scene, lab, user, user.inventory(lab, scene.shipped))
+
+
+def test_where_only_ssh_leads_to_the_machines_the_tunnel_is_named_before_anything_changes(machines: Machines) -> None:
+    if not machines.scene.firewall:
+        pytest.skip("everything leads to these machines")
+    run = machines.user.play(machines.path)
+    assert run.status != 0
+    assert run.changed() == set()
+    words = run.failures()
+    for expected in ("6443", "cluster_api_tunnel"):
+        assert expected in words, words
+
+
+@pytest.fixture(scope="module")
+def first(machines: Machines) -> Run:
+    return machines.play().expect_success()
+
+
+@pytest.mark.usefixtures("first")
+def test_every_gpu_is_proven_by_a_pod(machines: Machines) -> None:
+    expected = machines.inventory().expected_gpus()
+    assert json.loads(machines.user.report.read_text())["totals"]["proven"] == sum(expected.values())
+    assert Cluster.of(machines.inventory()).allocatable_gpus() == expected
+
+
+@pytest.mark.usefixtures("first")
+def test_all_gpu_hosts_have_one_driver_that_each_of_their_repositories_holds(machines: Machines) -> None:
+    hosts = [machines.inventory().hosts[name] for name in machines.inventory().expected_gpus()]
+    loaded = {host.run("sed -n 's/^NVRM.* \\([0-9.]*[0-9]\\) .*/\\1/p' /proc/driver/nvidia/version") for host in hosts}
+    assert len(loaded) == 1
+
+
+@pytest.mark.usefixtures("first")
+def test_nothing_was_done_as_root_on_the_laptop(machines: Machines) -> None:
+    assert machines.user.files_of_others() == []
+
+
+@pytest.mark.usefixtures("first")
+def test_a_second_run_changes_nothing(machines: Machines) -> None:
+    machines.play().expect_unchanged()

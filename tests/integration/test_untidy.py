@@ -1,0 +1,114 @@
+"""Machines that were not made for us: what site.yml copes with, and what it refuses with a reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.cluster import Cluster
+from support.hosts import Inventory
+from support.lab import Lab, running
+from support.play import Run, play
+
+SPECS = Path(__file__).parent / "specs"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with running("untidy", SPECS / "untidy.yml") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def inventory(lab: Lab) -> Inventory:
+    return lab.inventory()
+
+
+def test_the_machines_are_untidy(inventory: Inventory) -> None:
+    cp1, gpu1, gpu2 = (inventory.hosts[name] for name in ("cp1", "gpu1", "gpu2"))
+    assert "unattended-upgr" in gpu2.attempt("apt-get install --yes tree").stderr
+    assert "127.0.0.53" in cp1.run("cat /etc/resolv.conf")
+    assert cp1.run("systemctl is-active systemd-resolved").strip() == "active"
+    assert "127.0.0.53" not in cp1.run("cat /run/systemd/resolve/resolv.conf")
+    assert "127.0.0.53" not in gpu1.run("cat /etc/resolv.conf")
+    assert gpu1.run("hostname").strip() == "GPU1.Example.COM"
+    assert gpu1.attempt("cp /bin/true /tmp/ && /tmp/true").returncode == 126
+    for package in ("ca-certificates", "gnupg", "python3-apt"):
+        assert gpu1.attempt(f"dpkg-query --show {package}").returncode != 0
+    old = gpu1.run("find /var/lib/apt/lists -name '*_Packages' ! -newermt 2023-01-01")
+    assert old
+    for host in (cp1, gpu2):
+        assert host.run("find /var/lib/apt/lists -name '*_Packages'") == ""
+    assert "dev eth0" in gpu2.run("ip -4 route show exact default")
+    assert "dev eth1" in cp1.run("ip -4 route show exact default")
+
+
+@pytest.fixture(scope="module")
+def first(lab: Lab) -> Run:
+    return play(lab.path).expect_success()
+
+
+@pytest.fixture
+def cluster(first: Run, inventory: Inventory) -> Cluster:
+    return Cluster.of(inventory)
+
+
+def test_every_gpu_is_proven_by_a_pod(lab: Lab, inventory: Inventory, cluster: Cluster) -> None:
+    expected = inventory.expected_gpus()
+    assert json.loads(lab.report.read_text())["totals"]["proven"] == sum(expected.values())
+    assert sorted(cluster.allocatable_gpus().values()) == sorted(expected.values())
+
+
+def test_nodes_have_lower_case_names_and_the_cluster_s_addresses(inventory: Inventory, cluster: Cluster) -> None:
+    nodes = {node["metadata"]["name"]: node["status"]["addresses"] for node in cluster.get("nodes")["items"]}
+    assert set(nodes) == {"cp1", "gpu1.example.com", "gpu2"}
+    for name, host in {"cp1": "cp1", "gpu1.example.com": "gpu1", "gpu2": "gpu2"}.items():
+        internal = [entry["address"] for entry in nodes[name] if entry["type"] == "InternalIP"]
+        assert internal == [inventory.hosts[host].variables["ansible_host"]]
+
+
+def test_kubelets_hand_the_real_name_servers_of_their_own_host_to_pods(inventory: Inventory, cluster: Cluster) -> None:
+    """The control plane's kubelet has a file that no worker has."""
+    wanted = {
+        "cp1": "/run/systemd/resolve/resolv.conf",
+        "gpu1.example.com": "/etc/resolv.conf",
+        "gpu2": "/etc/resolv.conf",
+    }
+    for node, path in wanted.items():
+        settings = json.loads(cluster.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/configz"))
+        assert settings["kubeletconfig"]["resolvConf"] == path
+
+
+def test_the_kernel_s_headers_are_installed_with_the_driver(inventory: Inventory, first: Run) -> None:
+    for name in inventory.expected_gpus():
+        inventory.hosts[name].run('dpkg-query --show "linux-headers-$(uname -r)"')
+
+
+def test_a_second_run_changes_nothing(lab: Lab, first: Run) -> None:
+    play(lab.path).expect_unchanged()
+
+
+@pytest.fixture(scope="module")
+def refused() -> Iterator[str]:
+    with running("untidy-refused", SPECS / "untidy-refused.yml") as lab:
+        run = play(lab.path)
+        assert run.status != 0
+        assert run.changed() == set()
+        yield run.failures()
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("cp1", ["docker.io", "containerd"]),
+        ("gpu1", ["docker.list"]),
+        ("gpu1", ["cuda-debian12-x86_64.list"]),
+        ("gpu2", ["linux-headers"]),
+        ("gpu3", ["there is no program ip", "apt-get install iproute2"]),
+    ],
+)
+def test_what_a_person_has_to_decide_is_said_before_anything_changes(refused: str, host: str, words: list[str]) -> None:
+    for word in (host, *words):
+        assert word in refused, refused
