@@ -66,6 +66,19 @@ def down(name: Name = "lab") -> None:
     progress.say(f"The lab {name} is removed." if there else f"There is no lab {name}.")
 
 
+@app.command(name="vm")
+def virtual_machine(
+    name: Name = "lab",
+    inventory: Annotated[Path | None, typer.Option(help="Inventory to write; default: NAME-vm.ini.")] = None,
+) -> None:
+    """Add a worker that is an emulated virtual machine to a lab that is up; `down` removes it with the lab."""
+    from lab.nodes import view, vm
+
+    known = view.known(name)
+    place = vm.up(known, inventory or Path(known.inventory).with_name(f"{name}-vm.ini"))
+    progress.say(f"{vm.NODE} is up: give ansible-playbook -i {place} after the lab's own inventory")
+
+
 @app.command()
 def status(name: Name = "lab") -> None:
     """Show the nodes of a lab, their simulated GPUs and the depot."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab import depot, paths, progress
 from lab.depot import cache, serve
-from lab.nodes import image, inventory, machine, network, podman, state, system, untidy
+from lab.nodes import image, inventory, machine, network, podman, state, system, untidy, vm
 from lab.nodes.errors import LabError
 from lab.nodes.mirror import find
 from lab.nodes.spec import DEFAULT, Node, Spec, load
@@ -222,6 +222,7 @@ def down(name: str) -> bool:
         containers, networks = podman.containers(name), podman.networks(name)
         volumes = podman.volumes(name)
         there = bool(containers or networks or volumes or (directory / "state.json").exists())
+        vm.down(name)
         if containers:
             with progress.step(f"Removing the nodes of {name}") as step:
                 podman.run("rm", "--force", "--volumes", "--time=0", *containers, doing=f"removing the nodes of {name}")

@@ -35,6 +35,11 @@ class Cluster:
     def ready_nodes(self) -> set[str]:
         return {n["metadata"]["name"] for n in self.get("nodes")["items"] if condition(n, "Ready") == "True"}
 
+    def boot_id(self, name: str) -> str:
+        """Return the boot of which a node's kubelet last reported."""
+        found: str = self.get("node", name)["status"]["nodeInfo"]["bootID"]
+        return found
+
     def allocatable_gpus(self) -> dict[str, int]:
         """Return what each node offers as nvidia.com/gpu, for those that offer any."""
         offered = {n["metadata"]["name"]: n["status"]["allocatable"] for n in self.get("nodes")["items"]}

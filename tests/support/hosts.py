@@ -53,8 +53,9 @@ class Inventory:
     groups: dict[str, list[str]]
 
     @classmethod
-    def read(cls, path: Path) -> Inventory:
-        command = ["ansible-inventory", "-i", str(path), "--list"]
+    def read(cls, path: Path, *further: Path) -> Inventory:
+        given = [word for each in (path, *further) for word in ("-i", str(each))]
+        command = ["ansible-inventory", *given, "--list"]
         listed = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
         variables = listed["_meta"]["hostvars"]
         groups = {name: entry.get("hosts", []) for name, entry in listed.items() if name != "_meta"}

@@ -1,0 +1,96 @@
+"""A worker with a kernel of its own: an emulated virtual machine next to a control plane in a container.
+
+Here kubeadm's own preflight checks run without any ignore list, swap is really switched off, modules are really loaded,
+cgroups are version 2, and a reboot is one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.cluster import Cluster
+from support.hosts import ROOT, Host, Inventory
+from support.lab import Lab, lab_command, running
+from support.play import Run, play
+
+from lab.nodes import vm
+
+SPEC = ROOT / "tests" / "integration" / "specs" / "vm.yml"
+# Every module starts a Python in an emulated machine.
+SLOW = 3600
+
+if absent := vm.missing():
+    pytest.skip(f"QEMU is missing: apt-get install {' '.join(absent)}", allow_module_level=True)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The virtual machine and the run that made it a node."""
+
+    lab: Lab
+    more: Path
+    host: Host
+    swaps: str
+    run: Run
+
+    def again(self, *arguments: str) -> Run:
+        return play(self.lab.path, "-i", str(self.more), *arguments, timeout=SLOW)
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    with running("vm", SPEC) as lab:
+        more = lab.directory / "vm.ini"
+        lab_command("vm", "--name", lab.name, "--inventory", str(more))
+        both = Inventory.read(lab.path, more)
+        host = both.hosts[vm.NODE]
+        swaps = host.run("cat /proc/swaps", SLOW)
+        run = play(lab.path, "-i", str(more), timeout=SLOW).expect_success()
+        yield Machine(lab, more, host, swaps, run)
+
+
+def test_it_joins_without_an_ignore_list(machine: Machine) -> None:
+    variables = machine.host.variables
+    assert variables["kubeadm_ignore_preflight_errors"] == []
+    assert variables["containerd_cri_settings"] == {}
+    assert vm.NODE in Cluster.of(machine.lab.inventory()).ready_nodes()
+
+
+def test_its_kernel_is_a_real_one(machine: Machine) -> None:
+    assert machine.host.run("uname -r", SLOW) != Path("/proc/sys/kernel/osrelease").read_text()
+    assert machine.host.run("stat -f -c %T /sys/fs/cgroup", SLOW).strip() == "cgroup2fs"
+    loaded = {line.split()[0] for line in machine.host.run("cat /proc/modules", SLOW).splitlines()}
+    assert {"overlay", "br_netfilter", "vxlan"} <= loaded
+    switched = "net.ipv4.ip_forward net.bridge.bridge-nf-call-iptables net.bridge.bridge-nf-call-ip6tables"
+    assert machine.host.run(f"sysctl -n {switched}", SLOW).split() == ["1", "1", "1"]
+
+
+def test_swap_was_on_and_is_off(machine: Machine) -> None:
+    assert "/swapfile" in machine.swaps
+    assert "/swapfile" not in machine.host.run("cat /proc/swaps", SLOW)
+
+
+def test_after_a_reboot_the_node_is_ready_again(machine: Machine) -> None:
+    cluster = Cluster.of(machine.lab.inventory())
+    before = machine.host.run("cat /proc/sys/kernel/random/boot_id", SLOW)
+    machine.host.attempt("systemctl reboot", SLOW)
+    end = time.monotonic() + SLOW / 3
+    now = before
+    while now == before:
+        assert time.monotonic() < end, "the machine did not come back"
+        time.sleep(5)
+        done = machine.host.attempt("cat /proc/sys/kernel/random/boot_id", SLOW)
+        now = done.stdout if done.returncode == 0 else before
+    assert "/swapfile" not in machine.host.run("cat /proc/swaps", SLOW)
+    assert machine.host.run("systemctl is-active --wait kubelet containerd", SLOW).split() == ["active", "active"]
+    while vm.NODE not in cluster.ready_nodes() or cluster.boot_id(vm.NODE) != now.strip():
+        assert time.monotonic() < end, "the node did not become Ready again"
+        time.sleep(5)
+
+
+def test_a_second_run_changes_nothing(machine: Machine) -> None:
+    machine.again().expect_unchanged()
