@@ -1,4 +1,4 @@
-"""A node on which its distribution's kernel is installed and named, so that DKMS builds for it; nothing can be loaded."""
+"""A node that names a kernel of its distribution as the running one: DKMS builds for it, and nothing can be loaded."""
 
 from __future__ import annotations
 

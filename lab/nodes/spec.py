@@ -46,6 +46,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "apt_lists": ("", "empty", "old"),
     "default_route": ("", "extra"),
     "headers": ("", "absent"),
+    "kernel": ("", "cloud", "generic"),
     "sudo": ("", "password"),
     "tmp": ("", "noexec"),
 }
@@ -69,6 +70,7 @@ class Untidy:
     tmp: str = ""
     preinstalled: tuple[str, ...] = ()
     headers: str = ""
+    kernel: str = ""
     sudo: str = ""
 
     def chosen(self) -> dict[str, Any]:

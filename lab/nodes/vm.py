@@ -197,8 +197,7 @@ def _furnish(root: Path, mirror: Mirror) -> None:
 
 def _fill(root: Path, registry: str, references: Sequence[str]) -> None:
     """Unpack images into the store that containerd of the machine will find: emulated, gunzip takes minutes."""
-    version = next(iter(versions.containerd_packages()))
-    built = recipes.containerd(version)
+    built = recipes.containerd(max(versions.table()["containerd"]))
     store = root / "var/lib/containerd"
     store.mkdir(mode=0o711, parents=True)
     with tempfile.TemporaryDirectory(prefix="gpulab-vm-") as name:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab import paths
-from lab.nodes import podman
+from lab.nodes import kernel, podman
 from lab.nodes.errors import LabError
 from lab.nodes.image import USER
 from lab.nodes.spec import Node
@@ -55,6 +55,8 @@ def steps(node: Node, *, password: str = "", depot: str = "") -> list[Step]:
 
 def apply(node: Node, container: str, *, password: str = "", depot: str = "") -> None:
     """Do it all on a booted node. Raises LabError where the depot lacks a package, DepotError where a script fails."""
+    if node.untidy.kernel:
+        kernel.give(container, node.untidy.kernel)
     for name in sorted(node.untidy.preinstalled):
         for package in _packages(name, container):
             target = f"{container}:{_NEWER}/{name}/{package.name}"
