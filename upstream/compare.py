@@ -13,7 +13,7 @@ from datetime import date, datetime, timezone
 from typing import Any
 
 from upstream import relations
-from upstream.check import OF_THE_DISTRIBUTION
+from upstream.check import OF_THE_DISTRIBUTION, UPSTREAM
 from upstream.collection import KeyFormatError, compare_versions, public_keys
 from upstream.lock import RELATIONS
 from upstream.web import Answer, Web, WebError
@@ -210,7 +210,7 @@ def _take(entry: Entry, values: Entry, today: date, report: Report) -> None:
     kept = {name: value for name, value in entry.items() if name not in ("source", "relations_source", "verified")}
     rest = {name: kept.pop(name) for name in ("packages",) if name in kept}
     entry.clear()
-    entry.update(kept | values | {"source": "upstream", "verified": today.isoformat()} | rest)
+    entry.update(kept | values | {"source": UPSTREAM, "verified": today.isoformat()} | rest)
     report.verified += 1
 
 

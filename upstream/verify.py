@@ -19,7 +19,6 @@ from upstream.lock import LockError
 from upstream.web import Web
 
 _AT_ONCE = 6
-_UPSTREAM = "upstream"
 
 
 class Verification:
@@ -63,10 +62,12 @@ class Verification:
         if self.complete():
             content["dated"] = self.today.isoformat()
         used = {name for _label, name in check.named_sources(content)}
-        sources = {name: source for name, source in content["sources"].items() if name in used and name != _UPSTREAM}
-        if _UPSTREAM in used:
+        sources = {
+            name: source for name, source in content["sources"].items() if name in used and name != check.UPSTREAM
+        }
+        if check.UPSTREAM in used:
             about = "Upstream itself, asked by `make verify-upstream`"
-            sources[_UPSTREAM] = {"about": about, "dated": self.today.isoformat(), "address": None}
+            sources[check.UPSTREAM] = {"about": about, "dated": self.today.isoformat(), "address": None}
         content["sources"] = sources
         return content
 
