@@ -16,7 +16,7 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_sharing
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _node_pools as pools
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _gpu_operator
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _gpu_operator, _images
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda_plan import MINOR_VERSION, RELEASE
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Problem, listing
 
@@ -99,6 +99,7 @@ def _timeouts(value: Any) -> Iterator[str]:
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_device_plugin_sharing": _gpu_sharing.problems,
+    "cluster_image_digests": _images.problems,
     "cluster_node_pool": _pool,
     "cluster_node_labels": _labels,
     "cluster_node_taints": _taints,

@@ -90,7 +90,7 @@ def test_every_distribution_has_every_repository(table: dict[str, Any], lock: re
 
 
 def test_images_that_roles_name_are_in_the_lock(table: dict[str, Any], lock: reader.Lock) -> None:
-    defaults = {}
+    defaults: dict[str, Any] = {}
     for path in REPOSITORY.glob("roles/*/defaults/main.yml"):
         defaults.update(yaml.safe_load(path.read_text()) or {})
     versions = table["_cluster_versions"]

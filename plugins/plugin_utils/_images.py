@@ -1,0 +1,30 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Digests of container images: which are well formed, and what a reference with its digest looks like. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+
+
+def problems(digests: Mapping[Any, Any]) -> Iterator[str]:
+    """What is wrong with digests by reference, as the end of a sentence."""
+    for reference, digest in digests.items():
+        if not isinstance(reference, str) or not reference or "@" in reference:
+            yield f"{reference!r:.120} is no image with a tag; write it as the setting of that image has it"
+        if not isinstance(digest, str) or (digest and not _DIGEST.fullmatch(digest)):
+            yield (
+                f"{digest!r:.80} is no digest of {reference}; write sha256: and 64 hexadecimal digits, or an empty "
+                "text for an image that is pulled by its tag"
+            )
+
+
+def pinned(reference: str, digests: Mapping[str, str]) -> str:
+    """The reference with its digest; one that has a digest, or whose digest is not known, stays as it is."""
+    digest = "" if "@" in reference else digests.get(reference, "")
+    return f"{reference}@{digest}" if digest else reference

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.pinned_image import FilterModule
+
+pinned = FilterModule().filters()["pinned_image"]
+
+ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+IMAGE = "localhost:5000/a/flannel:v1"
+
+
+@pytest.mark.parametrize(
+    ("reference", "digests", "expected"),
+    [
+        (IMAGE, {IMAGE: ONE}, f"{IMAGE}@{ONE}"),
+        (IMAGE, {}, IMAGE),
+        (IMAGE, {IMAGE: ""}, IMAGE),
+        (IMAGE, {"localhost:5000/a/flannel:v2": ONE}, IMAGE),
+        (IMAGE, {"localhost:5000/a/flannel": ONE}, IMAGE),
+        (f"{IMAGE}@{TWO}", {IMAGE: ONE}, f"{IMAGE}@{TWO}"),
+        ("", {}, ""),
+    ],
+)
+def test_images(reference: str, digests: dict[str, str], expected: str) -> None:
+    assert pinned(reference, digests) == expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "digests", "words"),
+    [
+        (None, {}, "the image has to be text"),
+        (IMAGE, [], "has to be a dictionary"),
+        (IMAGE, {IMAGE: "1" * 64}, "is no digest of localhost:5000/a/flannel:v1; write sha256:"),
+        (IMAGE, {"another:1": "sha256:" + "A" * 64}, "is no digest of another:1"),
+        (IMAGE, {IMAGE: None}, "None is no digest"),
+        (IMAGE, {f"{IMAGE}@{ONE}": ONE}, "is no image with a tag"),
+    ],
+)
+def test_what_can_t_be_used(reference: Any, digests: Any, words: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=words):
+        pinned(reference, digests)
