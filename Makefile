@@ -45,7 +45,7 @@ LABS := default interrupted shapes single-node add-worker wrong-input driver gpu
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 
 help: ## list the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 	echo "  groups of test-all: $(GROUPS)"
 
 venv: ## create .venv with the newest Python that fits (the default target)
@@ -103,12 +103,13 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	ruff check --quiet .
 	ruff format --quiet --check .
 	echo "lint: 2/6 mypy"
-	mypy --no-error-summary plugins examples lab tests docs
+	mypy --no-error-summary plugins examples lab tests docs upstream
 	echo "lint: 3/6 yamllint"
 	yamllint --strict .
-	echo "lint: 4/6 documents are what their generators make, changelog fragments are valid"
+	echo "lint: 4/6 documents are what their generators make, changelog fragments and upstream.lock are valid"
 	python docs/generate.py --check
 	antsibull-changelog lint
+	python -m upstream --check
 	echo "lint: 5/6 ansible-lint, production profile (about a minute)"
 	ansible-lint --offline -q --strict
 	echo "lint: 6/6 ansible-test sanity"
@@ -149,6 +150,10 @@ bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the
 docs: venv ## write the reference, docs/variables.md, docs/cuda.md and the table of versions anew
 	@echo "docs: from argument specifications, ansible-doc, the table of versions and that of CUDA"
 	python docs/generate.py
+
+verify-upstream: venv ## ask upstream what differs from upstream.lock; WRITE=1 renews it (a few minutes, needs internet)
+	@echo "verify-upstream: repositories, keys, images and downloads in upstream.lock"
+	python -m upstream $(if $(filter-out 0,$(WRITE)),--write) $(if $(CA),--ca $(CA))
 
 clean: ## remove what was made in the checkout (not the depot's cache, not a running lab)
 	@echo "clean: .cache, tool caches, built packages; .venv and reports stay (rm -r $(VENV) removes it)"

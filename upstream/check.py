@@ -14,6 +14,8 @@ from upstream import relations
 from upstream.lock import PATH, RELATIONS, Lock, LockError, Package, Repository
 
 OLD_AFTER_DAYS = 60
+# The source of what upstream itself said, and of what it is yet to say.
+UPSTREAM = "upstream"
 TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main.yml"
 
 # What packages of the lock ask of the distribution itself, which has it in each of its releases.
@@ -202,7 +204,7 @@ def _sources(content: Mapping[str, Any]) -> Iterator[str]:
     known, used = content["sources"], set()
     for label, name in named_sources(content):
         used.add(name)
-        if name not in known:
+        if name not in known and name != UPSTREAM:
             yield f"{label}: source: {name!r} is not among the sources"
     yield from (f"{name}: no entry names this source" for name in known if name not in used)
 

@@ -130,13 +130,11 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
                         "installed": {},
                     },
                 }
-    files = [
-        str(path)
-        for kind in ("defaults", "vars")
-        for role in ROLES
-        if (path := REPOSITORY / "roles" / role / kind / "main.yml").is_file()
-    ]
-    (place / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": {"ansible_connection": "local"}}}))
+    defaults: dict[str, Any] = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    for role in ROLES:
+        defaults |= yaml.safe_load((REPOSITORY / "roles" / role / "defaults/main.yml").read_text())
+    files = [str(REPOSITORY / "roles" / role / "vars/main.yml") for role in ROLES]
+    (place / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": defaults}}))
     (place / "play.yml").write_text(PLAYBOOK.format(files=json.dumps(files), out=place / "told.json"))
     (place / "ansible.cfg").write_text("[defaults]\n")
     environ = {
@@ -148,10 +146,7 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
         "ANSIBLE_NOCOLOR": "1",
     }
     command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.json", "play.yml"]
-    here = {"ansible_python_interpreter": sys.executable}
-    done = subprocess.run(
-        [*command, "-e", json.dumps(here)], cwd=place, env=environ, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=place, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     told: dict[str, Any] = json.loads((place / "told.json").read_text())
     return told

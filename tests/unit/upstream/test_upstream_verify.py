@@ -1,0 +1,513 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make verify-upstream` against a small upstream on this machine: HTTPS with its own authority, and real keys."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import hashlib
+import ipaddress
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from upstream import check, render
+from upstream import lock as reader
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+TODAY = datetime.datetime.now(datetime.timezone.utc).date()
+DAY = datetime.timedelta(days=1)
+NEVER = ("20200101T000000", "never")
+ENDED = ("20200101T000000", "1y")
+FILE = b"a file to download\n"
+PACKAGES = """\
+Package: driver
+Version: 580.1-1
+Architecture: amd64
+Depends: library (>= 580.1-1), libc6 (>= 2.34), mesa (>= 7)
+Description: a driver
+ with more lines
+
+Package: driver
+Version: 590.1-1
+Architecture: amd64
+Depends: library (= 590.1-1)
+
+Package: library
+Version: 590.1-1
+Architecture: amd64
+
+Package: unrelated
+Version: 1
+Architecture: amd64
+
+Package: library
+Version: 580.1-1
+Architecture: arm64
+"""
+
+
+# --- a small upstream
+
+
+def issued(place: Path) -> tuple[Path, Path]:
+    """An authority, and a certificate with its key for this machine."""
+
+    def name(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    def builder(subject: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.timezone.utc)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name(subject))
+            .issuer_name(name("authority"))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - DAY)
+            .not_valid_after(now + DAY)
+        )
+
+    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority = builder("authority", authority_key).add_extension(
+        x509.BasicConstraints(ca=True, path_length=None), critical=True
+    )
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    subject_id = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
+    authority = authority.add_extension(usage, critical=True).add_extension(subject_id, critical=False)
+    hosts = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    issuer_id = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(subject_id)
+    host = builder("localhost", key).add_extension(hosts, critical=False).add_extension(issuer_id, critical=False)
+    pem = serialization.Encoding.PEM
+    ca, server = place / "ca.pem", place / "server.pem"
+    ca.write_bytes(authority.sign(authority_key, hashes.SHA256()).public_bytes(pem))
+    plain = (pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    server.write_bytes(host.sign(authority_key, hashes.SHA256()).public_bytes(pem) + key.private_bytes(*plain))
+    return ca, server
+
+
+class Keys:
+    """Signing keys made by gpg, at any time and for any time."""
+
+    def __init__(self) -> None:
+        # gpg's sockets want a short path.
+        self._home = Path(tempfile.mkdtemp(prefix="gpg"))
+        self._made: dict[tuple[str, str], tuple[bytes, str]] = {}
+
+    def make(self, created: str, lasts: str) -> tuple[bytes, str]:
+        """Return an armored public key and its fingerprint."""
+        if (created, lasts) not in self._made:
+            name = f"{created}-{lasts}@localhost"
+            how = ("--faked-system-time", created, "--passphrase", "", "--pinentry-mode", "loopback")
+            self._gpg(*how, "--quick-generate-key", name, "ed25519", "sign", lasts)
+            listed = self._gpg("--with-colons", "--list-keys", name).decode()
+            fingerprint = next(line for line in listed.splitlines() if line.startswith("fpr:")).split(":")[9]
+            self._made[created, lasts] = self._gpg("--armor", "--export", name), fingerprint
+        return self._made[created, lasts]
+
+    def remove(self) -> None:
+        """Stop gpg's agent, and forget the keys."""
+        subprocess.run(["gpgconf", "--homedir", str(self._home), "--kill", "all"], check=False, capture_output=True)
+        shutil.rmtree(self._home)
+
+    def _gpg(self, *arguments: str) -> bytes:
+        command = ["gpg", "--batch", "--homedir", str(self._home), *arguments]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+@pytest.fixture(scope="module")
+def keys() -> Iterator[Keys]:
+    made = Keys()
+    yield made
+    made.remove()
+
+
+class Upstream:
+    """Files, redirects and images by path; `lock` describes all of them as they are."""
+
+    def __init__(self, place: Path, keys: Keys) -> None:
+        self.place, self.keys = place, keys
+        self.files: dict[str, bytes] = {}
+        self.redirects: dict[str, str] = {}
+        self.images: dict[str, str] = {}
+        self.asked: list[str] = []
+        self.token = "t0ken"
+        self.ca, certificate = issued(place)
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_args: Any) -> None:
+                pass
+
+            def do_HEAD(self) -> None:
+                outer.answer(self, body=False)
+
+            def do_GET(self) -> None:
+                outer.answer(self, body=True)
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.host = f"localhost:{self._server.server_port}"
+        self.path = place / "upstream.lock"
+        self.lock = self._usual()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, handler: BaseHTTPRequestHandler, body: bool) -> None:
+        path, _question, query = handler.path.partition("?")
+        self.asked.append(f"{handler.command} {path}")
+        headers: dict[str, str] = {}
+        status, content = 404, b""
+        if path == "/token":
+            status, content = (200, json.dumps({"token": self.token}).encode()) if "repository" in query else (400, b"")
+        elif path.startswith("/v2/"):
+            name = path.removeprefix("/v2/").replace("/manifests/", ":")
+            if handler.headers.get("Authorization") != f"Bearer {self.token}":
+                realm = f'Bearer realm="https://{self.host}/token",service="here",scope="repository:x:pull"'
+                status, headers = 401, {"WWW-Authenticate": realm}
+            elif name in self.images:
+                status, headers = 200, {"Docker-Content-Digest": self.images[name]}
+        elif path in self.redirects:
+            status, headers = 302, {"Location": self.redirects[path]}
+        elif path in self.files:
+            status, content = 200, self.files[path]
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        if body:
+            handler.wfile.write(content)
+
+    def publish(self, packages: str = PACKAGES) -> None:
+        """Put the repository's index and Release file in place."""
+        index = gzip.compress(packages.encode())
+        digest = hashlib.sha256(index).hexdigest()
+        release = f"Origin: here\nLabel: small\nSHA256:\n {digest} {len(index)} Packages.gz\n"
+        self.files["/repo/InRelease"] = f"-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\n{release}".encode()
+        self.files["/repo/Packages.gz"] = index
+
+    def _usual(self) -> dict[str, Any]:
+        armored, fingerprint = self.keys.make(*NEVER)
+        self.files |= {"/repo/key.pub": armored, "/file": FILE}
+        self.publish()
+        self.images["pause:1"] = "sha256:" + "1" * 64
+        made: dict[str, Any] = {"source": "told", "verified": None}
+        return {
+            "schema": 1,
+            "dated": "2026-01-01",
+            "sources": {"told": {"about": "somebody said so", "dated": None, "address": None}},
+            "repositories": {
+                "small": {
+                    "url": f"https://{self.host}/repo/",
+                    "suite": "/",
+                    "components": [],
+                    "distributions": ["Debian 12"],
+                    "release": {"Origin": "here", "Label": "small"},
+                    "key": {
+                        "url": f"https://{self.host}/repo/key.pub",
+                        "fingerprint": fingerprint,
+                        "expires": "never",
+                        **made,
+                    },
+                    **made,
+                    "packages": {
+                        "driver": {
+                            "580.1-1": {"depends": "library (>= 580.1-1), libc6", **made},
+                            "590.1-1": {"depends": "library (= 590.1-1)", **made},
+                        },
+                        "library": {"590.1-1": dict(made)},
+                    },
+                }
+            },
+            "images": {f"{self.host}/pause:1": {"digest": self.images["pause:1"], **made}},
+            "downloads": {
+                "file": {"url": f"https://{self.host}/file", "sha256": hashlib.sha256(FILE).hexdigest(), **made}
+            },
+        }
+
+    def verify(self, *arguments: str, ca: bool = True) -> tuple[int, str]:
+        """Exit status and output of the program."""
+        if not self.path.exists():
+            self.path.write_text(render.render("# The head.\n", self.lock))
+        authority = ["--ca", str(self.ca)] if ca else []
+        command = [sys.executable, "-m", "upstream", "--lock", str(self.path), *authority, "--timeout", "5"]
+        environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        done = subprocess.run(
+            [*command, *arguments],
+            cwd=REPOSITORY,
+            env={**environ, "GPULAB_UPSTREAM_PAUSE": "0"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    def written(self) -> dict[str, Any]:
+        """The lock as it is now."""
+        loaded: dict[str, Any] = yaml.safe_load(self.path.read_text())
+        return loaded
+
+
+@pytest.fixture
+def upstream(tmp_path: Path, keys: Keys) -> Iterator[Upstream]:
+    made = Upstream(tmp_path, keys)
+    yield made
+    made.close()
+
+
+# --- what is found
+
+
+def test_nothing_differs_and_progress_is_shown(upstream: Upstream) -> None:
+    status, output = upstream.verify()
+    assert status == 0, output
+    assert "Nothing differs from upstream.lock." in output
+    for number in range(1, 5):
+        assert f"[{number}/4, " in output
+    for label in ("small: key key.pub", "] small: ", "pause:1", "] file: "):
+        assert label in output
+    assert upstream.written() == upstream.lock, "nothing is written without being asked for"
+    assert not {"GET /v2/pause/manifests/1"} & set(upstream.asked), "a digest needs no manifest"
+
+
+def test_changed_digest(upstream: Upstream) -> None:
+    upstream.images["pause:1"] = "sha256:" + "2" * 64
+    status, output = upstream.verify()
+    assert status == 1
+    assert f"its digest is sha256:{'2' * 64}, the lock has sha256:{'1' * 64}" in output
+    assert "1 differ from upstream.lock" in output
+
+
+def test_tag_that_is_gone(upstream: Upstream) -> None:
+    upstream.images.clear()
+    status, output = upstream.verify()
+    assert status == 1
+    assert "/v2/pause/manifests/1 answers 404" in output
+
+
+def test_changed_download(upstream: Upstream) -> None:
+    upstream.files["/file"] = b"another\n"
+    status, output = upstream.verify()
+    assert status == 1
+    assert f"its sha256 is {hashlib.sha256(b'another' + bytes([10])).hexdigest()}, the lock has" in output
+
+
+def test_missing_version(upstream: Upstream) -> None:
+    upstream.publish(PACKAGES.replace("Version: 580.1-1", "Version: 585.1-1"))
+    status, output = upstream.verify()
+    assert status == 1
+    assert "driver 580.1-1 is not there, there are 590.1-1, 585.1-1" in output
+
+
+def test_version_for_another_architecture_is_no_version(upstream: Upstream) -> None:
+    packages = upstream.lock["repositories"]["small"]["packages"]
+    packages["library"]["580.1-1"] = {"source": "told", "verified": None}
+    status, output = upstream.verify()
+    assert status == 1
+    assert "library 580.1-1 is not there, there are 590.1-1" in output
+
+
+def test_other_relation(upstream: Upstream) -> None:
+    upstream.publish(PACKAGES.replace("library (= 590.1-1)", "library (>= 590.1-1)"))
+    status, output = upstream.verify()
+    assert status == 1
+    assert "driver 590.1-1: depends is library (>= 590.1-1), the lock has library (= 590.1-1)" in output
+    assert "mesa" not in output, "what the lock does not hold is no relation that matters"
+
+
+def test_newer_version_is_a_note(upstream: Upstream) -> None:
+    upstream.publish(PACKAGES.replace("Version: 590.1-1\nArchitecture: amd64\nDepends", "Version: 595.1-1\nDepends"))
+    upstream.lock["repositories"]["small"]["packages"]["driver"].pop("590.1-1")
+    status, output = upstream.verify()
+    assert status == 0, output
+    assert "newer than in the lock: driver 595.1-1" in output
+
+
+def test_other_release_file(upstream: Upstream) -> None:
+    upstream.lock["repositories"]["small"]["release"]["Label"] = "NVIDIA CUDA"
+    status, output = upstream.verify()
+    assert status == 1
+    assert "Release: Label is 'small', the lock has 'NVIDIA CUDA'" in output
+
+
+def test_index_that_is_not_the_one_of_the_release_file(upstream: Upstream) -> None:
+    upstream.files["/repo/Packages.gz"] = gzip.compress(b"Package: driver\n")
+    status, output = upstream.verify()
+    assert status == 1
+    assert "is not the file that the Release file names" in output
+
+
+def test_repository_without_inrelease_and_without_compression(upstream: Upstream) -> None:
+    upstream.files["/repo/Release"] = b"Origin: here\nLabel: small\n"
+    upstream.files["/repo/Packages"] = PACKAGES.encode()
+    del upstream.files["/repo/InRelease"], upstream.files["/repo/Packages.gz"]
+    assert upstream.verify()[0] == 0
+
+
+def test_repository_with_suites(upstream: Upstream) -> None:
+    upstream.lock["repositories"]["small"] |= {"suite": "noble", "components": ["stable"]}
+    for name in ("InRelease", "Packages.gz"):
+        below = "stable/binary-amd64/" if name == "Packages.gz" else ""
+        upstream.files[f"/repo/dists/noble/{below}{name}"] = upstream.files.pop(f"/repo/{name}")
+    assert upstream.verify()[0] == 0
+
+
+def test_other_key(upstream: Upstream, keys: Keys) -> None:
+    armored, fingerprint = keys.make("20210101T000000", "never")
+    upstream.files["/repo/key.pub"] = armored
+    status, output = upstream.verify()
+    assert status == 1
+    assert f"its fingerprint is {fingerprint}, the lock has" in output
+    upstream.files["/repo/key.pub"] = keys.make(*NEVER)[0] + armored
+    assert upstream.verify()[0] == 0, "one of several keys is enough"
+
+
+def test_expired_key(upstream: Upstream, keys: Keys) -> None:
+    armored, fingerprint = keys.make(*ENDED)
+    upstream.files["/repo/key.pub"] = armored
+    upstream.lock["repositories"]["small"]["key"] |= {"fingerprint": fingerprint, "expires": "2020-12-31"}
+    status, output = upstream.verify()
+    assert status == 1
+    assert "key key.pub: 1 differs\n  ! it expired on 2020-12-31" in output
+
+
+def test_key_that_ends_soon(upstream: Upstream, keys: Keys) -> None:
+    armored, fingerprint = keys.make((TODAY - DAY).strftime("%Y%m%dT000000"), "30d")
+    upstream.files["/repo/key.pub"] = armored
+    upstream.lock["repositories"]["small"]["key"] |= {"fingerprint": fingerprint, "expires": "never"}
+    status, output = upstream.verify()
+    ends = TODAY + 29 * DAY
+    assert status == 1
+    assert f"it expires {ends}, the lock has never" in output
+    assert f"it expires on {ends}, in 29 days" in output
+
+
+def test_key_file_that_holds_none(upstream: Upstream) -> None:
+    upstream.files["/repo/key.pub"] = b"<html>please log in</html>"
+    status, output = upstream.verify()
+    assert status == 1
+    assert "/repo/key.pub holds no key" in output
+
+
+def test_redirect_is_followed_and_told(upstream: Upstream) -> None:
+    upstream.files["/cdn/InRelease"] = upstream.files.pop("/repo/InRelease")
+    upstream.redirects["/repo/InRelease"] = f"https://{upstream.host}/cdn/InRelease"
+    status, output = upstream.verify()
+    assert status == 0, output
+    assert f"/repo/InRelease redirects to https://{upstream.host}/cdn/InRelease" in output
+
+
+def test_redirect_to_plain_http_is_refused(upstream: Upstream) -> None:
+    upstream.redirects["/repo/InRelease"] = f"http://{upstream.host}/cdn/InRelease"
+    status, output = upstream.verify()
+    assert status == 1
+    assert "which is not HTTPS" in output
+
+
+def test_host_that_does_not_answer_is_named(upstream: Upstream) -> None:
+    upstream.lock["downloads"]["file"]["url"] = "https://127.0.0.1:1/file"
+    status, output = upstream.verify()
+    assert status == 1
+    assert "127.0.0.1:1 can't be asked: " in output
+    assert "refused" in output
+
+
+def test_unknown_authority_is_named(upstream: Upstream) -> None:
+    status, output = upstream.verify(ca=False)
+    assert status == 1
+    assert output.count("CERTIFICATE_VERIFY_FAILED") >= 4
+
+
+# --- what is written
+
+
+def test_renewal(upstream: Upstream) -> None:
+    upstream.images["pause:1"] = "sha256:" + "2" * 64
+    upstream.lock["downloads"]["file"]["sha256"] = None
+    upstream.lock["repositories"]["small"]["key"]["expires"] = None
+    upstream.publish(PACKAGES.replace("library (= 590.1-1)", "library (>= 590.1-1)"))
+    status, output = upstream.verify("--write")
+    assert status == 0, output
+    text = upstream.path.read_text()
+    assert text.startswith("# The head.\n---\n")
+    written = upstream.written()
+    assert written["dated"] == TODAY.isoformat()
+    assert list(written["sources"]) == ["upstream"]
+    small = written["repositories"]["small"]
+    now = {"source": "upstream", "verified": TODAY.isoformat()}
+    assert small["key"]["expires"] == "never" and now.items() <= small["key"].items()
+    assert small["packages"]["driver"]["590.1-1"] == {"depends": "library (>= 590.1-1)", **now}
+    assert small["packages"]["driver"]["580.1-1"]["depends"] == "library (>= 580.1-1), libc6 (>= 2.34)"
+    assert written["images"] == {f"{upstream.host}/pause:1": {"digest": "sha256:" + "2" * 64, **now}}
+    assert written["downloads"]["file"]["sha256"] == hashlib.sha256(FILE).hexdigest()
+    assert check.malformed(written) == []
+    assert list(reader.load(upstream.path).unverified()) == []
+    assert "Nothing differs" in upstream.verify()[1]
+    assert [path.name for path in upstream.place.glob(".upstream.lock*")] == []
+
+
+def test_renewal_keeps_what_is_gone_or_was_not_reached(upstream: Upstream) -> None:
+    upstream.publish(PACKAGES.replace("Version: 580.1-1", "Version: 585.1-1"))
+    upstream.lock["downloads"]["file"]["url"] = "https://127.0.0.1:1/file"
+    status, output = upstream.verify("--write")
+    assert status == 1
+    assert "left as it was: small: driver 580.1-1 is not there" in output
+    assert "left as it was: file: 127.0.0.1:1 can't be asked" in output
+    written = upstream.written()
+    assert written["dated"] == "2026-01-01", "not everybody was asked"
+    assert written["downloads"] == upstream.lock["downloads"]
+    packages = upstream.lock["repositories"]["small"]["packages"]
+    assert written["repositories"]["small"]["packages"]["driver"]["580.1-1"] == packages["driver"]["580.1-1"]
+    assert set(written["sources"]) == {"told", "upstream"}
+    assert "renewed, with its old date" in output
+
+
+def test_lock_that_is_wrong_asks_nobody(upstream: Upstream) -> None:
+    upstream.lock["images"] = {"pause": {"digest": None, "source": "told", "verified": None}}
+    status, output = upstream.verify()
+    assert status == 2
+    assert "pause: reference" in output
+    assert upstream.asked == []
+
+
+def test_check_asks_nobody(upstream: Upstream) -> None:
+    status, output = upstream.verify("--check")
+    assert (status, upstream.asked) == (0, [])
+    assert "warning: upstream.lock is of 2026-01-01" in output
+    assert "make verify-upstream" in output

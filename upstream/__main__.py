@@ -1,0 +1,70 @@
+"""`python -m upstream`: ask upstream what differs from `upstream.lock`; `--check` looks at the lock alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+from upstream import check, lock
+from upstream.verify import Verification, save
+from upstream.web import Web
+
+_DIFFERS, _UNUSABLE = 1, 2
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the arguments say; return 1 if something differs and stays so, 2 if the lock can't be used."""
+    parser = argparse.ArgumentParser(prog="python -m upstream", description=__doc__)
+    parser.add_argument("--lock", type=Path, default=lock.PATH, help="the lock (default: %(default)s)")
+    parser.add_argument("--write", action="store_true", help="renew the lock with what upstream has")
+    parser.add_argument("--check", action="store_true", help="ask nobody; warn when the lock is old")
+    parser.add_argument("--ca", metavar="FILE", help="also trust these authorities (as SSL_CERT_FILE does)")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds that an answer may take (default: 60)")
+    options = parser.parse_args(arguments)
+    today = datetime.now(timezone.utc).date()
+    try:
+        content = check.read(options.lock)
+        wrong = check.malformed(content)
+        if wrong:
+            for text in wrong:
+                _say(f"Error in {options.lock}: {text}")
+            return _UNUSABLE
+        if options.check:
+            warning = check.age_warning(lock.load(options.lock), today)
+            if warning:
+                _say(f"warning: {warning}")
+            return 0
+        verification = Verification(content, today)
+        verification.ask(Web(options.ca, options.timeout), _say)
+        return _end(verification, options.lock, options.write)
+    except (lock.LockError, OSError) as error:
+        _say(str(error))
+        return _UNUSABLE
+
+
+def _end(verification: Verification, path: Path, write: bool) -> int:
+    learned = sum(len(report.learned) for report in verification.reports)
+    leftover = verification.leftover()
+    if write:
+        save(path, verification.renewed())
+        for text in leftover:
+            _say(f"left as it was: {text}")
+        dated = "" if verification.complete() else ", with its old date, because not everybody answered"
+        _say(f"{path.name} is renewed{dated}. Read its diff, and let tests/unit/upstream say what the product needs.")
+        return _DIFFERS if leftover else 0
+    if verification.differs():
+        count = sum(len(report.differs) + len(report.stays) for report in verification.reports)
+        _say(f"{count} differ from {path.name} ({learned} more could be learned). WRITE=1 renews it.")
+        return _DIFFERS
+    _say(f"Nothing differs from {path.name}." + (f" {learned} could be learned, WRITE=1 does." if learned else ""))
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

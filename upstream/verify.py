@@ -1,0 +1,107 @@
+"""Ask upstream about everything in the lock, several questions at once, and renew it."""
+
+from __future__ import annotations
+
+import copy
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from upstream import check, compare, render
+from upstream.compare import Report
+from upstream.lock import LockError
+from upstream.web import Web
+
+_AT_ONCE = 6
+
+
+class Verification:
+    """The answers of upstream about one lock; `content` is the lock as it would be written."""
+
+    def __init__(self, content: Mapping[str, Any], today: date) -> None:
+        self.content: dict[str, Any] = copy.deepcopy(dict(content))
+        self.today = today
+        self.reports: list[Report] = []
+
+    def ask(self, web: Web, say: Callable[[str], None]) -> None:
+        """Ask everything, and say for each question what it brought."""
+        questions = dict(self._questions(web))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            started = time.monotonic()
+            running = {pool.submit(question): label for label, question in questions.items()}
+            for number, done in enumerate(as_completed(running), 1):
+                report = done.result()
+                self.reports.append(report)
+                head = f"[{number}/{len(running)}, {time.monotonic() - started:.0f} s] {report.label}"
+                say(f"{head}: {_summary(report)}")
+                for mark, texts in (("!", report.stays + report.differs), ("+", report.learned), (".", report.notes)):
+                    for text in texts:
+                        say(f"  {mark} {text}")
+
+    def differs(self) -> bool:
+        """Say whether anything is other than in the lock."""
+        return any(report.stays or report.differs for report in self.reports)
+
+    def leftover(self) -> list[str]:
+        """Return what differs and stays so when the lock is renewed."""
+        return [f"{report.label}: {text}" for report in self.reports for text in report.stays]
+
+    def complete(self) -> bool:
+        """Say whether every host answered."""
+        return not any(report.unreachable for report in self.reports)
+
+    def renewed(self) -> dict[str, Any]:
+        """Return the lock with what upstream has; what is gone or was not reached stays as it was."""
+        content = self.content
+        if self.complete():
+            content["dated"] = self.today.isoformat()
+        used = {name for _label, name in check.named_sources(content)}
+        sources = {
+            name: source for name, source in content["sources"].items() if name in used and name != check.UPSTREAM
+        }
+        if check.UPSTREAM in used:
+            about = "Upstream itself, asked by `make verify-upstream`"
+            sources[check.UPSTREAM] = {"about": about, "dated": self.today.isoformat(), "address": None}
+        content["sources"] = sources
+        return content
+
+    def _questions(self, web: Web) -> Iterator[tuple[str, Callable[[], Report]]]:
+        names = {name for entry in self.content["repositories"].values() for name in entry["packages"]}
+        for label, entry in self.content["repositories"].items():
+            yield f"{label}: key", partial(compare.key, label, entry["key"], web, self.today)
+            yield label, partial(compare.repository, label, entry, names, web, self.today)
+        for reference, entry in self.content["images"].items():
+            yield reference, partial(compare.image, reference, entry, web, self.today)
+        for name, entry in self.content["downloads"].items():
+            yield f"download {name}", partial(compare.download, name, entry, web, self.today)
+
+
+def save(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a lock in one move, below the comment that it has. Raises LockError for one that is not well formed."""
+    wrong = check.malformed(content)
+    if wrong:
+        raise LockError(f"Error while renewing {path}: {wrong[0]}. It was left as it is.")
+    text = render.render(render.header(path.read_text()), content)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(name).chmod(path.stat().st_mode & 0o777)
+        Path(name).replace(path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _summary(report: Report) -> str:
+    wrong = len(report.stays) + len(report.differs)
+    known = f"{report.verified} confirmed or renewed" if report.verified > 1 else "as in the lock"
+    if wrong:
+        return f"{wrong} differ" if wrong > 1 else "1 differs"
+    return f"{len(report.learned)} learned" if report.learned else known
