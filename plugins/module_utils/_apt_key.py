@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import fetch
@@ -22,7 +23,7 @@ _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 
 
 class AptKeyError(DomainError):
-    """A key can't be used. The field C(kind) is V(unreadable), V(unexpected) or V(expired)."""
+    """A key can't be used. The field ``kind`` is unreadable, unexpected or expired, ``cause`` says why in short."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,18 @@ def stored_key(path: Path) -> AptKey | None:
         return None
 
 
+def ending_keys(directory: Path, now: float) -> list[dict[str, Any]]:
+    """The keys of this collection's sources that end soon, in the fields that certificates have."""
+    found = []
+    for path in sorted(directory.glob("gpulab-*.asc")):
+        key = stored_key(path)
+        if key and key.expires is not None and key.ends_by(now + RENEW_S):
+            moment = datetime.fromtimestamp(key.expires, timezone.utc)
+            days = int((key.expires - now) // 86400)
+            found.append({"name": path.stem, "expires": moment.strftime("%Y-%m-%dT%H:%M:%SZ"), "days_left": days})
+    return found
+
+
 def fetch_key(url: str, owner: str, pins: Collection[str], now: float, timeout: float = 30) -> AptKey:
     """The key at an address, reduced to the expected ones. Raises FetchError and AptKeyError."""
     data = fetch(url, f"the key of {owner}", timeout)
@@ -74,22 +87,24 @@ def fetch_key(url: str, owner: str, pins: Collection[str], now: float, timeout: 
             f"Error while reading the key of {owner} from {url}: {error}. Check the address; a proxy may have answered "
             "in its place",
             kind="unreadable",
+            cause=str(error),
         ) from error
     doing = f"Error while fetching the key of {owner} from {url}"
     if pins and not set(pins) & set(found.fingerprints):
+        cause = f"its fingerprint is {_listing(found.fingerprints, 'and')}, expected {_listing(pins, 'or')}"
         raise AptKeyError(
-            f"{doing}: its fingerprint is {_listing(found.fingerprints, 'and')}, expected {_listing(pins, 'or')}. "
-            "Compare it with what the repository's owner publishes. If it is right, name it in key_fingerprints (in "
-            "the roles: the variable that ends in _repository_key_fingerprints)",
+            f"{doing}: {cause}. Compare it with what the repository's owner publishes. If it is right, name it in "
+            "key_fingerprints (in the roles: the variable that ends in _repository_key_fingerprints)",
             kind="unexpected",
-            fingerprints=list(found.fingerprints),
+            cause=cause,
         )
     if key.ends_by(now):
+        cause = f"it expired on {date(key.expires)}"
         raise AptKeyError(
-            f"{doing}: it expired on {date(key.expires)}. Check this host's clock, which says {date(now)}. If it is "
+            f"{doing}: {cause}. Check this host's clock, which says {date(now)}. If it is "
             "right, the repository's owner has to publish a renewed key",
             kind="expired",
-            fingerprints=list(key.fingerprints),
+            cause=cause,
         )
     return key
 

@@ -1,17 +1,19 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the package repositories hold the versions that are wanted, and whose sources stand in their way."""
+"""Whether the repositories hold the wanted versions under the right key, and whose sources stand in their way."""
 
 from __future__ import annotations
 
 import gzip
+import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_key import AptKeyError, fetch_key, read_pins
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture, sources_of
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import MARK
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_sources import address, paragraphs
@@ -40,7 +42,8 @@ def resolve(repository: Mapping[str, Any], system: Mapping[str, str]) -> dict[st
     """A repository with this distribution's names and versions in place, None when it has nothing for it.
 
     ``{id}``, ``{codename}`` and ``{repository_name}`` stand for what os_release() says. A version may be a mapping
-    from the distribution ("Debian 12", else "Debian", else "any").
+    from the distribution ("Debian 12", else "Debian", else "any"), and so may ``{key}`` be, in the address of the key,
+    from the repository_name.
     """
     packages = {}
     for name, version in repository["packages"].items():
@@ -50,7 +53,10 @@ def resolve(repository: Mapping[str, Any], system: Mapping[str, str]) -> dict[st
         if version is None:
             return None
         packages[name] = str(version)
-    names = {key: _in_place(str(repository[key]), system) for key in ("uri", "suite")}
+    key = repository["key"]
+    file = key.get(system["repository_name"], "") if isinstance(key, Mapping) else str(key or "")
+    names = {each: _in_place(str(repository[each]), system) for each in ("uri", "suite")}
+    names["key_url"] = _in_place(str(repository["key_url"] or ""), system).replace("{key}", file) if file else ""
     return {**repository, **names, "packages": packages}
 
 
@@ -95,10 +101,12 @@ def _ask(repository: Mapping[str, Any], database: Database, timeout: float) -> d
         "error": "",
         "missing": {},
         "available": {},
+        "key": {},
     }
     if all(fulfilled) or (repository["any"] and any(fulfilled)):
         return answer
     answer["asked"] = True
+    answer["key"] = _key(repository, timeout)
     try:
         available = read_packages(_index(repository, timeout), wanted)
     except FetchError as error:
@@ -106,6 +114,22 @@ def _ask(repository: Mapping[str, Any], database: Database, timeout: float) -> d
         return {**answer, "error": str(error).partition(" from ")[2]}
     missing = {name: version for name, version in wanted.items() if not _holds(available.get(name, []), version)}
     return {**answer, "missing": missing, "available": available}
+
+
+def _key(repository: Mapping[str, Any], timeout: float) -> dict[str, str]:
+    """What is wrong with a repository's key: C(kind) and C(cause), empty when it is the expected one."""
+    url = str(repository.get("key_url") or "")
+    if not url:
+        return {}
+    found = {"url": url, "kind": "", "cause": ""}
+    pins = read_pins(repository["fingerprints"])
+    try:
+        fetch_key(url, f"the repository {repository['name']}", pins, time.time(), timeout)
+    except AptKeyError as error:
+        return {**found, "kind": error.fields["kind"], "cause": error.fields["cause"]}
+    except FetchError as error:
+        return {**found, "kind": "unreachable", "cause": str(error).partition(f" from {url}: ")[2]}
+    return found
 
 
 def _index(repository: Mapping[str, Any], timeout: float) -> str:

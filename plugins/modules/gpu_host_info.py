@@ -73,6 +73,13 @@ given_back:
   returned: success
   type: str
   sample: "2026-11-22T05:06:25Z"
+apt_keys:
+  description: Keys of this collection's apt sources that expire within 60 days, or have expired.
+  returned: success
+  type: list
+  elements: dict
+  version_added: 0.2.0
+  sample: [{name: gpulab-kubernetes, expires: "2026-12-29T20:32:12Z", days_left: 37}]
 containerd_files:
   description: >-
     The files of containerd's configuration, as M(gpulab.kubernetes.containerd_info) returns them in C(files), for the
@@ -83,9 +90,11 @@ containerd_files:
   sample: [{path: /etc/containerd/config.toml, text: "version = 4\n", imported: true}]
 """
 
+import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_key import ending_keys
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import config_files
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_host import given_back, held, installed, pci_gpus
@@ -116,6 +125,7 @@ def main() -> None:
         packages=packages,
         held=held(pods),
         given_back=given_back(root),
+        apt_keys=ending_keys(root / "etc/apt/keyrings", time.time()),
         containerd_files=files,
     )
 

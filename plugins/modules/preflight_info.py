@@ -73,6 +73,28 @@ options:
             repository without a version for the host's distribution is left out.
         type: dict
         required: true
+      nvswitch_packages:
+        description: Those that a host with NVSwitches needs besides O(repositories[].packages).
+        type: dict
+        default: {}
+        version_added: 0.2.0
+      key:
+        description:
+          - Name of the key's file, or a dictionary from C({repository_name}).
+        type: raw
+        version_added: 0.2.0
+      key_url:
+        description:
+          - Address of the repository's key, in which C({key}) stands for O(repositories[].key), next to what may stand
+            in O(repositories[].uri). Without both the key is not looked at.
+        type: str
+        version_added: 0.2.0
+      fingerprints:
+        description: Fingerprints of the keys that are expected there. An empty list means any.
+        type: list
+        elements: str
+        default: []
+        version_added: 0.2.0
       any:
         description: Whether it is enough that one of the packages is installed.
         type: bool
@@ -95,6 +117,14 @@ options:
     description: Seconds that a repository may take to answer.
     type: float
     default: 10
+  cloud_init_timeout:
+    description:
+      - Seconds to wait for cloud-init before anything is read, while the host boots. A host without cloud-init, or on
+        which it has finished, is read at once.
+      - Errors of cloud-init, and that it is still running when the time is over, are warnings.
+    type: float
+    default: 0
+    version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
   - gpulab.kubernetes.attributes.reader
@@ -271,7 +301,8 @@ containerd_drop_ins:
 repositories:
   description: >-
     What is to be known of O(repositories): whether it was asked, why that failed, which wanted versions it lacks, which
-    it has, and which sources of another hand name its address.
+    it has, what is wrong with its key (C(kind) is V(unreachable), V(unreadable), V(unexpected), V(expired) or empty),
+    and which sources of another hand name its address.
   returned: always
   type: list
   elements: dict
@@ -282,6 +313,10 @@ repositories:
       error: ""
       missing: {kubelet: 1.36.9-1.1}
       available: {kubelet: [1.36.4-1.1]}
+      key:
+        url: https://pkgs.k8s.io/core:/stable:/v1.36/deb/Release.key
+        kind: expired
+        cause: it expired on 2026-12-29
       conflicts: [{file: /etc/apt/sources.list, line: 3, uri: "https://pkgs.k8s.io/core:/stable:/v1.36/deb/"}]
 resolver:
   description: >-
@@ -307,6 +342,14 @@ cluster:
     finished: true
     ca_hashes: ["sha256:..."]
     server: https://10.0.0.11:6443
+cloud_init:
+  description: >-
+    What cloud-init does or did on this boot: C(state) is V(absent), V(disabled), V(running), V(done) or V(error), and
+    C(waited) the seconds that it was waited for.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  sample: {state: done, errors: [], waited: 42.0}
 """
 
 from typing import Any
@@ -315,6 +358,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _host_facts as host
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _network_facts as network
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cloud_init import CloudInit, wait
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database, read_status
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
@@ -328,18 +372,28 @@ _REPOSITORY: dict[str, dict[str, Any]] = {
     "suite": {"type": "str", "default": "/"},
     "component": {"type": "str", "default": "main"},
     "packages": {"type": "dict", "required": True},
+    "nvswitch_packages": {"type": "dict", "default": {}},
+    "key": {"type": "raw", "no_log": False},
+    "key_url": {"type": "str", "no_log": False},
+    "fingerprints": {"type": "list", "elements": "str", "default": []},
     "any": {"type": "bool", "default": False},
     "gpus": {"type": "bool", "default": False},
 }
 
 
-def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
+def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> dict[str, Any]:
     root = params["root"]
     status = read_text(under(root, "/var/lib/dpkg/status")) or ""
     database = Database(read_status(status), native_architecture())
     gpus, nvswitches = host.gpus(root)
-    system = host.system(root, params["controller_time"])
-    wanted = [resolve(one, system["os"]) for one in params["repositories"] if gpus or not one["gpus"]]
+    controller_time = params["controller_time"] and params["controller_time"] + cloud_init.waited
+    system = host.system(root, controller_time)
+    asked = [
+        {**one, "packages": {**one["packages"], **(one["nvswitch_packages"] if nvswitches else {})}}
+        for one in params["repositories"]
+        if gpus or not one["gpus"]
+    ]
+    wanted = [resolve(one, system["os"]) for one in asked]
     addresses, routes = network.addresses(runner), network.routes(runner)
     return {
         **system,
@@ -359,6 +413,7 @@ def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
         "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
         "cluster": host.cluster(root),
+        "cloud_init": cloud_init.fields(),
     }
 
 
@@ -374,6 +429,7 @@ def main() -> None:
             "resolv_conf": {"type": "str", "default": ""},
             "controller_time": {"type": "float", "default": 0},
             "timeout": {"type": "float", "default": 10},
+            "cloud_init_timeout": {"type": "float", "default": 0},
             "root": {"type": "path", "default": "/"},
             **PROXY_OPTIONS,
         },
@@ -381,7 +437,11 @@ def main() -> None:
     )
     use_proxies(module.params)
     try:
-        module.exit_json(changed=False, **read_host(module.params, Runner(module, timeout=30)))
+        runner = Runner(module, timeout=30)
+        cloud_init = wait(runner, module.params["root"], module.params["cloud_init_timeout"])
+        for text in cloud_init.notes():
+            module.warn(text)
+        module.exit_json(changed=False, **read_host(module.params, runner, cloud_init))
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)
 

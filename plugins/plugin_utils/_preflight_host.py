@@ -35,6 +35,13 @@ _CLUSTER_PROGRAMS = (
 _FOREIGN_RUNTIMES = ("containerd", "docker.io", "runc")
 # kube-proxy works with either.
 _PACKET_FILTERS = {"ip_tables", "nf_tables"}
+# How the settings of each repository begin.
+_SETTINGS = {
+    "Kubernetes": "kubeadm",
+    "containerd": "containerd",
+    "NVIDIA container toolkit": "nvidia_container_toolkit",
+    "NVIDIA driver": "nvidia_driver",
+}
 _PREFIX = re.compile(r"\A(?:(?:Task|Action|Module) failed: )+")
 _FAILURES = (
     (
@@ -336,6 +343,8 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "Packages are installed from it",
                 "Check the address, DNS and the way out of this host; set cluster_http_proxy, or name a mirror",
             )
+        else:
+            yield from _key(reading, repository)
         for package, version in repository["missing"].items():
             known = repository["available"].get(package, [])
             yield reading.problem(
@@ -352,6 +361,39 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "apt stops working when one address has two keys (Conflicting values set for option Signed-By)",
                 "Remove or comment out that entry; this collection brings its own",
             )
+
+
+def _key(reading: Reading, repository: Facts) -> Iterator[Problem]:
+    key = repository.get("key") or {}
+    setting = _SETTINGS.get(repository["name"], "")
+    what, why, do = {
+        "unexpected": (
+            "is not the expected one",
+            "Whoever has the key of a repository can install anything on this host",
+            f"Compare it with what the repository's owner publishes; name it in {setting}_repository_key_fingerprints "
+            "if it is right, as that of a mirror with a key of its own",
+        ),
+        "expired": (
+            "has expired",
+            "apt refuses what it signs",
+            "Check the host's clock. If that is right, the repository's owner has to publish a renewed key, or the "
+            "mirror has to fetch it",
+        ),
+        "unreachable": (
+            "can't be read",
+            "apt accepts packages only under this key",
+            f"Check the address; a mirror ({setting}_repository_url) has to hold this file, too",
+        ),
+        "unreadable": (
+            "can't be read",
+            "apt accepts packages only under this key",
+            "Check what answers at this address; a proxy may do so in its place",
+        ),
+    }.get(key.get("kind", ""), ("", "", ""))
+    if what:
+        yield reading.problem(
+            f"The key of the repository {repository['name']} {what}: {key['cause']}", key["url"], why, do
+        )
 
 
 def runtimes(reading: Reading, cluster: Cluster) -> Iterator[Problem]:

@@ -130,10 +130,14 @@ def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> It
             renew = "Its CA is managed outside of the cluster: renew it there."
         if each.get("authority") is True:
             renew = "A CA is replaced by hand: see Manual Rotation of CA Certificates in Kubernetes' documentation."
+        what, kind = f"certificate {name}", "expired"
+        if each.get("apt_key") is True:
+            what, kind = f"the key of the apt source {name}", "certificate"
+            renew = "Run site.yml, which fetches the renewed key once the repository or the mirror has one."
         if days is not None and days < 0:
-            yield Action("expired", ERROR, host, "", f"certificate {name} has expired", renew)
+            yield Action(kind, ERROR, host, "", f"{what} has expired", renew)
         elif days is not None and days < certificate_days:
-            yield Action("certificate", WARNING, host, "", f"certificate {name} expires in {days} days", renew)
+            yield Action("certificate", WARNING, host, "", f"{what} expires in {days} days", renew)
 
 
 def _gpu(device: dict[str, Any]) -> str:

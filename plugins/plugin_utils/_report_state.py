@@ -89,6 +89,10 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> dict[
             for key, authority in (("certificates", False), ("certificate_authorities", True))
             for each in dictionaries(certificates.get(key))
             if each.get("missing") is not True
+        ]
+        + [
+            {**{key: each.get(key) for key in _CERTIFICATE}, "authority": False, "apt_key": True}
+            for each in dictionaries(said.get("apt_keys"))
         ],
         "certificates_failure": text(certificates.get("msg")) if "certificates" not in certificates else "",
     }

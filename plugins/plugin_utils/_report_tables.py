@@ -169,7 +169,8 @@ def _certificates(name: str, entry: dict[str, Any]) -> Iterator[tuple[Cell, ...]
     # Those that expire first come first.
     for row in sorted(dictionaries(entry.get("certificates")), key=lambda row: _days(row, 10**9)):
         days = _days(row, None)
-        label = f"{text(row.get('name'))}{' (CA)' if row.get('authority') is True else ''}"
+        kind = " (CA)" if row.get("authority") is True else " (apt key)" if row.get("apt_key") is True else ""
+        label = f"{text(row.get('name'))}{kind}"
         left = Cell("unknown", "unknown") if days is None else Cell(_left(days), _state(days))
         yield Cell(label), Cell(name), left, Cell(text(row.get("expires")).partition("T")[0])
 

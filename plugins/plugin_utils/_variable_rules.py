@@ -16,6 +16,7 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_sharing
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _node_pools as pools
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_key import AptKeyError, read_pins
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _gpu_operator, _images
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda_plan import MINOR_VERSION, RELEASE
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Problem, listing
@@ -96,6 +97,13 @@ def _timeouts(value: Any) -> Iterator[str]:
             yield f"{key} must be a duration with a unit, such as 90s, 5m or 1h30m, not {str(duration)!r}"
 
 
+def _fingerprints(value: Any) -> Iterator[str]:
+    try:
+        read_pins(value)
+    except AptKeyError as error:
+        yield str(error).partition(": ")[2]
+
+
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_device_plugin_sharing": _gpu_sharing.problems,
@@ -109,6 +117,10 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_driver_upgrade_serial": _serial,
     "nvidia_driver_root": _directory,
     "kubeadm_timeouts": _timeouts,
+    **{
+        f"{role}_repository_key_fingerprints": _fingerprints
+        for role in ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
+    },
 }
 
 

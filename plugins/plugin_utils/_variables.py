@@ -32,7 +32,12 @@ _MARKUP = re.compile(r"\b[COV]\(([^)]*)\)")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/].*|file:///\S*")
 _FORMS = (
     (re.compile(r".*_(?:http|https)_proxy"), _URL, "a URL, such as http://proxy.example.org:3128"),
-    (re.compile(r".*_repository_url"), _URL, "a URL, such as https://mirror.example.org/debs"),
+    (
+        re.compile(r".*_repository_url"),
+        # apt's sources can be read by everyone, and so could a password in them.
+        re.compile(rf"(?!\S+://[^/]*@)(?:{_URL.pattern})"),
+        "a URL without a user or a password, such as https://mirror.example.org/debs",
+    ),
     (
         re.compile(r"cluster_api_endpoint"),
         re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}"),

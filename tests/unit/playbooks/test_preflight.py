@@ -43,6 +43,21 @@ SETTINGS = """
       ansible.builtin.assert:
         that: _preflight_host_settings['nvidia_driver_replace_foreign'] is false
 """
+QUESTIONS = """
+- name: Look at what repositories are asked
+  hosts: workers
+  gather_facts: false
+  tasks:
+    - name: Learn the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.preflight
+        tasks_from: settings
+    - name: Write it down
+      ansible.builtin.copy:
+        content: "{{{{ _preflight_repositories | to_json }}}}"
+        dest: "{trace}/questions"
+        mode: "0600"
+"""
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
 GONE = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1"
 Run = Callable[..., tuple[int, str, list[str]]]
@@ -158,3 +173,26 @@ def test_groups_have_the_names_that_one_gives_them(run: Run) -> None:
     status, output, _traces = run(f"[masters]\none {HERE}\ntwo {HERE}\n", *names)
     assert status != 0
     assert "masters must hold exactly one host, it has 2 (one, two)" in output
+
+
+def test_repositories_are_asked_for_all_that_roles_install_and_for_their_keys(run: Run, tmp_path: Path) -> None:
+    settings = ("-e", "nvidia_driver_version=595.91.07", "-e", '{"kubeadm_repository_key_fingerprints": []}')
+    status, output, _traces = run(f"[workers]\ngpu1 {HERE}\n", *settings, playbook=QUESTIONS)
+    assert status == 0, output
+    found = {one["name"]: one for one in json.loads((tmp_path / "trace/questions").read_text())}
+    assert set(found["Kubernetes"]["packages"]) == {"kubelet", "kubeadm", "kubectl", "cri-tools", "kubernetes-cni"}
+    assert set(found["NVIDIA container toolkit"]["packages"]) == {
+        "nvidia-container-toolkit",
+        "nvidia-container-toolkit-base",
+        "libnvidia-container-tools",
+        "libnvidia-container1",
+    }
+    assert found["NVIDIA driver"]["packages"]["nvidia-driver-pinning-595.91.07"] == ""
+    assert set(found["NVIDIA driver"]["nvswitch_packages"]) == {"nvidia-fabricmanager"}
+    assert found["NVIDIA driver"]["key"]["ubuntu2604"] == "60DF8A40.pub"
+    assert [(one["key_url"], len(one["fingerprints"])) for one in found.values()] == [
+        ("https://pkgs.k8s.io/core:/stable:/v1.36/deb/{key}", 0),
+        ("https://download.docker.com/linux/{id}/{key}", 1),
+        ("https://nvidia.github.io/libnvidia-container/{key}", 1),
+        ("https://developer.download.nvidia.com/compute/cuda/repos/{repository_name}/x86_64/{key}", 3),
+    ]

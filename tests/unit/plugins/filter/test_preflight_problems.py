@@ -330,6 +330,23 @@ def test_disk_for_a_driver_where_one_will_be_installed(
             "gpu1",
             ["/etc/apt/x.list line 3", "Signed-By"],
         ),
+        *(
+            (
+                {
+                    "gpu1.facts.repositories": [
+                        {**REPOSITORY, "key": {"url": "http://r/key", "kind": bad, "cause": "X"}}
+                    ]
+                },
+                "gpu1",
+                [f"The key of the repository Kubernetes {what}: X", "http://r/key", do],
+            )
+            for bad, what, do in (
+                ("unexpected", "is not the expected one", "name it in kubeadm_repository_key_fingerprints"),
+                ("expired", "has expired", "Check the host's clock"),
+                ("unreachable", "can't be read", "a mirror (kubeadm_repository_url) has to hold this file"),
+                ("unreadable", "can't be read", "a proxy may do so"),
+            )
+        ),
         ({"gpu1.facts.installed": {"containerd": "1.6.20", "runc": "1.1"}}, "gpu1", ["containerd 1.6.20, runc 1.1"]),
         ({"gpu1.settings.expected_gpus": 8}, "gpu1", ["8 GPUs are expected", "holds 4"]),
         ({"cp1.settings.expected_gpus": 1}, "cp1", ["1 GPUs are expected", "holds 0"]),

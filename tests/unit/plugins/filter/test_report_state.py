@@ -168,6 +168,22 @@ def test_a_driver_that_lists_nothing_makes_its_gpus_unhealthy() -> None:
     assert state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["devices"][0]["healthy"] is False
 
 
+def test_keys_of_apt_sources_that_end_are_told_next_to_certificates() -> None:
+    keys = [
+        {"name": "gpulab-kubernetes", "expires": "2026-12-29T20:32:12Z", "days_left": 20},
+        {"name": "gpulab-containerd", "expires": "2026-11-20T00:00:00Z", "days_left": -2},
+        {"name": "gpulab-nvidia-driver", "expires": "2027-01-20T00:00:00Z", "days_left": 59},
+    ]
+    found = state(proof(), {"gpu1": seen(certificates={"certificates": []}, apt_keys=keys)}, SETTINGS)
+    assert whats(found) == [
+        "the key of the apt source gpulab-containerd has expired",
+        "the key of the apt source gpulab-kubernetes expires in 20 days",
+    ]
+    assert [each["severity"] for each in found["actions"]] == ["error", "warning"]
+    assert "site.yml" in found["actions"][0]["do"]
+    assert len(found["hosts"]["gpu1"]["certificates"]) == 3
+
+
 def test_certificates_that_are_missing_are_no_fault_and_those_unread_are_told() -> None:
     host = seen(certificates={"certificates": [certificate("super-admin.conf", None)], "certificate_authorities": []})
     assert state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["certificates"] == []

@@ -23,6 +23,9 @@ GOOD: dict[str, Any] = {
     "cluster_api_endpoint": "[2001:db8::1]:6443",
     "cluster_dns_domain": "cluster.local",
     "kubeadm_repository_url": "file:///srv/debs",
+    "containerd_repository_url": "https://mirror.example.org/~user@home/docker",
+    "containerd_repository_key_fingerprints": ["9DC8 5822 9FC7 DD38 854A  E2D8 8D81 803C 0EBF CD88"],
+    "nvidia_driver_repository_key_fingerprints": [],
     "nvidia_driver_reboot": "true",
     "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "http://r:5000", "override_path": True}],
     # Names of others.
@@ -51,6 +54,17 @@ def test_good_variables_have_no_problems() -> None:
         ("cluster_kubeconfig", None, "cluster_kubeconfig is empty (null)"),
         ("cluster_http_proxy", "proxy:3128", "must be a URL, such as http://proxy.example.org:3128, not 'proxy:3128'"),
         ("containerd_repository_url", "mirror.example.org/docker", "must be a URL"),
+        ("kubeadm_repository_url", "https://ci:s3cret@mirror.example.org/k8s", "without a user or a password"),
+        (
+            "kubeadm_repository_url",
+            "https://token@mirror.example.org",
+            "a password, such as https://mirror.example.org",
+        ),
+        (
+            "kubeadm_repository_key_fingerprints",
+            ["9DC85822"],
+            "'9DC85822' is not a fingerprint",
+        ),
         ("cluster_api_endpoint", "https://api:6443", "must be host:port"),
         ("cluster_dns_domain", "Cluster_Local", "must be a DNS domain"),
         ("containerd_registry_mirrors", [{"registry": "docker.io"}], "missing required arguments: endpoint"),

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._openpgp import armored
+from openpgp_keys import public_key
 
 UID = "0f1f2a5e-3f61-4e3e-8a51-6b0f2b1a9d10"
 STATUS = """Package: nvidia-container-toolkit
@@ -48,6 +50,18 @@ def test_gpus_are_counted_on_the_bus(root: Path, run_module: Callable[..., dict[
         {"address": "0000:02:00.0", "device_id": "0x20b0"},
         {"address": "0000:3b:00.0", "device_id": "0x1eb8"},
     ]
+
+
+def test_keys_of_our_apt_sources_that_end(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+    assert run_module("gpu_host_info", {"root": str(root)})["apt_keys"] == []
+    keyrings = root / "etc/apt/keyrings"
+    keyrings.mkdir(parents=True)
+    for name, days_left in (("gpulab-a", None), ("gpulab-b", 61), ("gpulab-c", 59), ("gpulab-d", -5), ("mine", 1)):
+        (keyrings / f"{name}.asc").write_text(armored(public_key(1, days_left)))
+    (keyrings / "gpulab-e.asc").write_text("no key")
+    found = run_module("gpu_host_info", {"root": str(root)})["apt_keys"]
+    assert [(key["name"], key["days_left"]) for key in found] == [("gpulab-c", 58), ("gpulab-d", -6)]
+    assert all(key["expires"].endswith("Z") for key in found)
 
 
 def test_versions_are_those_of_installed_packages(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import gzip
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from openpgp_keys import fingerprint, public_key
 
 RELEASE = os.uname().release
 BOOKWORM = 'ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n'
@@ -372,6 +374,93 @@ def test_names_and_versions_of_the_distribution(read: Read, repository: dict[str
         assert not found["error"] and found["missing"] == missing
     repository["packages"] = {"kubelet": {"Ubuntu 24.04": "1"}}
     assert read(repositories=[repository])["repositories"] == []
+
+
+@pytest.mark.parametrize(
+    ("served", "kind", "cause"),
+    [
+        (public_key(1), "", ""),
+        (public_key(2) + public_key(1), "", ""),
+        (public_key(2), "unexpected", f"its fingerprint is {fingerprint(2)}, expected {fingerprint(1)} or {'A' * 40}"),
+        (public_key(1, days_left=-2), "expired", "it expired on 20"),
+        (b"<html>", "unreadable", "it is not an OpenPGP public key"),
+        (None, "unreachable", "No such file"),
+    ],
+)
+def test_the_key_of_a_repository(
+    read: Read, repository: dict[str, Any], tmp_path: Path, served: bytes | None, kind: str, cause: str
+) -> None:
+    (tmp_path / "debian12").mkdir()
+    if served is not None:
+        (tmp_path / "debian12/8793F200.pub").write_bytes(served)
+    question = {
+        **repository,
+        "key": {"debian12": "8793F200.pub", "debian13": "other.pub"},
+        "key_url": f"file://{tmp_path}/{{repository_name}}/{{key}}",
+        "fingerprints": [fingerprint(1), "a" * 40],
+    }
+    (found,) = read(repositories=[question])["repositories"]
+    assert found["key"]["url"] == f"file://{tmp_path}/debian12/8793F200.pub"
+    assert found["key"]["kind"] == kind and cause in found["key"]["cause"]
+
+
+def test_the_key_of_a_repository_that_is_not_asked(read: Read, repository: dict[str, Any]) -> None:
+    question = {**repository, "key_url": "file:///gone/{key}"}
+    assert read(repositories=[{**question, "key": {"ubuntu9904": "x"}}])["repositories"][0]["key"] == {}
+    question["packages"] = {"nvidia-open-580": ""}
+    assert read(repositories=[{**question, "key": "x"}])["repositories"][0]["key"] == {}
+
+
+def test_packages_for_nvswitches_only(read: Read, host: Host, repository: dict[str, Any]) -> None:
+    question = {**repository, "nvswitch_packages": {"nvidia-fabricmanager": "1"}}
+    assert read(repositories=[question])["repositories"][0]["missing"] == {}
+    host.pci("0000:3b:00.0", "0x10de", "0x2330", "0x030200")
+    host.pci("0000:07:00.0", "0x10de", "0x22a3", "0x068000")
+    assert read(repositories=[question])["repositories"][0]["missing"] == {"nvidia-fabricmanager": "1"}
+
+
+RESULT = "run/cloud-init/result.json"
+
+
+@pytest.mark.parametrize(
+    ("files", "boot", "state", "words"),
+    [
+        ({}, "running", "absent", ""),
+        ({"usr/bin/cloud-init": ""}, "starting", "disabled", ""),
+        ({"usr/bin/cloud-init": "", "run/cloud-init/disabled": ""}, "starting", "disabled", ""),
+        ({"usr/bin/cloud-init": "", RESULT: '{"v1": {"datasource": "x", "errors": []}}'}, "starting", "done", ""),
+        (
+            {"usr/bin/cloud-init": "", RESULT: '{"v1": {"errors": ["(\'apt\', E(1))", "x"]}}'},
+            "running",
+            "error",
+            "cloud-init ended with errors, so something may be missing on this host: ('apt', E(1)); x",
+        ),
+        ({"usr/bin/cloud-init": "", RESULT: "[]"}, "running", "error", "result.json can't be read"),
+        ({"usr/bin/cloud-init": "", "run/cloud-init/enabled": ""}, "degraded", "error", "it stopped before it wrote"),
+        ({"usr/bin/cloud-init": "", "run/cloud-init/enabled": ""}, "starting", "running", "is still setting up"),
+    ],
+)
+def test_cloud_init(
+    read: Read, host: Host, programs: Any, files: dict[str, str], boot: str, state: str, words: str
+) -> None:
+    programs.add("systemctl", f"echo {boot}; exit 1")
+    for path, text in files.items():
+        host.write(path, text)
+    result = read(cloud_init_timeout=1)
+    assert result["cloud_init"]["state"] == state
+    assert words in str(result.get("warnings", "")) and bool(words) == bool(result.get("warnings"))
+
+
+def test_cloud_init_is_waited_for(read: Read, host: Host, programs: Any) -> None:
+    host.write("usr/bin/cloud-init", "")
+    host.write("run/cloud-init/enabled", "")
+    done = f'echo \'{{"v1": {{"errors": []}}}}\' > {host.root}/{RESULT}'
+    programs.add("systemctl", f"{done}; echo starting; exit 1")
+    begun = time.time()
+    result = read(cloud_init_timeout=60, controller_time=begun)
+    took = time.time() - begun
+    assert result["cloud_init"]["state"] == "done" and result["cloud_init"]["waited"] >= 2
+    assert result["clock_offset"] <= took - result["cloud_init"]["waited"] + 0.1, "waiting is not an offset"
 
 
 def test_damaged_index(read: Read, repository: dict[str, Any], tmp_path: Path) -> None:
