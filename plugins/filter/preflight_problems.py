@@ -43,11 +43,12 @@ options:
       - Settings that all hosts share - C(control_plane) and C(workers) (lists of host names), C(control_plane_group),
         C(workers_group), C(versions) (by variable its value and the list of known ones), C(kubernetes_version),
         C(containerd_version), C(containerd_minimum), C(cluster_pod_network), C(cluster_service_network),
-        C(distributions), C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by
-        version the distributions that have it), C(gpu_manager), C(device_plugin_root) (the directory below which the
-        device plugin looks for the driver), C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the
-        least C(memory_mib) and C(cpus)), C(disk_mib) (by path), C(driver_disk_mib) (by path, in addition where a
-        driver is installed).
+        C(api) (the result of M(gpulab.kubernetes.api_reach_info), empty when there is none), C(api_endpoint),
+        C(api_delegate), C(ansible_core) (the version on the controller), C(distributions), C(kubelet_configuration),
+        C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by version the distributions that have it),
+        C(gpu_manager), C(device_plugin_root) (the directory below which the device plugin looks for the driver),
+        C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the least C(memory_mib) and C(cpus)),
+        C(disk_mib) (by path), C(driver_disk_mib) (by path, in addition where a driver is installed).
     type: dict
     required: true
 """
@@ -97,7 +98,7 @@ def find(cluster: Cluster) -> list[Problem]:
     problems = [problem for rule in (*cluster_rules.RULES, *gpu_rules.CLUSTER_RULES) for problem in rule(cluster)]
     for reading in cluster.readings:
         if not reading.facts:
-            problems += host_rules.failure(reading)
+            problems += host_rules.failure(reading, cluster)
             continue
         for rule in () if reading.left_out else (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES):
             problems += rule(reading, cluster)

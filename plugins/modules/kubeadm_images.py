@@ -12,8 +12,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Asks C(kubeadm config images list) for the images of a configuration, and pulls those that the container runtime does
-    not have yet with C(crictl). What was pulled stays when a later image can't be had, so a run can be repeated.
+  - Asks C(kubeadm config images list) for the images of a configuration, and pulls those that the container runtime
+    does not have yet with C(crictl). What was pulled stays when a later image can't be had, so a run can be repeated.
   - An image that is there is not asked of its registry.
 options:
   config:

@@ -24,6 +24,8 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
 # Interfaces that the pod network makes on a node.
 _OF_THE_CLUSTER = re.compile(r"(?:cni|flannel|veth|kube-|nodelocaldns|tunl|cali|cilium|lxc|weave)")
 _NODE_POD_PREFIX = 24
+# Of the collection kubernetes.core.
+_KUBERNETES_PACKAGE = "24.2.0"
 
 
 def control_planes(cluster: Cluster) -> Iterator[Problem]:
@@ -211,6 +213,33 @@ def clocks(cluster: Cluster) -> Iterator[Problem]:
             )
 
 
+def api(cluster: Cluster) -> Iterator[Problem]:
+    """Whether the host that works against the API gets there, and has what it needs. Not read: nothing is said."""
+    found, where = cluster.settings["api"], str(cluster.settings["api_delegate"])
+    here = "this controller" if where == "localhost" else where
+    if found.get("reach") in ("silent", "unreachable"):
+        yield Problem(
+            "",
+            f"The API's address {cluster.settings['api_endpoint']} can't be reached from {here}: {found['error']}",
+            "cluster_api_endpoint, cluster_api_tunnel, cluster_api_delegate",
+            "Everything after kubeadm is done through the API, and the run would stop there",
+            "Let that port in (firewall, security group, VPN), or set cluster_api_tunnel=true, which gets there "
+            "through SSH; preflight_check_api=false leaves this check out",
+        )
+    version = str(found.get("packages", {}).get("kubernetes", _KUBERNETES_PACKAGE))
+    if compare_versions(version or "0", _KUBERNETES_PACKAGE) < 0 or not found.get("packages", {"yaml": "1"})["yaml"]:
+        have = f"kubernetes {version}" if version else "no package kubernetes"
+        need = f"{_KUBERNETES_PACKAGE} or newer is needed, with PyYAML"
+        yield Problem(
+            "",
+            f"The Python of {here} ({found['python']}) has {have}; {need}",
+            "cluster_api_delegate",
+            "The modules that work against the API need it",
+            f"{found['python']} -m pip install 'kubernetes>={_KUBERNETES_PACKAGE}' PyYAML"
+            + ("" if where == "localhost" else ", or leave cluster_api_delegate out and set cluster_api_tunnel=true"),
+        )
+
+
 def membership(cluster: Cluster) -> Iterator[Problem]:
     first = cluster.control_plane
     for reading in cluster.read:
@@ -246,5 +275,6 @@ RULES: tuple[ClusterRule, ...] = (
     unique_addresses,
     unique_machine_ids,
     clocks,
+    api,
     membership,
 )

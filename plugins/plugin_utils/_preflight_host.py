@@ -21,6 +21,9 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._resolver import resolv_conf, usable
 
 _PYTHON = "3.9"
+# The newest Python on hosts, by release of ansible-core (its support matrix). Later releases are not judged.
+_NEWEST_PYTHON = {"2.19": "3.13", "2.20": "3.14", "2.21": "3.14"}
+_IN_PYTHON = re.compile(r"python(3\.\d+)")
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CLUSTER_PROGRAMS = (
     "etcd",
@@ -67,9 +70,14 @@ _FAILURES = (
 )
 
 
-def failure(reading: Reading) -> Iterator[Problem]:
+def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """What kept a host from being read, in Ansible's words."""
     said = _said(reading.failure)
+    core = str(cluster.settings["ansible_core"])
+    newest, seen = _NEWEST_PYTHON.get(".".join(core.split(".")[:2])), _IN_PYTHON.search(said)
+    if newest and seen and compare_versions(seen[1], newest) > 0:
+        yield _too_old_for(reading, core, newest, seen[1])
+        return
     if reading.failure.get("unreachable"):
         yield reading.problem(
             f"The host can't be reached: {said}",
@@ -130,6 +138,24 @@ def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"The modules of this collection need {_PYTHON} or newer",
             "Name a newer one with ansible_python_interpreter",
         )
+
+
+def core_for_python(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    core = str(cluster.settings["ansible_core"])
+    newest = _NEWEST_PYTHON.get(".".join(core.split(".")[:2]))
+    python = ".".join(str(reading.facts["python"]).split(".")[:2])
+    if newest and compare_versions(python, newest) > 0:
+        yield _too_old_for(reading, core, newest, python)
+
+
+def _too_old_for(reading: Reading, core: str, newest: str, python: str) -> Problem:
+    return reading.problem(
+        f"Python is {python}, and ansible-core {core} on the controller knows Python up to {newest}",
+        "ansible-core on the controller, ansible_python_interpreter",
+        "Its modules fail there with errors that don't say so",
+        "Install ansible-core 2.20 or newer on the controller, or name an older Python of the host with "
+        "ansible_python_interpreter",
+    )
 
 
 def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -411,6 +437,7 @@ def runtimes(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 RULES: tuple[HostRule, ...] = (
     root,
     platform,
+    core_for_python,
     kernel,
     resources,
     swap,

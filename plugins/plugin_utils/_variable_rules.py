@@ -159,6 +159,17 @@ def _operator(host: str, values: Values) -> Iterator[Problem]:
         )
 
 
+def _tunnel(host: str, values: Values) -> Iterator[Problem]:
+    if boolean(values["cluster_api_tunnel"]) and values["cluster_api_delegate"] != "localhost":
+        yield Problem(
+            host,
+            f"cluster_api_tunnel is true, and cluster_api_delegate is {values['cluster_api_delegate']}",
+            "cluster_api_tunnel, cluster_api_delegate",
+            "The tunnel begins on the controller, so the work against the API has to be done there",
+            "Leave one of the two out",
+        )
+
+
 def _toolkits(host: str, values: Values) -> Iterator[Problem]:
     versions, default = values["cuda_toolkit_versions"], values["cuda_toolkit_default"]
     both = [version for version in versions if _minor(version) in values["cuda_toolkit_remove"]]
@@ -185,6 +196,7 @@ HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], 
     (("nvidia_driver_source", "nvidia_driver_installer_image"), _installer),
     (("nvidia_driver_source", "nvidia_driver_root"), _root),
     (("nvidia_driver_source", "cluster_gpu_manager"), _operator),
+    (("cluster_api_tunnel", "cluster_api_delegate"), _tunnel),
     (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
 )
 

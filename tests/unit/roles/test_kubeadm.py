@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,3 +169,93 @@ def test_configuration_for_kubeadm(tmp_path: Path, timeouts: dict[str, str]) -> 
         for name in hosts
     }
     assert chosen == {"cp1": "/run/systemd/resolve/resolv.conf", "gpu1": "/etc/resolv.conf"}
+
+
+FAKE_SSH = """#!{python}
+import json, os, socket, sys
+with open({log!r}, "a") as log:
+    log.write(json.dumps([os.getpid(), *sys.argv[1:]]) + "\\n")
+if "refused" in sys.argv[-1]:
+    sys.exit("Permission denied (publickey).")
+port = int(sys.argv[sys.argv.index("-L") + 1].split(":")[1])
+server = socket.create_server(("127.0.0.1", port))
+while True:
+    server.accept()[0].close()
+"""
+TUNNEL = """
+- name: Have a kubeconfig through the tunnel
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Make it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: kubeconfig_file
+    - name: Look at it
+      ansible.builtin.copy:
+        src: "{{ kubeadm_kubeconfig }}"
+        dest: "{{ kubeadm_kubeconfig }}.seen"
+        mode: "0600"
+      delegate_to: localhost
+      run_once: true
+      check_mode: false
+    - name: Remove it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: kubeconfig_absent
+"""
+CONF = "clusters: [{name: k, cluster: {server: 'https://cp.example.org:6443'}}]"
+
+
+class Tunnel:
+    def __init__(self, here: Path) -> None:
+        self.here, self.log, self.private = here, here / "ssh-log", here / "private.conf"
+        ssh = here / "ssh"
+        ssh.write_text(FAKE_SSH.format(python=sys.executable, log=str(self.log)))
+        ssh.chmod(0o755)
+        (here / "site.yml").write_text(TUNNEL)
+
+    def run(self, address: str, *arguments: str, **settings: Any) -> tuple[int, str]:
+        own = f"ansible_host={address} ansible_port=2222 ansible_user=admin ansible_ssh_executable={self.here}/ssh"
+        jump = "ansible_ssh_common_args='-o ProxyJump=bastion'"
+        (self.here / "hosts.ini").write_text(f"[control_plane]\ncp1 {own} {jump}\n[workers]\ngpu1 {AWAY}\n")
+        values = {
+            "__kubeadm_admin_conf": {"content": base64.b64encode(CONF.encode()).decode()},
+            "_kubeadm_private_file": str(self.private),
+            "cluster_kubeconfig": str(self.here / "admin.conf"),
+            "cluster_api_tunnel": True,
+            **settings,
+        }
+        return run_ansible(self.here, "-i", "hosts.ini", "site.yml", "-e", json.dumps(values), *arguments)
+
+    def calls(self) -> list[Any]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("check", [(), ("--check",)])
+def test_api_through_ssh(tmp_path: Path, check: tuple[str, ...]) -> None:
+    tunnel = Tunnel(tmp_path)
+    status, output = tunnel.run("192.0.2.11", *check)
+    assert status == 0, output
+    ((pid, *argv),) = tunnel.calls()
+    assert argv[-1] == "192.0.2.11" and "Port=2222" in argv and 'User="admin"' in argv and "ProxyJump=bastion" in argv
+    (cluster,) = yaml.safe_load(Path(f"{tunnel.private}.seen").read_text())["clusters"]
+    port = argv[argv.index("-L") + 1].split(":")[1]
+    assert cluster["cluster"] == {"server": f"https://127.0.0.1:{port}", "tls-server-name": "cp.example.org"}
+    if not check:
+        assert (tmp_path / "admin.conf").read_text() == CONF, "the kept one has the real address"
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{pid}").exists(), "the tunnel ended"
+    assert [path.name for path in tmp_path.glob("private.conf*")] == ["private.conf.seen"]
+
+
+def test_api_through_ssh_that_is_refused(tmp_path: Path) -> None:
+    status, output = Tunnel(tmp_path).run("refused")
+    assert status != 0
+    said = " ".join(output.split())
+    assert "Error while opening an SSH tunnel to the API server of cp1 (cluster_api_tunnel): Permission denied" in said
+    assert not list(tmp_path.glob("private.conf*"))
+    status, output = Tunnel(tmp_path).run("192.0.2.11", ansible_password="SECRET")
+    assert status != 0 and "Use an SSH key or an agent" in " ".join(output.split()) and "SECRET" not in output

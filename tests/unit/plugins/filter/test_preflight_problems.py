@@ -15,6 +15,7 @@ find = FilterModule().filters()["preflight_problems"]
 
 T4, A100, V100, B200 = "0x1eb8", "0x20b0", "0x1db5", "0x2901"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda"
+API_PACKAGES = {"kubernetes": "37.0.2", "yaml": "6.0.2"}
 SETTINGS: dict[str, Any] = {
     "control_plane": ["cp1"],
     "control_plane_group": "control_plane",
@@ -29,6 +30,10 @@ SETTINGS: dict[str, Any] = {
     "cluster_service_network": "10.96.0.0/12",
     "distributions": ["Debian 12", "Debian 13"],
     "kubelet_configuration": {},
+    "ansible_core": "2.21.5",
+    "api": {"reach": "refused", "error": "", "python": "/usr/bin/python3", "packages": API_PACKAGES},
+    "api_endpoint": "192.168.7.11:6443",
+    "api_delegate": "localhost",
     "reachable_ports": ["6443/tcp", "10250/tcp"],
     "clock_skew_s": 30,
     "disk_mib": {"/usr": 2000, "/var/lib/containerd": 8000},
@@ -718,3 +723,54 @@ def test_report_names_each_problem_once() -> None:
     assert text.startswith("2 problems found")
     assert text.count("gpu1, gpu2\n") == 1 and "\ncp1\n  1. " in text and "  2. " in text
     assert preflight_report(problems[:1]).startswith("1 problem found")
+
+
+@pytest.mark.parametrize(
+    ("api", "delegate", "words"),
+    [
+        ({}, "localhost", []),
+        ({"reach": "answered"}, "localhost", []),
+        ({"reach": "unasked"}, "localhost", []),
+        (
+            {"reach": "silent", "error": "no answer within 10 s"},
+            "localhost",
+            ["192.168.7.11:6443 can't be reached from this controller: no answer", "cluster_api_tunnel=true"],
+        ),
+        ({"reach": "unreachable", "error": "No route to host"}, "bastion", ["reached from bastion: No route to host"]),
+        (
+            {"packages": {"kubernetes": "", "yaml": "6.0"}},
+            "cp1",
+            [
+                "Python of cp1 (/usr/bin/python3) has no package kubernetes",
+                "pip install 'kubernetes>=24.2.0'",
+                "tunnel",
+            ],
+        ),
+        ({"packages": {"kubernetes": "22.6.0", "yaml": "6.0"}}, "cp1", ["has kubernetes 22.6.0; 24.2.0 or newer"]),
+        ({"packages": {"kubernetes": "24.2.0", "yaml": ""}}, "localhost", ["with PyYAML"]),
+        ({"packages": {"kubernetes": "24.2.0", "yaml": "6"}}, "localhost", []),
+    ],
+)
+def test_api_from_where_work_against_it_runs(api: dict[str, Any], delegate: str, words: list[str]) -> None:
+    problems = check({}, api={**SETTINGS["api"], **api} if api else {}, api_delegate=delegate)
+    assert len(problems) == bool(words)
+    assert all(word in str(problems[0].values()).replace("\\", "") for word in words)
+
+
+@pytest.mark.parametrize(
+    ("core", "python", "refused"),
+    [
+        ("2.19.4", "3.13.5", False),
+        ("2.19.4", "3.14.0", True),
+        ("2.20.0", "3.14.0", False),
+        ("2.21.5", "3.15.0", True),
+        ("2.30.0", "3.15.0", False),
+    ],
+)
+def test_python_that_ansible_core_does_not_know(core: str, python: str, refused: bool) -> None:
+    problems = check({"gpu1.facts.python": python}, ansible_core=core)
+    assert [problem["host"] for problem in problems] == (["gpu1"] if refused else [])
+    said = f"/usr/lib/python{python.rpartition('.')[0]}/ast.py line 1: SyntaxError"
+    failed = {"facts": {}, "failure": {"msg": "MODULE FAILURE", "module_stderr": said}, "settings": {}}
+    (problem,) = find({**machines(), "gpu2": failed}, {**SETTINGS, "ansible_core": core})
+    assert (f"ansible-core {core} on the controller knows Python up to" in problem["what"]) == refused

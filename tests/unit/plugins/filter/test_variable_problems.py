@@ -161,6 +161,8 @@ def test_wrong_variable_is_named_once_with_what_to_do(name: str, value: Any, wor
         ({"cuda_toolkit_versions": ["12.9.1"], "cuda_toolkit_default": "12.9.0"}, "cuda_toolkit_default"),
         ({"cluster_node_pool": "a100", "cluster_node_labels": {"a/b": ""}}, ""),
         ({"nvidia_driver_upgrade_serial": 2}, ""),
+        ({"cluster_api_tunnel": "yes"}, ""),
+        ({"cluster_api_tunnel": True, "cluster_api_delegate": "cp1"}, "cluster_api_tunnel, cluster_api_delegate"),
         ({"kubeadm_timeouts": {"kubernetesAPICall": "1h30m", "discovery": "1.5m", "tlsBootstrap": "90s"}}, ""),
         ({"nvidia_driver_upgrade_serial": "100%"}, ""),
     ],

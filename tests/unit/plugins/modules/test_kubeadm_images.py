@@ -72,7 +72,7 @@ def test_an_image_that_can_not_be_had_is_named_and_the_others_stay(host: Host) -
     result = host.run()
     assert result["failed"]
     assert f"Error while pulling the image {IMAGES[1]}: no such host" in result["msg"]
-    assert "kubeadm_image_repository" in result["msg"]
+    assert "containerd_registry_mirrors" in result["msg"]
     (host.here / "fails").unlink()
     assert host.run()["pulled"] == IMAGES[1:]
 

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Opens an SSH tunnel to the API server of the host that the task is for. It ends with its file, or with Ansible."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _api_tunnel as tunnel
+
+_KEEPER = Path(__file__).resolve().parents[1] / "plugin_utils" / "_api_tunnel_keeper.py"
+# Beyond the time limit of ssh's own connection: keys, jump hosts.
+_PATIENCE = 30.0
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset(("path", "port"))
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        _checked, args = self.validate_argument_spec(
+            {"path": {"type": "path", "required": True}, "port": {"type": "int", "default": 6443}}
+        )
+        host = self._task.delegate_to or (task_vars or {}).get("inventory_hostname", "")
+        try:
+            tunnel.refuse_other_connections(self._connection.transport, host, task_vars or {})
+            port = _free_port()
+            option = tunnel.connection_options(self._connection)
+            said = self._open(Path(args["path"]), port, tunnel.ssh_arguments(option, port, args["port"]), option)
+        except tunnel.TunnelError as error:
+            said = str(error)
+        if said:
+            message = f"Error while opening an SSH tunnel to the API server of {host} (cluster_api_tunnel): {said}."
+            return {"failed": True, "msg": message}
+        return {"changed": False, "port": port}
+
+    def _open(self, state: Path, port: int, argv: list[str], option: Any) -> str:
+        """Start the tunnel and wait until it is there; returns what went wrong."""
+        state.touch(mode=0o600, exist_ok=False)
+        keeper = subprocess.Popen(
+            [sys.executable, str(_KEEPER), str(state), str(os.getppid()), *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + float(option("timeout") or 10) + _PATIENCE
+        while keeper.poll() is None and time.monotonic() < deadline:
+            with socket.socket() as probe:
+                probe.settimeout(1)
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    state.write_text("up")
+                    return ""
+            time.sleep(0.1)
+        log = Path(f"{state}.log")
+        said = " ".join(log.read_text(errors="replace").split()) if log.exists() else ""
+        for path in (state, log):
+            path.unlink(missing_ok=True)
+        return said or f"ssh does not get there ({' '.join(argv)})"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,100 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: api_reach_info
+short_description: Read whether work against a Kubernetes API can be done from this host
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Opens a TCP connection to the address of the API, and looks for the Python packages that such work needs.
+  - Before there is a cluster nobody listens there, and a refused connection shows that packets get there and back.
+options:
+  endpoint:
+    description: C(host:port) of the API, an IPv6 address in brackets. Empty means that no connection is tried.
+    type: str
+    default: ""
+  timeout:
+    description: Seconds that it may take.
+    type: float
+    default: 10
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.reader
+"""
+
+EXAMPLES = r"""
+- name: See whether the API will be within reach
+  gpulab.kubernetes.api_reach_info:
+    endpoint: 10.0.0.10:6443
+"""
+
+RETURN = r"""
+reach:
+  description: >-
+    V(answered), V(refused), V(silent) (no answer in time), V(unreachable) (no route, or no such name), or V(unasked).
+  returned: always
+  type: str
+  sample: refused
+error:
+  description: What the system said, empty when the connection was made.
+  returned: always
+  type: str
+python:
+  description: The Python that ran this module.
+  returned: always
+  type: str
+  sample: /usr/bin/python3
+packages:
+  description: Version of the Python packages C(kubernetes) and C(yaml), empty when they can't be imported.
+  returned: always
+  type: dict
+  sample: {kubernetes: 32.0.1, yaml: 6.0.2}
+"""
+
+import importlib
+import socket
+import sys
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def reach(endpoint: str, timeout: float) -> tuple[str, str]:
+    if not endpoint:
+        return "unasked", ""
+    host, _colon, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout).close()
+    except ConnectionRefusedError as error:
+        return "refused", str(error.strerror)
+    except socket.timeout:
+        return "silent", f"no answer within {timeout:g} s"
+    except (OSError, ValueError) as error:
+        return "unreachable", str(getattr(error, "strerror", None) or error)
+    return "answered", ""
+
+
+def version(package: str) -> str:
+    try:
+        return str(getattr(importlib.import_module(package), "__version__", "unknown"))
+    except ImportError:
+        return ""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"endpoint": {"type": "str", "default": ""}, "timeout": {"type": "float", "default": 10}},
+        supports_check_mode=True,
+    )
+    found, error = reach(module.params["endpoint"], module.params["timeout"])
+    packages = {package: version(package) for package in ("kubernetes", "yaml")}
+    module.exit_json(changed=False, reach=found, error=error, python=sys.executable, packages=packages)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: api_tunnel
+short_description: Reach the API server of a control plane through SSH
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Forwards a free port of the controller to the API server of the host that the task is for, with C(ssh) in the
+    background. Address, user, port, key, jump hosts and further arguments are those by which Ansible reaches it.
+  - The tunnel ends when the file O(path) is removed, or when C(ansible-playbook) ends, however it does. A connection
+    that breaks is opened again meanwhile.
+  - The host must be reached by the connection plugin C(ssh), with a key or an agent. A password is an error.
+options:
+  path:
+    description: A file on the controller that stands for the tunnel. It must not be there yet.
+    type: path
+    required: true
+  port:
+    description: Port of the API server on the host.
+    type: int
+    default: 6443
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The tunnel is opened in check mode as well, because it changes nothing.
+  diff_mode:
+    support: none
+  idempotent:
+    support: none
+    details:
+      - Each call opens a tunnel of its own.
+"""
+
+EXAMPLES = r"""
+- name: Reach the API through SSH
+  gpulab.kubernetes.api_tunnel:
+    path: /tmp/tunnel-7c2e
+  delegate_to: cp1
+  register: tunnel
+"""
+
+RETURN = r"""
+port:
+  description: Port of the controller's loopback address that leads to the API server.
+  returned: success
+  type: int
+  sample: 40123
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"path": {"type": "path", "required": True}, "port": {"type": "int", "default": 6443}},
+        supports_check_mode=True,
+    )
+    module.fail_json(msg="Error while opening an SSH tunnel: the controller does it, by the action of the same name.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def listener() -> Any:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def test_reach(run_module: Any, listener: Any) -> None:
+    port = listener.getsockname()[1]
+    result = run_module("api_reach_info", {"endpoint": f"127.0.0.1:{port}"}, check=True)
+    assert (result["changed"], result["reach"], result["error"]) == (False, "answered", "")
+    assert result["packages"]["kubernetes"] and result["packages"]["yaml"]
+    listener.close()
+    assert run_module("api_reach_info", {"endpoint": f"127.0.0.1:{port}"})["reach"] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "reach"),
+    [("", "unasked"), ("no.such.name.invalid:6443", "unreachable"), ("127.0.0.1:x", "unreachable")],
+)
+def test_without_an_answer(run_module: Any, endpoint: str, reach: str) -> None:
+    assert run_module("api_reach_info", {"endpoint": endpoint})["reach"] == reach
+
+
+def test_silence(run_module: Any) -> None:
+    """A queue that is full answers no further connection, as a packet filter that drops."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        waiting = []
+        for _number in range(4):
+            client = socket.socket()
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+            waiting.append(client)
+        result = run_module("api_reach_info", {"endpoint": f"127.0.0.1:{server.getsockname()[1]}", "timeout": 0.5})
+        assert (result["reach"], result["error"]) == ("silent", "no answer within 0.5 s")
+        for client in waiting:
+            client.close()
