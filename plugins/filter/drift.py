@@ -22,8 +22,8 @@ options:
   _input:
     description:
       - By host name a dictionary of C(seen) and C(wanted).
-      - C(seen) is the result of M(gpulab.kubernetes.installed_versions_info) with C(files) (paths of configuration
-        files that are not as they should be), or a C(failure).
+      - C(seen) is the result of M(gpulab.kubernetes.installed_versions_info), C(swap) among it, with C(files) (paths of
+        configuration files that are not as they should be), or a C(failure).
       - C(wanted) holds C(packages) (name to version), C(loose) (those of them that need no hold), C(driver) (its
         version, empty where it is another's) and C(gpus) (whether the host has any).
     type: dict

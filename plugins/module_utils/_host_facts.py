@@ -29,6 +29,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._pki import (
     public_key_hash,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap import active_swaps
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_origins import blamed, origins
 
 _NAMES = {"debian": "Debian", "ubuntu": "Ubuntu"}
 _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -250,7 +251,8 @@ def _server(text: str) -> str:
 
 def _swaps(root: str) -> list[dict[str, object]]:
     try:
-        return [swap.facts() for swap in active_swaps(text_or_nothing(root, "/proc/swaps"))]
+        areas, known = active_swaps(text_or_nothing(root, "/proc/swaps")), origins(root)
+        return [{**area.facts(), "origin": blamed(area.name, known)} for area in areas]
     except DomainError:
         return []
 

@@ -13,6 +13,8 @@ from typing import Any
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database, compare_versions, read_status
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, under
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver import parse_version
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap import active_swaps
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_origins import blamed, origins
 
 _LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+(?:\.\d+)+)\Z")
 _LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/x86_64-linux-gnu/nvidia/current")
@@ -59,6 +61,15 @@ def kernels(root: str, running: str) -> dict[str, Any]:
     return {"running": running, "newest": newest, "newest_has_driver": bool(_MODULE.search(modules))}
 
 
+def swap(root: str) -> list[dict[str, str]]:
+    """The active swap areas, and who turns each of them on; empty names for what will do so at the next boot only."""
+    known = origins(root)
+    areas = [area.name for area in active_swaps(read_text(under(root, "/proc/swaps")) or "")]
+    found = [{"name": name, "origin": blamed(name, known)} for name in areas]
+    later = ", ".join(str(origin) for origin in known if origin.at_boot)
+    return found or ([{"name": "", "origin": later}] if later else [])
+
+
 def read(root: str, names: Sequence[str], running: str) -> dict[str, Any]:
     """The fields that the module installed_versions_info returns."""
     database = Database(read_status(read_text(under(root, "/var/lib/dpkg/status")) or ""))
@@ -70,4 +81,5 @@ def read(root: str, names: Sequence[str], running: str) -> dict[str, Any]:
             "packages": driver_packages(database),
         },
         "kernel": kernels(root, running),
+        "swap": swap(root),
     }

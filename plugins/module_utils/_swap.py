@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -93,6 +93,29 @@ def without_swap(fstab: str) -> str:
     return "".join(lines)
 
 
+def azure_swap(waagent: str) -> str | None:
+    """The swap file that Azure's agent makes at each boot, by its waagent.conf; None when it makes none.
+
+    It reads the file as azurelinuxagent/common/conf.py does: the last line with a key counts, a number sign ends a
+    value. Only a resource disk that it formats gets one (daemon/resourcedisk/default.py).
+    """
+    values = {key: value for _line, key, value in _waagent_entries(waagent)}
+    switches = [values.get(f"ResourceDisk.{name}", "").lower() for name in ("Format", "EnableSwap")]
+    place = values.get("ResourceDisk.MountPoint", "") or "/mnt/resource"
+    return f"{place.rstrip('/')}/swapfile" if switches == ["y", "y"] else None
+
+
+def without_azure_swap(waagent: str) -> str:
+    """The same waagent.conf with swap switched off and every other byte kept."""
+    if azure_swap(waagent) is None:
+        return waagent
+    lines = _lines(waagent)
+    for number, key, _value in _waagent_entries(waagent):
+        if key == "ResourceDisk.EnableSwap":
+            lines[number] = lines[number].replace(lines[number].rstrip("\r\n"), "ResourceDisk.EnableSwap=n")
+    return "".join(lines)
+
+
 def shortage_mib(swaps: Iterable[ActiveSwap], meminfo: str) -> int | None:
     """How much memory is missing to take back what lies in swap, in MiB; None when it fits or can't be known.
 
@@ -131,6 +154,13 @@ def zram_swap_units(configuration: str) -> list[str]:
 def _available_kib(meminfo: str) -> int | None:
     found = re.search(r"^MemAvailable:[ \t]+(\d{1,18}) kB", meminfo, re.MULTILINE)
     return int(found[1]) if found else None
+
+
+def _waagent_entries(text: str) -> Iterator[tuple[int, str, str]]:
+    for number, line in enumerate(_lines(text)):
+        key, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            yield number, key.strip(), value.split("#")[0].strip('" \t\r\n')
 
 
 def _lines(text: str) -> list[str]:

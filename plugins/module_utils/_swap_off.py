@@ -23,22 +23,16 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles impor
     under,
     write_text,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_origins import (
+    MASKS,
+    WAAGENT,
+    blamed,
+    origins,
+    units_to_mask,
+)
 
-_MASKS = "/etc/systemd/system"
 # What the kernel adds to the name of such a file.
 _DELETED = " (deleted)"
-_UNIT_DIRECTORIES = (
-    _MASKS,
-    "/run/systemd/system",
-    "/run/systemd/generator.early",
-    "/run/systemd/generator",
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-    "/run/systemd/generator.late",
-)
-_CONFIGURATION_DIRECTORIES = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
-_GENERATOR = "/usr/lib/systemd/system-generators/zram-generator"
 
 
 @dataclass
@@ -46,12 +40,13 @@ class Outcome:
     active: list[swap.ActiveSwap]
     fstab: list[swap.FstabSwap]
     units: list[str]
+    configuration: list[str] = field(default_factory=list)
     backup: str | None = None
     diff: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:
-        return bool(self.active or self.fstab or self.units)
+        return bool(self.active or self.fstab or self.units or self.configuration)
 
     def fstab_facts(self) -> list[dict[str, Any]]:
         facts = [asdict(entry) for entry in self.fstab]
@@ -66,61 +61,72 @@ class SwapOff:
         self._runner = Runner(module, timeout=1800)
         self._root = root
         self._fstab = under(root, fstab)
+        self._waagent = under(root, WAAGENT)
         self._proc_swaps = under(root, proc_swaps)
         self._masked: list[tuple[Path, Path | None]] = []
+        self._origins = origins(root)
 
     def apply(self) -> Outcome:
         text = read_text(self._fstab) or ""
-        outcome = Outcome(self._active(), swap.fstab_swaps(text), self._units_to_mask())
+        outcome = Outcome(self._active(), swap.fstab_swaps(text), units_to_mask(self._root))
         if outcome.active:
             off = "".join(f"{area.name}\n" for area in outcome.active)
             outcome.diff.append(difference(self._proc_swaps, off, ""))
         if outcome.fstab:
             outcome.diff.append(difference(self._fstab, text, swap.without_swap(text)))
+        agent = read_text(self._waagent) or ""
+        quiet = swap.without_azure_swap(agent)
+        if quiet != agent:
+            outcome.configuration.append(WAAGENT)
+            outcome.diff.append(difference(self._waagent, agent, quiet))
         if outcome.units:
             masked = "".join(f"{unit} masked\n" for unit in outcome.units)
-            outcome.diff.append(difference(under(self._root, _MASKS), "", masked))
+            outcome.diff.append(difference(under(self._root, MASKS), "", masked))
         self._refuse_without_memory(outcome.active)
         if not self._module.check_mode and outcome.changed:
             self._refuse_without_access(outcome)
             try:
                 self._turn_off(outcome.active)
-                self._keep_off(outcome, text)
+                self._keep_off(outcome, text, quiet)
                 self._verify()
             except DomainError as error:
-                said = f"{str(error).rstrip('.')}. {self._put_back(outcome.active, text)}"
+                before = {self._fstab: text, self._waagent: agent}
+                said = f"{str(error).rstrip('.')}. {self._put_back(outcome.active, before)}"
                 raise DomainError(said, **error.fields) from error
         return outcome
 
-    def _keep_off(self, outcome: Outcome, text: str) -> None:
+    def _keep_off(self, outcome: Outcome, text: str, waagent: str) -> None:
         self._mask(outcome.units)
         if outcome.fstab:
             outcome.backup = str(back_up(self._module, self._fstab))
             write_text(self._module, self._fstab, swap.without_swap(text))
+        if outcome.configuration:
+            back_up(self._module, self._waagent)
+            write_text(self._module, self._waagent, waagent)
         self._reload()
 
     def _reload(self) -> None:
         if under(self._root, "/run/systemd/system").is_dir():
             self._runner.check(["systemctl", "daemon-reload"], "telling systemd that swap is off for good")
 
-    def _put_back(self, before: list[swap.ActiveSwap], text: str) -> str:
+    def _put_back(self, active: list[swap.ActiveSwap], before: dict[Path, str]) -> str:
         """Undo everything, and say what could not be undone."""
         left = []
-        for undo in (partial(self._restore, text), self._unmask):
+        for undo in (*(partial(self._restore, path, text) for path, text in before.items()), self._unmask):
             try:
                 undo()
             except (DomainError, OSError) as error:
                 left.append(str(error))
         on = {area.name for area in self._active()}
-        for area in before:
+        for area in active:
             priority = ["--priority", str(area.priority)] if area.priority >= 0 else []
             if area.name not in on and self._runner.run(["swapon", *priority, area.name]).rc != 0:
                 left.append(f"{area.name} is off and could not be turned on again")
         return f"Not everything could be put back: {'; '.join(left)}." if left else "Nothing was changed."
 
-    def _restore(self, text: str) -> None:
-        if (read_text(self._fstab) or "") != text:
-            write_text(self._module, self._fstab, text)
+    def _restore(self, path: Path, text: str) -> None:
+        if (read_text(path) or "") != text:
+            write_text(self._module, path, text)
 
     def _unmask(self) -> None:
         for path, kept in self._masked:
@@ -145,7 +151,8 @@ class SwapOff:
     def _refuse_without_access(self, outcome: Outcome) -> None:
         """Find out before anything changes that a file may not be written: read-only, immutable."""
         wanted = [self._fstab.resolve(), self._fstab.resolve().parent, self._fstab.parent] if outcome.fstab else []
-        wanted += [under(self._root, _MASKS)] if outcome.units else []
+        wanted += [under(self._root, MASKS)] if outcome.units else []
+        wanted += [self._waagent, self._waagent.parent] if outcome.configuration else []
         for path in wanted:
             if path.exists() and not os.access(path, os.W_OK):
                 raise DomainError(
@@ -175,33 +182,8 @@ class SwapOff:
             said += f"{known}, for the {area.used_kib // 1024} MiB that lie in it."
         return said + " Stop something that uses memory, or add some."
 
-    def _units_to_mask(self) -> list[str]:
-        found: dict[str, Path] = {}
-        for directory in _UNIT_DIRECTORIES:
-            for pattern in ("*.swap", *swap.SWAP_SERVICES):
-                for path in under(self._root, directory).glob(pattern):
-                    found.setdefault(path.name, path)
-        names = {name for name, path in found.items() if not self._harmless(path)}
-        names.update(name for name in self._zram_units() if name not in found)
-        return sorted(names)
-
-    def _harmless(self, path: Path) -> bool:
-        if path.is_symlink() and str(path.readlink()) == os.devnull:
-            return True
-        text = read_text(path) if path.is_file() else ""
-        return not text or (path.suffix == ".swap" and swap.made_from_fstab(text))
-
-    def _zram_units(self) -> list[str]:
-        if not under(self._root, _GENERATOR).exists():
-            return []
-        places = [under(self._root, directory) for directory in _CONFIGURATION_DIRECTORIES]
-        main = (place / "zram-generator.conf" for place in places)
-        parts = [path for path in main if path.exists()][:1]
-        parts += [path for place in places for path in place.glob("zram-generator.conf.d/*.conf")]
-        return swap.zram_swap_units("\n".join(read_text(path) or "" for path in parts if path.is_file()))
-
     def _mask(self, units: list[str]) -> None:
-        directory = under(self._root, _MASKS)
+        directory = under(self._root, MASKS)
         for unit in units:
             path = directory / unit
             try:
@@ -219,9 +201,12 @@ class SwapOff:
         # systemd may have turned an area on again before it knew that it shouldn't.
         for area in self._active():
             self._runner.check(["swapoff", area.name], f"turning off swap {area.name} once more")
-        left = ", ".join(area.name for area in self._active())
+        left = [area.name for area in self._active()]
         if left:
+            names = ", ".join(left)
+            who = ", ".join(filter(None, (blamed(name, self._origins) for name in left)))
+            at_boot = f"At boot it is turned on by {who}. " if who else ""
             raise DomainError(
-                f"Error while turning off swap {left}: it is on again at once. Find out what turns it on "
-                f"(systemctl list-units --type=swap, systemctl list-timers) and stop that."
+                f"Error while turning off swap {names}: it is on again immediately. {at_boot}Find out what turns it on "
+                "now (systemctl list-units --type=swap, systemctl list-timers) and stop that."
             )

@@ -12,7 +12,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads dpkg's database, the loaded driver, its library and the kernels. It runs no program.
+  - Reads dpkg's database, the loaded driver, its library, the kernels and what turns swap on. It runs no program.
   - The filter P(gpulab.kubernetes.drift#filter) compares that with what is wanted.
 options:
   packages:
@@ -62,6 +62,14 @@ kernel:
   returned: success
   type: dict
   sample: {running: 6.12.48+deb13-amd64, newest: 6.12.57+deb13-amd64, newest_has_driver: false}
+swap:
+  description:
+    - The active swap areas by C(name), each with what seems to turn it on (C(origin), empty when that is unknown).
+    - An empty name stands for swap that is off, and will be on at the next boot.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: /mnt/resource/swapfile, origin: "Azure's agent (/etc/waagent.conf)"}]
 """
 
 import os

@@ -186,11 +186,11 @@ memory_available_mib:
   returned: always
   type: int
 swaps:
-  description: Active swap areas.
+  description: Active swap areas, each with what seems to turn it on at boot (C(origin), empty when that is unknown).
   returned: always
   type: list
   elements: dict
-  sample: [{name: /dev/sda2, type: partition, size_mib: 2048, used_mib: 0, priority: -2}]
+  sample: [{name: /dev/sda2, type: partition, size_mib: 2048, used_mib: 0, priority: -2, origin: fstab (/etc/fstab)}]
 disks:
   description: Free space where each of O(disk_paths) is, or will be. Paths with one C(device) share it.
   returned: always

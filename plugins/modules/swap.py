@@ -18,6 +18,10 @@ description:
   - Swap units of systemd that don't come from fstab are masked, among them those of C(zram-generator) and of swap
     partitions that systemd finds by itself, and so are the services of the packages C(dphys-swapfile),
     C(swapspace), C(systemd-swap), C(zram-config) and C(zram-tools).
+  - Azure's agent, which makes a swap file at each boot (C(ResourceDisk.EnableSwap) in C(/etc/waagent.conf)), is told to
+    make none; a copy of its file stays next to it.
+  - Scripts that turn swap on at boot (C(/etc/rc.local), C(per-boot) scripts of cloud-init) are not changed; a warning
+    names them.
   - When what lies in swap does not fit into memory, the module fails, says how much is missing, and leaves
     everything as it was.
 options:
@@ -114,6 +118,18 @@ units:
   type: list
   elements: str
   sample: [dev-zram0.swap]
+configuration:
+  description: Further files in which swap was switched off, or would be in check mode.
+  returned: success
+  type: list
+  elements: str
+  sample: [/etc/waagent.conf]
+comes_back_by:
+  description: What will turn swap on at the next boot all the same, as this module does not change it.
+  returned: success
+  type: list
+  elements: str
+  sample: [a script (/etc/rc.local)]
 backup:
   description: The copy of O(fstab) from before the first change, null when this run did not change it.
   returned: success
@@ -124,6 +140,7 @@ backup:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_off import SwapOff
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_origins import origins
 
 
 def main() -> None:
@@ -141,12 +158,17 @@ def main() -> None:
         outcome = SwapOff(module, params["fstab"], params["proc_swaps"], params["root"]).apply()
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)
+    left = [str(origin) for origin in origins(params["root"]) if origin.at_boot and not origin.kept_off]
+    if left:
+        module.warn(f"Swap will be on again after a reboot, by {', '.join(left)}. Take swapon out of it.")
     module.exit_json(
         changed=outcome.changed,
         diff=outcome.diff,
         active_before=[area.facts() for area in outcome.active],
         fstab_lines=outcome.fstab_facts(),
         units=outcome.units,
+        configuration=outcome.configuration,
+        comes_back_by=left,
         backup=outcome.backup,
     )
 

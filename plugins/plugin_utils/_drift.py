@@ -14,6 +14,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_state im
 _SITE = "site.yml puts it back"
 _HEAL = f"{_SITE} and keeps the other one beside it"
 _UPGRADE = "playbooks/upgrade_driver.yml brings the nodes to one version"
+_SWAP = "site.yml turns it off; swapon has to be taken out of scripts by hand, or it comes back"
 _HOLD = "something may have changed the hold, or may change the version unasked; site.yml puts it back"
 
 
@@ -49,6 +50,10 @@ def rows(host: str, seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Itera
         yield from _driver(host, seen["driver"], wanted["driver"])
     if wanted.get("gpus"):
         yield from _kernel(host, seen["kernel"])
+    for area in seen.get("swap", []):
+        origin = area["origin"] or "something that no file names (journalctl --boot --grep=swap may tell)"
+        found = f"{area['name']}, turned on by {origin}" if area["name"] else f"on at the next boot by {origin}"
+        yield Row(host, "swap", "off, also after a reboot", found, _SWAP)
     for path in seen.get("files", []):
         yield Row(
             host, path, "as the collection writes it", "changed by hand, or missing", f"{_SITE} and keeps the file"

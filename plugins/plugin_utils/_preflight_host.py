@@ -252,7 +252,10 @@ def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if used > available:
         yield reading.problem(
             f"Swap can't be turned off: {used} MiB lie in it, {available} MiB of memory are available",
-            listing(one["name"] for one in reading.facts["swaps"]),
+            listing(
+                f"{one['name']}, turned on by {one['origin']}" if one.get("origin") else one["name"]
+                for one in reading.facts["swaps"]
+            ),
             "Kubernetes wants swap off, and what lies in it has to go back into memory",
             "Stop programs that use much memory, then run again",
         )

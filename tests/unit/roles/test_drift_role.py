@@ -46,6 +46,7 @@ def installed(driver: str = DRIVER) -> dict[str, Any]:
             "packages": {"nvidia-open-580": {"version": f"{DRIVER}-1", "held": True}},
         },
         "kernel": {"running": "6.1", "newest": "6.1", "newest_has_driver": True},
+        "swap": [],
     }
 
 
@@ -100,6 +101,15 @@ def test_the_next_kernel_needs_the_driver_only_where_it_comes_from_packages(
     site.play(PLAYBOOK, {**SETTINGS, "nvidia_driver_source": source})
     found = {row["component"] for row in report(site)["drift"]}
     assert found == ({"kernel"} if compared else set())
+
+
+def test_swap_that_came_back_is_named(site: Site) -> None:
+    area = {"name": "/mnt/swapfile", "origin": "Azure's agent (/etc/waagent.conf)"}
+    site.answer("installed_versions_info", {**installed(), "swap": [area]})
+    status, output = site.play(PLAYBOOK, SETTINGS)
+    assert status != 0
+    assert "found is /mnt/swapfile, turned on by Azure's agent (/etc/waagent.conf)" in output
+    assert {row["component"] for row in report(site)["drift"]} == {"swap"}
 
 
 def test_a_host_that_cannot_be_read_is_named(site: Site) -> None:

@@ -23,8 +23,10 @@ SEEN: dict[str, Any] = {
         },
     },
     "kernel": {"running": "6.1", "newest": "6.1", "newest_has_driver": True},
+    "swap": [],
     "files": [],
 }
+AGENT = "Azure's agent (/etc/waagent.conf)"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -45,6 +47,24 @@ def test_as_pinned() -> None:
     ("seen", "component", "found", "advice"),
     [
         (changed("driver/loaded", "595.91.07"), "driver", "595.91.07", "upgrade_driver.yml"),
+        (
+            changed("swap", [{"name": "/mnt/swapfile", "origin": AGENT}]),
+            "swap",
+            f"/mnt/swapfile, turned on by {AGENT}",
+            "site.yml turns it off",
+        ),
+        (
+            changed("swap", [{"name": "", "origin": AGENT}]),
+            "swap",
+            f"on at the next boot by {AGENT}",
+            "site.yml turns it off",
+        ),
+        (
+            changed("swap", [{"name": "/dev/sda2", "origin": ""}]),
+            "swap",
+            "/dev/sda2, turned on by something that no file names (journalctl --boot --grep=swap may tell)",
+            "scripts by hand",
+        ),
         (changed("driver/loaded", ""), "driver", "none", "upgrade_driver.yml"),
         (changed("driver/library", "580.200.01"), "library", "580.200.01", "upgrade_driver.yml"),
         (

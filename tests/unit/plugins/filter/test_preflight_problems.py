@@ -286,6 +286,11 @@ def test_disk_for_a_driver_where_one_will_be_installed(
             ["The disk of /boot has 150 MiB free, 200 MiB are needed", "preflight_driver_disk_mib"],
         ),
         ({"gpu1.facts.swaps": [SWAP]}, "gpu1", ["7000 MiB", "6000 MiB", "/dev/sda2"]),
+        (
+            {"gpu1.facts.swaps": [{**SWAP, "origin": "fstab (/etc/fstab)"}]},
+            "gpu1",
+            ["/dev/sda2, turned on by fstab (/etc/fstab)"],
+        ),
         ({"gpu1.facts.listeners": [LISTENER]}, "gpu1", ["10250/tcp", "nginx (process 77)"]),
         (
             {"gpu1.facts.firewall": {"tool": "ufw", "active": True, "blocks": ["10250/tcp"]}},

@@ -216,6 +216,9 @@ def test_swap_secure_boot_and_cgroup(read: Read, host: Host) -> None:
     host.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
     result = read()
     assert result["swaps"][0]["name"] == "/dev/sda2" and result["swaps"][0]["used_mib"] == 10
+    assert result["swaps"][0]["origin"] == ""
+    host.write("etc/fstab", "/dev/sda2 none swap sw 0 0\n")
+    assert read()["swaps"][0]["origin"] == "fstab (/etc/fstab)"
     assert result["secure_boot"] and result["cgroup_version"] == 2
     host.write(f"sys/firmware/efi/efivars/{name}", b"\x06\x00\x00\x00\x00")
     assert not read()["secure_boot"]

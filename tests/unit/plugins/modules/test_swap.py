@@ -239,7 +239,7 @@ def test_swap_that_comes_back_is_turned_off_again_and_then_an_error(host: Host) 
     host.programs.add("swapoff", f'echo "swapoff $*" >> {host.root}/log')
     result = host.run()
     assert result["failed"]
-    assert "it is on again at once" in result["msg"]
+    assert "it is on again immediately" in result["msg"]
     assert host.log.count("swapoff /swapfile") == 2
 
 
@@ -271,6 +271,45 @@ def test_zram_generator_that_did_not_run_yet(host: Host) -> None:
     generator.touch()
     assert host.run()["units"] == ["dev-zram0.swap"]
     assert not host.run()["changed"]
+
+
+WAAGENT = "ResourceDisk.Format=y\n# ResourceDisk.EnableSwap=n\nResourceDisk.EnableSwap=y # 2 GB\nLogs.Verbose=n\n"
+
+
+def test_swap_of_azures_agent(host: Host) -> None:
+    agent = host.root / "etc/waagent.conf"
+    agent.write_text(WAAGENT)
+    agent.chmod(0o640)
+    assert host.run(check=True)["configuration"] == ["/etc/waagent.conf"]
+    assert agent.read_text() == WAAGENT
+    result = host.run()
+    assert (result["changed"], result["configuration"]) == (True, ["/etc/waagent.conf"])
+    assert agent.read_text() == WAAGENT.replace("Swap=y # 2 GB", "Swap=n")
+    assert agent.stat().st_mode & 0o777 == 0o640
+    assert agent.with_name("waagent.conf.gpulab-backup").read_text() == WAAGENT
+    assert [entry["after_header"] for entry in result["diff"]] == [str(agent)]
+    assert not host.run()["changed"]
+
+
+def test_swap_of_azures_agent_is_put_back_where_something_fails(host: Host) -> None:
+    (host.root / "etc/waagent.conf").write_text(WAAGENT)
+    host.swaps.write_text(HEADER + "/mnt/resource/swapfile file 2048 0 7\n")
+    host.programs.add("swapoff", f'echo "swapoff $*" >> {host.root}/log')
+    result = host.run()
+    assert "At boot it is turned on by Azure's agent (/etc/waagent.conf)." in result["msg"]
+    assert (host.root / "etc/waagent.conf").read_text() == WAAGENT
+
+
+def test_script_that_turns_swap_on_is_named(host: Host) -> None:
+    script = host.root / "var/lib/cloud/scripts/per-boot/swap.sh"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\n# swapon by hand\nswapon --show\n")
+    assert host.run()["comes_back_by"] == []
+    script.write_text("#!/bin/sh\nmkswap /mnt/swapfile && swapon /mnt/swapfile\n")
+    result = host.run()
+    name = "a script (/var/lib/cloud/scripts/per-boot/swap.sh)"
+    assert (result["changed"], result["comes_back_by"]) == (False, [name])
+    assert name in str(result["warnings"])
 
 
 def test_without_systemd_no_systemctl(host: Host) -> None:
