@@ -64,6 +64,13 @@ def test_keys_of_our_apt_sources_that_end(root: Path, run_module: Callable[..., 
     assert all(key["expires"].endswith("Z") for key in found)
 
 
+def test_functions_of_sriov_are_no_gpus(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+    device(root, "0000:3b:00.0", "0x10de", "0x030200", "0x20b5")
+    device(root, "0000:3b:00.4", "0x10de", "0x030200", "0x20b5")
+    (root / "sys/bus/pci/devices/0000:3b:00.4/physfn").symlink_to("../0000:3b:00.0")
+    assert [gpu["address"] for gpu in run_module("gpu_host_info", {"root": str(root)})["pci"]] == ["0000:3b:00.0"]
+
+
 def test_versions_are_those_of_installed_packages(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
     (root / "var/lib/dpkg/status").write_text(STATUS)
     names = ["nvidia-container-toolkit", "kubelet", "other"]
