@@ -73,9 +73,9 @@ def origins(root: str) -> list[Origin]:
     area = swap.azure_swap(text_or_nothing(root, WAAGENT))
     found += [Origin("Azure's agent", WAAGENT, area)] if area else []
     found += _of_cloud_init(root)
-    for path in _files(root, _SCRIPTS):
-        if _SWAPON.search(text_or_nothing(root, path)):
-            found.append(Origin("a script", path, kept_off=False))
+    for script in _files(root, _SCRIPTS):
+        if _SWAPON.search(text_or_nothing(root, script)):
+            found.append(Origin("a script", script, kept_off=False))
     return found
 
 
