@@ -80,7 +80,7 @@ def origins(root: str) -> list[Origin]:
 
 
 def blamed(area: str, found: Iterable[Origin]) -> str:
-    """Who may have turned that area on; empty when nobody is known."""
+    """Who may have turned that area on; empty when that is not known."""
     found = list(found)
     exact = [origin for origin in found if origin.area == area]
     return ", ".join(dict.fromkeys(map(str, exact or [origin for origin in found if origin.area is None])))
