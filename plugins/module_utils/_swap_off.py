@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -112,7 +113,8 @@ class SwapOff:
     def _put_back(self, active: list[swap.ActiveSwap], before: dict[Path, str]) -> str:
         """Undo everything, and say what could not be undone."""
         left = []
-        for undo in (*(partial(self._restore, path, text) for path, text in before.items()), self._unmask):
+        undoes: list[Callable[[], None]] = [partial(self._restore, path, text) for path, text in before.items()]
+        for undo in [*undoes, self._unmask]:
             try:
                 undo()
             except (DomainError, OSError) as error:

@@ -73,14 +73,14 @@ def origins(root: str) -> list[Origin]:
     area = swap.azure_swap(text_or_nothing(root, WAAGENT))
     found += [Origin("Azure's agent", WAAGENT, area)] if area else []
     found += _of_cloud_init(root)
-    for path in _files(root, _SCRIPTS):
-        if _SWAPON.search(text_or_nothing(root, path)):
-            found.append(Origin("a script", path, kept_off=False))
+    for script in _files(root, _SCRIPTS):
+        if _SWAPON.search(text_or_nothing(root, script)):
+            found.append(Origin("a script", script, kept_off=False))
     return found
 
 
 def blamed(area: str, found: Iterable[Origin]) -> str:
-    """Who may have turned that area on; empty when nobody is known."""
+    """Who may have turned that area on; empty when that is not known."""
     found = list(found)
     exact = [origin for origin in found if origin.area == area]
     return ", ".join(dict.fromkeys(map(str, exact or [origin for origin in found if origin.area is None])))

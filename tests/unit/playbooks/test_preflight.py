@@ -131,6 +131,21 @@ def test_hosts_that_limit_leaves_out_are_compared_before_any_host_is_reached(run
     assert "differs between hosts of the cluster: device_plugin for cp1; gpu_operator for gpu1" in output
 
 
+@pytest.mark.parametrize(("backend", "wanted"), [("", True), ("vxlan", True), ("host-gw", False)])
+def test_vxlan_is_looked_for_where_flannel_uses_it(run: Run, backend: str, wanted: bool) -> None:
+    playbook = SETTINGS.replace(
+        "_preflight_host_settings['nvidia_driver_replace_foreign'] is false",
+        "(_preflight_kernel_modules | sort) == (expected | sort)",
+    )
+    always = ["overlay", "br_netfilter", "nf_conntrack", "ip_tables", "nf_tables"]
+    variables = {
+        "expected": [*always, *(["vxlan"] if wanted else [])],
+        **({"flannel_backend": backend} if backend else {}),
+    }
+    status, output, _traces = run(f"[workers]\ngpu1 {HERE}\n", "-e", json.dumps(variables), playbook=playbook)
+    assert status == 0, output
+
+
 def test_false_as_ini_files_write_it_is_false(run: Run) -> None:
     """Ansible reads it as a text, and a text is true."""
     status, output, _traces = run(f"[workers]\ngpu1 {HERE} nvidia_driver_replace_foreign=false\n", playbook=SETTINGS)

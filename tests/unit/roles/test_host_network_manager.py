@@ -25,7 +25,12 @@ SYSTEMCTL = """#!/bin/sh
 echo "$*" >>{log}
 case "$1" in show) printf 'LoadState=loaded\\nActiveState=active\\nSubState=running\\n' ;; esac
 """
-WRITTEN = {"changed": True, "files": ["/etc/NetworkManager/conf.d/50-gpulab.conf"], "kept": [], "services": []}
+WRITTEN: dict[str, Any] = {
+    "changed": True,
+    "files": ["/etc/NetworkManager/conf.d/50-gpulab.conf"],
+    "kept": [],
+    "services": [],
+}
 
 
 @pytest.fixture
