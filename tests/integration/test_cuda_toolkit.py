@@ -53,9 +53,9 @@ def test_two_side_by_side_with_the_older_as_default(built: Built, host: Host) ->
     run = cuda(built, host, versions=[OLD, NEW], default=OLD).expect_success()
     assert "CUDA 12.9.1: native" in run.output
     assert homes(host) == {"/usr/local/cuda-12.9", "/usr/local/cuda-13.0"}
-    assert "V12.9.1" in nvcc(host, "/usr/local/cuda/bin/nvcc")
-    assert "V13.0.2" in nvcc(host, "/usr/local/cuda-13.0/bin/nvcc")
-    assert "V12.9.1" in host.run("bash -lc 'nvcc --version'")
+    assert "V12.9.86" in nvcc(host, "/usr/local/cuda/bin/nvcc")
+    assert "V13.0.88" in nvcc(host, "/usr/local/cuda-13.0/bin/nvcc")
+    assert "V12.9.86" in host.run("bash -lc 'nvcc --version'")
     assert host.run("bash -lc 'echo \"${LD_LIBRARY_PATH:-none}\"'").strip() == "none"
     held = set(host.run("apt-mark showhold").split())
     assert {"cuda-toolkit-12-9", "cuda-toolkit-13-0"} <= held
@@ -64,7 +64,7 @@ def test_two_side_by_side_with_the_older_as_default(built: Built, host: Host) ->
 
 def test_another_default_and_the_library_path_when_asked_for(built: Built, host: Host) -> None:
     cuda(built, host, versions=[OLD, NEW], library_path=True).expect_success()
-    assert "V13.0.2" in nvcc(host, "/usr/local/cuda/bin/nvcc")
+    assert "V13.0.88" in nvcc(host, "/usr/local/cuda/bin/nvcc")
     assert "/usr/local/cuda/lib64" in host.run("bash -lc 'echo \"$LD_LIBRARY_PATH\"'")
     cuda(built, host, versions=[OLD, NEW]).expect_success()
     assert "LD_LIBRARY_PATH" not in host.run(f"cat {PROFILE}")
@@ -73,7 +73,7 @@ def test_another_default_and_the_library_path_when_asked_for(built: Built, host:
 def test_minor_version_compatibility_says_what_is_lost(built: Built, host: Host) -> None:
     run = cuda(built, host, versions=[OLD, NEW, AHEAD], default=NEW).expect_success()
     assert "minor version compatibility" in run.output and "What is lost" in " ".join(run.output.split())
-    assert "V13.0.2" in nvcc(host, "/usr/local/cuda/bin/nvcc")
+    assert "V13.0.88" in nvcc(host, "/usr/local/cuda/bin/nvcc")
 
 
 def test_removing_one_leaves_the_others(built: Built, host: Host) -> None:
@@ -81,8 +81,8 @@ def test_removing_one_leaves_the_others(built: Built, host: Host) -> None:
     assert predicted.changed() and "/usr/local/cuda-12.9" in homes(host)
     cuda(built, host, versions=[NEW, AHEAD], default=NEW, remove=["12.9"]).expect_success()
     assert homes(host) == {"/usr/local/cuda-13.0", "/usr/local/cuda-13.1"}
-    assert "V13.0.2" in nvcc(host, "/usr/local/cuda/bin/nvcc")
-    assert "V13.1.1" in nvcc(host, "/usr/local/cuda-13.1/bin/nvcc")
+    assert "V13.0.88" in nvcc(host, "/usr/local/cuda/bin/nvcc")
+    assert "V13.1.115" in nvcc(host, "/usr/local/cuda-13.1/bin/nvcc")
     cuda(built, host, versions=[NEW, AHEAD], default=NEW, remove=["12.9"]).expect_unchanged()
 
 
