@@ -31,13 +31,15 @@ _ROUTES = (
     ("GET", r"me/", "_me"),
     ("POST", r"tokens/", "_new_token"),
     ("DELETE", r"tokens/(\d+)/", "_drop_token"),
-    ("GET", r"project_updates/(\d+)/", "_update"),
+    ("OPTIONS", r"organizations/(?:(\d+)/)?", "_allowed"),
     ("GET", r"job_templates/(\d+)/survey_spec/", "_survey"),
     ("POST", r"job_templates/(\d+)/survey_spec/", "_set_survey"),
+    ("POST", r"job_templates/(\d+)/launch/", "_launch"),
     ("GET", r"(\w+)/", "_list"),
     ("GET", r"(\w+)/(\d+)/", "_item"),
     ("POST", r"(\w+)/", "_create"),
     ("PATCH", r"(\w+)/(\d+)/", "_change"),
+    ("DELETE", r"(\w+)/(\d+)/", "_delete"),
     ("GET", r"(\w+)/(\d+)/(\w+)/", "_members"),
     ("POST", r"(\w+)/(\d+)/(\w+)/", "_associate"),
 )
@@ -51,6 +53,10 @@ class StandIn:
     store: Store
     changes: list[str] = field(default_factory=list)
     tokens: set[int] = field(default_factory=set)
+    # Whether the one user may make organizations, and which ones that user is an administrator of; None: a token that
+    # may only read.
+    administrator: bool | None = True
+    administers: set[int] = field(default_factory=set)
 
     def names(self, endpoint: str) -> list[str]:
         return [item["name"] for item in self.store.all(endpoint)]
@@ -59,18 +65,33 @@ class StandIn:
         return next(item for item in self.store.all(endpoint) if item["name"] == name)
 
     def answer(self, method: str, path: str, query: Query, body: Any) -> tuple[int, Any]:
-        """Answer one request of somebody who may make it. Raises RefusedError."""
+        """Answer one request of a user who signed in. Raises RefusedError."""
+        if method not in ("GET", "OPTIONS") and not path.startswith("tokens/") and not self._may_write(path):
+            raise RefusedError(403, {"detail": "You do not have permission to perform this action."})
         for allowed, pattern, action in _ROUTES:
             found = re.fullmatch(pattern, path)
             if method == allowed and found:
                 answer: tuple[int, Any] = getattr(self, action)(*found.groups(), query if method == "GET" else body)
-                if method != "GET" and not path.startswith("tokens/"):
+                if method not in ("GET", "OPTIONS") and not path.startswith("tokens/"):
                     self.changes.append(f"{method} {path}")
                 return answer
         raise RefusedError(405, {"detail": f'Method "{method}" not allowed.'})
 
     def _me(self, _query: Any) -> tuple[int, Any]:
         return 200, {"count": 1, "results": [{"id": 1, "username": USER}]}
+
+    def _may_write(self, path: str) -> bool:
+        if self.administrator is None:
+            return False
+        return self.administrator or (path != "organizations/" and bool(self.administers))
+
+    def _allowed(self, number: str | None, _body: Any) -> tuple[int, Any]:
+        """What one may do with organizations, or with this one; changing is PUT there."""
+        may = self.administrator or (self.administrator is not None and number and int(number) in self.administers)
+        return 200, {
+            "name": "Organizations",
+            "actions": {"GET": {}, **({"PUT" if number else "POST": {}} if may else {})},
+        }
 
     def _new_token(self, _body: Any) -> tuple[int, Any]:
         self.tokens.add(number := len(self.tokens) + 1)
@@ -80,15 +101,16 @@ class StandIn:
         self.tokens.remove(int(number))
         return 204, None
 
-    def _update(self, number: str, _query: Any) -> tuple[int, Any]:
-        return 200, {"id": int(number), "status": self.store.update_status(int(number))}
-
     def _survey(self, number: str, _query: Any) -> tuple[int, Any]:
         return 200, self.store.surveys.get(self.store.get("job_templates", int(number))["id"], {})
 
     def _set_survey(self, number: str, body: Any) -> tuple[int, Any]:
         self.store.set_survey(self.store.get("job_templates", int(number))["id"], body)
         return 200, {}
+
+    def _launch(self, number: str, body: Any) -> tuple[int, Any]:
+        variables, ignored = self.store.launch(int(number), body.get("extra_vars", {}))
+        return 201, {"extra_vars": json.dumps(variables), "ignored_fields": {"extra_vars": ignored} if ignored else {}}
 
     def _list(self, endpoint: str, query: Query) -> tuple[int, Any]:
         return 200, self._page(endpoint, query)
@@ -102,6 +124,10 @@ class StandIn:
     def _change(self, endpoint: str, number: str, body: Any) -> tuple[int, Any]:
         return 200, self._shown(endpoint, self.store.change(endpoint, int(number), body))
 
+    def _delete(self, endpoint: str, number: str, _body: Any) -> tuple[int, Any]:
+        self.store.delete(endpoint, int(number))
+        return 204, None
+
     def _members(self, endpoint: str, number: str, association: str, _query: Any) -> tuple[int, Any]:
         members = self.store.members(endpoint, int(number), association)
         return 200, {"count": len(members), "next": None, "results": [{"id": member} for member in members]}
@@ -112,19 +138,19 @@ class StandIn:
 
     def _page(self, endpoint: str, query: Query) -> Item:
         wanted = {key: value for key, value in query.items() if key not in _PAGING}
-        found = [item for item in map(self._searched(endpoint), self.store.all(endpoint)) if _fits(item, wanted)]
+        found = [item for item in self.store.all(endpoint) if self._fits(endpoint, item, wanted)]
         size, page = int(query.get("page_size", ["25"])[0]), int(query.get("page", ["1"])[0])
         rest = len(found) > page * size
         following = urlencode({**query, "page": page + 1}, doseq=True)
         shown = [self._shown(endpoint, item) for item in found[(page - 1) * size : page * size]]
         return {"count": len(found), "next": f"{API}{endpoint}/?{following}" if rest else None, "results": shown}
 
-    def _searched(self, endpoint: str) -> Any:
-        def described(item: Item) -> Item:
-            own = self._endpoint_of(endpoint, item)
-            return {**item, "organization": self.store.organization_of(own, item)}
-
-        return described
+    def _fits(self, endpoint: str, item: Item, wanted: Query) -> bool:
+        """Whether an object has all the values asked for, and one of those asked for with or__."""
+        own = self._endpoint_of(endpoint, item)
+        found = {key: self.store.value(own, item, key.removeprefix("or__")) in values for key, values in wanted.items()}
+        either = [fits for key, fits in found.items() if key.startswith("or__")]
+        return all(fits for key, fits in found.items() if not key.startswith("or__")) and (not either or any(either))
 
     def _endpoint_of(self, endpoint: str, item: Item) -> str:
         if endpoint != "unified_job_templates":
@@ -141,24 +167,12 @@ class StandIn:
         if endpoint == "job_templates":
             related["survey_spec"] = f"{url}survey_spec/"
         if endpoint == "projects":
-            shown["scm_revision"] = "0" * 40 if "playbook_files" in item else ""
-            if self.store.polls.get(item["id"], 3) < 3:
-                shown["summary_fields"] = {"current_update": {"id": item["id"]}}
+            shown["status"] = self.store.project_status(item["id"])
         if endpoint == "credentials":
             kind = self.store.get("credential_types", item["credential_type"])
             secret = {one["id"] for one in kind["inputs"]["fields"] if one["secret"]}
             shown["inputs"] = {k: SECRET if k in secret else value for k, value in item["inputs"].items()}
         return shown
-
-
-def _fits(item: Item, wanted: Query) -> bool:
-    """Whether an object has all the values asked for, and one of those asked for with or__."""
-    unknown = {key for key in wanted if key.removeprefix("or__") not in item}
-    if unknown:
-        raise RefusedError(400, {"detail": f"The stand-in can't search for {', '.join(sorted(unknown))}."})
-    found = {key: str(item[key.removeprefix("or__")]) in values for key, values in wanted.items()}
-    either = [fits for key, fits in found.items() if key.startswith("or__")]
-    return all(fits for key, fits in found.items() if not key.startswith("or__")) and (not either or any(either))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -203,7 +217,7 @@ def _basic() -> str:
 def running(repositories: Mapping[str, Path]) -> Iterator[StandIn]:
     """Have a stand-in without any objects for the length of a block; its projects come from these directories."""
     stand_in = StandIn("", Store(repositories))
-    methods = {f"do_{method}": _Handler.answer for method in ("GET", "POST", "PATCH", "DELETE")}
+    methods = {f"do_{method}": _Handler.answer for method in ("GET", "OPTIONS", "POST", "PATCH", "DELETE")}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stand_in": stand_in, **methods}))
     stand_in.address = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)

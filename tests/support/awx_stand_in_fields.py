@@ -95,6 +95,7 @@ KINDS: dict[str, Kind] = {
             "scm_clean": YES_NO,
             "scm_update_on_launch": YES_NO,
             "scm_update_cache_timeout": NUMBER,
+            "timeout": NUMBER,
             "default_environment": _to("execution_environments"),
         },
     ),
@@ -178,4 +179,14 @@ KINDS: dict[str, Kind] = {
 # One list of everything that can be launched; ids are unique across it.
 UNIFIED = ("projects", "inventory_sources", "job_templates", "workflow_job_templates")
 # The credential types that AWX brings along, and which of their inputs are secret.
-CREDENTIAL_TYPES = {"Machine": {"username": False, "password": True, "ssh_key_data": True, "become_method": False}}
+CREDENTIAL_TYPES = {
+    "Machine": {
+        "username": False,
+        "password": True,
+        "ssh_key_data": True,
+        "ssh_key_unlock": True,
+        "become_method": False,
+        "become_username": False,
+        "become_password": True,
+    }
+}

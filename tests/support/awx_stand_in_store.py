@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support import awx_project, awx_survey
+from support import awx_keys, awx_project, awx_survey
 from support.awx_stand_in_fields import CREDENTIAL_TYPES, KINDS, UNIFIED, Field, Kind
 
 Item = dict[str, Any]
@@ -34,6 +34,8 @@ class Store:
     associated: dict[tuple[str, int, str], list[int]] = field(default_factory=dict)
     surveys: dict[int, Item] = field(default_factory=dict)
     polls: dict[int, int] = field(default_factory=dict)
+    # No project is checked out while this is so: AWX has no capacity for it.
+    busy: bool = False
     last_id: int = 0
 
     def __post_init__(self) -> None:
@@ -100,11 +102,40 @@ class Store:
             raise RefusedError(400, {"error": problem})
         self.surveys[number] = spec
 
+    def launch(self, number: int, answers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the extra variables of a job that is launched with these answers, and the answers passed over."""
+        template = self.get("job_templates", number)
+        survey = self._survey_of(number)
+        if wrong := awx_survey.refusals(survey, answers):
+            raise RefusedError(400, {"variables_needed_to_start": wrong})
+        ignored = {name: answers[name] for name in awx_survey.unasked(survey, answers)}
+        accepted = {name: value for name, value in answers.items() if name not in ignored}
+        return json.loads(template["extra_vars"] or "{}") | awx_survey.job_variables(survey, accepted), ignored
+
+    def delete(self, endpoint: str, number: int) -> None:
+        """Remove an object, and its place in associations."""
+        del self.objects[endpoint][self.get(endpoint, number)["id"]]
+        self.associated = {key: kept for key, kept in self.associated.items() if key[:2] != (endpoint, number)}
+        for (owner, _, association), members in self.associated.items():
+            if KINDS[owner].associations[association] == endpoint and number in members:
+                members.remove(number)
+
     def organization_of(self, endpoint: str, item: Item) -> int | None:
         """A job template belongs to the organization of its project."""
         owner = self.objects["projects"][item["project"]] if endpoint == "job_templates" else item
         found: int | None = owner.get("organization")
         return found
+
+    def value(self, endpoint: str, item: Item, path: str) -> str:
+        """Return what a search compares: a field, or one of an object that it refers to (`organization__name`)."""
+        name, _, rest = path.partition("__")
+        if name not in {"id", "organization", *KINDS[endpoint].fields}:
+            raise RefusedError(400, {"detail": f"The stand-in can't search {endpoint} for {path}."})
+        found = self.organization_of(endpoint, item) if name == "organization" else item[name]
+        if not rest:
+            return str(found)
+        other = KINDS[endpoint].fields[name].refers_to
+        return self.value(other, self.objects[other][found], rest) if found in self.objects.get(other, {}) else ""
 
     def _accepted(self, kind: Kind, given: Mapping[str, Any]) -> Item:
         accepted = {name: value for name, value in given.items() if name not in kind.ignored}
@@ -133,14 +164,16 @@ class Store:
         others = [item for item in self.objects[endpoint].values() if item["id"] != number]
         if identity(values) in map(identity, others):
             raise RefusedError(400, {"__all__": [f"{kind.name} with this {', '.join(kind.unique)} already exists."]})
-        wrong = dict(getattr(self, f"_check_{kind.name}", lambda _values: ())(values))
+        wrong: dict[str, Any] = dict(getattr(self, f"_check_{kind.name}", lambda _values: ())(values))
         if wrong:
             raise RefusedError(400, wrong)
 
-    def _check_credential(self, values: Item) -> Iterator[tuple[str, list[str]]]:
+    def _check_credential(self, values: Item) -> Iterator[tuple[str, Any]]:
         known = {one["id"] for one in self.objects["credential_types"][values["credential_type"]]["inputs"]["fields"]}
         if unknown := sorted(set(values["inputs"]) - known):
             yield "inputs", [f"Invalid inputs: {unknown}"]
+        elif wrong := awx_keys.problems(values["inputs"]):
+            yield "inputs", wrong
 
     def _check_job_template(self, values: Item) -> Iterator[tuple[str, list[str]]]:
         project = self.objects["projects"][values["project"]]
@@ -161,11 +194,17 @@ class Store:
             yield "rrule", ["Valid DTSTART required in rrule. Value should start with: DTSTART:YYYYMMDDTHHMMSSZ"]
         elif not re.search(r" RRULE:\S*INTERVAL=\d+", rrule):
             yield "rrule", ["INTERVAL required in rrule"]
-        survey = self.surveys.get(values["unified_job_template"], {}).get("spec", [])
-        try:
-            awx_survey.launch_variables(survey, values["extra_data"])
-        except ValueError as error:
-            yield "extra_data", [str(error)]
+        survey = self._survey_of(values["unified_job_template"])
+        if unasked := awx_survey.unasked(survey, values["extra_data"]):
+            yield "extra_data", [f"Variables {', '.join(unasked)} are not allowed on launch."]
+        if wrong := awx_survey.refusals(survey, values["extra_data"]):
+            yield "variables_needed_to_start", wrong
+
+    def _survey_of(self, number: int) -> list[dict[str, Any]]:
+        """Return the questions of a template, as long as its survey is switched on."""
+        template = self.objects["job_templates"].get(number, {})
+        questions: list[dict[str, Any]] = self.surveys.get(number, {}).get("spec", [])
+        return questions if template.get("survey_enabled") else []
 
     def _synchronised(self, endpoint: str, item: Item, before: Item) -> Item:
         """AWX checks a project out anew when where it comes from changed."""
@@ -174,9 +213,13 @@ class Store:
             self.polls[item["id"]] = 0
         return item
 
-    def update_status(self, number: int) -> str:
-        """Return how far the checkout of a project is; each question finds it a step further."""
+    def project_status(self, number: int) -> str:
+        """Return how far the checkout of a project is; each question finds it a step further, unless AWX is busy."""
         project = self.get("projects", number)
+        if number not in self.polls:
+            return "ok"
+        if self.busy and self.polls[number] < 3:
+            return "pending"
         self.polls[number] += 1
         if self.polls[number] < 3:
             return "running"

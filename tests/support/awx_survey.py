@@ -53,23 +53,43 @@ def _question_problems(question: Mapping[str, Any]) -> Iterator[str]:
             yield f"default {default!r} must be one of the choices"
 
 
-def launch_variables(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extra variables of a job: the answers, and defaults where none was given.
+def refusals(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> list[str]:
+    """Return why AWX refuses these answers of a schedule or a launch: they alone count, what is proposed does not.
 
-    Raises ValueError with everything that AWX would refuse to launch.
+    A variable that no question asks for is refused in a schedule; a launch passes over it.
     """
-    known = {question["variable"] for question in spec}
-    errors = [f"Variables {name} are not allowed on launch" for name in answers if name not in known]
-    values = {q["variable"]: q["default"] for q in spec if q.get("default") is not None} | dict(answers)
+    errors = []
     for question in spec:
         name = question["variable"]
-        if name in values:
-            errors += [f"'{name}' value {values[name]!r} {why}" for why in _wrong(question, values[name])]
+        if name in answers:
+            errors += [f"'{name}' value {answers[name]!r} {why}" for why in _wrong(question, answers[name])]
         elif question["required"]:
             errors.append(f"'{name}' value missing")
-    if errors:
+    return errors
+
+
+def unasked(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> list[str]:
+    """Return the variables that no question asks for."""
+    known = {question["variable"] for question in spec}
+    return [name for name in answers if name not in known]
+
+
+def job_variables(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the extra variables of a job: the answers, over every proposal that fits its question.
+
+    An empty text fits, an empty choice or number does not.
+    """
+    proposed = {q["variable"]: q["default"] for q in spec if q.get("default") is not None}
+    fitting = {q["variable"] for q in spec if q["variable"] in proposed and not [*_wrong(q, proposed[q["variable"]])]}
+    return {name: value for name, value in proposed.items() if name in fitting} | dict(answers)
+
+
+def launch_variables(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the extra variables of a job. Raises ValueError for answers that AWX would refuse or pass over."""
+    errors = [f"Variables {name} are not allowed on launch" for name in unasked(spec, answers)]
+    if errors := errors + refusals(spec, answers):
         raise ValueError("; ".join(errors))
-    return values
+    return job_variables(spec, answers)
 
 
 def _wrong(question: Mapping[str, Any], value: Any) -> Iterator[str]:

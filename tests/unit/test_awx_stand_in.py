@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.error
 import urllib.request
@@ -22,7 +23,7 @@ def store(tmp_path: Path) -> Store:
     made = Store({URL: tmp_path})
     made.create("organizations", {"name": "one"})
     made.create("projects", {"name": "p", "organization": 2, "scm_type": "git", "scm_url": URL})
-    assert [made.update_status(3) for _round in range(3)] == ["running", "running", "successful"]
+    assert [made.project_status(3) for _round in range(3)] == ["running", "running", "successful"]
     made.create("inventories", {"name": "i", "organization": 2})
     made.create("job_templates", {"name": "t", "project": 3, "inventory": 4, "playbook": "site.yml"})
     return made
@@ -88,6 +89,60 @@ def test_a_wrong_survey_is_refused(store: Store, spec: list[dict[str, Any]], why
     assert store.surveys == {}
 
 
+def question(kind: str, **given: Any) -> dict[str, Any]:
+    return {"type": kind, "question_name": "q", "variable": "v", "required": False, **given}
+
+
+CHOICE = {"choices": ["a", "b"]}
+# A question, the answers, and what the job gets; or why AWX does not launch it.
+LAUNCHES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any] | str]] = [
+    (question("integer", default=300), {}, {"v": 300}),
+    (question("integer", default=300), {"v": 5}, {"v": 5}),
+    (question("integer", default=""), {}, {}),
+    (question("multiplechoice", default="a", **CHOICE), {}, {"v": "a"}),
+    (question("multiplechoice", default="", **CHOICE), {}, {}),
+    (question("multiplechoice", default="", **CHOICE), {"v": "b"}, {"v": "b"}),
+    (question("text", default=""), {}, {"v": ""}),
+    (question("text"), {}, {}),
+    (question("text"), {"v": ""}, {"v": ""}),
+    (question("text", default="x", required=True), {}, "'v' value missing"),
+    (question("integer", default=300, required=True), {}, "'v' value missing"),
+    (question("integer", default=""), {"v": ""}, "type integer"),
+    (question("multiplechoice", default="", **CHOICE), {"v": ""}, "one of"),
+]
+
+
+@pytest.mark.parametrize(("asked", "answers", "expected"), LAUNCHES)
+def test_a_launch_sends_proposals_that_fit_and_counts_answers_alone(
+    store: Store, asked: dict[str, Any], answers: dict[str, Any], expected: dict[str, Any] | str
+) -> None:
+    store.set_survey(5, {"name": "", "description": "", "spec": [asked]})
+    assert store.launch(5, {}) == ({}, {}), "a survey that is switched off asks nothing"
+    store.change("job_templates", 5, {"survey_enabled": True})
+    schedule = {**SCHEDULE, "extra_data": answers}
+    if isinstance(expected, str):
+        with pytest.raises(RefusedError, match=expected):
+            store.launch(5, answers)
+        with pytest.raises(RefusedError, match=expected):
+            store.create("schedules", schedule)
+    else:
+        assert store.launch(5, answers) == (expected, {})
+        store.create("schedules", schedule)
+
+
+def test_a_launch_passes_over_what_no_question_asks_for(store: Store) -> None:
+    assert store.launch(5, {"x": 1}) == ({}, {"x": 1})
+
+
+def test_an_object_that_is_removed_is_gone_from_associations_too(store: Store) -> None:
+    made = store.create("credentials", {"name": "c", "credential_type": 1})
+    store.associate("job_templates", 5, "credentials", made)
+    store.delete("credentials", made["id"])
+    assert store.members("job_templates", 5, "credentials") == []
+    with pytest.raises(RefusedError, match="Not found"):
+        store.get("credentials", made["id"])
+
+
 def test_a_secret_is_kept_but_never_shown_and_inputs_that_are_not_given_are_gone(store: Store) -> None:
     inputs = {"username": "a", "password": "p"}
     made = store.create("credentials", {"name": "c", "credential_type": 1, "inputs": inputs})
@@ -97,11 +152,46 @@ def test_a_secret_is_kept_but_never_shown_and_inputs_that_are_not_given_are_gone
 
 def test_a_project_that_cannot_be_checked_out_fails(store: Store) -> None:
     store.change("projects", 3, {"scm_url": "https://git.example.org/absent.git"})
-    assert [store.update_status(3) for _round in range(3)][-1] == "failed"
+    assert [store.project_status(3) for _round in range(3)][-1] == "failed"
 
 
-def asked(url: str, token: str) -> Any:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+def test_a_project_is_pending_as_long_as_awx_is_busy(store: Store) -> None:
+    store.busy = True
+    store.change("projects", 3, {"scm_branch": "other"})
+    assert [store.project_status(3) for _round in range(4)] == ["pending"] * 4
+    store.busy = False
+    assert [store.project_status(3) for _round in range(3)][-1] == "successful"
+
+
+KEY = "-----BEGIN {kind}PRIVATE KEY-----\n{data}\n-----END {kind}PRIVATE KEY-----\n"
+OPENSSH = "openssh-key-v1\0\0\0\0\x04{cipher}..."
+KEYS = [
+    ("a key\n", {}, "Invalid certificate or key"),
+    (KEY.format(kind="OPENSSH ", data="only for the test"), {}, "Invalid base64"),
+    ("none", {"ssh_key_unlock": "p"}, "should not be set"),
+    ("aes256-ctr", {}, "must be set"),
+    (KEY.format(kind="RSA ", data="Proc-Type: 4,ENCRYPTED"), {}, "must be set"),
+    (KEY.format(kind="ENCRYPTED ", data="AAAA"), {}, "must be set"),
+    ("none", {}, ""),
+    ("aes256-ctr", {"ssh_key_unlock": "p"}, ""),
+]
+
+
+@pytest.mark.parametrize(("key", "more", "why"), KEYS)
+def test_a_key_that_awx_cannot_use_is_refused(store: Store, key: str, more: dict[str, str], why: str) -> None:
+    if key in ("none", "aes256-ctr"):
+        data = base64.b64encode(OPENSSH.format(cipher=key).encode()).decode()
+        key = KEY.format(kind="OPENSSH ", data=data)
+    given = {"name": "c", "credential_type": 1, "inputs": {"ssh_key_data": key, **more}}
+    if not why:
+        store.create("credentials", given)
+        return
+    with pytest.raises(RefusedError, match=why):
+        store.create("credentials", given)
+
+
+def asked(url: str, token: str, method: str = "GET") -> Any:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"}, method=method)
     with urllib.request.urlopen(request, timeout=10) as answer:
         return json.load(answer)
 
@@ -121,3 +211,30 @@ def test_it_lists_in_pages_searches_and_asks_for_credentials() -> None:
                 asked(url, token)
             assert refused.value.code == status
         assert started.changes == []
+
+
+# What the account is, the path, what AWX lists as allowed there, and what becomes of a change.
+RIGHTS: list[tuple[bool | None, set[int], str, set[str], int]] = [
+    (True, set(), "organizations/", {"GET", "POST"}, 201),
+    (False, set(), "organizations/", {"GET"}, 403),
+    (False, {2}, "organizations/", {"GET"}, 403),
+    (False, {2}, "organizations/2/", {"GET", "PUT"}, 200),
+    (None, {2}, "organizations/2/", {"GET"}, 403),
+]
+
+
+@pytest.mark.parametrize(("administrator", "administers", "path", "listed", "status"), RIGHTS)
+def test_it_lists_what_an_account_may_do_and_refuses_the_rest(
+    administrator: bool | None, administers: set[int], path: str, listed: set[str], status: int
+) -> None:
+    with awx_stand_in.running({}) as started:
+        started.store.create("organizations", {"name": "one"})
+        started.administrator, started.administers = administrator, administers
+        told = asked(f"{started.address}/api/v2/{path}", awx_stand_in.TOKEN, "OPTIONS")
+        assert set(told["actions"]) == listed
+        method = "PATCH" if path.count("/") > 1 else "POST"
+        try:
+            found = started.answer(method, path, {}, {"name": "two"})[0]
+        except RefusedError as refused:
+            found = refused.status
+        assert found == status
