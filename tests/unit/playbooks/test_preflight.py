@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,6 +144,13 @@ def test_control_plane_that_limit_leaves_out_is_compared(run: Run) -> None:
     assert status != 0 and traces == [], output
     assert "Hosts gpu1, cp1 have the same node name" in output
     assert "/etc/containerd" not in output, "our own files fit together"
+
+
+def test_control_plane_that_limit_leaves_out_and_that_cannot_be_reached_is_named(run: Run) -> None:
+    status, output, traces = run(f"[control_plane]\ncp1 {GONE}\n[workers]\ngpu1 {HERE}\n", "--limit", "gpu1")
+    assert status != 0 and traces == []
+    assert "ansible_failed_result" not in output
+    assert re.search(r"cp1\n +\d\. The host can't be reached", output), output
 
 
 def test_containerd_settings_that_do_not_fit_are_found_before_they_are_written(run: Run) -> None:
