@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 import yaml
 from support import awx_stand_in
 from support.awx_stand_in import StandIn
+from support.awx_stand_in_fields import KINDS
 from support.hosts import ROOT
 from support.play import Run, play
 
@@ -23,6 +26,18 @@ Configure = Callable[..., Run]
 def wanted(name: str) -> dict[str, list[dict[str, str]]]:
     loaded: dict[str, list[dict[str, str]]] = yaml.safe_load((ROOT / "awx" / f"{name}.yml").read_text())
     return loaded
+
+
+def new_key(path: Path, passphrase: str = "") -> Path:
+    """Make a private key: AWX looks into it."""
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-C", "only for the test", "-f", str(path)]
+    subprocess.run(argv, check=True)
+    return path
+
+
+def machine_inputs(awx: StandIn) -> dict[str, str]:
+    inputs: dict[str, str] = awx.find("credentials", "gpulab machines")["inputs"]
+    return inputs
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,12 +54,10 @@ def awx() -> Iterator[StandIn]:
 @pytest.fixture
 def configure(awx: StandIn, tmp_path: Path) -> Configure:
     """Return a function that runs the playbook against the stand-in."""
-    key = tmp_path / "id_ed25519"
-    key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nonly for the test\n-----END OPENSSH PRIVATE KEY-----\n")
     given = {
         "awx_configure_image": "registry.example.org/gpulab-ee:1",
         "awx_configure_project_url": PROJECT_URL,
-        "awx_configure_ssh_key_file": str(key),
+        "awx_configure_ssh_key_file": str(new_key(tmp_path / "id_ed25519")),
     }
     signed_in = {
         "CONTROLLER_HOST": awx.address,
@@ -74,6 +87,7 @@ def test_it_makes_what_the_files_describe_and_a_second_run_changes_nothing(awx: 
         assert awx.store.surveys.get(made["id"], {}).get("spec") == described.get("survey")
         credentials = awx.store.members("job_templates", made["id"], "credentials")
         assert credentials == [awx.find("credentials", "gpulab machines")["id"]]
+        assert awx.store.launch(made["id"], {}) == ({}, {}), "something wins over the inventory though no one answered"
     (source,) = awx.store.all("inventory_sources")
     assert source["source_project"] == awx.find("projects", "gpulab")["id"]
     for workflow in wanted("workflows")["awx_configure_workflows"]:
@@ -101,6 +115,9 @@ def test_check_mode_tells_what_would_be_made_and_changes_nothing(awx: StandIn, c
     assert run.changed_tasks() >= {"Organization", "Say what would be made once these objects are there"}
     for name in ("project: gpulab", "job template: gpulab verify", "workflow: gpulab cluster", "schedule: gpulab"):
         assert name in " ".join(run.output.split())
+    named = re.search(r"Would be made: ([^'\"]*)", " ".join(run.output.split()))
+    assert named
+    assert named[1].split(", ") == sorted(named[1].split(", "), key=str.lower)
 
     configure().expect_success()
     changes = list(awx.changes)
@@ -123,17 +140,119 @@ def test_what_was_changed_by_hand_is_put_right(awx: StandIn, configure: Configur
     assert awx.store.members("job_templates", verify["id"], "credentials")
 
 
-def test_a_key_is_replaced_on_request_only_and_never_shown(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
-    first = configure("-vvv").expect_success()
-    other = tmp_path / "other"
-    other.write_text("another key\n")
+def test_nodes_and_links_that_the_file_does_not_name_are_removed(awx: StandIn, configure: Configure) -> None:
+    configure().expect_success()
+    nodes = {node["identifier"]: node for node in awx.store.all("workflow_job_template_nodes")}
+    kinds = "workflow_job_template_nodes"
+    extra = awx.store.create(
+        kinds, {key: "extra" if key == "identifier" else nodes["verify"][key] for key in KINDS[kinds].fields}
+    )
+    awx.store.associate(kinds, nodes["preflight"]["id"], "success_nodes", extra)
+    awx.store.associate(kinds, nodes["preflight"]["id"], "always_nodes", nodes["provision"])
+    changes = list(awx.changes)
+    predicted = configure("--check").expect_success()
+    assert "Node of a workflow that the file does not name" in predicted.changed_tasks()
+    assert awx.changes == changes
+
+    run = configure().expect_success()
+    assert run.changed_tasks() == {"Node of a workflow that the file does not name", "What follows a node"}
+    assert [node["identifier"] for node in awx.store.all(kinds)] == ["preflight", "provision", "verify"]
+    led_to = {
+        kind: awx.store.members(kinds, nodes["preflight"]["id"], kind) for kind in ("success_nodes", "always_nodes")
+    }
+    assert led_to == {"success_nodes": [nodes["provision"]["id"]], "always_nodes": []}
+    configure().expect_unchanged()
+
+
+def test_a_key_is_replaced_on_request_only(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
+    configure().expect_success()
+    other = new_key(tmp_path / "other")
     configure(awx_configure_ssh_key_file=str(other)).expect_unchanged()
-    assert "only for the test" in awx.find("credentials", "gpulab machines")["inputs"]["ssh_key_data"]
-    second = configure("-vvv", awx_configure_ssh_key_file=str(other), awx_configure_update_secrets="true")
-    assert "Credential of the machines" in second.expect_success().changed_tasks()
-    assert awx.find("credentials", "gpulab machines")["inputs"]["ssh_key_data"] == "another key\n"
-    for secret in ("only for the test", "another key", awx_stand_in.PASSWORD, awx_stand_in.TOKEN):
-        assert secret not in first.output + second.output
+    assert machine_inputs(awx)["ssh_key_data"] == (tmp_path / "id_ed25519").read_text()
+    second = configure(awx_configure_ssh_key_file=str(other), awx_configure_update_secrets="true").expect_success()
+    assert "Credential of the machines" in second.changed_tasks()
+    assert machine_inputs(awx)["ssh_key_data"] == other.read_text()
+
+
+def test_what_was_added_to_the_credential_in_awx_stays(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
+    configure().expect_success()
+    added = {"become_method": "sudo", "become_username": "root", "become_password": "added in AWX"}
+    machine_inputs(awx).update(added)
+    configure().expect_unchanged()
+    assert machine_inputs(awx).items() >= added.items()
+
+    renamed = configure(awx_configure_ssh_user="other", awx_configure_ssh_key_file="").expect_success()
+    assert renamed.changed_tasks() == {"Credential of the machines"}
+    key = (tmp_path / "id_ed25519").read_text()
+    assert machine_inputs(awx) == {**added, "username": "other", "ssh_key_data": key}
+
+    other = new_key(tmp_path / "other")
+    configure(awx_configure_ssh_key_file=str(other), awx_configure_update_secrets="true").expect_success()
+    assert machine_inputs(awx) == {**added, "username": "admin", "ssh_key_data": other.read_text()}
+
+
+def test_a_key_with_a_passphrase_or_no_key_is_refused_in_words_of_ours(
+    awx: StandIn, configure: Configure, tmp_path: Path
+) -> None:
+    locked = new_key(tmp_path / "locked", "passphrase")
+    run = configure("-vvv", awx_configure_ssh_key_file=str(locked))
+    assert "Give a key without a passphrase" in run.failures()
+    no_key = tmp_path / "text"
+    no_key.write_text("this is not a key\n")
+    other = configure("-vvv", awx_configure_ssh_key_file=str(no_key))
+    assert f"{no_key} is not a private key" in other.failures()
+    for secret in (locked.read_text().splitlines()[1], "this is not a key"):
+        assert secret not in run.output + other.output
+
+
+@pytest.mark.parametrize("way", ["token", "password"])
+def test_no_secret_is_shown(awx: StandIn, configure: Configure, tmp_path: Path, way: str) -> None:
+    by_token = {"CONTROLLER_HOST": awx.address, "CONTROLLER_OAUTH_TOKEN": awx_stand_in.TOKEN}
+    signed_in = {"env": by_token} if way == "token" else {}
+    output = configure("-vvv", **signed_in).expect_success().output
+    basic = base64.b64encode(f"{awx_stand_in.USER}:{awx_stand_in.PASSWORD}".encode()).decode()
+    key = (tmp_path / "id_ed25519").read_text().splitlines()[1]
+    for secret in (key, awx_stand_in.PASSWORD, awx_stand_in.TOKEN, basic):
+        assert secret not in output
+
+
+def test_a_project_that_awx_does_not_check_out_is_waited_for_and_told(awx: StandIn, configure: Configure) -> None:
+    awx.store.busy = True
+    run = configure(awx_configure_project_timeout="5")
+    assert run.status != 0
+    assert "its synchronization is pending after 5 seconds" in run.failures()
+    again = configure(awx_configure_project_timeout="5")
+    assert "its synchronization is pending after 5 seconds" in again.failures()
+    awx.store.busy = False
+    configure().expect_success()
+    assert awx.names("job_templates")
+
+
+def test_a_project_that_cannot_be_checked_out_is_told(awx: StandIn, configure: Configure) -> None:
+    run = configure(awx_configure_project_url="https://git.example.org/absent.git")
+    assert run.status != 0
+    assert "https://git.example.org/absent.git" in run.failures()
+    assert "its synchronization ended as failed" in run.failures()
+
+
+@pytest.mark.parametrize("administrator", [False, None], ids=["not an administrator", "a token that may only read"])
+@pytest.mark.parametrize("mode", [[], ["--check"]], ids=["run", "check mode"])
+def test_missing_rights_are_told_before_anything_changes(
+    awx: StandIn, configure: Configure, administrator: bool | None, mode: list[str]
+) -> None:
+    awx.administrator = administrator
+    run = configure(*mode, env={"CONTROLLER_HOST": awx.address, "CONTROLLER_OAUTH_TOKEN": awx_stand_in.TOKEN})
+    assert run.status != 0
+    assert "may not make an organization gpulab. Nothing was changed." in run.failures()
+    assert awx.changes == []
+
+
+def test_an_administrator_of_the_organization_is_enough(awx: StandIn, configure: Configure) -> None:
+    awx.store.create("organizations", {"name": "gpulab", "description": "by someone else"})
+    awx.administrator = False
+    assert "may not change the organization gpulab" in configure().failures()
+    awx.administers = {awx.find("organizations", "gpulab")["id"]}
+    configure().expect_success()
 
 
 @pytest.mark.parametrize(
