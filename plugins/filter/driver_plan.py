@@ -70,9 +70,11 @@ RETURN = r"""
 _value:
   description:
     - C(kind) and C(extent) of the driver, its C(branch), the packages' C(version), whether apt C(preferences) have to
-      keep its parts together, whether C(dkms) builds its modules, the packages for C(pinning), C(packages), C(headers)
-      (which all may be missing), the versions that it C(replaces), and C(headers_problem), what to say when the first of
-      the headers is missing (empty where that does not matter). C(pending) says whether packages have to be installed.
+      keep its parts together, whether C(dkms) builds its modules, the packages for C(pinning), C(packages), and the
+      versions that it C(replaces).
+    - C(headers), which all may be missing, and C(headers_problem), what to say when the first of them is missing (empty
+      where that does not matter).
+    - C(pending), whether packages have to be installed.
   type: dict
 """
 

@@ -18,8 +18,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - What V(auto) means is decided for all hosts of a pool at once - the newest version of the table that the repository of
-    each host's distribution has, and that drives its GPUs. A version of the table that a host has is kept.
+  - What V(auto) means is decided for all hosts of a pool together - the newest version of the table that the repository
+    of each host's distribution has, and that drives its GPUs. A version of the table that a host has is kept.
 positional: _input, hostvars, versions
 options:
   _input:
@@ -38,7 +38,7 @@ options:
     type: dict
     required: true
   further:
-    description: Results of M(gpulab.kubernetes.preflight_info) for hosts that the run leaves out, each with its C(item).
+    description: Results of M(gpulab.kubernetes.preflight_info) for hosts that a run leaves out, each with its C(item).
     type: list
     elements: dict
     default: []
@@ -53,8 +53,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(hosts), for each that was read and has GPUs its C(version), or C(why) there is none and C(advice); and C(unread),
-      hosts that share a pool with one whose version is open.
+    - C(hosts), for each that was read and has GPUs its C(version), or C(why) there is none and C(advice).
+    - C(unread), hosts that share a pool with one whose version is open.
   type: dict
 """
 

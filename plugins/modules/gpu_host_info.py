@@ -80,6 +80,11 @@ apt_keys:
   elements: dict
   version_added: 0.2.0
   sample: [{name: gpulab-kubernetes, expires: "2026-12-29T20:32:12Z", days_left: 37}]
+kernel:
+  description: As M(gpulab.kubernetes.installed_versions_info) returns it.
+  returned: success
+  type: dict
+  sample: {running: 6.1.0-37-amd64, newest: 6.1.0-40-amd64, newest_has_driver: false, newest_has_headers: false}
 containerd_files:
   description: >-
     The files of containerd's configuration, as M(gpulab.kubernetes.containerd_info) returns them in C(files), for the
@@ -90,6 +95,7 @@ containerd_files:
   sample: [{path: /etc/containerd/config.toml, text: "version = 4\n", imported: true}]
 """
 
+import os
 import time
 from pathlib import Path
 
@@ -99,6 +105,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_file
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_host import given_back, held, installed, pci_gpus
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import running_gpu_pods
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._installed_versions import kernels
 
 
 def main() -> None:
@@ -126,6 +133,7 @@ def main() -> None:
         held=held(pods),
         given_back=given_back(root),
         apt_keys=ending_keys(root / "etc/apt/keyrings", time.time()),
+        kernel=kernels(module.params["root"], os.uname().release),
         containerd_files=files,
     )
 

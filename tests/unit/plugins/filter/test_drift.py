@@ -99,7 +99,9 @@ def test_as_pinned() -> None:
             "linux-headers-6.2",
         ),
         (
-            changed("kernel", {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": True}),
+            changed(
+                "kernel", {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": True}
+            ),
             "kernel",
             "6.2 at the next boot",
             "dkms autoinstall -k 6.2",
@@ -133,7 +135,9 @@ def test_auto_is_one_version_for_a_pool() -> None:
     behind, ahead = SEEN, changed("driver", {"loaded": "595.91.07", "library": "595.91.07", "packages": {}})
     other = changed("driver", {"loaded": "570.1.02", "library": "570.1.02", "packages": {}})
     assert drift({"gpu1": {"seen": SEEN, "wanted": auto}}) == []
-    assert drift({"gpu1": {"seen": SEEN, "wanted": auto}, "gpu2": {"seen": ahead, "wanted": {**auto, "pool": "b"}}}) == []
+    assert (
+        drift({"gpu1": {"seen": SEEN, "wanted": auto}, "gpu2": {"seen": ahead, "wanted": {**auto, "pool": "b"}}}) == []
+    )
     rows = drift({"gpu1": {"seen": behind, "wanted": auto}, "gpu2": {"seen": ahead, "wanted": auto}})
     assert {(row["host"], row["wanted"]) for row in rows} == {("gpu1", "595.91.07")}
     rows = drift({"gpu1": {"seen": other, "wanted": auto}})

@@ -19,7 +19,7 @@ TABLE = {
     OLD: {"packages": {"Debian 12": f"{OLD}-1", "Ubuntu 24.04": f"{OLD}-1ubuntu1"}},
     NEW: {"packages": {"Debian 12": f"{NEW}-1", "Debian 13": f"{NEW}-1", "Ubuntu 24.04": f"{NEW}-1ubuntu1"}},
 }
-KERNEL = {
+KERNEL: dict[str, Any] = {
     "image": "linux-image-6.8.0-1032-aws",
     "meta": "linux-image-aws-lts-24.04",
     "headers": ["linux-headers-6.8.0-1032-aws", "linux-headers-aws-lts-24.04"],
@@ -56,7 +56,12 @@ U, D = "1ubuntu1", "1"
 @pytest.mark.parametrize(
     ("system", "version", "gpu", "names"),
     [
-        ("Ubuntu 24.04", OLD, T4, "libnvidia-compute-580 nvidia-dkms-580-open nvidia-utils-580 nvidia-compute-utils-580?"),
+        (
+            "Ubuntu 24.04",
+            OLD,
+            T4,
+            "libnvidia-compute-580 nvidia-dkms-580-open nvidia-utils-580 nvidia-compute-utils-580?",
+        ),
         ("Ubuntu 24.04", OLD, V100, "libnvidia-compute-580 nvidia-dkms-580 nvidia-utils-580 nvidia-compute-utils-580?"),
         ("Ubuntu 24.04", NEW, T4, "libnvidia-compute nvidia-dkms-open nvidia-persistenced?"),
         ("Debian 12", OLD, T4, "nvidia-driver-cuda nvidia-kernel-open-dkms nvidia-persistenced?"),
@@ -120,7 +125,12 @@ def test_fabric_manager_of_nvswitches() -> None:
     ("system", "secure_boot", "names", "dkms"),
     [
         ("Debian 13", False, ["nvidia-open-kernel-dkms=550.1.2-*", "libcuda1=550.1.2-*", "nvidia-smi=550.1.2-*"], True),
-        ("Ubuntu 24.04", False, ["nvidia-headless-550-server-open=550.1.2-*", "nvidia-utils-550-server=550.1.2-*"], True),
+        (
+            "Ubuntu 24.04",
+            False,
+            ["nvidia-headless-550-server-open=550.1.2-*", "nvidia-utils-550-server=550.1.2-*"],
+            True,
+        ),
         (
             "Ubuntu 24.04",
             True,

@@ -27,7 +27,12 @@ def test_a_bare_host(root: Path, run_module: Any) -> None:
     found = run_module("installed_versions_info", {"packages": ["kubelet"], "root": str(root)})
     assert found["packages"] == {}
     assert found["driver"] == {"loaded": "", "library": "", "packages": {}}
-    assert found["kernel"] == {"running": RELEASE, "newest": RELEASE, "newest_has_driver": False, "newest_has_headers": False}
+    assert found["kernel"] == {
+        "running": RELEASE,
+        "newest": RELEASE,
+        "newest_has_driver": False,
+        "newest_has_headers": False,
+    }
 
 
 def test_what_is_there(root: Path, run_module: Any) -> None:

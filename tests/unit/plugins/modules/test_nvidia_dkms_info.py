@@ -22,8 +22,8 @@ make: *** [Makefile:80: modules] Error 2
 """
 
 
-# The ends of two logs of nvidia-open-kernel-dkms 550.163.01 on Debian 13 with the kernel 6.12.117: as it fails by itself,
-# and with the compiler moved away.
+# The ends of two logs of nvidia-open-kernel-dkms 550.163.01 on Debian 13 with the kernel 6.12.117: as it fails by
+# itself, and with the compiler moved away.
 TREE = "/var/lib/dkms/nvidia-current-open/550.163.01/build"
 TRIXIE = f"""  CC [M]  {TREE}/nvidia/nv-pci.o
 {TREE}/nvidia/nv-pci.c: In function 'nv_resize_pcie_bars':
