@@ -131,11 +131,20 @@ def versions() -> str:
         chosen = default.get(variable)
         return ", ".join(f"**{v}**" if v == chosen else v for v in known[component])
 
+    def drivers() -> str:
+        """Return the versions of the driver, with the distributions that have them where not all do."""
+        everywhere = table["_cluster_distributions"]
+        found = []
+        for version, entry in known["nvidia_driver"].items():
+            systems = [system for system in everywhere if system in entry["packages"]]
+            found.append(version if systems == everywhere else f"{version} ({', '.join(systems)})")
+        return f"{', '.join(found)}; by default the newest that all hosts of a pool can have"
+
     rows = [
         ("Hosts", ", ".join(table["_cluster_distributions"]) + " (amd64)"),
         ("Kubernetes", listed("kubernetes", "cluster_kubernetes_version")),
         ("containerd.io", listed("containerd", "containerd_version")),
-        ("NVIDIA driver", listed("nvidia_driver", "nvidia_driver_version")),
+        ("NVIDIA driver", drivers()),
         ("NVIDIA container toolkit", listed("nvidia_container_toolkit", "nvidia_container_toolkit_version")),
         ("NVIDIA device plugin and GPU feature discovery", str(known["nvidia_device_plugin"]).lstrip("v")),
         ("Node Feature Discovery", str(known["node_feature_discovery"]).lstrip("v")),

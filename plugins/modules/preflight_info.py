@@ -196,8 +196,8 @@ kernel_modules:
   sample: {overlay: loaded, br_netfilter: available}
 kernel_packages:
   description: >-
-    What builds modules for the running kernel - the packages of its image and its C(headers) (the exact ones, then those
-    that follow the meta package of the image), the C(compiler) that built it, kernels that the next boot may take
+    What builds modules for the running kernel - the packages of its image and its C(headers) (the exact ones, then
+    those that follow the meta package of the image), the C(compiler) that built it, kernels that the next boot may take
     (C(newer_without_headers)), and whether the headers are there (C(headers_found)).
   returned: always
   type: dict

@@ -25,7 +25,7 @@ def database(packages: dict[str, str], absent: tuple[str, ...] = ()) -> Database
 
 DEBIAN = {
     "linux-image-amd64": "linux-image-6.12.43+deb13-amd64 (= 6.12.43-1)",
-    "linux-image-6.12.43+deb13-amd64": "kmod, linux-base (>= 4.12~), initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool",
+    "linux-image-6.12.43+deb13-amd64": "kmod, initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool",
 }
 CLOUD = {
     "linux-image-cloud-amd64": "linux-image-6.12.43+deb13-cloud-amd64 (= 6.12.43-1)",
@@ -33,7 +33,7 @@ CLOUD = {
 }
 HWE = {
     "linux-generic-hwe-24.04": "linux-image-generic-hwe-24.04 (= 6.14.0-24.24~24.04.3)",
-    "linux-image-generic-hwe-24.04": "linux-image-6.14.0-24-generic, linux-modules-extra-6.14.0-24-generic, linux-firmware",
+    "linux-image-generic-hwe-24.04": "linux-image-6.14.0-24-generic, linux-firmware",
     "linux-image-6.14.0-24-generic": "kmod",
 }
 GA_BESIDE = {**HWE, "linux-image-generic": "linux-image-6.8.0-63-generic", "linux-image-6.8.0-63-generic": "kmod"}
