@@ -132,13 +132,13 @@ def versions() -> str:
         return ", ".join(f"**{v}**" if v == chosen else v for v in known[component])
 
     def drivers() -> str:
-        every = table["_cluster_distributions"]
-        texts = dict(zip(known["nvidia_driver"], listed("nvidia_driver", "nvidia_driver_version").split(", ")))
-        places = {version: list(entry["packages"]) for version, entry in known["nvidia_driver"].items()}
-        return "; ".join(
-            text if places[version] == every else f"{text} ({', '.join(places[version])})"
-            for version, text in texts.items()
-        )
+        """Return the versions of the driver, with the distributions that have them where not all do."""
+        everywhere = table["_cluster_distributions"]
+        found = []
+        for version, entry in known["nvidia_driver"].items():
+            systems = [system for system in everywhere if system in entry["packages"]]
+            found.append(version if systems == everywhere else f"{version} ({', '.join(systems)})")
+        return f"{', '.join(found)}; by default the newest that all hosts of a pool can have"
 
     rows = [
         ("Hosts", ", ".join(table["_cluster_distributions"]) + " (amd64)"),

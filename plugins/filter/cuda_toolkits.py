@@ -46,6 +46,10 @@ options:
     description: What the versions of the packages have behind the release.
     type: str
     default: "-1"
+  system:
+    description: The distribution, such as V(Debian 13), to say which toolkits its repository lacks.
+    type: str
+    default: ""
 seealso:
   - plugin: gpulab.kubernetes.cuda_compatibility
     plugin_type: filter
@@ -64,7 +68,8 @@ _value:
     - The toolkits, oldest first. Each has C(version), C(minor), C(home) (its directory), C(priority) (of its
       alternative), C(packages) (each with C(name) and C(version)), C(kind), C(reason) and C(advice) (those of
       P(gpulab.kubernetes.cuda_compatibility#filter), null and empty without a driver), C(accepted), C(compat) (the
-      directory of the libraries for forward compatibility, empty when they are not used) and C(words), a sentence.
+      directory of the libraries for forward compatibility, empty when they are not used), C(absent), a sentence when
+      the distribution's repository lacks it, and C(words), a sentence about the driver.
   type: list
   elements: dict
 """
@@ -76,6 +81,7 @@ def cuda_toolkits(
     gpus: Sequence[Any] = (),
     accept: Sequence[str] = RUNS,
     revision: str = "-1",
+    system: str = "",
 ) -> list[dict[str, Any]]:
     if isinstance(versions, (str, bytes)) or not isinstance(versions, Sequence):
         raise AnsibleFilterError(f"cuda_toolkits: the versions have to be a list, not {versions!r:.60}")
@@ -83,7 +89,7 @@ def cuda_toolkits(
     known = text("cuda_toolkits", "the driver version", driver or "")
     named = [text("cuda_toolkits", "a GPU", gpu) for gpu in gpus]
     try:
-        found = [toolkit.fields() for toolkit in plan(read, known, named, accept, revision)]
+        found = [toolkit.fields() for toolkit in plan(read, known, named, accept, revision, system)]
     except CudaError as error:
         raise AnsibleFilterError(f"cuda_toolkits: {error}") from error
     return [{**toolkit, "words": shown(toolkit)} for toolkit in found]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._drift import rows
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._drift import rows, settle
 
 DOCUMENTATION = r"""
 name: drift
@@ -25,7 +25,8 @@ options:
       - C(seen) is the result of M(gpulab.kubernetes.installed_versions_info) with C(files) (paths of configuration
         files that are not as they should be), or a C(failure).
       - C(wanted) holds C(packages) (name to version), C(loose) (those of them that need no hold), C(driver) (its
-        version, empty where it is another's) and C(gpus) (whether the host has any).
+        version, empty where it is another's), C(gpus) (whether the host has any), and for the driver V(auto) the host's
+        C(pool) and the C(versions) of the table.
     type: dict
     required: true
 """
@@ -54,7 +55,7 @@ _value:
 
 
 def drift(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    found = ((host, entry.get("seen") or {}, entry.get("wanted") or {}) for host, entry in hosts.items())
+    found = ((host, entry.get("seen") or {}, entry["wanted"]) for host, entry in settle(hosts).items())
     return [row.fields() for host, seen, wanted in found for row in rows(host, seen, wanted)]
 
 

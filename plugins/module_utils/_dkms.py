@@ -16,11 +16,16 @@ _STATUS = re.compile(
 )
 _TELLING = re.compile(
     r"\berror\b|Error!|\*\*\*|\bfailed\b|undefined reference|No such file|cannot find|Unable to|not found"
-    r"|Killed|No space left",
+    r"|Killed|No space left|does not appear to be able to|does not match the compiler",
     re.IGNORECASE,
 )
 # make repeats at each of its levels that something below it failed.
-_ECHO = re.compile(r"^make(?:\[\d+\])?: \*\*\* \[|warning:|^make(?:\[\d+\])?: (?:Entering|Leaving) ")
+_ECHO = re.compile(
+    r"^make(?:\[\d+\])?: \*\*\* (?:\[|Waiting for unfinished jobs)|warning:|^make(?:\[\d+\])?: (?:Entering|Leaving) "
+)
+# "installed (Differences between built and installed modules)", in DKMS 2 "WARNING! Diff between ...": the file in
+# /lib/modules is another one.
+_OTHER = re.compile(r"Diff(?:erences)? between built and installed", re.IGNORECASE)
 _LINES = 8
 _WIDTH = 300
 
@@ -35,6 +40,15 @@ class Build:
     architecture: str
     state: str
     notes: str = ""
+
+    @property
+    def installed(self) -> bool:
+        """Whether the module that was built is the one that lies with its kernel."""
+        return self.state == "installed" and not self.differs
+
+    @property
+    def differs(self) -> bool:
+        return self.state == "installed" and bool(_OTHER.search(self.notes))
 
 
 def parse_status(text: str) -> Iterator[Build]:

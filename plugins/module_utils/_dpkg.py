@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-_FIELD = re.compile(r"^(Package|Status|Version|Architecture|Maintainer): (.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^(Package|Status|Version|Architecture|Maintainer|Depends): (.*)$", re.MULTILINE)
+_NAME = re.compile(r"[^\s,|(:]+")
 _PARTS = re.compile(r"(\D*)(\d*)")
 ABSENT_STATES = frozenset({"not-installed", "config-files"})
 
@@ -26,6 +27,13 @@ class Package:
     state: str
     reinstall_required: bool = False
     maintainer: str = ""
+    relations: str = ""
+
+    @property
+    def depends(self) -> tuple[str, ...]:
+        """The names of what it depends on, alternatives one by one, without versions."""
+        parts = (_NAME.match(part.strip()) for part in re.split(r"[,|]", self.relations))
+        return tuple(match.group() for match in parts if match)
 
     @property
     def installed(self) -> bool:
@@ -83,6 +91,7 @@ def read_status(text: str) -> Iterator[Package]:
                 state=words[2],
                 reinstall_required=words[1] == "reinstreq",
                 maintainer=fields.get("Maintainer", ""),
+                relations=fields.get("Depends", ""),
             )
 
 

@@ -20,10 +20,12 @@ _DISPLAY = "0x03"
 
 
 def pci_gpus(root: Path) -> list[dict[str, str]]:
-    """NVIDIA's display controllers and 3D controllers, by address."""
+    """NVIDIA's display controllers and 3D controllers, by address, without functions of SR-IOV."""
     devices = root / "sys/bus/pci/devices"
     found = []
     for entry in sorted(devices.iterdir()) if devices.is_dir() else []:
+        if (entry / "physfn").is_symlink():
+            continue
         if _value(entry / "vendor") == _NVIDIA and _value(entry / "class").startswith(_DISPLAY):
             found.append({"address": entry.name, "device_id": _value(entry / "device")})
     return found

@@ -20,6 +20,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Dat
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import text_or_nothing, under
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel import builtin_modules, loaded_modules
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel_packages import read as read_kernel_packages
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeconfig import KubeconfigError, read_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver import parse_version
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._pki import (
@@ -41,7 +42,14 @@ _DRIVER = re.compile(
     r"compute-utils|fabricmanager|modprobe)|nvidia-(?:driver|kernel|headless|fabricmanager)|libnvidia-(?:ml1|compute)|"
     r"linux-modules-nvidia)(?:-.*)?\Z"
 )
-_OF_CUDA_REPOSITORY = re.compile(r"(?:cuda-drivers|nvidia-open|nvidia-driver-pinning)(?:-\d.*)?\Z")
+# Names that only NVIDIA's repositories have, with a branch or without.
+_OF_CUDA_REPOSITORY = re.compile(
+    r"(?:cuda-drivers|nvidia-open|nvidia-driver-pinning)(?:-\d.*)?\Z|"
+    r"(?:nvidia-driver-cuda|nvidia-kernel-open-dkms|nvidia-dkms-open|nvidia-dkms|libnvidia-compute)\Z"
+)
+# Names that Ubuntu has, too, whose own revisions begin with a zero: 580.95.05-0ubuntu0.24.04.1, not -1ubuntu1.
+_OF_EITHER = re.compile(r"(?:nvidia-dkms-\d+(?:-open)?|libnvidia-compute-\d+)\Z")
+_REVISION_OF_NVIDIA = re.compile(r"-[1-9]\d*ubuntu\d+\Z")
 _INTERESTING = re.compile(
     r"(?:containerd|docker|runc|kube|cri-tools|cri-o|crun|moby|podman|nvidia|libnvidia|cuda-drivers)"
 )
@@ -131,12 +139,39 @@ def kernel_modules(root: str, names: Iterable[str]) -> dict[str, str]:
     return states
 
 
+def kernel_packages(root: str, database: Database, distribution: str) -> dict[str, Any]:
+    """What builds modules for the running kernel, by dpkg's database and /proc/version."""
+    release = os.uname().release
+    found = read_kernel_packages(database, release, text_or_nothing(root, "/proc/version"), distribution)
+    return {**found, "headers_found": under(root, f"/lib/modules/{release}/build").exists()}
+
+
+def nvlink_bridges(root: str) -> list[str]:
+    """ConnectX devices that manage the NVSwitches of an NVLink 5 system (HGX B200, B300), which are not on PCI.
+
+    They name themselves SW_MNG in their vital product data, as NVIDIA's driver container looks for it.
+    """
+    directory = under(root, "/sys/class/infiniband")
+    found = []
+    for device in sorted(directory.iterdir()) if directory.is_dir() else ():
+        try:
+            data = (device / "device/vpd").read_bytes()
+        except OSError:
+            continue
+        if b"SW_MNG" in data:
+            found.append(device.name)
+    return found
+
+
 def gpus(root: str) -> tuple[list[dict[str, str]], int]:
-    """NVIDIA's display devices on the PCI bus, and the number of its NVSwitches."""
+    """NVIDIA's display devices on the PCI bus, and the number of its NVSwitches.
+
+    A function of SR-IOV is a part of a GPU that is given to a virtual machine, and no GPU.
+    """
     found, switches = [], 0
     directory = under(root, "/sys/bus/pci/devices")
     for device in sorted(directory.iterdir()) if directory.is_dir() else ():
-        if _first_line(device / "vendor") != _NVIDIA:
+        if _first_line(device / "vendor") != _NVIDIA or (device / "physfn").is_symlink():
             continue
         kind, driver = _first_line(device / "class"), device / "driver"
         switches += kind.startswith(_BRIDGE)
@@ -157,7 +192,7 @@ def nvidia_driver(root: str, database: Database) -> dict[str, Any]:
     text = text_or_nothing(root, "/proc/driver/nvidia/version")
     packages = {name: database.version(name) or "" for name in database.names() if _DRIVER.match(name)}
     loaded = parse_version(text)
-    if any(_OF_CUDA_REPOSITORY.match(name) or _by_nvidia(database, name) for name in packages):
+    if any(_by_nvidia(database, name) for name in packages):
         origin = "cuda_repository"
     elif packages:
         origin = "distribution"
@@ -238,7 +273,10 @@ def _secure_boot(root: str) -> bool:
 
 def _by_nvidia(database: Database, name: str) -> bool:
     package = database.get(name)
-    return bool(package and "@nvidia.com" in package.maintainer)
+    if not package:
+        return False
+    either = _OF_EITHER.match(name) and _REVISION_OF_NVIDIA.search(package.version)
+    return bool(_OF_CUDA_REPOSITORY.match(name) or either or "@nvidia.com" in package.maintainer)
 
 
 def _meminfo(text: str) -> Mapping[str, int]:

@@ -18,7 +18,7 @@ _LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+(?:\.\d+)+)\Z")
 _LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/x86_64-linux-gnu/nvidia/current")
 _OF_DRIVER = re.compile(r"(?:\d+:)?\d{3}\.\d+(?:\.\d+)?[-+~]")
 _NAMES_OF_DRIVER = re.compile(r"(?:lib)?nvidia-|cuda-drivers|firmware-nvidia-|libcuda1\Z")
-_MODULE = re.compile(r"/nvidia(?:-current|-open)?\.ko", re.MULTILINE)
+_MODULE = re.compile(r"/nvidia(?:-current)?(?:-open)?\.ko", re.MULTILINE)
 Packages = Mapping[str, Mapping[str, Any]]
 
 
@@ -50,13 +50,18 @@ def library(root: str) -> str:
 
 
 def kernels(root: str, running: str) -> dict[str, Any]:
-    """The kernel that runs, the one that the next boot takes (the newest), and whether that has the driver."""
+    """The kernel that runs, the one that the next boot takes (the newest), and whether that has driver and headers."""
     boot = under(root, "/boot")
     prefix = "vmlinuz-"
     releases = [file.name[len(prefix) :] for file in boot.glob(f"{prefix}*")] if boot.is_dir() else []
     newest = max(releases, key=functools.cmp_to_key(compare_versions), default=running)
     modules = read_text(under(root, f"/lib/modules/{newest}/modules.dep")) or ""
-    return {"running": running, "newest": newest, "newest_has_driver": bool(_MODULE.search(modules))}
+    return {
+        "running": running,
+        "newest": newest,
+        "newest_has_driver": bool(_MODULE.search(modules)),
+        "newest_has_headers": under(root, f"/lib/modules/{newest}/build").exists(),
+    }
 
 
 def read(root: str, names: Sequence[str], running: str) -> dict[str, Any]:

@@ -73,6 +73,11 @@ given_back:
   returned: success
   type: str
   sample: "2026-11-22T05:06:25Z"
+kernel:
+  description: As M(gpulab.kubernetes.installed_versions_info) returns it.
+  returned: success
+  type: dict
+  sample: {running: 6.1.0-37-amd64, newest: 6.1.0-40-amd64, newest_has_driver: false, newest_has_headers: false}
 containerd_files:
   description: >-
     The files of containerd's configuration, as M(gpulab.kubernetes.containerd_info) returns them in C(files), for the
@@ -83,6 +88,7 @@ containerd_files:
   sample: [{path: /etc/containerd/config.toml, text: "version = 4\n", imported: true}]
 """
 
+import os
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -90,6 +96,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_file
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_host import given_back, held, installed, pci_gpus
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import running_gpu_pods
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._installed_versions import kernels
 
 
 def main() -> None:
@@ -116,6 +123,7 @@ def main() -> None:
         packages=packages,
         held=held(pods),
         given_back=given_back(root),
+        kernel=kernels(module.params["root"], os.uname().release),
         containerd_files=files,
     )
 

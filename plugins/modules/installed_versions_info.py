@@ -58,10 +58,14 @@ driver:
     library: 580.178.04
     packages: {nvidia-open-580: {version: 580.178.04-1, held: true}}
 kernel:
-  description: C(running), C(newest) (which the next boot takes) and C(newest_has_driver).
+  description: C(running), C(newest) (which the next boot takes), C(newest_has_driver) and C(newest_has_headers).
   returned: success
   type: dict
-  sample: {running: 6.12.48+deb13-amd64, newest: 6.12.57+deb13-amd64, newest_has_driver: false}
+  sample:
+    running: 6.12.48+deb13-amd64
+    newest: 6.12.57+deb13-amd64
+    newest_has_driver: false
+    newest_has_headers: false
 """
 
 import os

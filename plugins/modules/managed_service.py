@@ -31,6 +31,11 @@ options:
     type: str
     choices: [unchanged, changed]
     default: unchanged
+  optional:
+    description: Leave it when the host has no such unit, instead of failing. RV(state) says so then.
+    type: bool
+    default: false
+    version_added: 0.2.0
   run_dir:
     description: Directory in which M(gpulab.kubernetes.managed_files) notes the services to restart.
     type: path
@@ -84,6 +89,8 @@ def run_module(module: AnsibleModule) -> None:
     restarts = Restarts(systemd, Path(module.params["run_dir"]))
     unit = systemd.unit(module.params["name"])
     if not unit.exists:
+        if module.params["optional"] and not module.check_mode:
+            module.exit_json(changed=False, actions=[], restart=False, state=unit.load)
         if not module.check_mode:
             raise DomainError(
                 f"Error while starting {unit.name}: this host has no such unit. Install the package that brings it."
@@ -115,6 +122,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "enabled": {"type": "bool", "default": True},
             "when_missing": {"type": "str", "choices": ["unchanged", "changed"], "default": "unchanged"},
+            "optional": {"type": "bool", "default": False},
             "run_dir": {"type": "path", "default": RUN_DIR},
         },
         supports_check_mode=True,

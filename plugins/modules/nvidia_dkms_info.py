@@ -53,6 +53,12 @@ installed:
   description: Whether the module of O(version) is installed for the kernel. Null without DKMS or O(version).
   returned: success
   type: bool
+differs:
+  description: >-
+    Whether DKMS says that another module than the one that it built is installed. RV(installed) is false then.
+  returned: success
+  type: bool
+  version_added: 0.2.0
 log:
   description: The log of the build, empty when there is none, or the module is installed.
   returned: success
@@ -92,12 +98,13 @@ def run_module(module: AnsibleModule) -> None:
         said = runner.check(["dkms", "status"], "asking DKMS for its modules").stdout
         builds = [build for build in parse_status(said) if build.module.startswith("nvidia")]
     own = [build for build in builds if build.version == version and build.kernel == kernel]
-    installed = any(build.state == "installed" for build in own) if version and runner.find("dkms") else None
+    installed = any(build.installed for build in own) if version and runner.find("dkms") else None
     path = last_log(Path(module.params["root"]), version, kernel) if version and not installed else None
     module.exit_json(
         changed=False,
         builds=[asdict(build) for build in builds],
         installed=installed,
+        differs=any(build.differs for build in own),
         log=str(path or ""),
         reason=telling_lines(read_text(path) or "") if path else [],
     )

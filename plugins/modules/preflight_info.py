@@ -194,6 +194,20 @@ kernel_modules:
   returned: always
   type: dict
   sample: {overlay: loaded, br_netfilter: available}
+kernel_packages:
+  description: >-
+    What builds modules for the running kernel - the packages of its image and its C(headers) (the exact ones, then
+    those that follow the meta package of the image), the C(compiler) that built it, kernels that the next boot may take
+    (C(newer_without_headers)), and whether the headers are there (C(headers_found)).
+  returned: always
+  type: dict
+  sample:
+    image: linux-image-6.14.0-24-generic
+    meta: linux-image-generic-hwe-24.04
+    headers: [linux-headers-6.14.0-24-generic, linux-headers-generic-hwe-24.04]
+    compiler: gcc-13
+    newer_without_headers: []
+    headers_found: true
 addresses:
   description: Global addresses.
   returned: always
@@ -222,7 +236,7 @@ firewall:
   type: dict
   sample: {tool: ufw, active: true, blocks: [6443/tcp]}
 gpus:
-  description: NVIDIA GPUs on the PCI bus, whatever driver they have.
+  description: NVIDIA GPUs on the PCI bus, whatever driver they have. Functions of SR-IOV are left out.
   returned: always
   type: list
   elements: dict
@@ -231,6 +245,12 @@ nvswitches:
   description: Number of NVSwitches on the PCI bus.
   returned: always
   type: int
+nvlink_bridges:
+  description: ConnectX devices that manage the NVSwitches of an NVLink 5 system, which are not on the PCI bus.
+  returned: always
+  type: list
+  elements: str
+  sample: [mlx5_4, mlx5_5]
 nvidia_driver:
   description: >-
     The driver that is there. C(origin) is V(none), V(cuda_repository), V(distribution), V(runfile) or V(other).
@@ -325,6 +345,7 @@ def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
         **system,
         "disks": host.disks(root, params["disk_paths"]),
         "kernel_modules": host.kernel_modules(root, params["kernel_modules"]),
+        "kernel_packages": host.kernel_packages(root, database, system["os"]["id"]),
         "addresses": addresses,
         "routes": routes,
         "default_address": network.default_address(addresses, routes),
@@ -332,6 +353,7 @@ def read_host(params: dict[str, Any], runner: Runner) -> dict[str, Any]:
         "firewall": network.firewall(runner, root, params["reachable_ports"]),
         "gpus": gpus,
         "nvswitches": nvswitches,
+        "nvlink_bridges": host.nvlink_bridges(root),
         "nvidia_driver": host.nvidia_driver(root, database),
         "installed": host.installed(database),
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibility import (
@@ -20,11 +20,16 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibil
     Verdict,
     judge,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_data import TOOLKITS
 
 # From the best to the worst; of several GPUs the worst counts.
 _ORDER = (NATIVE, MINOR, FORWARD, UNKNOWN, UNSUPPORTED)
 RELEASE = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})\.([0-9]{1,3})", re.ASCII)
 MINOR_VERSION = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})", re.ASCII)
+# NVIDIA's repositories of these distributions begin later than the table of toolkits; the others have all of it.
+_FIRST_SERIES = {"Debian 13": (13, 1), "Ubuntu 26.04": (13, 3)}
+# The newest cuda-compat-12-8, 575.57.08-0ubuntu1, is an empty placeholder; this one has the libraries.
+_COMPAT_VERSIONS = {"cuda-compat-12-8": "570.211.01-*"}
 # What NVIDIA packs once for all toolkits stays.
 _PACKAGES = r"(?:cuda|cuda-.+|lib(?:cu|np|nv).+|gds-tools)-{suffix}(?:-.+)?"
 
@@ -43,6 +48,7 @@ class Toolkit:
     accepted: bool = True
     compat: str = ""
     order: tuple[int, int] = field(default=(0, 0))
+    absent: str = ""
 
     def fields(self) -> dict[str, Any]:
         return {**{key: value for key, value in asdict(self).items() if key != "order"}, "priority": self.priority}
@@ -54,11 +60,17 @@ class Toolkit:
 
 
 def plan(
-    versions: Iterable[str], driver: str | None, gpus: Sequence[str], accept: Sequence[str], revision: str
+    versions: Iterable[str],
+    driver: str | None,
+    gpus: Sequence[str],
+    accept: Sequence[str],
+    revision: str,
+    system: str = "",
 ) -> list[Toolkit]:
     """The toolkits, oldest first. Raises CudaError for what is no release, and for two releases of one minor version.
 
-    ``gpus`` are names or PCI device ids; ``accept`` are the kinds with which a toolkit is installed.
+    ``gpus`` are names or PCI device ids; ``accept`` are the kinds with which a toolkit is installed; ``system`` is the
+    distribution, such as ``Debian 13``. ``absent`` says that its repository does not have a toolkit.
     """
     found: dict[tuple[int, int], Toolkit] = {}
     for version in versions:
@@ -69,7 +81,15 @@ def plan(
                 f"side, both lie in {toolkit.home}. Leave one of them out"
             )
         found[toolkit.order] = toolkit
-    return [found[order] for order in sorted(found)]
+    return [replace(found[order], absent=_absent(found[order], system)) for order in sorted(found)]
+
+
+def _absent(toolkit: Toolkit, system: str) -> str:
+    first = _FIRST_SERIES.get(system)
+    if not first or toolkit.order >= first:
+        return ""
+    there = [known.version for known in TOOLKITS if tuple(map(int, known.version.split("."))) >= first]
+    return f"CUDA {toolkit.version}: NVIDIA's repository for {system} has {', '.join(there)}, and nothing older"
 
 
 def packages_of(minor: str, installed: Iterable[str]) -> list[str]:
@@ -99,7 +119,7 @@ def _toolkit(version: str, driver: str | None, gpus: Sequence[str], accept: Sequ
     accepted = worst.kind in accept
     compat = ""
     if worst.kind == FORWARD and accepted and worst.package:
-        packages = [*packages, {"name": worst.package, "version": ""}]
+        packages = [*packages, {"name": worst.package, "version": _COMPAT_VERSIONS.get(worst.package, "")}]
         compat = f"{home}/compat"
     return Toolkit(version, minor, home, packages, worst.kind, worst.reason, worst.advice, accepted, compat, order)
 

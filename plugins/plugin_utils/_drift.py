@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_packages import newest
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_version import AUTO
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_state import version_fits
 
 _SITE = "site.yml puts it back"
 _HEAL = f"{_SITE} and keeps the other one beside it"
 _UPGRADE = "playbooks/upgrade_driver.yml brings the nodes to one version"
+_ANY = "a version of the table"
 _HOLD = "something may have changed the hold, or may change the version unasked; site.yml puts it back"
 
 
@@ -30,6 +33,20 @@ class Row:
     def fields(self) -> dict[str, str]:
         text = f"{self.host}: {self.component}: wanted is {self.wanted}, found is {self.found}; {self.advice}"
         return {**asdict(self), "text": text}
+
+
+def settle(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The hosts with the version that ``auto`` means: of the table's versions that a pool's hosts have, the newest."""
+    pools: dict[str, list[str]] = {}
+    entries = {host: {**entry, "wanted": dict(entry.get("wanted") or {})} for host, entry in hosts.items()}
+    automatic = [entry for entry in entries.values() if entry["wanted"].get("driver") == AUTO]
+    for entry in automatic:
+        loaded = ((entry.get("seen") or {}).get("driver") or {}).get("loaded", "")
+        found = pools.setdefault(entry["wanted"].get("pool", ""), [])
+        found += [loaded] if loaded in entry["wanted"].get("versions", []) else []
+    for entry in automatic:
+        entry["wanted"]["driver"] = newest(pools[entry["wanted"].get("pool", "")]) or _ANY
+    return entries
 
 
 def rows(host: str, seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Row]:
@@ -67,11 +84,17 @@ def _driver(host: str, driver: Mapping[str, Any], wanted: str) -> Iterator[Row]:
 
 
 def _kernel(host: str, kernel: Mapping[str, Any]) -> Iterator[Row]:
-    if kernel["newest"] != kernel["running"] and not kernel["newest_has_driver"]:
-        yield Row(
-            host,
-            "kernel",
-            f"{kernel['running']}, which has the driver",
-            f"{kernel['newest']} at the next boot, which has none",
-            f"install linux-headers-{kernel['newest']}, for which DKMS then builds the driver, or remove that kernel",
-        )
+    """A kernel that the next boot takes without a driver: its headers are missing, or DKMS has not built for it."""
+    newest_one = kernel["newest"]
+    if newest_one == kernel["running"] or kernel["newest_has_driver"]:
+        return
+    advice = f"install linux-headers-{newest_one}, for which DKMS then builds the driver, or remove that kernel"
+    if kernel.get("newest_has_headers"):
+        advice = f"its headers are there: dkms autoinstall -k {newest_one} builds the driver, or says why not"
+    yield Row(
+        host,
+        "kernel",
+        f"{kernel['running']}, which has the driver",
+        f"{newest_one} at the next boot, which has none",
+        advice,
+    )

@@ -87,7 +87,9 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
         },
         "driver": {
             "enabled": driver,
-            **({"kernelModuleType": wanted.driver_modules, "version": wanted.driver_version} if driver else {}),
+            **({"kernelModuleType": wanted.driver_modules} if driver else {}),
+            # Without a version it is the chart's own.
+            **({"version": wanted.driver_version} if driver and wanted.driver_version else {}),
         },
         "gfd": {"enabled": True},
         **({"hostPaths": {"driverInstallDir": roots[0]}} if roots and not driver else {}),

@@ -5,13 +5,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _cuda_compatibility as compatibility
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _cuda_data as families
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_data import OPEN_REQUIRED, OPEN_UNSUPPORTED
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import compare_versions
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_families import by_device_id
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_packages import (
+    PROPRIETARY,
+    available,
+    flavors,
+    versions_in,
+)
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_version import AUTO
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import (
     Cluster,
     ClusterRule,
@@ -21,8 +28,10 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
     listing,
 )
 
-# 580.178.04 in a package's version, with or without epoch and revision.
-_DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?:[-+~]|\Z)")
+# SXM modules of HGX systems; GB200 and GB300 are arm64.
+_NVLINK_5 = {"0x2901": "B200", "0x3182": "B300"}
+# Distribution and driver -> the first kernel for which its own packages fail.
+_DOES_NOT_BUILD = {("Debian 13", "550.163.01"): "6.12.117"}
 _WITHOUT_MIG = (
     families.FERMI,
     families.KEPLER_GK10X,
@@ -65,29 +74,66 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    version, known = reading.settings["nvidia_driver_version"], cluster.settings["nvidia_driver_versions"]
-    from_repository = reading.settings["nvidia_driver_source"] == "cuda_repository"
-    # An upgrade that failed may have come back to another one, which is then kept by asking for it.
-    kept = reading.settings["nvidia_driver_upgrading"] and version == reading.facts["nvidia_driver"]["loaded_version"]
-    if not reading.facts["gpus"] or not from_repository or kept:
+    settings = reading.settings
+    version, table = settings["nvidia_driver_version"], cluster.settings["nvidia_driver_versions"]
+    if not reading.facts["gpus"]:
         return
-    release = reading.facts["os"]["key"]
-    here = [name for name, releases in known.items() if release in releases]
-    choice = f"Choose one of {listing(here or known)}"
-    if version not in known:
+    if version == AUTO:
+        yield from _choice(reading, settings.get("driver_choice") or {})
+        return
+    # An upgrade that failed may have come back to another one, which is then kept by asking for it.
+    kept = settings["nvidia_driver_upgrading"] and version == reading.facts["nvidia_driver"]["loaded_version"]
+    if settings["nvidia_driver_source"] != "cuda_repository" or kept:
+        return
+    system = reading.facts["os"]["key"]
+    known = available(system, table)
+    if version not in table:
         yield reading.problem(
             f"nvidia_driver_version is {version}, which is not in the table of versions",
             "nvidia_driver_version",
             "Only versions that are known to fit the others are installed",
-            choice,
+            f"Choose one of {listing(known or table)}, or auto",
         )
-    # What no driver of the table is for is no supported distribution, which is a problem of its own.
-    elif here and version not in here:
+    # A distribution that is not supported is a problem of its own.
+    elif system not in table[version]["packages"] and known:
         yield reading.problem(
-            f"NVIDIA's repository for {release} does not have the driver {version}",
+            f"nvidia_driver_version is {version}, which NVIDIA's repository for {system} does not hold",
             "nvidia_driver_version",
-            f"The table of versions has it for {listing(known[version])} only",
-            f"{choice} for this host",
+            "It has another choice of versions for each distribution",
+            f"For {system} it holds {listing(known)} of the table: choose one of them for this host, or auto",
+        )
+
+
+def _choice(reading: Reading, choice: Mapping[str, str]) -> Iterator[Problem]:
+    if reading.settings["nvidia_driver_upgrading"]:
+        yield reading.problem(
+            "The driver is to be upgraded, and no version is named",
+            "nvidia_driver_version",
+            "auto keeps the version that a host has",
+            "Run it again with -e nvidia_driver_version=VERSION",
+        )
+    elif choice.get("why"):
+        yield reading.problem(
+            f"nvidia_driver_version is auto, and no version can be chosen: {choice['why']}",
+            "nvidia_driver_version",
+            "All hosts of a pool get one version, so that jobs find the same on each of them",
+            choice["advice"],
+        )
+
+
+def nvlink(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """HGX B200 and B300: their NVSwitches are not on PCI, and need more than a fabric manager."""
+    bridges = reading.facts["nvlink_bridges"]
+    gpus = sorted({_NVLINK_5[device] for device in _device_ids(reading) if device in _NVLINK_5})
+    if (bridges or gpus) and reading.settings["nvidia_driver_source"] in _INSTALLED:
+        seen = f"bridges {listing(bridges)}" if bridges else f"{listing(gpus)} GPUs"
+        yield reading.problem(
+            f"This is a system with NVLink 5 ({seen}), which this collection does not set up yet",
+            "nvidia_driver_source",
+            "Its NVSwitches are managed through ConnectX-7 bridges: CUDA starts only with NVIDIA's subnet manager "
+            "(nvlsm), the module ib_umad and a fabric manager",
+            "Install driver, nvlsm and fabric manager by NVIDIA's guide and set nvidia_driver_source=preinstalled, or "
+            "leave them to the GPU Operator (nvidia_driver_source=operator)",
         )
 
 
@@ -108,8 +154,8 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             continue
         label = f"{found.name} GPUs (PCI id 10de:{device.removeprefix('0x')})"
         wrong = {OPEN_UNSUPPORTED: "open", OPEN_REQUIRED: "proprietary"}.get(found.open_modules)
+        right = {"open": "proprietary", "proprietary": "open"}.get(str(wrong), "")
         if modules == wrong:
-            right = "proprietary" if wrong == "open" else "open"
             yield reading.problem(
                 f"{label} do not work with the {wrong} kernel modules",
                 "nvidia_driver_modules",
@@ -117,6 +163,8 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"Set nvidia_driver_modules to {right} or auto",
             )
         why = compatibility.branch_problem(found, version.branch) if version else None
+        if version and not why and PROPRIETARY in (modules, right) and PROPRIETARY not in flavors(str(version.branch)):
+            why = f"NVIDIA provides no proprietary kernel modules of branch {version.branch}"
         if version and why:
             yield reading.problem(
                 f"{label} do not work with the driver {version.text}",
@@ -157,7 +205,7 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def _driver_to_be(reading: Reading) -> compatibility.Driver | None:
     """The driver that the host will have, None when that isn't known, or is no version (another rule tells)."""
     preinstalled = reading.settings["nvidia_driver_source"] == "preinstalled"
-    loaded, wanted = reading.facts["nvidia_driver"]["loaded_version"], reading.settings["nvidia_driver_version"]
+    loaded, wanted = reading.facts["nvidia_driver"]["loaded_version"], _wanted(reading)
     try:
         return compatibility.read_driver(str(loaded if preinstalled else wanted))
     except compatibility.CudaError:
@@ -177,7 +225,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "Load it (modprobe nvidia; nvidia-smi says why not), or set nvidia_driver_source to cuda_repository",
             )
         return
-    versions = driver_versions(found["packages"]) or {found["loaded_version"]} - {""}
+    versions = versions_in(found["packages"].values()) or {found["loaded_version"]} - {""}
     if settings["nvidia_driver_source"] == "operator":
         # One that no package and no .run file has brought is the operator's own, of an earlier run.
         if found["origin"] not in ("none", "other"):
@@ -191,7 +239,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     if settings["nvidia_driver_replace_foreign"]:
         return
-    wanted = settings["nvidia_driver_version"]
+    wanted = _wanted(reading)
     foreign = _ORIGINS.get(found["origin"]) if found["origin"] != settings["nvidia_driver_source"] else None
     # A driver that a pod has installed belongs to no package; one of the host's packages is of another hand then.
     if settings["nvidia_driver_source"] == "daemonset":
@@ -210,12 +258,6 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 else "change it with playbooks/upgrade_driver.yml, or unasked (nvidia_driver_replace_foreign=true)"
             ),
         )
-
-
-def driver_versions(packages: dict[str, str]) -> set[str]:
-    """The driver versions among the versions of packages; those of another kind (kernels, branches) don't count."""
-    matches = (_DRIVER_VERSION.match(version) for version in packages.values())
-    return {match.group(1) for match in matches if match}
 
 
 def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -252,16 +294,47 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    needed = reading.facts["gpus"] and reading.settings["nvidia_driver_source"] == "cuda_repository"
-    loaded = reading.facts["nvidia_driver"]["loaded_version"] == reading.settings["nvidia_driver_version"]
-    if reading.facts["secure_boot"] and needed and not loaded:
-        yield reading.problem(
-            "Secure Boot is on",
-            "firmware",
-            "The kernel refuses the driver's modules, which DKMS builds on the host and signs with an unknown key",
-            "Turn Secure Boot off in the firmware; or install a signed driver yourself, or enrol a key for DKMS at the "
-            "console, and set nvidia_driver_source=preinstalled",
+    source, system = reading.settings["nvidia_driver_source"], reading.facts["os"]["key"]
+    if not reading.facts["secure_boot"] or not reading.facts["gpus"] or source not in _INSTALLED:
+        return
+    ubuntu = system.startswith("Ubuntu")
+    # Ubuntu's own modules are signed by Canonical, and the role takes them there.
+    if reading.facts["nvidia_driver"]["loaded_version"] == _wanted(reading) or (ubuntu and source == "distribution"):
+        return
+    own = "install a signed driver yourself, or enrol a key for DKMS at the console, and set "
+    yield reading.problem(
+        "Secure Boot is on",
+        "firmware",
+        "The kernel refuses the driver's modules, which DKMS builds on the host and signs with an unknown key",
+        (
+            "Take Ubuntu's own driver, whose modules are signed: nvidia_driver_source=distribution with a version of "
+            "apt list -a 'linux-modules-nvidia-*-server-open-*' as nvidia_driver_version. "
+            if ubuntu
+            else ""
         )
+        + f"Turn Secure Boot off in the firmware; or {own}nvidia_driver_source=preinstalled",
+    )
+
+
+def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """What is known to fail: Debian 13's own driver, since a stable update of the kernel changed an interface."""
+    known = _DOES_NOT_BUILD.get((str(reading.facts["os"]["key"]), _wanted(reading)))
+    loaded = reading.facts["nvidia_driver"]["loaded_version"] == _wanted(reading)
+    if not known or not reading.facts["gpus"] or reading.settings["nvidia_driver_source"] != "distribution" or loaded:
+        return
+    if compare_versions(str(reading.facts["kernel"]), known) >= 0:
+        yield reading.problem(
+            f"Debian's driver {_wanted(reading)} does not build for the kernel {reading.facts['kernel']}",
+            "nvidia_driver_source",
+            "The kernel's pci_resize_resource takes another argument from " + known + " on",
+            "Set nvidia_driver_source=cuda_repository, or boot an older kernel",
+        )
+
+
+def _wanted(reading: Reading) -> str:
+    """The version that a host is to have, empty where that is not decided."""
+    version = str(reading.settings["nvidia_driver_version"])
+    return version if version != AUTO else str((reading.settings.get("driver_choice") or {}).get("version", ""))
 
 
 def driver_roots(cluster: Cluster) -> Iterator[Problem]:
@@ -285,5 +358,15 @@ def driver_roots(cluster: Cluster) -> Iterator[Problem]:
         )
 
 
-RULES: tuple[HostRule, ...] = (count, known_version, family, check_image, driver, sharing, secure_boot)
+RULES: tuple[HostRule, ...] = (
+    count,
+    known_version,
+    family,
+    nvlink,
+    check_image,
+    driver,
+    sharing,
+    secure_boot,
+    does_not_build,
+)
 CLUSTER_RULES: tuple[ClusterRule, ...] = (driver_roots,)

@@ -102,11 +102,22 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
             what = f"{text(row.get('component'))} {have}, {text(row.get('wanted'))} is wanted"
             do = "Run site.yml, which brings it about, or set the variable of this version to what is there."
             yield Action("drift", WARNING, host, "", what, do)
+    yield from _kernel(host, entry)
     yield from _isolation(host, entry)
     if text(entry.get("xids_failure")):
         what = f"the kernel log was not read: {text(entry['xids_failure'])}"
         yield Action("xids", WARNING, host, "", what, "Errors of GPUs (Xids) are not known then; see journalctl -k.")
     yield from _certificates(host, entry, certificate_days)
+
+
+def _kernel(host: str, entry: dict[str, Any]) -> Iterator[Action]:
+    kernel = dictionary(entry.get("kernel"))
+    newest = text(kernel.get("newest"))
+    if kernel.get("newest_has_driver") is False and newest != text(kernel.get("running")):
+        do = f"Install linux-headers-{newest}, for which DKMS then builds the driver, before this host boots again."
+        if kernel.get("newest_has_headers") is True:
+            do = f"Its headers are there: dkms autoinstall -k {newest} builds the driver, or says why not."
+        yield Action("drift", WARNING, host, "", f"the kernel {newest} boots next, and has no NVIDIA driver", do)
 
 
 def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:

@@ -25,6 +25,7 @@ _DEVICE = ("index", "pci_bus_id", "memory_total_mib", "temperature_c", "healthy"
 # Of an Xid, the same.
 _XID = ("xid", "pci_bus_id", "severity", "what", "advice", "message", "count", "first", "last", "over")
 _SLICE = ("profile", "uuid", "memory_total_mib")
+_KERNEL = ("running", "newest", "newest_has_driver", "newest_has_headers")
 _CERTIFICATE = ("name", "expires", "days_left", "externally_managed")
 
 
@@ -83,6 +84,7 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> dict[
         "topology": {key: dictionary(driver.get("topology")).get(key) for key in ("gpus", "matrix")}
         if driver.get("topology")
         else {},
+        "kernel": {key: dictionary(said.get("kernel")).get(key) for key in _KERNEL} if said.get("kernel") else {},
         "versions": _versions(dictionaries(said.get("pins")), dictionary(said.get("packages")), driver),
         "certificates": [
             {**{key: each.get(key) for key in _CERTIFICATE}, "authority": authority}

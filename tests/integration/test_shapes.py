@@ -68,7 +68,7 @@ def test_packages_come_under_ubuntu_s_names_and_versions(inventory: Inventory) -
     assert shaped
     for host in shaped:
         assert "~ubuntu.24.04~noble" in host.run("dpkg-query -W -f '${Version}' containerd.io")
-        assert "ubuntu1" in host.run("dpkg-query -W -f '${Version}' nvidia-open")
+        assert "ubuntu1" in host.run("dpkg-query -W -f '${Version}' libnvidia-compute")
         sources = host.run("cat /etc/apt/sources.list.d/*.sources")
         assert "/linux/ubuntu" in sources
         assert "/ubuntu2404/x86_64" in sources

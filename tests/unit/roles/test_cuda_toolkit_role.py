@@ -48,3 +48,10 @@ def run(site: Site, key: str, name: str, versions: list[str], **more: Any) -> tu
 def test_each_distribution_has_its_own_signing_key(site: Site, key: str, name: str, file: str) -> None:
     run(site, key, name, ["13.3.1"])
     assert site.asked("apt_source")[0]["key_url"].endswith(f"/{name}/x86_64/{file}")
+
+
+def test_toolkits_that_the_distribution_lacks_are_named_at_once(site: Site) -> None:
+    status, output = run(site, "Ubuntu 26.04", "ubuntu2604", ["12.8.1", "13.1.1", "13.3.1"])
+    assert status != 0 and site.asked("apt_source") == [] and site.asked("apt_packages") == []
+    for version in ("12.8.1", "13.1.1"):
+        assert f"CUDA {version}: NVIDIA's repository for Ubuntu 26.04 has 13.3, 13.4, and nothing older" in output

@@ -58,7 +58,10 @@ def site(tmp_path: Path) -> Site:
     return made
 
 
-SETTINGS = {"ansible_facts": {"nodename": "x", "default_ipv4": {"address": "192.0.2.1"}}}
+SETTINGS = {
+    "ansible_facts": {"nodename": "x", "default_ipv4": {"address": "192.0.2.1"}},
+    "nvidia_driver_version": DRIVER,
+}
 
 
 def report(site: Site) -> dict[str, Any]:
@@ -74,6 +77,13 @@ def test_as_pinned(site: Site) -> None:
     assert status == 0, output
     assert "Every host is as it is pinned." in output
     assert report(site)["drift"] == [] and set(report(site)["hosts"]) == {"gpu1", "cp1"}
+
+
+def test_auto_wants_what_the_pool_has(site: Site) -> None:
+    status, output = site.play(PLAYBOOK, {**SETTINGS, "nvidia_driver_version": "auto"})
+    assert status == 0, output
+    wanted = report(site)["hosts"]["gpu1"]["wanted"]
+    assert wanted["driver"] == "auto" and wanted["pool"] == "" and DRIVER in wanted["versions"]
 
 
 def test_what_differs_fails_after_it_was_written_down(site: Site) -> None:

@@ -31,6 +31,14 @@ HOST = {
     "gpus": [{"address": "0000:3b:00.0", "device_id": "0x1eb8"}],
     "nvswitches": 0,
     "installed": {},
+    "kernel_packages": {
+        "image": "",
+        "meta": "linux-image-amd64",
+        "headers": ["linux-headers-6.12.0", "linux-headers-amd64"],
+        "compiler": "gcc-12",
+        "newer_without_headers": [],
+        "headers_found": False,
+    },
     "nvidia_driver": {"loaded_version": OLD, "packages": {"nvidia-open-580": f"{OLD}-1"}, "origin": "cuda_repository"},
 }
 NODE: dict[str, Any] = {
@@ -100,11 +108,34 @@ def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
     }
     assert begun["drain"] is False and begun["leaving"][0] == "nvidia-device-plugin/nvidia-device-plugin"
     assert "gpu-operator/nvidia-dcgm-exporter" in begun["leaving"]
-    release = site.asked("apt_packages")[-1]
-    assert release["packages"] == [{"name": "nvidia-open", "version": f"{NEW}-1"}]
+    headers, release = site.asked("apt_packages")[-2:]
+    assert [each["name"] for each in headers["packages"]] == ["linux-headers-6.12.0", "linux-headers-amd64", "gcc-12"]
+    assert headers["hold"] is False and all(each["optional"] for each in headers["packages"])
+    assert release["packages"] == [
+        {"name": "nvidia-driver-cuda", "version": f"{NEW}-1"},
+        {"name": "nvidia-kernel-open-dkms", "version": f"{NEW}-1"},
+        {"name": "nvidia-persistenced", "version": f"{NEW}-1", "optional": True},
+    ]
     assert release["follow"] == {"version": f"{NEW}-1", "replaces": [f"{OLD}-1"]}
     assert release["allow_removal"] is True and release["allow_downgrade"] is True
     assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": {"nvidia.com/gpu": "1"}}
+
+
+def test_a_kernel_without_headers_in_apt_is_refused_before_dkms_fails(site: Upgrade) -> None:
+    site.answer("apt_packages", {"changed": False, "missing": ["linux-headers-6.12.0"]}, "linux-headers")
+    kernel = {**HOST["kernel_packages"], "image": "linux-image-6.12.0"}
+    status, output, calls = site.run(host={**HOST, "kernel_packages": kernel})
+    assert status != 0 and "no apt source of this host has linux-headers-6.12.0" in " ".join(output.split())
+    assert f"nvidia_driver_module {NEW}" not in calls
+    # The way back is open.
+    assert f"version {OLD} is back" not in output or calls[-1] == "node_maintenance failed"
+
+
+def test_no_persistence_daemon_is_no_failure(site: Upgrade) -> None:
+    site.answer("managed_service", {"changed": False, "state": "not-found", "actions": [], "restart": False})
+    status, output, _calls = site.run()
+    assert status == 0 and "has brought nvidia-persistenced" in output
+    assert [asked.get("optional") for asked in site.asked("managed_service")] == [True]
 
 
 def test_errors_of_the_driver_that_was_there_before_do_not_count(site: Upgrade) -> None:
@@ -116,7 +147,12 @@ def test_errors_of_the_driver_that_was_there_before_do_not_count(site: Upgrade) 
 
 @pytest.mark.parametrize(
     ("old", "name"),
-    [("570.1.02", "nvidia-open-570"), ("570.1.02", "cuda-drivers-570"), ("590.1.02", "nvidia-open")],
+    [
+        ("570.1.02", "nvidia-open-570"),
+        ("570.1.02", "cuda-drivers-570"),
+        ("590.1.02", "nvidia-open"),
+        ("590.1.02", "nvidia-kernel-open-dkms"),
+    ],
 )
 def test_a_version_that_is_not_in_the_table_returns_too(site: Upgrade, old: str, name: str) -> None:
     site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
@@ -127,7 +163,10 @@ def test_a_version_that_is_not_in_the_table_returns_too(site: Upgrade, old: str,
     assert status != 0 and f"The former version {old} is back" in output
     package = {"name": name, "version": f"{old}-1ubuntu1"}
     assert site.asked("node_maintenance")[0]["data"]["package"] == package
-    assert site.asked("apt_packages")[-1]["packages"] == [package]
+    # A driver for computing only is known by its modules, and returns with the rest of it.
+    names = ["nvidia-driver-cuda", name] if "dkms" in name else [name]
+    back = [each for each in site.asked("apt_packages")[-1]["packages"] if not each.get("optional")]
+    assert back == [{"name": each, "version": f"{old}-1ubuntu1"} for each in names]
 
 
 def test_errors_of_a_driver_that_was_not_loaded_anew_count(site: Upgrade) -> None:

@@ -33,6 +33,29 @@ def test_the_oldest_comes_first_and_each_has_its_place() -> None:
 
 
 @pytest.mark.parametrize(
+    ("system", "absent", "there"),
+    [
+        ("", [], ""),
+        ("Debian 12", [], ""),
+        ("Ubuntu 24.04", [], ""),
+        ("Debian 13", ["12.8.1", "13.0.2"], "13.1, 13.2, 13.3, 13.4, and nothing older"),
+        ("Ubuntu 26.04", ["12.8.1", "13.0.2", "13.1.1"], "13.3, 13.4, and nothing older"),
+    ],
+)
+def test_toolkits_that_a_distribution_never_had(system: str, absent: list[str], there: str) -> None:
+    found = cuda_toolkits(["12.8.1", "13.0.2", "13.1.1", "13.3.1", "14.0.0"], system=system)
+    assert [each["version"] for each in found if each["absent"]] == absent
+    assert all(each["absent"].endswith(there) for each in found if each["absent"])
+
+
+def test_the_newest_package_for_forward_compatibility_of_12_8_is_empty() -> None:
+    (found,) = cuda_toolkits(["12.8.1"], "470.256.02", ["0x1eb8"], KINDS[:3])
+    assert found["packages"][1] == {"name": "cuda-compat-12-8", "version": "570.211.01-*"}
+    (found,) = cuda_toolkits(["13.0.2"], "535.274.02", ["0x1eb8"], KINDS[:3])
+    assert found["packages"][1] == {"name": "cuda-compat-13-0", "version": ""}
+
+
+@pytest.mark.parametrize(
     ("version", "driver", "gpus", "accept", "kind", "accepted", "words"),
     [
         ("13.1.1", "580.178.04", [], KINDS[:2], KINDS[1], True, "What is lost: compiling this toolkit's PTX"),

@@ -78,6 +78,14 @@ def test_as_pinned() -> None:
             "6.2 at the next boot",
             "linux-headers-6.2",
         ),
+        (
+            changed(
+                "kernel", {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": True}
+            ),
+            "kernel",
+            "6.2 at the next boot",
+            "dkms autoinstall -k 6.2",
+        ),
         ({"failure": "it did not answer"}, "host", "it did not answer", ""),
     ],
 )
@@ -100,3 +108,20 @@ def test_a_newer_kernel_with_the_driver_and_a_driver_of_another_are_no_drift() -
     assert drift({"gpu1": {"seen": seen, "wanted": WANTED}}) == []
     other = changed("driver/loaded", "550.1")
     assert drift({"gpu1": {"seen": other, "wanted": {**WANTED, "driver": ""}}}) == []
+
+
+def test_auto_is_one_version_for_a_pool() -> None:
+    auto = {**WANTED, "driver": "auto", "pool": "", "versions": ["580.178.04", "595.91.07"]}
+    behind, ahead = SEEN, changed("driver", {"loaded": "595.91.07", "library": "595.91.07", "packages": {}})
+    other = changed("driver", {"loaded": "570.1.02", "library": "570.1.02", "packages": {}})
+    assert drift({"gpu1": {"seen": SEEN, "wanted": auto}}) == []
+    assert (
+        drift({"gpu1": {"seen": SEEN, "wanted": auto}, "gpu2": {"seen": ahead, "wanted": {**auto, "pool": "b"}}}) == []
+    )
+    rows = drift({"gpu1": {"seen": behind, "wanted": auto}, "gpu2": {"seen": ahead, "wanted": auto}})
+    assert {(row["host"], row["wanted"]) for row in rows} == {("gpu1", "595.91.07")}
+    rows = drift({"gpu1": {"seen": other, "wanted": auto}})
+    assert {(row["component"], row["wanted"]) for row in rows} == {
+        (component, "a version of the table") for component in ("driver", "library")
+    }
+    assert [row["component"] for row in drift({"gpu1": {"seen": {"failure": "gone"}, "wanted": auto}})] == ["host"]

@@ -13,7 +13,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report impor
 
 find = FilterModule().filters()["preflight_problems"]
 
-T4, A100, V100, B200 = "0x1eb8", "0x20b0", "0x1db5", "0x2901"
+T4, A100, V100, B200, B300, RTX_5090 = "0x1eb8", "0x20b0", "0x1db5", "0x2901", "0x3182", "0x2b85"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda"
 SETTINGS: dict[str, Any] = {
     "control_plane": ["cp1"],
@@ -21,7 +21,10 @@ SETTINGS: dict[str, Any] = {
     "workers_group": "workers",
     "workers": ["gpu1", "gpu2"],
     "versions": {"cluster_kubernetes_version": ["1.36.4", ["1.35.8", "1.36.4"]]},
-    "nvidia_driver_versions": {"580.178.04": ["Debian 12"], "595.91.07": ["Debian 12", "Debian 13"]},
+    "nvidia_driver_versions": {
+        "580.178.04": {"packages": {"Debian 12": "580.178.04-1"}},
+        "595.91.07": {"packages": {"Debian 12": "595.91.07-1", "Debian 13": "595.91.07-1"}},
+    },
     "kubernetes_version": "1.36.4",
     "containerd_version": "2.3.6",
     "containerd_minimum": "2.2.0",
@@ -101,6 +104,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "listeners": [],
             "firewall": {"tool": "", "active": False, "blocks": []},
             "gpus": [{"address": f"0000:{bus:02x}:00.0", "device_id": T4, "driver": ""} for bus in range(gpus)],
+            "nvlink_bridges": [],
             "nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
             "installed": {},
             "containerd_drop_ins": [],
@@ -232,7 +236,7 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
             ["Volta", "open kernel modules", "proprietary"],
         ),
         (
-            {"gpu1.facts.gpus.0.device_id": B200, "gpu1.settings.nvidia_driver_modules": "proprietary"},
+            {"gpu1.facts.gpus.0.device_id": RTX_5090, "gpu1.settings.nvidia_driver_modules": "proprietary"},
             "gpu1",
             ["Blackwell", "proprietary kernel modules", "to open"],
         ),
@@ -255,6 +259,54 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
             ["different directories: / on gpu2; /opt/nvidia/driver on gpu1", "nvidia_driver_source=daemonset or none"],
         ),
         ({"gpu1.settings.nvidia_driver_version": "1.2.3"}, "gpu1", ["1.2.3", "580.178.04, 595.91.07"]),
+        (
+            {"gpu1.facts.os": {"key": "Debian 13", "pretty_name": "Debian 13"}},
+            "gpu1",
+            ["repository for Debian 13 does not hold", "For Debian 13 it holds 595.91.07"],
+        ),
+        (
+            {
+                "gpu1.settings.nvidia_driver_version": "auto",
+                "gpu1.settings.driver_choice": {"version": "", "why": "no version fits", "advice": "Make pools"},
+            },
+            "gpu1",
+            ["auto, and no version can be chosen: no version fits", "Make pools"],
+        ),
+        (
+            {
+                "gpu1.settings.nvidia_driver_version": "auto",
+                "gpu1.settings.driver_choice": {"version": "580.178.04", "why": "", "advice": ""},
+                "gpu1.settings.nvidia_driver_upgrading": True,
+            },
+            "gpu1",
+            ["no version is named", "-e nvidia_driver_version=VERSION"],
+        ),
+        (
+            {
+                "gpu1.settings.nvidia_driver_version": "auto",
+                "gpu1.settings.driver_choice": {"version": "595.91.07", "why": "", "advice": ""},
+                "gpu1.facts.nvidia_driver": {
+                    "loaded_version": "570.1.02",
+                    "packages": {"nvidia-open-570": "570.1.02-1"},
+                    "origin": "cuda_repository",
+                },
+            },
+            "gpu1",
+            ["570.1.02", "not the wanted version 595.91.07"],
+        ),
+        ({"gpu1.facts.gpus.0.device_id": B200}, "gpu1", ["NVLink 5 (B200 GPUs)", "nvlsm", "preinstalled"]),
+        ({"gpu1.facts.gpus.0.device_id": B300}, "gpu1", ["NVLink 5 (B300 GPUs)", "operator"]),
+        ({"gpu1.facts.nvlink_bridges": ["mlx5_4", "mlx5_5"]}, "gpu1", ["bridges mlx5_4, mlx5_5", "ib_umad"]),
+        (
+            {
+                "gpu1.facts.os": {"key": "Debian 13", "pretty_name": "Debian 13"},
+                "gpu1.facts.kernel": "6.12.117+deb13-cloud-amd64",
+                "gpu1.settings.nvidia_driver_source": "distribution",
+                "gpu1.settings.nvidia_driver_version": "550.163.01",
+            },
+            "gpu1",
+            ["550.163.01 does not build for the kernel 6.12.117+deb13-cloud-amd64", "pci_resize_resource"],
+        ),
         (
             {
                 "gpu1.facts.nvidia_driver": {
@@ -294,6 +346,11 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
         ),
         ({"gpu1.facts.secure_boot": True}, "gpu1", ["Secure Boot is on", "DKMS"]),
         (
+            {"gpu1.facts.secure_boot": True, "gpu1.settings.nvidia_driver_source": "distribution"},
+            "gpu1",
+            ["Secure Boot is on", "Turn Secure Boot off"],
+        ),
+        (
             {"cp1.facts.cluster": CONTROL_PLANE, "gpu1.facts.cluster": WORKER},
             "gpu1",
             ["https://x:6443", "cp1 has another CA", "kubeadm reset"],
@@ -309,6 +366,43 @@ def test_rule(changes: dict[str, Any], host: str, words: list[str]) -> None:
     text = " ".join(problems[0].values())
     assert all(word in text for word in words), text
     assert all(problems[0][field] for field in ("what", "where", "why", "do"))
+
+
+UBUNTU = {"key": "Ubuntu 24.04", "pretty_name": "Ubuntu 24.04"}
+
+
+def test_ubuntu_s_signed_modules_are_the_way_with_secure_boot() -> None:
+    changes = {"gpu1.facts.secure_boot": True, "gpu1.facts.os": UBUNTU}
+    table = {"580.178.04": {"packages": {"Debian 12": "1", "Ubuntu 24.04": "1"}}}
+    settings = {"distributions": ["Debian 12", "Ubuntu 24.04"], "nvidia_driver_versions": table}
+    (problem,) = check(changes, **settings)
+    assert "Take Ubuntu's own driver, whose modules are signed: nvidia_driver_source=distribution" in problem["do"]
+    assert check({**changes, "gpu1.settings.nvidia_driver_source": "distribution"}, **settings) == []
+
+
+@pytest.mark.parametrize("source", ["preinstalled", "operator"])
+def test_nvlink_5_is_no_problem_of_a_driver_from_elsewhere(source: str) -> None:
+    loaded = {"loaded_version": "580.178.04", "packages": {}, "origin": "other"}
+    changes = {"gpu1.facts.nvlink_bridges": ["mlx5_4"], "gpu1.facts.nvidia_driver": loaded}
+    assert check({**changes, "gpu1.settings.nvidia_driver_source": source}) == []
+
+
+def test_no_proprietary_modules_from_615_on() -> None:
+    table = {"615.71.09": {"packages": {"Debian 12": "615.71.09-1"}}}
+    changes = {"gpu1.settings.nvidia_driver_version": "615.71.09", "gpu1.settings.nvidia_driver_modules": "proprietary"}
+    others = {f"{name}.settings.nvidia_driver_version": "615.71.09" for name in ("cp1", "gpu2")}
+    (problem,) = check({**changes, **others}, nvidia_driver_versions=table)
+    assert "no proprietary kernel modules of branch 615" in problem["why"]
+
+
+def test_an_older_kernel_of_debian_13_builds_debian_s_driver() -> None:
+    changes = {
+        "gpu1.facts.os": {"key": "Debian 13", "pretty_name": "Debian 13"},
+        "gpu1.facts.kernel": "6.12.107+deb13-amd64",
+        "gpu1.settings.nvidia_driver_source": "distribution",
+        "gpu1.settings.nvidia_driver_version": "550.163.01",
+    }
+    assert check(changes) == []
 
 
 @pytest.mark.parametrize(
@@ -527,7 +621,7 @@ def test_image_that_a_preinstalled_driver_is_too_old_for() -> None:
     [
         (f"{CHECK_IMAGE}12.5.0", T4),
         (f"{CHECK_IMAGE}13.3.0", T4),  # minor version compatibility
-        (f"{CHECK_IMAGE}12.5.0", B200),  # older than the GPU: runs by its PTX
+        (f"{CHECK_IMAGE}12.5.0", RTX_5090),  # older than the GPU: runs by its PTX
         (f"{CHECK_IMAGE}77.1", T4),  # not in the table yet
         ("registry/my-check:latest", V100),
         (f"{CHECK_IMAGE}11.7.1", V100),

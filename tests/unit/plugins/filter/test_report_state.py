@@ -111,6 +111,21 @@ def test_first_things_come_first() -> None:
     assert all(each["do"] for each in found["actions"])
 
 
+@pytest.mark.parametrize(
+    ("kernel", "advice"),
+    [
+        ({"newest_has_driver": False, "newest_has_headers": False}, "Install linux-headers-6.2"),
+        ({"newest_has_driver": False, "newest_has_headers": True}, "dkms autoinstall -k 6.2"),
+        ({"newest_has_driver": True, "newest_has_headers": True}, ""),
+        ({"newest_has_driver": False, "newest": "6.1"}, ""),
+    ],
+)
+def test_a_kernel_that_boots_next_without_a_driver(kernel: dict[str, Any], advice: str) -> None:
+    found = state(proof(), {"gpu1": seen(kernel={"running": "6.1", "newest": "6.2", **kernel})}, SETTINGS)
+    told = [action["do"] for action in found["actions"] if "boots next" in action["what"]]
+    assert len(told) == bool(advice) and all(advice in each for each in told)
+
+
 def test_a_gpu_that_threw_an_xid_is_told_with_what_to_do_and_so_is_an_isolated_node() -> None:
     ill = seen()
     ill["driver"]["gpus"][0] |= {"healthy": False, "problems": ["Xid 79: off the bus"], "advice": ["Reboot the host."]}

@@ -50,6 +50,15 @@ def test_gpus_are_counted_on_the_bus(root: Path, run_module: Callable[..., dict[
     ]
 
 
+def test_functions_of_sriov_are_no_gpus(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+    device(root, "0000:3b:00.0", "0x10de", "0x030200", "0x20b5")
+    device(root, "0000:3b:00.4", "0x10de", "0x030200", "0x20b5")
+    (root / "sys/bus/pci/devices/0000:3b:00.4/physfn").symlink_to("../0000:3b:00.0")
+    result = run_module("gpu_host_info", {"root": str(root)})
+    assert [gpu["address"] for gpu in result["pci"]] == ["0000:3b:00.0"]
+    assert result["kernel"]["newest"] == result["kernel"]["running"]
+
+
 def test_versions_are_those_of_installed_packages(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
     (root / "var/lib/dpkg/status").write_text(STATUS)
     names = ["nvidia-container-toolkit", "kubelet", "other"]

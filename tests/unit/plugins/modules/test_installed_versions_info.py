@@ -27,7 +27,12 @@ def test_a_bare_host(root: Path, run_module: Any) -> None:
     found = run_module("installed_versions_info", {"packages": ["kubelet"], "root": str(root)})
     assert found["packages"] == {}
     assert found["driver"] == {"loaded": "", "library": "", "packages": {}}
-    assert found["kernel"] == {"running": RELEASE, "newest": RELEASE, "newest_has_driver": False}
+    assert found["kernel"] == {
+        "running": RELEASE,
+        "newest": RELEASE,
+        "newest_has_driver": False,
+        "newest_has_headers": False,
+    }
 
 
 def test_what_is_there(root: Path, run_module: Any) -> None:
@@ -48,6 +53,7 @@ def test_what_is_there(root: Path, run_module: Any) -> None:
         (root / f"boot/vmlinuz-{release}").touch()
         (root / f"lib/modules/{release}").mkdir(parents=True)
         (root / f"lib/modules/{release}/modules.dep").write_text(f"kernel/fs/overlayfs/overlay.ko:\n{modules}\n")
+    (root / "lib/modules/99.10.0/build").mkdir()
     found = run_module("installed_versions_info", {"packages": ["kubelet", "containerd.io", "gone"], "root": str(root)})
     assert found["packages"] == {
         "kubelet": {"version": "1.36.4-1.1", "held": True},
@@ -55,4 +61,15 @@ def test_what_is_there(root: Path, run_module: Any) -> None:
     }
     assert (found["driver"]["loaded"], found["driver"]["library"]) == ("580.178.04", "580.200.01")
     assert set(found["driver"]["packages"]) == {"nvidia-open-580", "libnvidia-ml1"}
-    assert found["kernel"] == {"running": RELEASE, "newest": "99.10.0", "newest_has_driver": True}
+    assert found["kernel"] == {
+        "running": RELEASE,
+        "newest": "99.10.0",
+        "newest_has_driver": True,
+        "newest_has_headers": True,
+    }
+    # What the image leaves behind without its headers, and Debian's name of the open modules.
+    (root / "lib/modules/99.10.0/build").rmdir()
+    (root / "lib/modules/99.10.0/build").symlink_to("/usr/src/gone")
+    (root / "lib/modules/99.10.0/modules.dep").write_text("updates/dkms/nvidia-current-open.ko.xz:\n")
+    found = run_module("installed_versions_info", {"packages": [], "root": str(root)})["kernel"]
+    assert found["newest_has_driver"] is True and found["newest_has_headers"] is False

@@ -222,6 +222,9 @@ def test_a_missing_unit_is_an_error_but_not_in_check_mode(host: Host) -> None:
     assert host.service(check=True, when_missing="changed")["changed"]
     result = host.service(when_missing="changed")
     assert result["failed"] and "containerd.service" in result["msg"]
+    result = host.service(when_missing="changed", optional=True)
+    assert not result["failed"] and not result["changed"] and result["state"] == "not-found"
+    assert host.service(check=True, when_missing="changed", optional=True)["changed"]
 
 
 def test_a_failed_start_shows_the_journal_and_is_tried_again(host: Host) -> None:

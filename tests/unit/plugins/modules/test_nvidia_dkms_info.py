@@ -22,6 +22,30 @@ make: *** [Makefile:80: modules] Error 2
 """
 
 
+# The ends of two logs of nvidia-open-kernel-dkms 550.163.01 on Debian 13 with the kernel 6.12.117: as it fails by
+# itself, and with the compiler moved away.
+TREE = "/var/lib/dkms/nvidia-current-open/550.163.01/build"
+TRIXIE = f"""  CC [M]  {TREE}/nvidia/nv-pci.o
+{TREE}/nvidia/nv-pci.c: In function 'nv_resize_pcie_bars':
+{TREE}/nvidia/nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'
+  237 |     r = pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size);
+      |         ^~~~~~~~~~~~~~~~~~~
+make[4]: *** [/usr/src/linux-headers-6.12.117+deb13-common/scripts/Makefile.build:210: {TREE}/nvidia/nv-pci.o] Error 1
+make[4]: *** Waiting for unfinished jobs....
+make[3]: *** [/usr/src/linux-headers-6.12.117+deb13-common/Makefile:2039: {TREE}] Error 2
+make[3]: Leaving directory '/usr/src/linux-headers-6.12.117+deb13-cloud-amd64'
+"""
+NO_COMPILER = """make: Entering directory '/usr/src'
+*** Failed CC sanity check. Bailing out! ***
+The C compiler 'x86_64-linux-gnu-gcc-14' does not appear to be able to create object files, even though
+make[4]: *** [Makefile:80: modules] Error 1
+make[4]: *** Waiting for unfinished jobs....
+"""
+OTHER_COMPILER = """The compiler 'gcc-11' does not match the compiler used to build the kernel
+make: *** [Makefile:107: modules] Error 1
+"""
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -45,6 +69,12 @@ def test_status(line: str, expected: tuple[str, ...]) -> None:
     [
         (LOG, [f"/var/lib/dkms/nvidia/{VERSION}/build/common/inc/nv-mm.h:88:25: error: too few arguments to function "
                "'get_user_pages'"]),
+        (TRIXIE, [f"{TREE}/nvidia/nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'"]),
+        (NO_COMPILER, [
+            "*** Failed CC sanity check. Bailing out! ***",
+            "The C compiler 'x86_64-linux-gnu-gcc-14' does not appear to be able to create object files, even though",
+        ]),
+        (OTHER_COMPILER, ["The compiler 'gcc-11' does not match the compiler used to build the kernel"]),
         ("Killed\nmake: *** [x] Error 137\n", ["Killed"]),
         ("make: *** [x] Error 2\n", ["make: *** [x] Error 2"]),
         ("one\ntwo\n\nthree\nfour\n", ["two", "three", "four"]),
@@ -68,6 +98,18 @@ def write_log(root: Path, where: str) -> Path:
     path.parent.mkdir(parents=True)
     path.write_text(LOG)
     return path
+
+
+@pytest.mark.parametrize(
+    "note", ["Differences between built and installed modules", "WARNING! Diff between built and installed module!"]
+)
+def test_another_module_than_the_one_that_was_built_is_not_it(info: Any, programs: Any, note: str) -> None:
+    programs.add("dkms", f"echo 'nvidia/{VERSION}, {KERNEL}, x86_64: installed ({note})'")
+    result = info(version=VERSION)
+    assert result["installed"] is False and result["differs"] is True
+    programs.add("dkms", f"echo 'nvidia/{VERSION}, {KERNEL}, x86_64: installed (original module exists)'")
+    result = info(version=VERSION)
+    assert result["installed"] is True and result["differs"] is False
 
 
 def test_without_dkms_nothing_is_known(info: Any) -> None:

@@ -146,6 +146,52 @@ def test_gpus_and_nvswitches_on_the_bus(read: Read, host: Host) -> None:
     assert result["nvswitches"] == 1
 
 
+def test_functions_of_sriov_are_no_gpus(read: Read, host: Host) -> None:
+    # An A100 with MIG-backed vGPUs, as lspci shows it: 3b:00.0 and its virtual functions 3b:00.4 on.
+    host.pci("0000:3b:00.0", "0x10de", "0x20b5", "0x030200", "nvidia")
+    for function in ("0000:3b:00.4", "0000:3b:00.5"):
+        host.pci(function, "0x10de", "0x20b5", "0x030200", "nvidia")
+        (host.root / f"sys/bus/pci/devices/{function}/physfn").symlink_to("../0000:3b:00.0")
+    assert [gpu["address"] for gpu in read()["gpus"]] == ["0000:3b:00.0"]
+
+
+# The keyword area of a ConnectX-7's vital product data (PCI 3.0, appendix I); HGX B200 marks four of its bridges so.
+VPD = b"\x82\x2d\x00NVIDIA ConnectX-7 HHHL Adapter Card; Single-port\x90\x21\x00PN\x0dMCX750500B-0D00V2\x06%s\x78"
+
+
+def test_bridges_of_nvlink_5(read: Read, host: Host) -> None:
+    for number, mark in enumerate((b"SW_MNG", b"SW_MNG", b"NIC_01")):
+        place = host.root / f"sys/devices/pci0000:{number:02x}"
+        place.mkdir(parents=True)
+        (place / "vpd").write_bytes(VPD % mark)
+        (host.root / f"sys/class/infiniband/mlx5_{number}").mkdir(parents=True)
+        (host.root / f"sys/class/infiniband/mlx5_{number}/device").symlink_to(place)
+    # One without such data.
+    (host.root / "sys/class/infiniband/mlx5_9").mkdir()
+    result = read()
+    assert result["nvlink_bridges"] == ["mlx5_0", "mlx5_1"] and result["nvswitches"] == 0
+
+
+def test_what_builds_modules_for_the_running_kernel(read: Read, host: Host) -> None:
+    host.write("etc/os-release", NOBLE)
+    image = f"linux-image-{RELEASE}"
+    meta = f"Package: linux-image-generic-hwe-24.04\nDepends: {image}, linux-firmware\n"
+    state = "Status: install ok installed\nArchitecture: amd64\nVersion: 1\n\n"
+    host.write("var/lib/dpkg/status", f"{meta}{state}Package: {image}\n{state}")
+    host.write("proc/version", "Linux version 6.8 (b@l) (x86_64-linux-gnu-gcc-13 (Ubuntu 13.3.0-6) 13.3.0, GNU ld)\n")
+    found = read()["kernel_packages"]
+    assert found == {
+        "image": image,
+        "meta": "linux-image-generic-hwe-24.04",
+        "headers": [f"linux-headers-{RELEASE}", "linux-headers-generic-hwe-24.04"],
+        "compiler": "gcc-13",
+        "newer_without_headers": [],
+        "headers_found": False,
+    }
+    host.write(f"lib/modules/{RELEASE}/build/Makefile", "")
+    assert read()["kernel_packages"]["headers_found"]
+
+
 def test_driver_of_nvidias_repository(read: Read, host: Host) -> None:
     host.write("proc/driver/nvidia/version", DRIVER)
     found = read()["nvidia_driver"]
@@ -162,6 +208,15 @@ def test_driver_of_nvidias_repository(read: Read, host: Host) -> None:
         ("nvidia-driver", "Maintainer: NVIDIA CORPORATION <cudatools@nvidia.com>\n", "cuda_repository"),
         ("nvidia-headless-no-dkms-580-server-open", "", "distribution"),
         ("cuda-drivers", "", "cuda_repository"),
+        ("nvidia-driver-cuda", "", "cuda_repository"),
+        ("nvidia-kernel-open-dkms", "", "cuda_repository"),
+        ("nvidia-open-kernel-dkms", "", "distribution"),
+        ("nvidia-kernel-dkms", "", "distribution"),
+        ("nvidia-dkms-open", "", "cuda_repository"),
+        ("libnvidia-compute", "", "cuda_repository"),
+        ("nvidia-dkms-580-open", "Version: 580.178.04-1ubuntu1\n", "cuda_repository"),
+        ("nvidia-dkms-580-open", "Version: 580.95.05-0ubuntu0.24.04.1\n", "distribution"),
+        ("libnvidia-compute-580-server", "Version: 580.95.05-1ubuntu1\n", "distribution"),
         ("libnvidia-container1", "", "other"),
         ("nvidia-container-toolkit", "", "other"),
         ("cuda-toolkit-13-0", "", "other"),
@@ -171,7 +226,7 @@ def test_origin_of_a_driver(read: Read, host: Host, package: str, extra: str, or
     host.write("proc/driver/nvidia/version", DRIVER.replace("Open ", ""))
     host.write(
         "var/lib/dpkg/status",
-        f"Package: {package}\nStatus: install ok installed\n{extra}Architecture: amd64\nVersion: 1.0-1\n",
+        f"Package: {package}\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1.0-1\n{extra}",
     )
     assert read()["nvidia_driver"]["origin"] == origin
     if origin == "other":

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Callable
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_version import AUTO, Host, choose, unread
+
+DOCUMENTATION = r"""
+name: driver_versions
+short_description: Choose the driver's version of each host
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - What V(auto) means is decided for all hosts of a pool together - the newest version of the table that the repository
+    of each host's distribution has, and that drives its GPUs. A version of the table that a host has is kept.
+positional: _input, hostvars, versions
+options:
+  _input:
+    description: Names of the hosts.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: >-
+      Their variables, with what preflight has read (C(__preflight_reading)). A host that the run leaves out is known by
+      its inventory.
+    type: dict
+    required: true
+  versions:
+    description: The table of drivers, C(packages) of each version from the distribution to the packages' version.
+    type: dict
+    required: true
+  further:
+    description: Results of M(gpulab.kubernetes.preflight_info) for hosts that a run leaves out, each with its C(item).
+    type: list
+    elements: dict
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Choose
+  ansible.builtin.set_fact:
+    choice: "{{ groups['all'] | gpulab.kubernetes.driver_versions(hostvars, table) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(hosts), for each that was read and has GPUs its C(version), or C(why) there is none and C(advice).
+    - C(unread), hosts that share a pool with one whose version is open.
+  type: dict
+"""
+
+
+def driver_versions(
+    names: Sequence[str],
+    hostvars: Mapping[str, Any],
+    versions: Mapping[str, Any],
+    further: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    read = {each["item"]: each for each in further if each.get("gpus") is not None and "os" in each}
+    hosts = {str(name): _host(str(name), hostvars[name], read.get(name, {})) for name in names}
+    try:
+        found = {name: asdict(choice) for name, choice in choose(hosts, versions).items()}
+        return {"hosts": found, "unread": unread(hosts, versions)}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AnsibleFilterError(f"Error while choosing the driver's version: bad input ({error!r})") from error
+
+
+def _host(name: str, variables: Mapping[str, Any], further: Mapping[str, Any]) -> Host:
+    reading = variables.get("__preflight_reading") or {}
+    settings = reading.get("settings") or {}
+
+    def setting(variable: str, default: str) -> str:
+        return str(settings.get(variable, variables.get(variable, default)))
+
+    return Host(
+        name=name,
+        version=setting("nvidia_driver_version", AUTO),
+        source=setting("nvidia_driver_source", "cuda_repository"),
+        pool=str(variables.get("cluster_node_pool") or ""),
+        facts=reading.get("facts") or further,
+        modules=setting("nvidia_driver_modules", AUTO),
+        image=setting("nvidia_driver_installer_image", ""),
+    )
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"driver_versions": driver_versions}

@@ -1,0 +1,232 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which packages make a driver, by distribution, branch, GPUs and what is there already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.driver_package import driver_package
+from ansible_collections.gpulab.kubernetes.plugins.filter.driver_plan import FilterModule
+
+plan, package = FilterModule().filters()["driver_plan"], driver_package
+T4, V100 = "0x1eb8", "0x1db5"
+OLD, NEW = "580.178.04", "595.91.07"
+TABLE = {
+    OLD: {"packages": {"Debian 12": f"{OLD}-1", "Ubuntu 24.04": f"{OLD}-1ubuntu1"}},
+    NEW: {"packages": {"Debian 12": f"{NEW}-1", "Debian 13": f"{NEW}-1", "Ubuntu 24.04": f"{NEW}-1ubuntu1"}},
+}
+KERNEL: dict[str, Any] = {
+    "image": "linux-image-6.8.0-1032-aws",
+    "meta": "linux-image-aws-lts-24.04",
+    "headers": ["linux-headers-6.8.0-1032-aws", "linux-headers-aws-lts-24.04"],
+    "compiler": "gcc-13",
+    "newer_without_headers": [],
+    "headers_found": False,
+}
+
+
+def host(system: str, gpu: str = T4, **facts: Any) -> dict[str, Any]:
+    return {
+        "os": {"key": system},
+        "kernel": "6.8.0-1032-aws",
+        "gpus": [{"device_id": gpu}],
+        "nvswitches": 0,
+        "secure_boot": False,
+        "kernel_packages": KERNEL,
+        "nvidia_driver": {"packages": {}},
+        **facts,
+    }
+
+
+def words(found: dict[str, Any]) -> list[str]:
+    """The packages as ``name=version``, optional ones with a question mark."""
+    return [
+        f"{each['name']}{'=' + each['version'] if 'version' in each else ''}{'?' * each.get('optional', False)}"
+        for each in found["packages"]
+    ]
+
+
+U, D = "1ubuntu1", "1"
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "gpu", "names"),
+    [
+        (
+            "Ubuntu 24.04",
+            OLD,
+            T4,
+            "libnvidia-compute-580 nvidia-dkms-580-open nvidia-utils-580 nvidia-compute-utils-580?",
+        ),
+        ("Ubuntu 24.04", OLD, V100, "libnvidia-compute-580 nvidia-dkms-580 nvidia-utils-580 nvidia-compute-utils-580?"),
+        ("Ubuntu 24.04", NEW, T4, "libnvidia-compute nvidia-dkms-open nvidia-persistenced?"),
+        ("Debian 12", OLD, T4, "nvidia-driver-cuda nvidia-kernel-open-dkms nvidia-persistenced?"),
+        ("Debian 12", OLD, V100, "nvidia-driver-cuda nvidia-kernel-dkms nvidia-persistenced?"),
+        ("Debian 13", NEW, T4, "nvidia-driver-cuda nvidia-kernel-open-dkms nvidia-persistenced?"),
+    ],
+)
+def test_compute_only_packages(system: str, version: str, gpu: str, names: str) -> None:
+    found = plan(host(system, gpu), TABLE, version)
+    deb = TABLE[version]["packages"][system]
+    assert words(found) == [f"{name.rstrip('?')}={deb}{'?' * name.endswith('?')}" for name in names.split()]
+    assert found["pinning"] == ([] if version == OLD else [{"name": f"nvidia-driver-pinning-{NEW}"}])
+    assert found["preferences"] == (version == OLD) and found["dkms"] and found["extent"] == "compute"
+    other = TABLE[NEW if version == OLD else OLD]["packages"].get(system)
+    assert found["replaces"] == ([other] if other else [])
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "names"),
+    [
+        (OLD, T4, ["nvidia-open-580", "nvidia-compute-utils-580"]),
+        (OLD, V100, ["cuda-drivers-580", "nvidia-compute-utils-580"]),
+        (NEW, T4, ["nvidia-open", "nvidia-persistenced"]),
+    ],
+)
+def test_a_whole_driver_where_that_is_chosen(version: str, gpu: str, names: list[str]) -> None:
+    found = plan(host("Ubuntu 24.04", gpu), TABLE, version, extent="full")
+    assert [each["name"] for each in found["packages"]] == names
+
+
+@pytest.mark.parametrize(
+    ("version", "packages", "names"),
+    [
+        (OLD, {"nvidia-open-580": f"{OLD}-1ubuntu1", "nvidia-dkms-580-open": f"{OLD}-1ubuntu1"}, ["nvidia-open-580"]),
+        (NEW, {"nvidia-open": f"{NEW}-1ubuntu1"}, ["nvidia-open"]),
+        # One of another version is replaced, by what is chosen.
+        (NEW, {"nvidia-open-580": f"{OLD}-1ubuntu1"}, ["libnvidia-compute", "nvidia-dkms-open", "nvidia-persistenced"]),
+    ],
+)
+def test_a_whole_driver_of_the_wanted_version_is_left_as_it_is(
+    version: str, packages: dict[str, str], names: list[str]
+) -> None:
+    found = plan(host("Ubuntu 24.04", nvidia_driver={"packages": packages}), TABLE, version)
+    assert [each["name"] for each in found["packages"]] == names
+
+
+def test_versions_of_the_driver_that_are_replaced() -> None:
+    there = {"nvidia-open-570": "570.1.02-1ubuntu1", "libnvidia-gl-570": "570.1.02-1ubuntu1", "dkms": "3.2"}
+    found = plan(host("Ubuntu 24.04", nvidia_driver={"packages": there}), TABLE, NEW)
+    assert found["replaces"] == [f"{OLD}-1ubuntu1", "570.1.02-1ubuntu1"]
+
+
+def test_fabric_manager_of_nvswitches() -> None:
+    found = plan(host("Ubuntu 24.04", nvswitches=4), TABLE, OLD)
+    assert words(found)[-1] == f"nvidia-fabricmanager={OLD}-1ubuntu1"
+    found = plan(host("Ubuntu 24.04", nvswitches=4), {}, "550.1.2", source="distribution")
+    assert words(found)[-1] == "nvidia-fabricmanager-550=550.1.2-*"
+
+
+@pytest.mark.parametrize(
+    ("system", "secure_boot", "names", "dkms"),
+    [
+        ("Debian 13", False, ["nvidia-open-kernel-dkms=550.1.2-*", "libcuda1=550.1.2-*", "nvidia-smi=550.1.2-*"], True),
+        (
+            "Ubuntu 24.04",
+            False,
+            ["nvidia-headless-550-server-open=550.1.2-*", "nvidia-utils-550-server=550.1.2-*"],
+            True,
+        ),
+        (
+            "Ubuntu 24.04",
+            True,
+            [
+                "linux-modules-nvidia-550-server-open-aws-lts-24.04",
+                "nvidia-headless-no-dkms-550-server-open=550.1.2-*",
+                "nvidia-utils-550-server=550.1.2-*",
+            ],
+            False,
+        ),
+    ],
+)
+def test_the_distribution_s_packages(system: str, secure_boot: bool, names: list[str], dkms: bool) -> None:
+    found = plan(host(system, secure_boot=secure_boot), {}, "550.1.2", source="distribution")
+    assert words(found) == names
+    assert found["dkms"] == dkms and bool(found["headers"]) == dkms
+
+
+def test_signed_modules_of_a_kernel_without_a_meta_package() -> None:
+    kernel = {**KERNEL, "meta": ""}
+    found = plan(host("Ubuntu 24.04", secure_boot=True, kernel_packages=kernel), {}, "550.1.2", source="distribution")
+    assert words(found)[0] == "linux-modules-nvidia-550-server-open-6.8.0-1032-aws"
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("nvidia-open-570", ["nvidia-open-570"]),
+        ("cuda-drivers-570", ["cuda-drivers-570"]),
+        ("nvidia-dkms-570-open", ["libnvidia-compute-570", "nvidia-dkms-570-open", "nvidia-utils-570"]),
+        ("nvidia-dkms-570", ["libnvidia-compute-570", "nvidia-dkms-570", "nvidia-utils-570"]),
+    ],
+)
+def test_a_former_driver_returns_as_it_was(name: str, names: list[str]) -> None:
+    former = {"name": name, "version": "570.1.02-9ubuntu1"}
+    found = plan(host("Ubuntu 24.04"), TABLE, "570.1.02", former=former, returning=True)
+    assert [each["name"] for each in found["packages"] if not each.get("optional")] == names
+    assert {each["version"] for each in found["packages"]} == {"570.1.02-9ubuntu1"}
+
+
+def test_a_version_that_the_distribution_lacks() -> None:
+    with pytest.raises(AnsibleFilterError, match=f"not in NVIDIA's repository for Debian 13. .* auto or one of {NEW}"):
+        plan(host("Debian 13"), TABLE, OLD)
+    other = {"name": "nvidia-open", "version": f"{NEW}-1"}
+    with pytest.raises(AnsibleFilterError, match="not in NVIDIA's repository"):
+        plan(host("Debian 13"), TABLE, OLD, former=other)
+
+
+@pytest.mark.parametrize(
+    ("packages", "name"),
+    [
+        ({"nvidia-dkms-580-open": f"{OLD}-1", "nvidia-open-580": f"{OLD}-1"}, "nvidia-open-580"),
+        ({"nvidia-dkms-580-open": f"{OLD}-1", "libnvidia-compute-580": f"{OLD}-1"}, "nvidia-dkms-580-open"),
+        ({"nvidia-kernel-dkms": f"2:{OLD}-1", "nvidia-driver-cuda": f"2:{OLD}-1"}, "nvidia-kernel-dkms"),
+        ({"nvidia-open": f"{NEW}-1"}, ""),
+        ({"libnvidia-ml1": f"{OLD}-1"}, ""),
+    ],
+)
+def test_the_package_that_tells_what_a_driver_is_made_of(packages: dict[str, str], name: str) -> None:
+    assert package(packages, OLD) == ({"name": name, "version": packages[name]} if name else {})
+    assert package(packages, "") == {}
+
+
+@pytest.mark.parametrize(
+    ("installed", "pending"),
+    [
+        ({}, True),
+        ({"libnvidia-compute": f"{NEW}-1ubuntu1"}, True),
+        (
+            {
+                **dict.fromkeys(("libnvidia-compute", "nvidia-dkms-open"), f"{NEW}-1ubuntu1"),
+                f"nvidia-driver-pinning-{NEW}": "595-1ubuntu1",
+            },
+            False,
+        ),
+    ],
+)
+def test_whether_the_repository_will_be_needed(installed: dict[str, str], pending: bool) -> None:
+    assert plan(host("Ubuntu 24.04", installed=installed), TABLE, NEW)["pending"] == pending
+
+
+def test_headers_and_compiler_are_optional() -> None:
+    found = plan(host("Ubuntu 24.04"), TABLE, OLD)["headers"]
+    assert found == [{"name": name, "optional": True} for name in (*KERNEL["headers"], "gcc-13")]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sentence"),
+    [
+        ({}, "no apt source of this host has linux-headers-6.8.0-1032-aws"),
+        ({"newer_without_headers": ["6.8.0-1040-aws"]}, "Reboot into the newer kernel that is installed (6.8.0-1040"),
+        ({"headers_found": True}, ""),
+        # A container's kernel is its host's.
+        ({"image": ""}, ""),
+    ],
+)
+def test_what_is_said_when_the_headers_are_missing(kernel: dict[str, Any], sentence: str) -> None:
+    found = plan(host("Ubuntu 24.04", kernel_packages={**KERNEL, **kernel}), TABLE, OLD)["headers_problem"]
+    assert sentence in found if sentence else found == ""

@@ -1,0 +1,161 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nvidia_driver_version: auto means on each host of a pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.driver_versions import driver_versions
+
+OLD, NEW = "580.178.04", "595.91.07"
+EVERYWHERE = ("Debian 12", "Debian 13", "Ubuntu 22.04", "Ubuntu 24.04", "Ubuntu 26.04")
+TABLE = {
+    OLD: {"packages": dict.fromkeys(("Debian 12", "Ubuntu 22.04", "Ubuntu 24.04"), f"{OLD}-1")},
+    NEW: {"packages": dict.fromkeys(EVERYWHERE, f"{NEW}-1")},
+}
+# The table's order is not what counts.
+WITHOUT_NEW = {OLD: TABLE[OLD], "570.1.02": {"packages": {"Debian 12": "570.1.02-1"}}}
+T4, V100, B200 = "0x1eb8", "0x1db5", "0x2901"
+
+
+def host(
+    system: str = "Debian 12", gpu: str = T4, version: str = "auto", driver: str = "", pool: str = "", **settings: Any
+) -> dict[str, Any]:
+    """The variables of a host after preflight has read it; ``driver`` is what NVIDIA's packages have brought."""
+    origin = settings.pop("origin", "cuda_repository" if driver else "none")
+    facts = {
+        "os": {"key": system},
+        "gpus": [{"device_id": gpu}] if gpu else [],
+        "nvidia_driver": {
+            "loaded_version": driver,
+            "packages": {"nvidia-open": f"{driver}-1"} if driver and origin != "other" else {},
+            "origin": origin,
+        },
+    }
+    reading = {"facts": facts, "settings": {"nvidia_driver_version": version, **settings}}
+    return {"__preflight_reading": reading, "cluster_node_pool": pool}
+
+
+def chosen(hosts: dict[str, Any], table: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = driver_versions(list(hosts), hosts, table or TABLE, **more)
+    return found
+
+
+def versions(hosts: dict[str, Any], table: dict[str, Any] | None = None) -> dict[str, str]:
+    return {name: choice["version"] for name, choice in chosen(hosts, table)["hosts"].items()}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        ({"a": host()}, {"a": NEW}),
+        ({"a": host(), "b": host("Debian 13")}, {"a": NEW, "b": NEW}),
+        ({"a": host("Ubuntu 26.04"), "b": host("Ubuntu 22.04")}, {"a": NEW, "b": NEW}),
+        # Volta ends with 580, and a pool has one version.
+        ({"a": host(gpu=V100), "b": host()}, {"a": OLD, "b": OLD}),
+        ({"a": host(gpu=V100, pool="old"), "b": host()}, {"a": OLD, "b": NEW}),
+        # What was asked for counts on that host only, and a host without GPUs not at all.
+        ({"a": host(version=OLD), "b": host()}, {"a": OLD, "b": NEW}),
+        ({"a": host(gpu="", system="Debian 13"), "b": host()}, {"b": NEW}),
+        # What is there is kept, and a new host of the pool follows.
+        ({"a": host(driver=OLD)}, {"a": OLD}),
+        ({"a": host(driver=OLD), "b": host()}, {"a": OLD, "b": OLD}),
+        ({"a": host(driver=OLD, pool="x"), "b": host(pool="y")}, {"a": OLD, "b": NEW}),
+        # An upgrade was interrupted: nobody is changed, and a new host gets the newer one.
+        ({"a": host(driver=OLD), "b": host(driver=NEW), "c": host()}, {"a": OLD, "b": NEW, "c": NEW}),
+        # Drivers that the table does not have, or of another origin, don't count.
+        ({"a": host(driver="570.1.02"), "b": host()}, {"a": NEW, "b": NEW}),
+        ({"a": host(driver=OLD, origin="distribution"), "b": host()}, {"a": NEW, "b": NEW}),
+        ({"a": host(driver=OLD, origin="other"), "b": host()}, {"a": NEW, "b": NEW}),
+    ],
+)
+def test_one_version_for_a_pool(hosts: dict[str, Any], expected: dict[str, str]) -> None:
+    assert versions(hosts) == expected
+
+
+def test_the_newest_is_not_the_last_of_the_table() -> None:
+    assert versions({"a": host()}, WITHOUT_NEW) == {"a": OLD}
+
+
+def test_proprietary_modules_end_with_610() -> None:
+    table = {OLD: TABLE[OLD], "615.71.09": {"packages": {"Debian 12": "615.71.09-1"}}}
+    assert versions({"a": host()}, table) == {"a": "615.71.09"}
+    assert versions({"a": host(nvidia_driver_modules="proprietary")}, table) == {"a": OLD}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "name", "words"),
+    [
+        (
+            {"a": host(gpu=V100), "b": host("Debian 13")},
+            "b",
+            [f"a can have {OLD} (Debian 12)", f"b can have {NEW} (Debian 13)", "cluster_node_pool"],
+        ),
+        ({"a": host("Debian 11")}, "a", ["a can have none of the table (Debian 11)"]),
+        (
+            {"a": host(driver=OLD), "b": host("Debian 13")},
+            "b",
+            [f"runs {OLD}", f"this host (Debian 13) can have {NEW}", "playbooks/upgrade_driver.yml"],
+        ),
+        (
+            {"a": host(nvidia_driver_source="distribution")},
+            "a",
+            ["whose versions are not in the table", "apt list -a nvidia-open-kernel-dkms"],
+        ),
+        (
+            {"a": host("Ubuntu 24.04", nvidia_driver_source="distribution")},
+            "a",
+            ["apt list -a 'nvidia-headless-*-server-open'"],
+        ),
+        (
+            {"a": host(nvidia_driver_source="daemonset", nvidia_driver_installer_image="r/installer:latest")},
+            "a",
+            ["the tag of nvidia_driver_installer_image names no version"],
+        ),
+    ],
+)
+def test_no_version_can_be_chosen(hosts: dict[str, Any], name: str, words: list[str]) -> None:
+    choice = chosen(hosts)["hosts"][name]
+    text = f"{choice['why']} {choice['advice']}"
+    assert choice["version"] == "" and all(word in text for word in words), text
+
+
+@pytest.mark.parametrize(
+    ("settings", "version"),
+    [
+        ({"nvidia_driver_source": "preinstalled", "driver": "570.1.02", "origin": "other"}, "570.1.02"),
+        ({"nvidia_driver_source": "operator"}, ""),
+        ({"nvidia_driver_source": "daemonset", "nvidia_driver_installer_image": "r:5000/i:580.1.02-cos"}, "580.1.02"),
+        ({"nvidia_driver_source": "daemonset", "nvidia_driver_installer_image": "r/i:580.1.02@sha256:0a"}, "580.1.02"),
+        ({"nvidia_driver_source": "distribution", "driver": "550.1.02", "origin": "distribution"}, "550.1.02"),
+    ],
+)
+def test_sources_that_the_table_knows_nothing_of(settings: dict[str, Any], version: str) -> None:
+    choice = chosen({"a": host(**settings), "b": host()})["hosts"]
+    assert choice["a"] == {"version": version, "why": "", "advice": ""} and choice["b"]["version"] == NEW
+
+
+def test_hosts_that_a_run_leaves_out_are_asked_when_a_version_is_open() -> None:
+    """--limit must not decide otherwise than a run of all hosts, as far as the others can be reached."""
+    left_out: dict[str, Any] = {"cluster_node_pool": ""}
+    elsewhere = {"cluster_node_pool": "other"}
+    explicit = {"nvidia_driver_version": OLD}
+    hosts = {"a": host(), "b": left_out, "c": elsewhere, "d": explicit}
+    assert chosen(hosts)["unread"] == ["b"]
+    assert chosen({**hosts, "a": host(driver=OLD)})["unread"] == []
+    assert chosen({**hosts, "a": host(version=OLD)})["unread"] == []
+    answer = {"item": "b", **host(driver=OLD)["__preflight_reading"]["facts"]}
+    assert chosen(hosts, further=[answer])["hosts"]["a"]["version"] == OLD
+    # One that did not answer has no say.
+    assert chosen(hosts, further=[{"item": "b", "unreachable": True}])["hosts"]["a"]["version"] == NEW
+
+
+def test_input_of_another_form() -> None:
+    broken = host()
+    del broken["__preflight_reading"]["facts"]["os"]
+    with pytest.raises(AnsibleFilterError, match="bad input"):
+        chosen({"a": broken})
