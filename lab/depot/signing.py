@@ -95,8 +95,8 @@ def is_made(key: Key, today: date | None = None) -> bool:
         return False
     day = today or _today()
     if _is_near(key, day):
-        near = expiry not in (_NEVER, _date(key)) and date.fromisoformat(expiry) - day
-        return bool(near) and _RESERVE <= near <= _EXTENSION
+        given = expiry not in (_NEVER, _date(key))
+        return given and _RESERVE <= date.fromisoformat(expiry) - day <= _EXTENSION
     return expiry == (_date(key) or _NEVER)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import depot
+from lab import depot, paths
 from lab.depot import apt, catalog, repositories, signing
 from lab.depot.cache import DepotError
 from lab.depot.catalog import Deb
@@ -61,11 +61,7 @@ def written(*wanted: Repository) -> Path:
     """Write repositories and return the directory that is served."""
     for site in repositories.sites(wanted, {each.name: held(each) for each in wanted}):
         site.build()
-    return depot_root()
-
-
-def depot_root() -> Path:
-    return repositories.paths.www()
+    return paths.www()
 
 
 def stanzas(path: Path) -> list[dict[str, str]]:
@@ -108,7 +104,7 @@ def test_one_key_under_its_own_name_and_no_other(cached: Path, repository: Repos
     assert found == [place]
     assert place.read_text() == signing.public(repository.key)
     index = root / repository.url.partition("://")[2] / ("" if repository.suite == "/" else f"dists/{repository.suite}")
-    argv = ["gpgv", "--keyring", str(signing.binary(repository.key)), index / "InRelease"]
+    argv: list[str | Path] = ["gpgv", "--keyring", signing.binary(repository.key), index / "InRelease"]
     assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
     for field, value in repository.release.items():
         assert f"{field}: {value}\n" in (index / "Release").read_text()
@@ -134,6 +130,9 @@ def test_another_key_file_in_the_lock_is_another_path_in_the_depot(cached: Path)
     directory = before / "developer.download.nvidia.com/compute/cuda/repos/ubuntu2604/x86_64"
     assert [path.name for path in directory.glob("*.pub")] == ["60DF8A40.pub"]
     changed = replace(cuda(), key=replace(cuda().key, url=cuda().key.url.replace("60DF8A40", "12345678")))
+    found = {each.name: held(each) for each in (cuda(),)}
+    assert repositories.sites([cuda()], found)[0].is_written
+    assert not repositories.sites([changed], found)[0].is_written
     written(changed)
     assert [path.name for path in directory.glob("*.pub")] == ["12345678.pub"]
 

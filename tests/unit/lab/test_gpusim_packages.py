@@ -39,13 +39,10 @@ ENTRANCES = {
     ("debian", NEWEST): [["nvidia-open"], ["nvidia-driver-cuda", "nvidia-kernel-dkms"]],
 }
 CASES = [
-    pytest.param(repository, version, wanted, id=f"{repository.name}-{version}-{wanted[0]}")
+    (repository, version, wanted)
     for repository in CUDA
     for (family, version), sets in ENTRANCES.items()
-    if family in repository.name
-    and any(
-        package.version.startswith(version) and package.name == "nvidia-modprobe" for package in repository.packages
-    )
+    if family in repository.name and any(held.startswith(version) for held in repository.versions("nvidia-modprobe"))
     for wanted in sets
 ]
 
@@ -60,7 +57,9 @@ def of_driver(repository: Repository, version: str) -> dict[str, Package]:
     }
 
 
-@pytest.mark.parametrize(("repository", "version", "wanted"), CASES)
+@pytest.mark.parametrize(
+    ("repository", "version", "wanted"), CASES, ids=[f"{one.name}-{two}-{three[0]}" for one, two, three in CASES]
+)
 def test_what_is_asked_for_brings_the_whole_driver(repository: Repository, version: str, wanted: list[str]) -> None:
     known = of_driver(repository, version)
     pending, seen = list(wanted), set()
@@ -77,12 +76,12 @@ def test_what_is_asked_for_brings_the_whole_driver(repository: Repository, versi
 
 
 def test_the_repositories_hold_the_branches_that_upstream_gives_them() -> None:
-    assert {param.values[0].name for param in CASES if param.values[1] == OLD} == {
+    assert {repository.name for repository, version, _ in CASES if version == OLD} == {
         "cuda-debian12",
         "cuda-ubuntu2204",
         "cuda-ubuntu2404",
     }
-    assert {param.values[0].name for param in CASES if param.values[1] == NEW} == {each.name for each in CUDA}
+    assert {repository.name for repository, version, _ in CASES if version == NEW} == {each.name for each in CUDA}
 
 
 @pytest.mark.parametrize("repository", CUDA, ids=lambda each: each.name)

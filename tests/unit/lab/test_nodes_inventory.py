@@ -104,14 +104,24 @@ def test_keys_and_digests_are_the_depots_own(tmp_path: Path) -> None:
     assert text.count("nvidia_driver_repository_key_fingerprints") == len(systems)
 
 
-def test_a_lab_of_one_system_has_its_keys_once_and_a_spec_may_change_them(tmp_path: Path) -> None:
-    node = {"name": "n", "os": "debian13", "groups": ["workers"]}
-    for variables, wanted in (({}, None), ({"nvidia_driver_repository_key_fingerprints": ["A" * 40]}, ["A" * 40])):
-        spec, _ = read({"nodes": [node], "vars": variables})
-        text = inventory.render("x", spec, {"n": "10.0.0.1"}, tmp_path, DEPOT, contents())
-        assert text.count("nvidia_driver_repository_key_fingerprints") == 1
-        found = read_back(text, tmp_path)["_meta"]["hostvars"]["n"]["nvidia_driver_repository_key_fingerprints"]
-        assert found == (wanted or [contents().fingerprints["cuda-debian13"]])
+def test_a_lab_of_one_system_has_its_keys_once(tmp_path: Path) -> None:
+    spec, _ = read({"nodes": [{"name": "n", "os": "debian13", "groups": ["workers"]}]})
+    text = inventory.render("x", spec, {"n": "10.0.0.1"}, tmp_path, DEPOT, contents())
+    assert text.count("nvidia_driver_repository_key_fingerprints") == 1
+    found = read_back(text, tmp_path)["_meta"]["hostvars"]["n"]
+    assert found["nvidia_driver_repository_key_fingerprints"] == [contents().fingerprints["cuda-debian13"]]
+
+
+def test_a_spec_may_change_keys_for_all_nodes_and_for_one(tmp_path: Path) -> None:
+    name = "nvidia_driver_repository_key_fingerprints"
+    nodes: list[dict[str, Any]] = [
+        {"name": "a", "os": "debian12", "groups": ["workers"]},
+        {"name": "b", "os": "debian13", "groups": ["workers"], "vars": {name: ["B" * 40]}},
+    ]
+    spec, _ = read({"nodes": nodes, "vars": {name: ["A" * 40]}})
+    text = inventory.render("x", spec, {"a": "10.0.0.1", "b": "10.0.0.2"}, tmp_path, DEPOT, contents())
+    hosts = read_back(text, tmp_path)["_meta"]["hostvars"]
+    assert (hosts["a"][name], hosts["b"][name]) == (["A" * 40], ["B" * 40])
 
 
 def test_host_keys_are_checked_strictly_against_the_labs_own_file(listed: dict[str, Any]) -> None:
