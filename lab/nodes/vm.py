@@ -340,7 +340,7 @@ def _inventory(lab: State, address: str) -> str:
     return (
         f"# Inventory of {NODE}, a virtual machine of the lab {lab.name}: use it with -i next to the lab's own.\n"
         f"{NODE} ansible_host={address} ansible_ssh_common_args='{options}' "
-        "kubeadm_ignore_preflight_errors='[]' containerd_cri_settings='{}'\n"
+        "ansible_timeout=300 kubeadm_ignore_preflight_errors='[]' containerd_cri_settings='{}'\n"
         f"\n[workers]\n{NODE}\n"
     )
 
