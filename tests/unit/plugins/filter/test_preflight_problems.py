@@ -565,22 +565,6 @@ def test_a_driver_of_the_operator_s_lies_where_the_operator_puts_it() -> None:
     assert "/opt/a on gpu2; /run/nvidia/driver on gpu1" in problem["what"]
 
 
-def test_a_driver_that_this_distribution_s_repository_does_not_have() -> None:
-    system = {"key": "Debian 13", "pretty_name": "Debian GNU/Linux 13 (trixie)"}
-    (problem,) = check({"gpu1.facts.os": system})
-    text = " ".join(problem.values())
-    for words in (
-        "for Debian 13 does not have the driver 580.178.04",
-        "for Debian 12 only",
-        "one of 595.91.07 for this",
-    ):
-        assert words in text
-    assert check({"gpu1.facts.os": system, "gpu1.settings.nvidia_driver_version": "595.91.07"}) == []
-    assert check({"cp1.facts.os": system}) == [], "it has no GPU"
-    (unknown,) = check({"gpu1.facts.os": system, "gpu1.settings.nvidia_driver_version": "570.1.02"})
-    assert "Choose one of 595.91.07" in " ".join(unknown.values())
-
-
 def test_a_version_to_which_a_failed_upgrade_came_back_can_be_asked_for() -> None:
     old = {"loaded_version": "570.1.02", "packages": {"nvidia-open-570": "570.1.02-1"}, "origin": "cuda_repository"}
     changes = {"gpu1.facts.nvidia_driver": old, "gpu1.settings.nvidia_driver_version": "570.1.02"}
