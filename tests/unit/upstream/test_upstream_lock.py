@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ PLAYBOOK = """
         told:
           packages: >-
             {{{{ _kubeadm_packages + [_containerd_package] + _nvidia_container_toolkit_packages
-               + (_nvidia_driver_naming['pinning'] + _nvidia_driver_packages if driver else []) }}}}
+               + (_nvidia_driver_plan['pinning'] + _nvidia_driver_plan['packages'] if driver else []) }}}}
           key_files: "{{{{ _nvidia_driver_key_url if driver else '' }}}}"
     - ansible.builtin.copy:
         content: >-
@@ -114,11 +115,12 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
         drivers = [v for v, entry in versions["nvidia_driver"].items() if release in entry["packages"]]
         for index, kubernetes in enumerate(versions["kubernetes"]):
             driver = drivers[index % len(drivers)] if drivers else ""
-            for device in ("0x2330", "0x1db5"):
-                hosts[f"{release}|{kubernetes}|{driver}|{device}"] = {
+            for device, extent in product(("0x2330", "0x1db5"), ("compute", "full")):
+                hosts[f"{release}|{kubernetes}|{driver}|{device}|{extent}"] = {
                     "driver": driver,
                     "cluster_kubernetes_version": kubernetes,
                     "nvidia_driver_version": driver,
+                    "nvidia_driver_packages": extent,
                     "preflight_host": {
                         "os": {
                             "key": release,
@@ -126,6 +128,7 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
                         },
                         "gpus": [{"device_id": device}],
                         "nvswitches": 4,
+                        "kernel_packages": {"image": "", "headers": ["linux-headers-6.1"], "compiler": ""},
                         "nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
                         "installed": {},
                     },
@@ -155,7 +158,7 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
 def test_roles_ask_only_for_packages_that_the_lock_has(asked: dict[str, Any], lock: reader.Lock) -> None:
     assert len(asked) > 20
     for host, told in asked.items():
-        release, kubernetes, _driver, _device = host.split("|")
+        release, kubernetes, *_others = host.split("|")
         families = (f"kubernetes-v{'.'.join(kubernetes.split('.')[:2])}", "docker", "container-toolkit", "cuda")
         repositories = [lock.repository(family, release) for family in families]
         for package in told["packages"]:
