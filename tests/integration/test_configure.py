@@ -6,6 +6,7 @@ import base64
 import copy
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -52,9 +53,21 @@ def awx() -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def configure(awx: StandIn, tmp_path: Path) -> Configure:
-    """Return a function that runs the playbook against the stand-in."""
+def few(tmp_path: Path) -> Path:
+    """Return a copy of awx/ with those job templates only that workflows and schedules name: each takes a while."""
+    directory = tmp_path / "few"
+    shutil.copytree(ROOT / "awx", directory)
+    templates = wanted("job_templates")["awx_configure_job_templates"]
+    kept = [one for one in templates if one["name"] in {"gpulab preflight", "gpulab provision", "gpulab verify"}]
+    (directory / "job_templates.yml").write_text(yaml.safe_dump({"awx_configure_job_templates": kept}))
+    return directory
+
+
+@pytest.fixture
+def configure(awx: StandIn, few: Path, tmp_path: Path) -> Configure:
+    """Return a function that runs the playbook against the stand-in, with a few job templates."""
     given = {
+        "awx_configure_directory": str(few),
         "awx_configure_image": "registry.example.org/gpulab-ee:1",
         "awx_configure_project_url": PROJECT_URL,
         "awx_configure_ssh_key_file": str(new_key(tmp_path / "id_ed25519")),
@@ -76,7 +89,8 @@ def configure(awx: StandIn, tmp_path: Path) -> Configure:
 
 
 def test_it_makes_what_the_files_describe_and_a_second_run_changes_nothing(awx: StandIn, configure: Configure) -> None:
-    configure().expect_success()
+    everything = str(ROOT / "awx")
+    configure(awx_configure_directory=everything).expect_success()
 
     templates = wanted("job_templates")["awx_configure_job_templates"]
     assert awx.names("job_templates") == [one["name"] for one in templates]
@@ -103,7 +117,7 @@ def test_it_makes_what_the_files_describe_and_a_second_run_changes_nothing(awx: 
     assert awx.tokens == set(), "a token was left behind"
 
     changes, objects = list(awx.changes), copy.deepcopy(awx.store.objects)
-    configure().expect_unchanged()
+    configure(awx_configure_directory=everything).expect_unchanged()
     configure(awx_configure_ssh_key_file="").expect_unchanged()
     assert awx.changes == changes
     assert awx.store.objects == objects
@@ -292,14 +306,10 @@ def test_a_directory_that_describes_nothing_is_told(awx: StandIn, configure: Con
     assert awx.changes == []
 
 
-def test_a_playbook_that_the_project_lacks_is_refused_by_name(
-    awx: StandIn, configure: Configure, tmp_path: Path
-) -> None:
-    files = tmp_path / "awx"
-    files.mkdir()
-    for path in (ROOT / "awx").glob("*.yml"):
-        (files / path.name).write_text(path.read_text().replace("playbooks/verify.yml", "playbooks/verfy.yml"))
-    run = configure(awx_configure_directory=str(files))
+def test_a_playbook_that_the_project_lacks_is_refused_by_name(awx: StandIn, configure: Configure, few: Path) -> None:
+    described = few / "job_templates.yml"
+    described.write_text(described.read_text().replace("playbooks/verify.yml", "playbooks/verfy.yml"))
+    run = configure()
     assert run.status != 0
     assert "Playbook not found for project" in run.output
     assert "gpulab provision" in awx.names("job_templates")
