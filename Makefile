@@ -20,7 +20,9 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift sharing health cuda operator pools runner awx training network guides first-run untidy
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift sharing health cuda operator pools runner awx training network guides first-run untidy dkms vm
+# Longer than that on two cores, so not among those that CI draws from.
+BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -41,8 +43,10 @@ tests_network := test_network.py
 tests_guides := test_guides.py
 tests_first-run := test_first_run.py
 tests_untidy := test_untidy.py
+tests_dkms := test_dkms.py
+tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training vxlan host-gw awx guides first-run untidy untidy-refused
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training vxlan host-gw awx guides first-run untidy untidy-refused dkms vm cuda
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 
@@ -94,8 +98,8 @@ $(GROUPS): venv
 	@echo "$@: $(tests_$@)"
 	$(PYTEST) $(addprefix tests/integration/,$(tests_$@))
 
-groups: # print the names of the groups
-	@echo $(GROUPS)
+groups: # print the names of the groups that CI draws from
+	@echo $(filter-out $(BY_HAND),$(GROUPS))
 
 labs: # print the names of the labs that the long tests use
 	@echo $(addprefix $${GPULAB_TEST_PREFIX:-it}-,$(LABS))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from conftest import Built
-from support.hosts import Host
+from support.cluster import Cluster
+from support.hosts import ROOT, Host
+from support.lab import running
 from support.play import Run, play
 
 PLAYBOOK = "playbooks/install_cuda.yml"
@@ -14,6 +17,15 @@ OLD, NEW = "12.9.1", "13.0.2"
 # Newer than driver 580, of the same major version.
 AHEAD = "13.1.1"
 PROFILE = "/etc/profile.d/gpulab-cuda.sh"
+
+
+@pytest.fixture(scope="module")
+def built() -> Iterator[Built]:
+    """Ubuntu 24.04 has all of these toolkits and driver 580, which `auto` keeps once it is there."""
+    with running("cuda", ROOT / "lab" / "specs" / "shapes.yml") as lab:
+        run = play(lab.path, "--extra-vars", "nvidia_driver_version=580.178.04").expect_success()
+        inventory = lab.inventory()
+        yield Built(lab, inventory, Cluster.of(inventory), run)
 
 
 @pytest.fixture(scope="module")
