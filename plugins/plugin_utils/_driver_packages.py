@@ -234,7 +234,7 @@ def headers(host: Mapping[str, Any]) -> list[dict[str, Any]]:
 def headers_problem(host: Mapping[str, Any]) -> str:
     """What to say when apt has no headers of the running kernel; empty where DKMS can build without them.
 
-    A kernel that no package of this host brought (a container's, one of somebody's own) may have its modules already.
+    A kernel that no package of this host brought (a container's, or one built by hand) may have its modules already.
     """
     found, exact = host["kernel_packages"], host["kernel_packages"]["headers"][0]
     if not found["image"] or found["headers_found"]:

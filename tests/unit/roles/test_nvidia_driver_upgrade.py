@@ -276,6 +276,18 @@ def test_a_version_that_fails_goes_back_and_the_node_stays_cordoned(site: Upgrad
     assert back["follow"]["replaces"] == [f"{NEW}-1"]
 
 
+def test_advice_after_a_failed_build_can_be_followed_with_the_distribution_s_driver(site: Upgrade) -> None:
+    site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: not found"}, "550.163.01")
+    error = "nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'"
+    site.answer("nvidia_dkms_info", {"changed": False, "reason": [error], "log": "/x/make.log"}, "550.163.01")
+    other = {"loaded_version": "", "packages": {}, "origin": "none"}
+    host = {**HOST, "os": {"key": "Debian 13", "repository_name": "debian13"}, "nvidia_driver": other}
+    status, output, _calls = site.run("550.163.01", host=host, nvidia_driver_source="distribution")
+    told = " ".join(output.split())
+    assert status != 0 and error in told and "(nvidia_driver_source=cuda_repository)" in told
+    assert "Choose a version" not in told
+
+
 def test_a_proof_that_fails_goes_back_too(site: Upgrade) -> None:
     site.answer("gpu_acceptance", {"changed": True, "problems": ["gpu1: GPU-1: unknown error"]})
     status, output, calls = site.run()
