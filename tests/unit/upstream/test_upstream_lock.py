@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import os
 import re
@@ -44,7 +45,7 @@ PLAYBOOK = """
         told:
           packages: >-
             {{{{ _kubeadm_packages + [_containerd_package] + _nvidia_container_toolkit_packages
-               + (_nvidia_driver_naming['pinning'] + _nvidia_driver_packages if driver else []) }}}}
+               + (_nvidia_driver_plan['pinning'] + _nvidia_driver_plan['packages'] if driver else []) }}}}
           key_files: "{{{{ _nvidia_driver_key_url if driver else '' }}}}"
     - ansible.builtin.copy:
         content: >-
@@ -114,9 +115,10 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
         drivers = [v for v, entry in versions["nvidia_driver"].items() if release in entry["packages"]]
         for index, kubernetes in enumerate(versions["kubernetes"]):
             driver = drivers[index % len(drivers)] if drivers else ""
-            for device in ("0x2330", "0x1db5"):
-                hosts[f"{release}|{kubernetes}|{driver}|{device}"] = {
+            for device, extent in itertools.product(("0x2330", "0x1db5"), ("compute", "full")):
+                hosts[f"{release}|{kubernetes}|{driver}|{device} {extent}"] = {
                     "driver": driver,
+                    "nvidia_driver_packages": extent,
                     "cluster_kubernetes_version": kubernetes,
                     "nvidia_driver_version": driver,
                     "preflight_host": {
@@ -125,6 +127,7 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
                             "repository_name": release.replace(" ", "").replace(".", "").lower(),
                         },
                         "gpus": [{"device_id": device}],
+                        "kernel_packages": {"image": "", "headers": ["linux-headers-1"], "compiler": ""},
                         "nvswitches": 4,
                         "nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
                         "installed": {},
