@@ -27,6 +27,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._pki import (
     certificates,
     public_key_hash,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import is_active
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap import active_swaps
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_origins import blamed, origins
 
@@ -133,8 +134,10 @@ def kernel_packages(root: str, database: Database, distribution: str) -> dict[st
 
 
 def resolver(root: str, runner: Runner, wanted: Iterable[str]) -> dict[str, Any]:
-    """Who resolves names, what the kubelet was set up with (null: it has no configuration, or none that says so), and
-    by path the name servers (null: there is no such file)."""
+    """Whether systemd-resolved runs, the kubelet's ``resolvConf``, and by path the name servers.
+
+    The kubelet's is None without a configuration that names one, a file's name servers are None when it does not exist.
+    """
     listed = text_or_nothing(root, "/var/lib/kubelet/config.yaml")
     kubelet = re.search(r"^resolvConf:[ \t]*[\"']?([^\s\"'#]*)", listed, re.MULTILINE)
     files: dict[str, list[str] | None] = {}
@@ -143,7 +146,7 @@ def resolver(root: str, runner: Runner, wanted: Iterable[str]) -> dict[str, Any]
             text = read_text(under(root, path))
             files[path] = None if text is None else re.findall(r"^[ \t]*nameserver[ \t]+(\S+)", text, re.MULTILINE)
     return {
-        "systemd_resolved": files[_RESOLV_CONF[0]] is not None and _is_active(runner, "systemd-resolved"),
+        "systemd_resolved": files[_RESOLV_CONF[0]] is not None and is_active(runner, "systemd-resolved"),
         "kubelet": kubelet[1] if kubelet else None,
         "files": files,
     }
@@ -181,13 +184,6 @@ def cluster(root: str) -> dict[str, Any]:
         "ca_hashes": _ca_hashes(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt")),
         "server": _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf")),
     }
-
-
-def _is_active(runner: Runner, service: str) -> bool:
-    try:
-        return runner.run(["systemctl", "is-active", "--quiet", service]).rc == 0
-    except DomainError:
-        return False
 
 
 def _ca_hashes(pem: str) -> list[str]:

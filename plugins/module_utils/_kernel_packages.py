@@ -54,7 +54,7 @@ def meta_image(database: Database, running: str) -> str:
     exact = [name for name in metas if running in reached[name]]
     same = [name for name in metas if any(flavor(release) == flavor(running) != "" for release in reached[name])]
     inner = set().union(*closures.values())
-    # Several are alike but for what else they bring (linux-image-virtual); one with headers is somebody's choice.
+    # Several are alike but for what else they bring (linux-image-virtual); one with headers was chosen by a person.
     order = sorted(exact or same, key=lambda name: (not database.version(_twin(name)), name in inner, name))
     return next(iter(order), "")
 

@@ -13,7 +13,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Opens a TCP connection to the address of the API, and looks for the Python packages that such work needs.
-  - Before there is a cluster nobody listens there, and a refused connection shows that packets get there and back.
+  - Before there is a cluster nothing listens there, and a refused connection shows that packets get there and back.
 options:
   endpoint:
     description: C(host:port) of the API, an IPv6 address in brackets. Empty means that no connection is tried.

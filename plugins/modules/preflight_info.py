@@ -120,7 +120,7 @@ options:
   cloud_init_timeout:
     description:
       - Seconds to wait for cloud-init before anything is read, while the host boots. A host without cloud-init, or on
-        which it has finished, is read at once.
+        which it has finished, is read immediately.
       - Errors of cloud-init, and that it is still running when the time is over, are warnings.
     type: float
     default: 0
@@ -322,7 +322,7 @@ repositories:
   description: >-
     What is to be known of O(repositories): whether it was asked, why that failed, which wanted versions it lacks, which
     it has, what is wrong with its key (C(kind) is V(unreachable), V(unreadable), V(unexpected), V(expired) or empty),
-    and which sources of another hand name its address.
+    and which sources that this collection does not manage name its address.
   returned: always
   type: list
   elements: dict

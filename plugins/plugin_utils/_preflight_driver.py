@@ -104,16 +104,15 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    source, system = reading.settings["nvidia_driver_source"], reading.facts["os"]["key"]
-    if not reading.facts["secure_boot"] or not reading.facts["gpus"] or source not in INSTALLED:
+    source, facts = reading.settings["nvidia_driver_source"], reading.facts
+    loaded = facts["nvidia_driver"]["loaded_version"] == wanted_version(reading)
+    if not facts["secure_boot"] or not facts["gpus"] or source not in INSTALLED or loaded:
         return
-    ubuntu = system.startswith("Ubuntu")
+    ubuntu = facts["os"]["key"].startswith("Ubuntu")
     # Ubuntu's own modules are signed by Canonical, and the role takes them there.
-    if reading.facts["nvidia_driver"]["loaded_version"] == wanted_version(reading) or (
-        ubuntu and source == "distribution"
-    ):
+    if ubuntu and source == "distribution":
         return
-    own = "install a signed driver yourself, or enrol a key for DKMS at the console, and set "
+    own = "install a signed driver yourself, or enroll a key for DKMS at the console, and set "
     yield reading.problem(
         "Secure Boot is on",
         "firmware",
@@ -130,15 +129,16 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """What is known to fail: Debian 13's own driver, since a stable update of the kernel changed an interface."""
-    known = _DOES_NOT_BUILD.get((str(reading.facts["os"]["key"]), wanted_version(reading)))
-    loaded = reading.facts["nvidia_driver"]["loaded_version"] == wanted_version(reading)
-    if not known or not reading.facts["gpus"] or reading.settings["nvidia_driver_source"] != "distribution" or loaded:
+    facts, wanted = reading.facts, wanted_version(reading)
+    known = _DOES_NOT_BUILD.get((str(facts["os"]["key"]), wanted))
+    loaded = facts["nvidia_driver"]["loaded_version"] == wanted
+    if not known or not facts["gpus"] or reading.settings["nvidia_driver_source"] != "distribution" or loaded:
         return
-    if compare_versions(str(reading.facts["kernel"]), known) >= 0:
+    if compare_versions(str(facts["kernel"]), known) >= 0:
         yield reading.problem(
-            f"Debian's driver {wanted_version(reading)} does not build for the kernel {reading.facts['kernel']}",
+            f"Debian's driver {wanted} does not build for the kernel {facts['kernel']}",
             "nvidia_driver_source",
-            "The kernel's pci_resize_resource takes another argument from " + known + " on",
+            f"The kernel's pci_resize_resource takes another argument from {known} on",
             "Set nvidia_driver_source=cuda_repository, or boot an older kernel",
         )
 
