@@ -29,7 +29,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: See whether the API will be within reach
+- name: Test whether the API can be reached
   gpulab.kubernetes.api_reach_info:
     endpoint: 10.0.0.10:6443
 """

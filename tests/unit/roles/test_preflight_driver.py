@@ -17,7 +17,7 @@ PLAYBOOK = """
   hosts: workers
   gather_facts: false
   tasks:
-    - name: Learn the settings
+    - name: Load the settings
       ansible.builtin.import_role:
         name: gpulab.kubernetes.preflight
         tasks_from: settings
