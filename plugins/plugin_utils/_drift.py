@@ -16,7 +16,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_state im
 _SITE = "site.yml puts it back"
 _HEAL = f"{_SITE} and keeps the other one beside it"
 _UPGRADE = "playbooks/upgrade_driver.yml brings the nodes to one version"
-_SWAP = "site.yml turns it off; remove swapon from scripts yourself, or it is on again after a reboot"
+_SWAP = "site.yml turns it off; remove swapon from scripts by hand, or it is on again after a reboot"
 _ANY = "a version of the table"
 _HOLD = "something may have changed the hold, or may change the version unasked; site.yml puts it back"
 
