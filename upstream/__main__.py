@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m upstream", description=__doc__)
     parser.add_argument("--lock", type=Path, default=lock.PATH, help="the lock (default: %(default)s)")
     parser.add_argument("--write", action="store_true", help="renew the lock with what upstream has")
-    parser.add_argument("--check", action="store_true", help="ask nobody; warn when the lock is old")
+    parser.add_argument("--check", action="store_true", help="do not ask upstream; warn when the lock is old")
     parser.add_argument("--ca", metavar="FILE", help="also trust these authorities (as SSL_CERT_FILE does)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds that an answer may take (default: 60)")
     options = parser.parse_args(arguments)
@@ -51,7 +51,7 @@ def _end(verification: Verification, path: Path, write: bool) -> int:
         save(path, verification.renewed())
         for text in leftover:
             _say(f"left as it was: {text}")
-        dated = "" if verification.complete() else ", with its old date, because not everybody answered"
+        dated = "" if verification.complete() else ", with its old date, because not every server answered"
         _say(f"{path.name} is renewed{dated}. Read its diff, and let tests/unit/upstream say what the product needs.")
         return _DIFFERS if leftover else 0
     if verification.differs():

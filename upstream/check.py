@@ -1,4 +1,4 @@
-"""What can be said of `upstream.lock` without asking upstream: whether it is well formed, and whom it contradicts."""
+"""What can be said of `upstream.lock` without asking upstream: whether it is well formed, and what it contradicts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from upstream import relations
 from upstream.lock import PATH, RELATIONS, Lock, LockError, Package, Repository
 
 OLD_AFTER_DAYS = 60
-# The source of what upstream itself said, and of what it is yet to say.
+# The source of what upstream itself answered, and of what it has yet to be asked.
 UPSTREAM = "upstream"
 TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main.yml"
 
@@ -53,7 +53,7 @@ def read(path: Path = PATH) -> dict[str, Any]:
     except (OSError, yaml.YAMLError) as error:
         raise LockError(f"Error while reading {path}: {error}") from error
     if not isinstance(content, dict):
-        raise LockError(f"Error while reading {path}: it holds no mapping.")
+        raise LockError(f"Error while reading {path}: it is not a mapping.")
     return content
 
 
@@ -113,7 +113,7 @@ def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
 
 
 def uninstallable(lock: Lock, release: str, wanted: Mapping[str, str]) -> list[str]:
-    """Return what keeps packages (names and versions) from being installed on a release: relations nobody meets."""
+    """Return the relations that nothing meets, and that keep packages (by name the version) from being installed."""
     versions: dict[str, list[str]] = {}
     packages: dict[tuple[str, str], Package] = {}
     for repository in lock.repositories.values():
@@ -186,7 +186,7 @@ def _repository(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
 
 def _fields(label: str, entry: object, kind: str) -> Iterator[str]:
     if not isinstance(entry, Mapping):
-        yield f"{label}: is no mapping"
+        yield f"{label}: is not a mapping"
         return
     known = _FIELDS[kind]
     yield from (f"{label}: {field}: is missing" for field, needed in known.items() if needed and field not in entry)
@@ -197,7 +197,7 @@ def _fields(label: str, entry: object, kind: str) -> Iterator[str]:
 
 def _wrong(label: str, value: object, fits: Callable[[str], object], *, none: bool = False) -> Iterator[str]:
     if (value is None and not none) or (value is not None and not (isinstance(value, str) and fits(value))):
-        yield f"{label}: {value!r} has not the form that it should have"
+        yield f"{label}: {value!r} does not have the expected form"
 
 
 def _sources(content: Mapping[str, Any]) -> Iterator[str]:

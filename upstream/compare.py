@@ -1,4 +1,4 @@
-"""Compare an entry of the lock with what upstream answers. What differs is told, and what to write instead."""
+"""Compare an entry of the lock with what upstream answers. Reports what differs, and what to write instead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from upstream.collection import KeyFormatError, compare_versions, public_keys
 from upstream.lock import RELATIONS
 from upstream.web import Answer, Web, WebError
 
-# Whoever renews a key does so some weeks before its end.
+# Keys are renewed some weeks before they expire.
 _ENDS_SOON_DAYS = 60
 _SHOWN = 4
 _CHECKSUM = re.compile(r"^ ([0-9a-f]{64})\s+[0-9]+\s+(\S+)$", re.MULTILINE)
@@ -191,7 +191,7 @@ def _groups(text: str) -> list[tuple[relations.Relation, ...]]:
 
 
 def _compared(groups: Iterable[Iterable[relations.Relation]]) -> set[str]:
-    # Which version of the distribution's own packages is asked for matters to nobody here.
+    # Which version of the distribution's own packages is asked for does not matter here.
     return {
         " | ".join(part.name if part.name in OF_THE_DISTRIBUTION else str(part) for part in group) for group in groups
     }

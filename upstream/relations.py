@@ -65,5 +65,5 @@ def unmet(text: str, versions: Mapping[str, Iterable[str]], elsewhere: Iterable[
 def _relation(text: str) -> Relation:
     match = _RELATION.fullmatch(text.strip())
     if not match:
-        raise ValueError(f"{text.strip()!r:.80} is no relation that apt reads")
+        raise ValueError(f"{text.strip()!r:.80} is not a relation that apt reads")
     return Relation(match["name"], match["operator"] or "", match["version"] or "")

@@ -1,4 +1,4 @@
-"""Ask upstream about everything in the lock, several questions at once, and renew it."""
+"""Ask upstream about everything in the lock, several questions simultaneously, and renew it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from upstream.compare import Report
 from upstream.lock import LockError
 from upstream.web import Web
 
-_AT_ONCE = 6
+_WORKERS = 6
 
 
 class Verification:
@@ -32,7 +32,7 @@ class Verification:
     def ask(self, web: Web, say: Callable[[str], None]) -> None:
         """Ask everything, and say for each question what it brought."""
         questions = dict(self._questions(web))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_WORKERS) as pool:
             started = time.monotonic()
             running = {pool.submit(question): label for label, question in questions.items()}
             for number, done in enumerate(as_completed(running), 1):

@@ -1,4 +1,4 @@
-"""Ask servers over HTTPS: redirects told, tokens of registries fetched, errors in one sentence."""
+"""Ask servers over HTTPS: redirects reported, tokens of registries fetched, errors in one sentence."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Web:
     def _token(self, challenge: str, name: str) -> str:
         told = dict(_CHALLENGE.findall(challenge))
         if "realm" not in told:
-            raise WebError(f"the registry asks for a token and does not say where it is: {challenge:.200}")
+            raise WebError(f"the registry asks for a token without an address for it: {challenge:.200}")
         query = {"scope": told.get("scope") or f"repository:{name}:pull"}
         if "service" in told:
             query["service"] = told["service"]

@@ -26,7 +26,7 @@ __all__ = ["DEFAULT_KUBERNETES", "HOST_PACKAGES", "Contents", "DepotError", "bui
 
 @dataclass(frozen=True)
 class Contents:
-    """What differs from upstream in what the depot serves, and has to be told to whoever checks it.
+    """What the depot serves otherwise than upstream: its keys and images, for roles and tests that compare them.
 
     `fingerprints` are those of the depot's keys by the repository's name in upstream.lock, `digests` those of its
     images by their full names.

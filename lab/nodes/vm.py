@@ -2,7 +2,7 @@
 
 It joins the network of a lab whose control plane is a container, because etcd and the API server are too slow in an
 emulated machine. The disk is made once per recipe, with the images of a worker unpacked already, and each machine
-writes to an overlay of its own. See docs/lab.md.
+writes to a sparse copy of its own.
 """
 
 from __future__ import annotations
@@ -172,12 +172,11 @@ def _images() -> list[images.Image]:
 def _furnish(root: Path, mirror: Mirror) -> None:
     """Turn a bare root file system into that of a machine as an installer leaves it."""
     clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"}
+    _write(root, "etc/systemd/system/lab-swap.service", _SWAP_UNIT)
     for argv in (
         ["useradd", "--create-home", "--shell=/bin/bash", "--password=*", USER],
         ["systemctl", "enable", "systemd-networkd.service", "lab-swap.service"],
     ):
-        if argv[0] == "systemctl":
-            _write(root, "etc/systemd/system/lab-swap.service", _SWAP_UNIT)
         tools.run(["chroot", root, *argv], doing=f"running {argv[0]} in {root}", log="vm", env=clean)
     for unit in _MASKED:
         (root / "etc/systemd/system" / unit).unlink(missing_ok=True)
@@ -239,7 +238,8 @@ def _listens(path: Path) -> bool:
 
 def _identity(lab: State, address: str, key: Path, mirror: Mirror) -> dict[str, tuple[str, int]]:
     """Return what makes this machine different from another one: file name, content and mode."""
-    gateway, _, length = _gateway(lab)
+    subnet = lab.subnets["main"]
+    gateway, length = network.address(subnet, 1), subnet.partition("/")[2]
     servers = [line for line in Path("/etc/resolv.conf").read_text().splitlines() if line.startswith("nameserver")]
     reachable = [line for line in servers if not line.split()[1].startswith(("127.", "::1"))]
     files = {
@@ -260,32 +260,22 @@ def _identity(lab: State, address: str, key: Path, mirror: Mirror) -> dict[str, 
     return files
 
 
-def _gateway(lab: State) -> tuple[str, str, str]:
-    subnet = lab.subnets["main"]
-    return network.address(subnet, 1), subnet, subnet.partition("/")[2]
-
-
 def _disk(base: Path, directory: Path, files: dict[str, tuple[str, int]]) -> None:
     """Make a copy of the base disk that takes no room of its own, with these files in it."""
     disk = directory / "disk.raw"
     tools.run(["cp", "--sparse=always", base / "disk.raw", disk], doing=f"copying the disk of {NODE}", log="vm")
-    with _scratch(directory) as work:
+    with tempfile.TemporaryDirectory(dir=directory) as name:
+        work = Path(name)
         commands = []
-        for number, (name, (text, mode)) in enumerate(files.items()):
+        for number, (file, (text, mode)) in enumerate(files.items()):
             source = work / str(number)
             source.write_text(text)
-            if name.startswith(f"home/{USER}/.ssh/"):
+            if file.startswith(f"home/{USER}/.ssh/"):
                 commands.append(f"mkdir /home/{USER}/.ssh")
-            commands += [f"rm /{name}", f"write {source} /{name}", f"set_inode_field /{name} mode 0{0o100000 | mode:o}"]
+            commands += [f"rm /{file}", f"write {source} /{file}", f"set_inode_field /{file} mode 0{0o100000 | mode:o}"]
         script = work / "script"
         script.write_text("\n".join(commands) + "\n")
         tools.run(["debugfs", "-w", "-f", script, disk], doing=f"giving {NODE} its identity", log="vm")
-
-
-@contextlib.contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir=directory) as name:
-        yield Path(name)
 
 
 def _tap(lab: State, directory: Path) -> None:

@@ -65,7 +65,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         said = " ".join(log.read_text(errors="replace").split()) if log.exists() else ""
         for path in (state, log):
             path.unlink(missing_ok=True)
-        return said or f"ssh does not get there ({' '.join(argv)})"
+        return said or f"ssh can't connect ({' '.join(argv)})"
 
 
 def _free_port() -> int:

@@ -11,7 +11,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_packages
 
 DOCUMENTATION = r"""
 name: driver_package
-short_description: Name the package that tells what an installed driver is made of
+short_description: Name the package that shows which kind of driver is installed
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)

@@ -95,11 +95,14 @@ def driver_plan(
     except DriverError as error:
         raise AnsibleFilterError(str(error)) from error
     built = {"headers": headers(host), "headers_problem": headers_problem(host)} if found.dkms else {}
-    there = host.get("installed") or {}
     asked = [*found.pinning, *(each for each in found.packages if not each.get("optional"))]
-    pending = any(each.get("version", "") not in ("", there[each["name"]]) for each in asked if each["name"] in there)
-    pending = pending or any(each["name"] not in there for each in asked)
+    pending = not all(_is_there(each, host.get("installed") or {}) for each in asked)
     return {**found.fields(), "headers": [], "headers_problem": "", **built, "pending": pending}
+
+
+def _is_there(package: Mapping[str, Any], installed: Mapping[str, str]) -> bool:
+    name = package["name"]
+    return name in installed and package.get("version", "") in ("", installed[name])
 
 
 class FilterModule:

@@ -13,6 +13,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _prefligh
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_gpu as gpu_rules
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_host as host_rules
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Cluster, Problem, Reading
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight_failure import failure
 
 DOCUMENTATION = r"""
 name: preflight_problems
@@ -98,7 +99,7 @@ def find(cluster: Cluster) -> list[Problem]:
     problems = [problem for rule in (*cluster_rules.RULES, *gpu_rules.CLUSTER_RULES) for problem in rule(cluster)]
     for reading in cluster.readings:
         if not reading.facts:
-            problems += host_rules.failure(reading, cluster)
+            problems += failure(reading, cluster)
             continue
         for rule in () if reading.left_out else (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES):
             problems += rule(reading, cluster)

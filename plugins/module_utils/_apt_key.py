@@ -38,7 +38,7 @@ class AptKey:
         return self.expires is not None and self.expires <= moment
 
     def outlives(self, other: AptKey) -> bool:
-        return not self.ends_by(other.expires) if other.expires is not None else False
+        return other.expires is not None and not self.ends_by(other.expires)
 
 
 def read_pins(values: Iterable[str]) -> tuple[str, ...]:

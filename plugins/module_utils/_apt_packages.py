@@ -139,8 +139,8 @@ class Packages:
         if failed:
             names = ", ".join(f"{name} {database.version(name)}" for name in failed)
             raise PackageError(
-                f"{error}\n{names} lies there in the version that is asked for, so installing it would fail the same "
-                "way. Remove the cause or ask for another version, and run again",
+                f"{error}\n{names} is unpacked in the wanted version already, so installing it would fail the same "
+                "way. Fix the cause or choose another version, and run again",
                 **error.fields,
             ) from error
 

@@ -225,7 +225,7 @@ def _refuse_shared(wanted: Wanted, path: Path, lines: list[Source]) -> None:
 
 
 def _refresh(wanted: Wanted, todo: Plan, apt: Apt, now: float, fetched: bool) -> None:
-    """Fetch the index, and once more with a key that is fetched again when the stored one does not fit."""
+    """Fetch the index; if the stored key does not fit, fetch the key again and retry."""
     options = {"Dir::Etc::sourcelist": wanted.path, "Dir::Etc::sourceparts": "-", "APT::Get::List-Cleanup": "0"}
     if wanted.etc != Path("/etc/apt"):
         options["Dir::State::lists"] = wanted.lists

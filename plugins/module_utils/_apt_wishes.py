@@ -125,17 +125,17 @@ def undone(wishes: Sequence[Wish], database: Database) -> list[Wish]:
 def failed_for_good(said: str, wishes: Sequence[Wish], database: Database) -> list[str]:
     """The packages whose own script failed when dpkg configured them, and which nothing would take the place of.
 
-    ``said`` is what ``dpkg --configure -a`` wrote. Installing the wishes would run the same script once more.
+    ``said`` is what ``dpkg --configure -a`` wrote. Installing the wishes would run the same script again.
     """
     failed = [name for name in _SCRIPT_FAILED.findall(said) if database.get(name)]
     pending = undone(wishes, database)
-    in_place = [wish.name for wish in pending if _lies_there(wish, database)]
+    in_place = [wish.name for wish in pending if _is_unpacked(wish, database)]
     if pending and len(in_place) == len(pending) and not database.broken:
         return failed
     return [name for name in failed if name in in_place]
 
 
-def _lies_there(wish: Wish, database: Database) -> bool:
+def _is_unpacked(wish: Wish, database: Database) -> bool:
     version = database.version(wish.name)
     return bool(version) and not wish.gone and wish.version in ("", version)
 

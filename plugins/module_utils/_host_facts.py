@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host is: system, memory, disks, GPUs and their driver, the cluster it belongs to. Reads files only."""
+"""What a host is: system, memory, disks, name servers, the cluster it belongs to. Reads files only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture
@@ -23,12 +22,12 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles impor
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel import builtin_modules, loaded_modules
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel_packages import read as read_kernel_packages
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeconfig import KubeconfigError, read_kubeconfig
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver import parse_version
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._pki import (
     CertificateError,
     certificates,
     public_key_hash,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import is_active
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap import active_swaps
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_origins import blamed, origins
 
@@ -38,21 +37,6 @@ _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d
 _TRACES = {"br_netfilter": "/proc/sys/net/bridge", "ip_tables": "/proc/net/ip_tables_names"}
 _RESOLV_CONF = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
 _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
-_NVIDIA, _DISPLAY, _BRIDGE = "0x10de", "0x03", "0x0680"
-# Packages that make up a driver, of NVIDIA's repository, Ubuntu and Debian alike.
-_DRIVER = re.compile(
-    r"(?:cuda-drivers|nvidia-open|nvidia-(?:tesla-|legacy-)?(?:\d+[a-z]*-)?(?:driver|dkms|headless|kernel|utils|smi|"
-    r"compute-utils|fabricmanager|modprobe)|nvidia-(?:driver|kernel|headless|fabricmanager)|libnvidia-(?:ml1|compute)|"
-    r"linux-modules-nvidia)(?:-.*)?\Z"
-)
-# Names that only NVIDIA's repositories have, with a branch or without.
-_OF_CUDA_REPOSITORY = re.compile(
-    r"(?:cuda-drivers|nvidia-open|nvidia-driver-pinning)(?:-\d.*)?\Z|"
-    r"(?:nvidia-driver-cuda|nvidia-kernel-open-dkms|nvidia-dkms-open|nvidia-dkms|libnvidia-compute)\Z"
-)
-# Names that Ubuntu has, too, whose own revisions begin with a zero: 580.95.05-0ubuntu0.24.04.1, not -1ubuntu1.
-_OF_EITHER = re.compile(r"(?:nvidia-dkms-\d+(?:-open)?|libnvidia-compute-\d+)\Z")
-_REVISION_OF_NVIDIA = re.compile(r"-[1-9]\d*ubuntu\d+\Z")
 _INTERESTING = re.compile(
     r"(?:containerd|docker|runc|kube|cri-tools|cri-o|crun|moby|podman|nvidia|libnvidia|cuda-drivers)"
 )
@@ -149,72 +133,11 @@ def kernel_packages(root: str, database: Database, distribution: str) -> dict[st
     return {**found, "headers_found": under(root, f"/lib/modules/{release}/build").exists()}
 
 
-def nvlink_bridges(root: str) -> list[str]:
-    """ConnectX devices that manage the NVSwitches of an NVLink 5 system (HGX B200, B300), which are not on PCI.
-
-    They name themselves SW_MNG in their vital product data, as NVIDIA's driver container looks for it.
-    """
-    directory = under(root, "/sys/class/infiniband")
-    found = []
-    for device in sorted(directory.iterdir()) if directory.is_dir() else ():
-        try:
-            data = (device / "device/vpd").read_bytes()
-        except OSError:
-            continue
-        if b"SW_MNG" in data:
-            found.append(device.name)
-    return found
-
-
-def gpus(root: str) -> tuple[list[dict[str, str]], int]:
-    """NVIDIA's display devices on the PCI bus, and the number of its NVSwitches.
-
-    A function of SR-IOV is a part of a GPU that is given to a virtual machine, and no GPU.
-    """
-    found, switches = [], 0
-    directory = under(root, "/sys/bus/pci/devices")
-    for device in sorted(directory.iterdir()) if directory.is_dir() else ():
-        if _first_line(device / "vendor") != _NVIDIA or (device / "physfn").is_symlink():
-            continue
-        kind, driver = _first_line(device / "class"), device / "driver"
-        switches += kind.startswith(_BRIDGE)
-        if kind.startswith(_DISPLAY):
-            found.append(
-                {
-                    "address": device.name,
-                    "device_id": _first_line(device / "device"),
-                    "class": kind,
-                    "driver": driver.readlink().name if driver.is_symlink() else "",
-                }
-            )
-    return found, switches
-
-
-def nvidia_driver(root: str, database: Database) -> dict[str, Any]:
-    """The driver that is there, and whose it is."""
-    text = text_or_nothing(root, "/proc/driver/nvidia/version")
-    packages = {name: database.version(name) or "" for name in database.names() if _DRIVER.match(name)}
-    loaded = parse_version(text)
-    if any(_by_nvidia(database, name) for name in packages):
-        origin = "cuda_repository"
-    elif packages:
-        origin = "distribution"
-    elif under(root, "/usr/bin/nvidia-uninstall").exists():
-        origin = "runfile"
-    else:
-        origin = "other" if loaded else "none"
-    return {
-        "loaded_version": loaded,
-        "loaded_modules": "" if not loaded else "open" if "Open Kernel Module" in text else "proprietary",
-        "packages": packages,
-        "origin": origin,
-        "nouveau_loaded": "nouveau" in loaded_modules(text_or_nothing(root, "/proc/modules")),
-    }
-
-
 def resolver(root: str, runner: Runner, wanted: Iterable[str]) -> dict[str, Any]:
-    """Who resolves names, what the kubelet was set up with (null: it has no configuration, or none that says so), and
-    by path the name servers (null: there is no such file)."""
+    """Whether systemd-resolved runs, the kubelet's ``resolvConf``, and by path the name servers.
+
+    The kubelet's is None without a configuration that names one, a file's name servers are None when it does not exist.
+    """
     listed = text_or_nothing(root, "/var/lib/kubelet/config.yaml")
     kubelet = re.search(r"^resolvConf:[ \t]*[\"']?([^\s\"'#]*)", listed, re.MULTILINE)
     files: dict[str, list[str] | None] = {}
@@ -223,7 +146,7 @@ def resolver(root: str, runner: Runner, wanted: Iterable[str]) -> dict[str, Any]
             text = read_text(under(root, path))
             files[path] = None if text is None else re.findall(r"^[ \t]*nameserver[ \t]+(\S+)", text, re.MULTILINE)
     return {
-        "systemd_resolved": files[_RESOLV_CONF[0]] is not None and _is_active(runner, "systemd-resolved"),
+        "systemd_resolved": files[_RESOLV_CONF[0]] is not None and is_active(runner, "systemd-resolved"),
         "kubelet": kubelet[1] if kubelet else None,
         "files": files,
     }
@@ -263,13 +186,6 @@ def cluster(root: str) -> dict[str, Any]:
     }
 
 
-def _is_active(runner: Runner, service: str) -> bool:
-    try:
-        return runner.run(["systemctl", "is-active", "--quiet", service]).rc == 0
-    except DomainError:
-        return False
-
-
 def _ca_hashes(pem: str) -> list[str]:
     try:
         return [public_key_hash(certificate) for certificate in certificates(pem)]
@@ -299,20 +215,5 @@ def _secure_boot(root: str) -> bool:
         return False
 
 
-def _by_nvidia(database: Database, name: str) -> bool:
-    package = database.get(name)
-    if not package:
-        return False
-    either = _OF_EITHER.match(name) and _REVISION_OF_NVIDIA.search(package.version)
-    return bool(_OF_CUDA_REPOSITORY.match(name) or either or "@nvidia.com" in package.maintainer)
-
-
 def _meminfo(text: str) -> Mapping[str, int]:
     return {name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return (path.read_text(encoding="utf-8", errors="replace").splitlines() or [""])[0].strip()
-    except OSError:
-        return ""

@@ -27,7 +27,7 @@ def still_there(runner: Runner, root: str, port: str) -> list[str]:
 
 
 def clear(clean: Callable[[], object], look: Callable[[], Sequence[str]], patience: float) -> None:
-    """Clean up, and wait until nothing is left; clean up once more if something stays. Raises DomainError then.
+    """Clean up, and wait until nothing is left; clean up a second time if something stays. Raises DomainError.
 
     ``patience`` is how long to wait each time, in seconds.
     """

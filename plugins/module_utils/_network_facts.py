@@ -27,6 +27,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._packet_filter i
     read_iptables,
     read_nft,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import is_active
 
 # Listening, as the kernel numbers the states of sockets; a UDP socket that waits is "closed".
 _LISTENING = {"tcp": "0A", "udp": "07"}
@@ -63,11 +64,8 @@ def routes(runner: Runner) -> list[dict[str, str]]:
 
 
 def has_network_manager(runner: Runner) -> bool:
-    """Whether NetworkManager runs. It takes every device for its own unless it is told otherwise."""
-    try:
-        return runner.run(["systemctl", "is-active", "--quiet", "NetworkManager.service"]).rc == 0
-    except CommandError:
-        return False
+    """Whether NetworkManager runs, which manages every device unless its configuration leaves it out."""
+    return is_active(runner, "NetworkManager.service")
 
 
 def default_address(found: Iterable[Mapping[str, Any]], table: Iterable[Mapping[str, str]]) -> str:

@@ -41,7 +41,7 @@ def advice(said: str, release: str) -> str:
     if "Key was rejected" in said or "Required key not available" in said:
         return (
             "Secure Boot is on and the module is not signed with a key that this machine knows. Turn Secure Boot off, "
-            "or enrol DKMS's key (mokutil --import /var/lib/dkms/mok.pub, then reboot and confirm at the console)."
+            "or enroll DKMS's key (mokutil --import /var/lib/dkms/mok.pub, then reboot and confirm at the console)."
         )
     if "No such device" in said:
         return "The driver found no GPU that it supports. See the kernel's log (dmesg) for lines with NVRM."

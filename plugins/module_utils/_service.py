@@ -14,7 +14,11 @@ import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandNotFoundError, Runner
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import (
+    CommandError,
+    CommandNotFoundError,
+    Runner,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import put_file
 
@@ -43,6 +47,14 @@ class Unit:
     @property
     def running(self) -> bool:
         return self.active in _RUNNING
+
+
+def is_active(runner: Runner, name: str) -> bool:
+    """Whether a unit runs; also False when systemctl can't be asked."""
+    try:
+        return runner.run(["systemctl", "is-active", "--quiet", name]).rc == 0
+    except CommandError:
+        return False
 
 
 def parse_show(name: str, text: str) -> Unit:

@@ -42,7 +42,7 @@ _SWAPON = re.compile(r"^[^#\n]*\bswapon\b(?![ \t]+(?:-[shV]|--(?:show|summary|he
 
 @dataclass(frozen=True)
 class Origin:
-    """``area`` is what it turns on, None where the file does not tell. ``kept_off``: whether the module swap ends it.
+    """``area`` is what it turns on, None if the file does not name it. ``kept_off``: whether the module swap ends it.
 
     What is not ``at_boot`` comes with a new instance only, as cloud-init's.
     """
@@ -58,7 +58,7 @@ class Origin:
 
 
 def origins(root: str) -> list[Origin]:
-    """All that turns swap on, as far as files tell. What can't be read (not root) is left out."""
+    """All that turns swap on, as far as files name it. What can't be read (not root) is left out."""
     fstab = swap.fstab_swaps(text_or_nothing(root, "/etc/fstab"))
     found = [Origin("fstab", "/etc/fstab", entry.spec if entry.spec.startswith("/") else None) for entry in fstab]
     for name, path in _units(root).items():

@@ -13,7 +13,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Opens a TCP connection to the address of the API, and looks for the Python packages that such work needs.
-  - Before there is a cluster nobody listens there, and a refused connection shows that packets get there and back.
+  - Before there is a cluster nothing listens there, and a refused connection shows that packets get there and back.
 options:
   endpoint:
     description: C(host:port) of the API, an IPv6 address in brackets. Empty means that no connection is tried.
@@ -29,7 +29,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: See whether the API will be within reach
+- name: Test whether the API can be reached
   gpulab.kubernetes.api_reach_info:
     endpoint: 10.0.0.10:6443
 """

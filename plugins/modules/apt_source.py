@@ -50,7 +50,7 @@ options:
     elements: str
     default: [amd64]
   key_url:
-    description: Address of the repository's public key, armoured or binary. Required when O(state=present).
+    description: Address of the repository's public key, armored or binary. Required when O(state=present).
     type: str
   key_fingerprints:
     description:

@@ -66,7 +66,7 @@ options:
   cleanup_timeout:
     description:
       - How long the containers of an init that never finished may take to end after C(kubeadm reset), in seconds. Then
-        they are removed once more, and given the same time again.
+        they are removed a second time, and given the same time again.
     type: int
     default: 60
   executable:

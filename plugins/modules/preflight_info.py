@@ -120,7 +120,7 @@ options:
   cloud_init_timeout:
     description:
       - Seconds to wait for cloud-init before anything is read, while the host boots. A host without cloud-init, or on
-        which it has finished, is read at once.
+        which it has finished, is read immediately.
       - Errors of cloud-init, and that it is still running when the time is over, are warnings.
     type: float
     default: 0
@@ -322,7 +322,7 @@ repositories:
   description: >-
     What is to be known of O(repositories): whether it was asked, why that failed, which wanted versions it lacks, which
     it has, what is wrong with its key (C(kind) is V(unreachable), V(unreadable), V(unexpected), V(expired) or empty),
-    and which sources of another hand name its address.
+    and which sources that this collection does not manage name its address.
   returned: always
   type: list
   elements: dict
@@ -375,6 +375,7 @@ cloud_init:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_facts as gpu
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _host_facts as host
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _network_facts as network
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture
@@ -405,7 +406,7 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
     root = params["root"]
     status = read_text(under(root, "/var/lib/dpkg/status")) or ""
     database = Database(read_status(status), native_architecture())
-    gpus, nvswitches = host.gpus(root)
+    gpus, nvswitches = gpu.gpus(root)
     controller_time = params["controller_time"] and params["controller_time"] + cloud_init.waited
     system = host.system(root, controller_time)
     asked = [
@@ -428,8 +429,8 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
         "firewall": network.firewall(runner, root, params["reachable_ports"]),
         "gpus": gpus,
         "nvswitches": nvswitches,
-        "nvlink_bridges": host.nvlink_bridges(root),
-        "nvidia_driver": host.nvidia_driver(root, database),
+        "nvlink_bridges": gpu.nvlink_bridges(root),
+        "nvidia_driver": gpu.nvidia_driver(root, database),
         "installed": host.installed(database),
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
         "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),

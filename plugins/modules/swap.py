@@ -18,8 +18,8 @@ description:
   - Swap units of systemd that don't come from fstab are masked, among them those of C(zram-generator) and of swap
     partitions that systemd finds by itself, and so are the services of the packages C(dphys-swapfile),
     C(swapspace), C(systemd-swap), C(zram-config) and C(zram-tools).
-  - Azure's agent, which makes a swap file at each boot (C(ResourceDisk.EnableSwap) in C(/etc/waagent.conf)), is told to
-    make none; a copy of its file stays next to it.
+  - Azure's agent, which makes a swap file at each boot (C(ResourceDisk.EnableSwap) in C(/etc/waagent.conf)), no longer
+    makes one; a copy of its file stays next to it.
   - Scripts that turn swap on at boot (C(/etc/rc.local), C(per-boot) scripts of cloud-init) are not changed; a warning
     names them.
   - When what lies in swap does not fit into memory, the module fails, says how much is missing, and leaves
@@ -160,7 +160,7 @@ def main() -> None:
         module.fail_json(msg=str(error), **error.fields)
     left = [str(origin) for origin in origins(params["root"]) if origin.at_boot and not origin.kept_off]
     if left:
-        module.warn(f"Swap will be on again after a reboot, by {', '.join(left)}. Take swapon out of it.")
+        module.warn(f"Swap will be turned on again at boot by {', '.join(left)}. Remove swapon from it.")
     module.exit_json(
         changed=outcome.changed,
         diff=outcome.diff,

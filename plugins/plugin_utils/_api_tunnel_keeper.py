@@ -54,7 +54,7 @@ def _lives(process: int) -> bool:
     except OSError:
         return False
     with contextlib.suppress(OSError, IndexError):
-        # One that nobody has waited for yet is dead all the same; its name in parentheses may hold anything.
+        # A zombie is dead all the same; the name in parentheses may hold anything.
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return True
 

@@ -19,8 +19,7 @@ import tomllib
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 
 Table = Mapping[str, Any]
-# Major, minor and patch.
-Release = tuple[int, int, int]
+Release = tuple[int, int, int]  # major, minor, patch
 
 RUNTIME = "io.containerd.cri.v1.runtime"
 IMAGES = "io.containerd.cri.v1.images"
@@ -153,7 +152,7 @@ def parse_release(text: str) -> Release | None:
     """(2, 3, 6) for containerd 2.3.6, None for an empty text. Raises DomainError for anything else."""
     match = _RELEASE.match(text)
     if text and not match:
-        raise DomainError(f"Error while reading containerd's configuration: {text!r} is no version of containerd")
+        raise DomainError(f"Error while reading containerd's configuration: {text!r} is not a version of containerd")
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 

@@ -16,7 +16,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_state im
 _SITE = "site.yml puts it back"
 _HEAL = f"{_SITE} and keeps the other one beside it"
 _UPGRADE = "playbooks/upgrade_driver.yml brings the nodes to one version"
-_SWAP = "site.yml turns it off; swapon has to be taken out of scripts by hand, or it comes back"
+_SWAP = "site.yml turns it off; remove swapon from scripts by hand, or it is on again after a reboot"
 _ANY = "a version of the table"
 _HOLD = "something may have changed the hold, or may change the version unasked; site.yml puts it back"
 
@@ -68,7 +68,7 @@ def rows(host: str, seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Itera
     if wanted.get("gpus"):
         yield from _kernel(host, seen["kernel"])
     for area in seen.get("swap", []):
-        origin = area["origin"] or "something that no file names (journalctl --boot --grep=swap may tell)"
+        origin = area["origin"] or "something that no file names (journalctl --boot --grep=swap may show it)"
         found = f"{area['name']}, turned on by {origin}" if area["name"] else f"on at the next boot by {origin}"
         yield Row(host, "swap", "off, also after a reboot", found, _SWAP)
     for path in seen.get("files", []):

@@ -240,10 +240,13 @@ def headers_problem(host: Mapping[str, Any]) -> str:
     if not found["image"] or found["headers_found"]:
         return ""
     later = ", ".join(found["newer_without_headers"])
+    change = (
+        f"Reboot into the newer kernel that is installed ({later})"
+        if later
+        else "Upgrade the kernel (apt-get dist-upgrade), reboot into it"
+    )
     return (
         f"Error while installing the kernel headers: no apt source of this host has {exact}, without which DKMS can't "
-        f"build the driver's modules for the running kernel. "
-        + (f"Reboot into the newer kernel that is installed ({later}), and run again" if later else "")
-        + ("" if later else "Upgrade the kernel (apt-get dist-upgrade), reboot into it, and run again")
-        + f"; or add the source that has {exact}."
+        f"build the driver's modules for the running kernel. {change}, and run again; or add the source that has "
+        f"{exact}."
     )

@@ -88,7 +88,7 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
         "driver": {
             "enabled": driver,
             **({"kernelModuleType": wanted.driver_modules} if driver else {}),
-            # Without a version it is the chart's own.
+            # Without a version the chart's own counts.
             **({"version": wanted.driver_version} if driver and wanted.driver_version else {}),
         },
         "gfd": {"enabled": True},

@@ -226,8 +226,9 @@ def api(cluster: Cluster) -> Iterator[Problem]:
             "Let that port in (firewall, security group, VPN), or set cluster_api_tunnel=true, which gets there "
             "through SSH; preflight_check_api=false leaves this check out",
         )
-    version = str(found.get("packages", {}).get("kubernetes", _KUBERNETES_PACKAGE))
-    if compare_versions(version or "0", _KUBERNETES_PACKAGE) < 0 or not found.get("packages", {"yaml": "1"})["yaml"]:
+    packages = found.get("packages", {"kubernetes": _KUBERNETES_PACKAGE, "yaml": "unknown"})
+    version = str(packages["kubernetes"])
+    if compare_versions(version or "0", _KUBERNETES_PACKAGE) < 0 or not packages["yaml"]:
         have = f"kubernetes {version}" if version else "no package kubernetes"
         need = f"{_KUBERNETES_PACKAGE} or newer is needed, with PyYAML"
         yield Problem(

@@ -1,24 +1,17 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about GPUs and their driver."""
+"""Preflight's rules about GPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _cuda_compatibility as compatibility
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _cuda_data as families
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_data import OPEN_REQUIRED, OPEN_UNSUPPORTED
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import compare_versions
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_families import by_device_id
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_packages import (
-    PROPRIETARY,
-    available,
-    flavors,
-    versions_in,
-)
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_version import AUTO
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_packages import PROPRIETARY, flavors
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import (
     Cluster,
     ClusterRule,
@@ -27,11 +20,17 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
     Reading,
     listing,
 )
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight_driver import (
+    INSTALLED,
+    does_not_build,
+    driver,
+    known_version,
+    secure_boot,
+    wanted_version,
+)
 
 # SXM modules of HGX systems; GB200 and GB300 are arm64.
 _NVLINK_5 = {"0x2901": "B200", "0x3182": "B300"}
-# Distribution and driver -> the first kernel for which its own packages fail.
-_DOES_NOT_BUILD = {("Debian 13", "550.163.01"): "6.12.117"}
 _WITHOUT_MIG = (
     families.FERMI,
     families.KEPLER_GK10X,
@@ -43,15 +42,6 @@ _WITHOUT_MIG = (
     families.AMPERE_GA10X,
     families.ADA,
 )
-_ORIGINS = {
-    "cuda_repository": "comes from NVIDIA's CUDA repository",
-    "distribution": "comes from the distribution's packages",
-    "runfile": "was installed by NVIDIA's .run file",
-    "other": "belongs to no package",
-}
-
-# The sources from which the role installs something.
-_INSTALLED = ("cuda_repository", "distribution")
 
 
 def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -73,59 +63,11 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
 
 
-def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    settings = reading.settings
-    version, table = settings["nvidia_driver_version"], cluster.settings["nvidia_driver_versions"]
-    if not reading.facts["gpus"]:
-        return
-    if version == AUTO:
-        yield from _choice(reading, settings.get("driver_choice") or {})
-        return
-    # An upgrade that failed may have come back to another one, which is then kept by asking for it.
-    kept = settings["nvidia_driver_upgrading"] and version == reading.facts["nvidia_driver"]["loaded_version"]
-    if settings["nvidia_driver_source"] != "cuda_repository" or kept:
-        return
-    system = reading.facts["os"]["key"]
-    known = available(system, table)
-    if version not in table:
-        yield reading.problem(
-            f"nvidia_driver_version is {version}, which is not in the table of versions",
-            "nvidia_driver_version",
-            "Only versions that are known to fit the others are installed",
-            f"Choose one of {listing(known or table)}, or auto",
-        )
-    # A distribution that is not supported is a problem of its own.
-    elif system not in table[version]["packages"] and known:
-        yield reading.problem(
-            f"nvidia_driver_version is {version}, which NVIDIA's repository for {system} does not hold",
-            "nvidia_driver_version",
-            "It has another choice of versions for each distribution",
-            f"For {system} it holds {listing(known)} of the table: choose one of them for this host, or auto",
-        )
-
-
-def _choice(reading: Reading, choice: Mapping[str, str]) -> Iterator[Problem]:
-    if reading.settings["nvidia_driver_upgrading"]:
-        yield reading.problem(
-            "The driver is to be upgraded, and no version is named",
-            "nvidia_driver_version",
-            "auto keeps the version that a host has",
-            "Run it again with -e nvidia_driver_version=VERSION",
-        )
-    elif choice.get("why"):
-        yield reading.problem(
-            f"nvidia_driver_version is auto, and no version can be chosen: {choice['why']}",
-            "nvidia_driver_version",
-            "All hosts of a pool get one version, so that jobs find the same on each of them",
-            choice["advice"],
-        )
-
-
 def nvlink(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """HGX B200 and B300: their NVSwitches are not on PCI, and need more than a fabric manager."""
     bridges = reading.facts["nvlink_bridges"]
     gpus = sorted({_NVLINK_5[device] for device in _device_ids(reading) if device in _NVLINK_5})
-    if (bridges or gpus) and reading.settings["nvidia_driver_source"] in _INSTALLED:
+    if (bridges or gpus) and reading.settings["nvidia_driver_source"] in INSTALLED:
         seen = f"bridges {listing(bridges)}" if bridges else f"{listing(gpus)} GPUs"
         yield reading.problem(
             f"This is a system with NVLink 5 ({seen}), which this collection does not set up yet",
@@ -138,7 +80,7 @@ def nvlink(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    if reading.settings["nvidia_driver_source"] not in _INSTALLED:
+    if reading.settings["nvidia_driver_source"] not in INSTALLED:
         return
     modules, version = reading.settings["nvidia_driver_modules"], _driver_to_be(reading)
     for device in _device_ids(reading):
@@ -205,59 +147,11 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def _driver_to_be(reading: Reading) -> compatibility.Driver | None:
     """The driver that the host will have, None when that isn't known, or is no version (another rule tells)."""
     preinstalled = reading.settings["nvidia_driver_source"] == "preinstalled"
-    loaded, wanted = reading.facts["nvidia_driver"]["loaded_version"], _wanted(reading)
+    loaded, wanted = reading.facts["nvidia_driver"]["loaded_version"], wanted_version(reading)
     try:
         return compatibility.read_driver(str(loaded if preinstalled else wanted))
     except compatibility.CudaError:
         return None
-
-
-def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    settings, found = reading.settings, reading.facts["nvidia_driver"]
-    if not reading.facts["gpus"]:
-        return
-    if settings["nvidia_driver_source"] == "preinstalled":
-        if not found["loaded_version"]:
-            yield reading.problem(
-                "No NVIDIA driver is loaded, and nvidia_driver_source says that there is one",
-                "/proc/driver/nvidia/version",
-                "Nothing works without a driver",
-                "Load it (modprobe nvidia; nvidia-smi says why not), or set nvidia_driver_source to cuda_repository",
-            )
-        return
-    versions = versions_in(found["packages"].values()) or {found["loaded_version"]} - {""}
-    if settings["nvidia_driver_source"] == "operator":
-        # One that no package and no .run file has brought is the operator's own, of an earlier run.
-        if found["origin"] not in ("none", "other"):
-            yield reading.problem(
-                f"There is an NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}), and the GPU Operator "
-                "is to bring one (nvidia_driver_source)",
-                listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
-                "The operator's driver container does not start beside a driver of the host",
-                "Keep this one (nvidia_driver_source=preinstalled), or remove it and reboot",
-            )
-        return
-    if settings["nvidia_driver_replace_foreign"]:
-        return
-    wanted = _wanted(reading)
-    foreign = _ORIGINS.get(found["origin"]) if found["origin"] != settings["nvidia_driver_source"] else None
-    # A driver that a pod has installed belongs to no package; one of the host's packages is of another hand then.
-    if settings["nvidia_driver_source"] == "daemonset":
-        foreign = "comes from the host's packages" if found["packages"] else None
-    # The upgrade is what was asked for; it looks after the pods that use the driver.
-    if foreign or (versions - {wanted} and not settings["nvidia_driver_upgrading"]):
-        reason = foreign or f"is not the wanted version {wanted}"
-        yield reading.problem(
-            f"The NVIDIA driver that is there ({listing(sorted(versions)) or 'version unknown'}) {reason}",
-            listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
-            "A driver that somebody else chose is not replaced unasked",
-            "Keep it (nvidia_driver_source=preinstalled), or choose its version (nvidia_driver_version), or "
-            + (
-                "have it replaced (nvidia_driver_replace_foreign=true)"
-                if foreign
-                else "change it with playbooks/upgrade_driver.yml, or unasked (nvidia_driver_replace_foreign=true)"
-            ),
-        )
 
 
 def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -291,50 +185,6 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "Its keys are indexes of GPUs",
             "Correct the layout",
         )
-
-
-def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    source, system = reading.settings["nvidia_driver_source"], reading.facts["os"]["key"]
-    if not reading.facts["secure_boot"] or not reading.facts["gpus"] or source not in _INSTALLED:
-        return
-    ubuntu = system.startswith("Ubuntu")
-    # Ubuntu's own modules are signed by Canonical, and the role takes them there.
-    if reading.facts["nvidia_driver"]["loaded_version"] == _wanted(reading) or (ubuntu and source == "distribution"):
-        return
-    own = "install a signed driver yourself, or enrol a key for DKMS at the console, and set "
-    yield reading.problem(
-        "Secure Boot is on",
-        "firmware",
-        "The kernel refuses the driver's modules, which DKMS builds on the host and signs with an unknown key",
-        (
-            "Take Ubuntu's own driver, whose modules are signed: nvidia_driver_source=distribution with a version of "
-            "apt list -a 'linux-modules-nvidia-*-server-open-*' as nvidia_driver_version. "
-            if ubuntu
-            else ""
-        )
-        + f"Turn Secure Boot off in the firmware; or {own}nvidia_driver_source=preinstalled",
-    )
-
-
-def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """What is known to fail: Debian 13's own driver, since a stable update of the kernel changed an interface."""
-    known = _DOES_NOT_BUILD.get((str(reading.facts["os"]["key"]), _wanted(reading)))
-    loaded = reading.facts["nvidia_driver"]["loaded_version"] == _wanted(reading)
-    if not known or not reading.facts["gpus"] or reading.settings["nvidia_driver_source"] != "distribution" or loaded:
-        return
-    if compare_versions(str(reading.facts["kernel"]), known) >= 0:
-        yield reading.problem(
-            f"Debian's driver {_wanted(reading)} does not build for the kernel {reading.facts['kernel']}",
-            "nvidia_driver_source",
-            "The kernel's pci_resize_resource takes another argument from " + known + " on",
-            "Set nvidia_driver_source=cuda_repository, or boot an older kernel",
-        )
-
-
-def _wanted(reading: Reading) -> str:
-    """The version that a host is to have, empty where that is not decided."""
-    version = str(reading.settings["nvidia_driver_version"])
-    return version if version != AUTO else str((reading.settings.get("driver_choice") or {}).get("version", ""))
 
 
 def driver_roots(cluster: Cluster) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenPGP public keys for tests, whose self-signatures nobody made: they have any times that a test wants."""
+"""OpenPGP public keys for tests, whose self-signatures are not real: they have any times that a test wants."""
 
 from __future__ import annotations
 

@@ -158,5 +158,5 @@ def test_every_symptom_says_what_mends_it() -> None:
     assert len(symptoms) >= 20
     for symptom in symptoms:
         title, _end, body = symptom.partition("\n")
-        assert re.search(r"[Tt]o mend it|site\.yml", body), f"{title}: what mends it?"
+        assert re.search(r"[Tt]o fix it|site\.yml", body), f"{title}: what fixes it?"
         assert "\n> `" in body, f"{title}: how is it found?"

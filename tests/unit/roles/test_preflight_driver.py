@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How preflight comes to the driver's version and asks for its packages, with a module that says what it is told."""
+"""How preflight chooses the driver's version and asks for its packages, with a module that returns given answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAYBOOK = """
   hosts: workers
   gather_facts: false
   tasks:
-    - name: Learn the settings
+    - name: Load the settings
       ansible.builtin.import_role:
         name: gpulab.kubernetes.preflight
         tasks_from: settings

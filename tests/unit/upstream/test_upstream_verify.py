@@ -229,7 +229,7 @@ class Upstream:
         return {
             "schema": 1,
             "dated": "2026-01-01",
-            "sources": {"told": {"about": "somebody said so", "dated": None, "address": None}},
+            "sources": {"told": {"about": "a person said so", "dated": None, "address": None}},
             "repositories": {
                 "small": {
                     "url": f"https://{self.host}/repo/",
@@ -348,7 +348,7 @@ def test_other_relation(upstream: Upstream) -> None:
     status, output = upstream.verify()
     assert status == 1
     assert "driver 590.1-1: depends is library (>= 590.1-1), the lock has library (= 590.1-1)" in output
-    assert "mesa" not in output, "what the lock does not hold is no relation that matters"
+    assert "mesa" not in output, "what the lock does not hold is not a relation that matters"
 
 
 def test_newer_version_is_a_note(upstream: Upstream) -> None:
@@ -490,7 +490,7 @@ def test_renewal_keeps_what_is_gone_or_was_not_reached(upstream: Upstream) -> No
     assert "left as it was: small: driver 580.1-1 is not there" in output
     assert "left as it was: file: 127.0.0.1:1 can't be asked" in output
     written = upstream.written()
-    assert written["dated"] == "2026-01-01", "not everybody was asked"
+    assert written["dated"] == "2026-01-01", "not every server was asked"
     assert written["downloads"] == upstream.lock["downloads"]
     packages = upstream.lock["repositories"]["small"]["packages"]
     assert written["repositories"]["small"]["packages"]["driver"]["580.1-1"] == packages["driver"]["580.1-1"]

@@ -62,7 +62,7 @@ def test_as_pinned() -> None:
         (
             changed("swap", [{"name": "/dev/sda2", "origin": ""}]),
             "swap",
-            "/dev/sda2, turned on by something that no file names (journalctl --boot --grep=swap may tell)",
+            "/dev/sda2, turned on by something that no file names (journalctl --boot --grep=swap may show it)",
             "scripts by hand",
         ),
         (changed("driver/loaded", ""), "driver", "none", "upgrade_driver.yml"),

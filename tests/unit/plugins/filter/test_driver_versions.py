@@ -65,7 +65,7 @@ def versions(hosts: dict[str, Any], table: dict[str, Any] | None = None) -> dict
         ({"a": host(driver=OLD)}, {"a": OLD}),
         ({"a": host(driver=OLD), "b": host()}, {"a": OLD, "b": OLD}),
         ({"a": host(driver=OLD, pool="x"), "b": host(pool="y")}, {"a": OLD, "b": NEW}),
-        # An upgrade was interrupted: nobody is changed, and a new host gets the newer one.
+        # An upgrade was interrupted: no host is changed, and a new host gets the newer one.
         ({"a": host(driver=OLD), "b": host(driver=NEW), "c": host()}, {"a": OLD, "b": NEW, "c": NEW}),
         # Drivers that the table does not have, or of another origin, don't count.
         ({"a": host(driver="570.1.02"), "b": host()}, {"a": NEW, "b": NEW}),

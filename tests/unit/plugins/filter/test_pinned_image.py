@@ -36,10 +36,10 @@ def test_images(reference: str, digests: dict[str, str], expected: str) -> None:
     [
         (None, {}, "the image has to be text"),
         (IMAGE, [], "has to be a dictionary"),
-        (IMAGE, {IMAGE: "1" * 64}, "is no digest of localhost:5000/a/flannel:v1; write sha256:"),
-        (IMAGE, {"another:1": "sha256:" + "A" * 64}, "is no digest of another:1"),
-        (IMAGE, {IMAGE: None}, "None is no digest"),
-        (IMAGE, {f"{IMAGE}@{ONE}": ONE}, "is no image with a tag"),
+        (IMAGE, {IMAGE: "1" * 64}, "is not a digest of localhost:5000/a/flannel:v1; write sha256:"),
+        (IMAGE, {"another:1": "sha256:" + "A" * 64}, "is not a digest of another:1"),
+        (IMAGE, {IMAGE: None}, "None is not a digest"),
+        (IMAGE, {f"{IMAGE}@{ONE}": ONE}, "is not an image with a tag"),
     ],
 )
 def test_what_can_t_be_used(reference: Any, digests: Any, words: str) -> None:

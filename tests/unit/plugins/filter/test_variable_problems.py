@@ -81,7 +81,7 @@ def test_good_variables_have_no_problems() -> None:
             "cluster_node_pool: the label gpulab.io/pool has a value that Kubernetes does not",
         ),
         ("cluster_node_pool", 100, "the value of the label gpulab.io/pool is no text: 100; put it into quotes"),
-        ("cluster_image_digests", {"a:1": "1" * 64}, "is no digest of a:1; write sha256:"),
+        ("cluster_image_digests", {"a:1": "1" * 64}, "is not a digest of a:1; write sha256:"),
         ("cluster_node_labels", {"a b": "x"}, "has a key that Kubernetes does not take"),
         ("cluster_node_labels", {"a": "x" * 64}, "has a value that Kubernetes does not take"),
         ("cluster_node_labels", {"nvidia.com/gpu.count": "9"}, "Kubernetes or feature discovery writes itself"),

@@ -69,7 +69,7 @@ UNSIGNED = {"linux-image-generic": "linux-image-unsigned-6.8.0-63-generic", "lin
         # A kernel upgrade waits for the reboot: the meta package is at the next kernel.
         ("6.1.0-37-amd64", BOOKWORM, "linux-headers-amd64"),
         ("6.14.0-20-generic", HWE, "linux-headers-generic-hwe-24.04"),
-        # Nobody brings the next kernel of this flavor, so its headers would be of another one.
+        # Nothing brings the next kernel of this flavor, so its headers would be of another one.
         ("6.8.0-1032-aws", HWE, ""),
         ("6.1.0-40-amd64", {"linux-image-6.1.0-40-amd64": ""}, ""),
         ("6.18.5", {}, ""),
