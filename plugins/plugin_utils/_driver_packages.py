@@ -157,20 +157,20 @@ def newest(versions: Iterable[str]) -> str:
 
 def _kind(host: Mapping[str, Any], wanted: Wanted) -> str:
     if wanted.returning and wanted.former:
-        return next((kind for pattern, kind, _ in _IDENTITIES if pattern.match(wanted.former["name"])), OPEN)
+        return next((kind for pattern, kind, _extent_of in _IDENTITIES if pattern.match(wanted.former["name"])), OPEN)
     return kind_for((gpu["device_id"] for gpu in host["gpus"]), wanted.modules)
 
 
 def _whole(installed: Mapping[str, str], version: str) -> bool:
     """Whether the metapackage of this very version is there."""
-    patterns = [pattern for pattern, _, extent in _IDENTITIES if extent == FULL]
+    patterns = [pattern for pattern, _kind_of, extent in _IDENTITIES if extent == FULL]
     return any(found == version and pattern.match(name) for name, found in installed.items() for pattern in patterns)
 
 
 def _extent(whole: bool, wanted: Wanted) -> str:
     """A whole driver stays one, and one that returns is what it was."""
     if wanted.returning and wanted.former:
-        return next((extent for pattern, _, extent in _IDENTITIES if pattern.match(wanted.former["name"])), FULL)
+        return next((extent for pattern, _kind_of, extent in _IDENTITIES if pattern.match(wanted.former["name"])), FULL)
     return FULL if whole else wanted.extent
 
 
