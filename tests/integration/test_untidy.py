@@ -36,7 +36,7 @@ def test_the_machines_are_untidy(inventory: Inventory) -> None:
     assert gpu1.run("hostname").strip() == "GPU1.Example.COM"
     assert gpu1.attempt("cp /bin/true /tmp/ && /tmp/true").returncode == 126
     for package in ("ca-certificates", "gnupg", "python3-apt"):
-        assert gpu1.attempt(f"dpkg-query --show {package}").returncode != 0
+        assert "ii" not in gpu1.attempt(f"dpkg-query --show --showformat='${{db:Status-Abbrev}}' {package}").stdout
     old = gpu1.run("find /var/lib/apt/lists -name '*_Packages' ! -newermt 2023-01-01")
     assert old
     for host in (cp1, gpu2):
@@ -81,9 +81,11 @@ def test_kubelets_hand_the_real_name_servers_of_their_own_host_to_pods(inventory
         assert settings["kubeletconfig"]["resolvConf"] == path
 
 
-def test_the_kernel_s_headers_are_installed_with_the_driver(inventory: Inventory, first: Run) -> None:
-    for name in inventory.expected_gpus():
-        inventory.hosts[name].run('dpkg-query --show "linux-headers-$(uname -r)"')
+def test_the_kernel_s_headers_are_installed_where_apt_has_any(inventory: Inventory, first: Run) -> None:
+    """No package brought the kernel of gpu2, so its modules may come without headers, too."""
+    query = 'dpkg-query --show "linux-headers-$(uname -r)"'
+    inventory.hosts["gpu1"].run(query)
+    assert inventory.hosts["gpu2"].attempt(query).returncode != 0
 
 
 def test_a_second_run_changes_nothing(lab: Lab, first: Run) -> None:
@@ -105,8 +107,7 @@ def refused() -> Iterator[str]:
         ("cp1", ["docker.io", "containerd"]),
         ("gpu1", ["docker.list"]),
         ("gpu1", ["cuda-debian12-x86_64.list"]),
-        ("gpu2", ["linux-headers"]),
-        ("gpu3", ["there is no program ip", "apt-get install iproute2"]),
+        ("gpu2", ["there is no program ip", "apt-get install iproute2"]),
     ],
 )
 def test_what_a_person_has_to_decide_is_said_before_anything_changes(refused: str, host: str, words: list[str]) -> None:
