@@ -8,7 +8,7 @@ from pathlib import Path
 from lab.depot import tools
 from lab.nodes import podman
 
-PACKAGES = {"cloud": "linux-image-cloud-amd64", "generic": "linux-image-amd64"}
+_PACKAGES = {"cloud": "linux-image-cloud-amd64"}
 
 _SOURCE = Path(__file__).resolve().parent / "image" / "uname.c"
 _LIBRARY = "/usr/lib/lab-node/uname.so"
@@ -41,7 +41,7 @@ def give(container: str, flavor: str) -> str:
 
     Raises DepotError.
     """
-    package = PACKAGES[flavor]
+    package = _PACKAGES[flavor]
     argv = ["sh", "-c", _INSTALL, "sh", package]
     release = podman.execute(container, argv, doing=f"installing {package} in {container}").split()[-1]
     with tempfile.TemporaryDirectory() as work:

@@ -46,7 +46,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "apt_lists": ("", "empty", "old"),
     "default_route": ("", "extra"),
     "headers": ("", "absent"),
-    "kernel": ("", "cloud", "generic"),
+    "kernel": ("", "cloud"),
     "sudo": ("", "password"),
     "tmp": ("", "noexec"),
 }

@@ -106,6 +106,7 @@ ALL = {
     "tmp": "noexec",
     "preinstalled": ["docker.io", "cuda-keyring"],
     "headers": "absent",
+    "kernel": "cloud",
     "sudo": "password",
 }
 
