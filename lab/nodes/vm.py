@@ -15,12 +15,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lab import paths, progress
 from lab.depot import cache, debian, images, recipes, tools, versions
 from lab.depot.golang import Recipe
+from lab.depot.registry import digests as depot_digests
 from lab.nodes import inventory, machine, network, podman, state
 from lab.nodes.errors import LabError
 from lab.nodes.image import USER
@@ -152,7 +153,7 @@ def _base(mirror: Mirror, registry: str) -> Path:
                 debian.root_filesystem(root, _CODENAME, _PACKAGES, address=mirror.archive)
                 _furnish(root, mirror)
             with progress.step(f"Unpacking {len(wanted)} images for {NODE}"):
-                _fill(root, registry, [image.reference for image in wanted])
+                _fill(root, registry, _names(image.reference for image in wanted))
             with progress.step(f"Making the disk of {NODE}"):
                 for name in ("vmlinuz", "initrd.img"):
                     shutil.copy(next((root / "boot").glob(f"{name}-*")), work / name)
@@ -167,6 +168,13 @@ def _images() -> list[images.Image]:
     found = [*images.kubernetes(versions.DEFAULT_KUBERNETES), *images.add_ons()]
     names = ("/pause:", "/kube-proxy:", "/flannel:", "/flannel-cni-plugin:", "/agnhost:")
     return [image for image in found if any(name in image.reference for name in names)]
+
+
+def _names(references: Iterable[str]) -> list[str]:
+    """Each image by its tag, as kubeadm asks for it, and by its digest, as the product does."""
+    digests = depot_digests()
+    by_digest = {name: f"{name.rpartition(':')[0]}@{digests[name]}" for name in digests}
+    return [name for reference in references for name in (reference, by_digest[reference])]
 
 
 def _furnish(root: Path, mirror: Mirror) -> None:
@@ -333,7 +341,7 @@ def _inventory(lab: State, address: str) -> str:
         "ansible_timeout=300 kubeadm_ignore_preflight_errors='[]' containerd_cri_settings='{}'\n"
         f"\n[workers]\n{NODE}\n"
         # What preflight takes for the difference of clocks has the start of its module in it.
-        "\n[all:vars]\npreflight_clock_skew=300\n"
+        "\n[all:vars]\npreflight_clock_skew=300\nflannel_timeout=1800\nacceptance_timeout=1800\n"
     )
 
 
