@@ -173,8 +173,7 @@ def _images() -> list[images.Image]:
 def _names(references: Iterable[str]) -> list[str]:
     """Each image by its tag, as kubeadm asks for it, and by its digest, as the product does."""
     digests = depot_digests()
-    by_digest = {name: f"{name.rpartition(':')[0]}@{digests[name]}" for name in digests}
-    return [name for reference in references for name in (reference, by_digest[reference])]
+    return [name for tag in references for name in (tag, f"{tag.rpartition(':')[0]}@{digests[tag]}")]
 
 
 def _furnish(root: Path, mirror: Mirror) -> None:
