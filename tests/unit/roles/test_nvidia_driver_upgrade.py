@@ -26,7 +26,7 @@ PLAYBOOK = """
         name: gpulab.kubernetes.nvidia_driver
         tasks_from: upgrade
 """
-HOST = {
+HOST: dict[str, Any] = {
     "os": {"key": "Debian 12", "repository_name": "debian12"},
     "gpus": [{"address": "0000:3b:00.0", "device_id": "0x1eb8"}],
     "nvswitches": 0,

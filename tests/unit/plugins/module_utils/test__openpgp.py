@@ -149,9 +149,7 @@ def test_the_newest_self_signature_decides(
 def test_signatures_that_do_not_count(signature: dict[str, object]) -> None:
     key = key_body(_2026)
     said = {"fingerprint": identity(key), "made": _2026 + 9, "valid_for": 60, **signature}
-    assert public_keys(packet(6, key) + packet(2, self_signature(**said))) == [  # type: ignore[arg-type]
-        PublicKey(identity(key), _2026, None)
-    ]
+    assert public_keys(packet(6, key) + packet(2, self_signature(**said))) == [PublicKey(identity(key), _2026, None)]
 
 
 @given(st.one_of(st.binary(max_size=300), st.binary(max_size=60).map(lambda tail: ENDS[:60] + tail)))
