@@ -210,8 +210,8 @@ def test_repositories_are_asked_for_all_that_roles_install_and_for_their_keys(ru
         "libnvidia-container-tools",
         "libnvidia-container1",
     }
-    assert found["NVIDIA driver"]["packages"]["nvidia-driver-pinning-595.91.07"] == ""
-    assert set(found["NVIDIA driver"]["nvswitch_packages"]) == {"nvidia-fabricmanager"}
+    # Which packages make the driver is asked once its version is chosen.
+    assert found["NVIDIA driver"]["packages"] == {}
     assert found["NVIDIA driver"]["key"]["ubuntu2604"] == "60DF8A40.pub"
     assert [(one["key_url"], len(one["fingerprints"])) for one in found.values()] == [
         ("https://pkgs.k8s.io/core:/stable:/v1.36/deb/{key}", 0),

@@ -268,7 +268,7 @@ OPEN = "repositories|cuda-ubuntu2404|packages|nvidia-open|595.91.07-1ubuntu1"
         ("repositories|cuda-debian12|key|expires", "soon", "key: expires"),
         ("repositories|cuda-debian12|key|verified", date(2026, 11, 22), "key: verified"),
         ("repositories|cuda-debian12|verified", ..., "verified: is missing"),
-        (f"{OPEN}|depends", "nvidia-driver-open (=> 595)", "is no relation that apt reads"),
+        (f"{OPEN}|depends", "nvidia-driver-open (=> 595)", "is not a relation that apt reads"),
         (f"{OPEN}|recommends", ["kmod"], "recommends"),
         (f"{OPEN}|depend", "kmod", "depend: is unknown"),
         (f"{OPEN}|architecture", "arm64", "neither amd64 nor all"),
@@ -327,7 +327,7 @@ def test_relations(text: str, groups: list[list[tuple[str, str, str]]]) -> None:
 
 @pytest.mark.parametrize("text", ["a,", ",", "a |", "a (1)", "a (>> )", "a (> 1)", "A", "a b", "${shlibs:Depends}"])
 def test_what_is_no_relation(text: str) -> None:
-    with pytest.raises(ValueError, match="is no relation that apt reads"):
+    with pytest.raises(ValueError, match="is not a relation that apt reads"):
         parse(text)
 
 
@@ -354,7 +354,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         parse(text)
     except ValueError as error:
-        assert "is no relation" in str(error)
+        assert "is not a relation" in str(error)
 
 
 def test_lock_is_written_as_it_was_read() -> None:

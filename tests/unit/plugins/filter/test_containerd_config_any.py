@@ -56,7 +56,7 @@ def test_input_of_another_kind(value: Any) -> None:
 
 
 def test_release_that_is_none() -> None:
-    with pytest.raises(AnsibleFilterError, match="'latest' is no version of containerd"):
+    with pytest.raises(AnsibleFilterError, match="'latest' is not a version of containerd"):
         read("", "latest")
 
 
