@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How preflight comes to the driver's version and asks for its packages, with a module that only says what it is told."""
+"""How preflight comes to the driver's version and asks for its packages, with a module that says what it is told."""
 
 from __future__ import annotations
 
