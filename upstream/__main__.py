@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
 from upstream import check, lock
-from upstream.verify import Verification, save
-from upstream.web import Web
+from upstream.verify import Verification, refuse_unwritable, save
+from upstream.web import Web, WebError
 
-_DIFFERS, _UNUSABLE = 1, 2
+_DIFFERS, _UNUSABLE, _INTERRUPTED = 1, 2, 130
+_LONGEST_S = 3600
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="renew the lock with what upstream has")
     parser.add_argument("--check", action="store_true", help="do not ask upstream; warn when the lock is old")
     parser.add_argument("--ca", metavar="FILE", help="also trust these authorities (as SSL_CERT_FILE does)")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds that an answer may take (default: 60)")
+    parser.add_argument("--timeout", type=_timeout, default=60.0, help="seconds that an answer may take (default: 60)")
     options = parser.parse_args(arguments)
     today = datetime.now(timezone.utc).date()
     try:
@@ -36,17 +39,32 @@ def main(arguments: list[str] | None = None) -> int:
             if warning:
                 _say(f"warning: {warning}")
             return 0
+        if options.write:
+            refuse_unwritable(options.lock)
         verification = Verification(content, today)
         verification.ask(Web(options.ca, options.timeout), _say)
         return _end(verification, options.lock, options.write)
-    except (lock.LockError, OSError) as error:
+    except (lock.LockError, WebError, OSError) as error:
         _say(str(error))
         return _UNUSABLE
+    except KeyboardInterrupt:
+        _say(f"Interrupted: {options.lock.name} was left as it is.")
+        return _INTERRUPTED
+
+
+def _timeout(text: str) -> float:
+    seconds = float(text)
+    if not (math.isfinite(seconds) and 0 < seconds <= _LONGEST_S):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds from 1 to {_LONGEST_S}")
+    return seconds
 
 
 def _end(verification: Verification, path: Path, write: bool) -> int:
     learned = sum(len(report.learned) for report in verification.reports)
     leftover = verification.leftover()
+    if write and not verification.answered():
+        _say(f"{path.name} was left as it is, because nobody answered. Check the network, or the proxy (HTTPS_PROXY).")
+        return _DIFFERS
     if write:
         save(path, verification.renewed())
         for text in leftover:
@@ -67,4 +85,8 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    if status == _INTERRUPTED:
+        # Python would wait for the questions that are still open.
+        os._exit(status)
+    sys.exit(status)

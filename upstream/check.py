@@ -50,23 +50,27 @@ def read(path: Path = PATH) -> dict[str, Any]:
     """Return the content of a lock as it is written. Raises LockError."""
     try:
         content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise LockError(f"Error while reading {path}: {error}") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise LockError(f"Error while reading {path}: {error}. Restore it: git checkout {PATH.name}") from error
     if not isinstance(content, dict):
-        raise LockError(f"Error while reading {path}: it is not a mapping.")
+        raise LockError(f"Error while reading {path}: it holds no mapping. Restore it: git checkout {PATH.name}")
     return content
 
 
 def malformed(content: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with the form of a lock, each as `<entry>: <what>`."""
     found = [f"schema: {content.get('schema')!r} is not 1"] if content.get("schema") != 1 else []
-    found += _wrong("dated", content.get("dated"), _DAY.fullmatch)
+    found += _wrong("dated", content.get("dated"), _day)
     sections = ("sources", "repositories", "images", "downloads")
     missing = [name for name in sections if not isinstance(content.get(name), Mapping)]
     if missing:
         return [*found, *(f"{name}: is missing" for name in missing)]
+    shapeless = list(_shapeless(content))
+    if shapeless:
+        return [*found, *shapeless]
     for name, source in content["sources"].items():
         found += _fields(name, source, "source")
+        found += _wrong(f"{name}: about", source.get("about"), bool)
         found += _wrong(f"{name}: dated", source.get("dated"), _PARTIAL_DAY.fullmatch, none=True)
         found += _wrong(f"{name}: address", source.get("address"), _ADDRESS.fullmatch, none=True)
     for name, repository in content["repositories"].items():
@@ -159,17 +163,18 @@ def age_warning(lock: Lock, today: date) -> str | None:
 def _repository(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
     yield from _fields(name, entry, "repository")
     yield from _wrong(f"{name}: url", entry.get("url"), _ADDRESS.fullmatch)
-    yield from _wrong(f"{name}: distributions", " ".join(entry.get("distributions") or ()), bool)
+    if not entry.get("distributions"):
+        yield f"{name}: distributions: names none"
     flat, components = entry.get("suite") == "/", entry.get("components")
     if flat == bool(components):
         yield f"{name}: components: {components!r} does not go with the suite {entry.get('suite')!r}"
-    key = entry.get("key") or {}
+    key = entry["key"]
     yield from _fields(f"{name}: key", key, "key")
     yield from _wrong(f"{name}: key: url", key.get("url"), _ADDRESS.fullmatch)
     yield from _wrong(f"{name}: key: fingerprint", key.get("fingerprint"), _FINGERPRINT.fullmatch)
     if key.get("expires") != "never":
-        yield from _wrong(f"{name}: key: expires", key.get("expires"), _DAY.fullmatch, none=True)
-    for package, versions in (entry.get("packages") or {}).items():
+        yield from _wrong(f"{name}: key: expires", key.get("expires"), _day, none=True)
+    for package, versions in entry["packages"].items():
         yield from _wrong(f"{name}: {package}: name", package, _NAME.fullmatch)
         for version, about in versions.items():
             label = f"{name}: {package} {version}"
@@ -184,15 +189,43 @@ def _repository(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{label}: {field}: {error}"
 
 
-def _fields(label: str, entry: object, kind: str) -> Iterator[str]:
-    if not isinstance(entry, Mapping):
-        yield f"{label}: is not a mapping"
-        return
+def _shapeless(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is no mapping or list where the other checks need one."""
+    for section in ("sources", "repositories", "images", "downloads"):
+        for name, entry in content[section].items():
+            if not isinstance(name, str):
+                yield f"{section}: {name!r} is no text"
+            elif not isinstance(entry, Mapping):
+                yield f"{name}: is no mapping"
+            elif section == "repositories":
+                yield from _shapeless_repository(name, entry)
+
+
+def _shapeless_repository(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
+    for field in ("components", "distributions"):
+        listed = entry.get(field)
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            yield f"{name}: {field}: {listed!r:.80} is no list of texts"
+    yield from (
+        f"{name}: {field}: is no mapping"
+        for field in ("key", "packages", "release")
+        if not isinstance(entry.get(field), Mapping)
+    )
+    packages = entry.get("packages")
+    for package, versions in packages.items() if isinstance(packages, Mapping) else ():
+        if not isinstance(versions, Mapping):
+            yield f"{name}: {package}: is no mapping of versions"
+        else:
+            wrong = (version for version, about in versions.items() if not isinstance(about, Mapping))
+            yield from (f"{name}: {package} {version}: is no mapping" for version in wrong)
+
+
+def _fields(label: str, entry: Mapping[str, Any], kind: str) -> Iterator[str]:
     known = _FIELDS[kind]
     yield from (f"{label}: {field}: is missing" for field, needed in known.items() if needed and field not in entry)
     yield from (f"{label}: {field}: is unknown" for field in entry if field not in known)
     if "verified" in known:
-        yield from _wrong(f"{label}: verified", entry.get("verified"), _DAY.fullmatch, none=True)
+        yield from _wrong(f"{label}: verified", entry.get("verified"), _day, none=True)
 
 
 def _wrong(label: str, value: object, fits: Callable[[str], object], *, none: bool = False) -> Iterator[str]:
@@ -200,11 +233,18 @@ def _wrong(label: str, value: object, fits: Callable[[str], object], *, none: bo
         yield f"{label}: {value!r} does not have the expected form"
 
 
+def _day(text: str) -> bool:
+    try:
+        return bool(_DAY.fullmatch(text) and date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
 def _sources(content: Mapping[str, Any]) -> Iterator[str]:
-    known, used = content["sources"], set()
+    known = content["sources"]
+    used = {name for _label, name in named_sources(content) if isinstance(name, str)}
     for label, name in named_sources(content):
-        used.add(name)
-        if name not in known and name != UPSTREAM:
+        if not isinstance(name, str) or (name not in known and name != UPSTREAM):
             yield f"{label}: source: {name!r} is not among the sources"
     yield from (f"{name}: no entry names this source" for name in known if name not in used)
 

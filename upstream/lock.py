@@ -128,7 +128,7 @@ def load(path: Path = PATH) -> Lock:
     """Return the lock in a file. Raises LockError that names the entry that is wrong."""
     try:
         return _lock(yaml.safe_load(path.read_text()))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise LockError(f"Error while reading {path}: {error}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise LockError(f"Error while reading {path}: {type(error).__name__}: {error}") from error

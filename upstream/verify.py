@@ -32,7 +32,8 @@ class Verification:
     def ask(self, web: Web, say: Callable[[str], None]) -> None:
         """Ask everything, and say for each question what it brought."""
         questions = dict(self._questions(web))
-        with ThreadPoolExecutor(_WORKERS) as pool:
+        pool = ThreadPoolExecutor(_WORKERS)
+        try:
             started = time.monotonic()
             running = {pool.submit(question): label for label, question in questions.items()}
             for number, done in enumerate(as_completed(running), 1):
@@ -43,6 +44,9 @@ class Verification:
                 for mark, texts in (("!", report.stays + report.differs), ("+", report.learned), (".", report.notes)):
                     for text in texts:
                         say(f"  {mark} {text}")
+        finally:
+            # After an interruption nobody waits for the questions that are still open.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def differs(self) -> bool:
         """Say whether anything is other than in the lock."""
@@ -51,6 +55,10 @@ class Verification:
     def leftover(self) -> list[str]:
         """Return what differs and stays so when the lock is renewed."""
         return [f"{report.label}: {text}" for report in self.reports for text in report.stays]
+
+    def answered(self) -> bool:
+        """Say whether anything was confirmed or renewed."""
+        return any(report.verified for report in self.reports)
 
     def complete(self) -> bool:
         """Say whether every host answered."""
@@ -87,16 +95,28 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
     wrong = check.malformed(content)
     if wrong:
         raise LockError(f"Error while renewing {path}: {wrong[0]}. It was left as it is.")
-    text = render.render(render.header(path.read_text()), content)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        Path(name).chmod(path.stat().st_mode & 0o777)
-        Path(name).replace(path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+        text = render.render(render.header(path.read_text()), content)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+            Path(name).chmod(path.stat().st_mode & 0o777)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise LockError(f"Error while renewing {path}: {error.strerror}. It was left as it is.") from error
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise LockError if a lock could not be written, before anybody is asked."""
+    if not path.stat().st_mode & 0o200 or not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
+        raise LockError(
+            f"Error while renewing {path}: the file or its directory is read-only. Make both writable for your user, "
+            "or leave out WRITE=1."
+        )
 
 
 def _summary(report: Report) -> str:

@@ -68,17 +68,30 @@ class Web:
     def __init__(self, ca: str | None = None, timeout: float = 60.0) -> None:
         context = ssl.create_default_context()
         if ca:
-            context.load_verify_locations(ca)
+            try:
+                context.load_verify_locations(ca)
+            except OSError as error:
+                cause = error.strerror if not isinstance(error, ssl.SSLError) else "it holds no certificate"
+                raise WebError(
+                    f"Error while reading the authorities in {ca} (--ca): {cause}. Give a PEM file."
+                ) from error
         self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _Redirects())
         self._timeout = timeout
-        self._pause = float(os.environ.get("GPULAB_UPSTREAM_PAUSE", "2"))
+        self._pause = _seconds(os.environ.get("GPULAB_UPSTREAM_PAUSE", ""), 2.0)
+        # What was said of servers that took no connection, which are not asked again.
+        self._silent: dict[str, str] = {}
 
     def get(self, url: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
         """Return what lies at an address. Raises WebError."""
+        server = urllib.parse.urlsplit(url).netloc
         for attempt in range(1, _TRIES + 1):
+            if server in self._silent:
+                raise WebError(self._silent[server])
             try:
                 return self._get(url, headers or {}, method)
             except WebError as error:
+                if attempt == _TRIES and _took_no_connection(error):
+                    self._silent[server] = str(error)
                 if attempt == _TRIES or (error.status and error.status not in _AGAIN):
                     raise
             time.sleep(self._pause * attempt)
@@ -129,3 +142,15 @@ class Web:
         except (OSError, http.client.HTTPException, ValueError) as error:
             text = str(error) or type(error).__name__
             raise WebError(f"{urllib.parse.urlsplit(url).netloc} can't be asked: {text}") from error
+
+
+def _took_no_connection(error: WebError) -> bool:
+    cause = error.__cause__
+    return not error.status and isinstance(cause, urllib.error.URLError) and isinstance(cause.reason, OSError)
+
+
+def _seconds(text: str, default: float) -> float:
+    try:
+        return max(float(text), 0.0)
+    except ValueError:
+        return default

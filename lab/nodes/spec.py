@@ -196,7 +196,7 @@ def _untidy(entry: Mapping[str, Any], where: str, problems: list[str]) -> Untidy
     if isinstance(lock, bool) or not isinstance(lock, int) or not 0 <= lock <= _LONGEST_LOCK_S:
         problems.append(f"{where}: apt_lock_s must be a number from 0 to {_LONGEST_LOCK_S}, not {lock!r}")
         lock = 0
-    if hostname and not (
+    if hostname != "" and not (
         isinstance(hostname, str) and len(hostname) <= _LONGEST_HOSTNAME and _HOSTNAME.fullmatch(hostname)
     ):
         problems.append(
@@ -224,7 +224,7 @@ def _gpus(entry: object, where: str, problems: list[str]) -> Gpus | None:
         problems.append(f"{where}: gpus must have exactly the keys model and count, not {entry!r}")
         return None
     model, count = entry["model"], entry["count"]
-    if model not in MODELS:
+    if not isinstance(model, str) or model not in MODELS:
         problems.append(f"{where}: gpus.model must be one of {', '.join(sorted(MODELS))}, not {model!r}")
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_GPUS:
         problems.append(f"{where}: gpus.count must be a number from 1 to {_MOST_GPUS}, not {count!r}")

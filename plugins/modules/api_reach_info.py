@@ -74,7 +74,7 @@ def reach(endpoint: str, timeout: float) -> tuple[str, str]:
         return "refused", str(error.strerror)
     except socket.timeout:
         return "silent", f"no answer within {timeout:g} s"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         return "unreachable", str(getattr(error, "strerror", None) or error)
     return "answered", ""
 

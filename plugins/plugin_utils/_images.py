@@ -15,11 +15,13 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 def problems(digests: Mapping[Any, Any]) -> Iterator[str]:
     """What is wrong with digests by reference, as the end of a sentence."""
     for reference, digest in digests.items():
+        # Before an @ there may be a password, unless a digest follows.
+        shown = re.sub(r".*@(?!sha256:)", "***@", str(reference))
         if not isinstance(reference, str) or not reference or "@" in reference:
-            yield f"{reference!r:.120} is not an image with a tag; write it as the setting of that image has it"
+            yield f"{shown!r:.120} is not an image with a tag; write it as the setting of that image has it"
         if not isinstance(digest, str) or (digest and not _DIGEST.fullmatch(digest)):
             yield (
-                f"{digest!r:.80} is not a digest of {reference}; write sha256: and 64 hexadecimal digits, or an empty "
+                f"{digest!r:.80} is not a digest of {shown}; write sha256: and 64 hexadecimal digits, or an empty "
                 "text for an image that is pulled by its tag"
             )
 

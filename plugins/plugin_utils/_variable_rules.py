@@ -31,6 +31,8 @@ _QUOTE = "put it into quotes"
 _SERIAL = re.compile(r"[1-9][0-9]*|(?:[1-9][0-9]?|100)%", re.ASCII)
 # As Go reads it, in the units that make sense for a time limit.
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
+_ZERO = re.compile(r"[0.]+(?:[a-z]+[0.]+)*[a-z]+", re.ASCII)
+_DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
 
@@ -95,6 +97,31 @@ def _timeouts(value: Any) -> Iterator[str]:
     for key, duration in value.items():
         if not _DURATION.fullmatch(str(duration)):
             yield f"{key} must be a duration with a unit, such as 90s, 5m or 1h30m, not {str(duration)!r}"
+        elif _ZERO.fullmatch(str(duration)):
+            yield f"{key} is {duration}, which leaves kubeadm no time"
+
+
+def _driver(value: Any) -> Iterator[str]:
+    if not _DRIVER.fullmatch(str(value)):
+        yield f"it must be auto, or a version such as 595.91.07, not {str(value)!r:.60}"
+
+
+def _file(value: Any) -> Iterator[str]:
+    if value != "" and not (_DIRECTORY.fullmatch(str(value)) and value != "/"):
+        yield f"it must be the absolute path of a file, such as /etc/resolv.conf, or empty, not {str(value)!r:.120}"
+
+
+def _disk(value: Any) -> Iterator[str]:
+    for path, mib in value.items():
+        if not isinstance(path, str) or not path.startswith("/"):
+            yield f"{path!r:.120} is not an absolute path, such as /usr"
+        if isinstance(mib, bool) or not re.fullmatch(r"[0-9]+", str(mib), re.ASCII):
+            yield f"{path} must have a whole number of MiB, such as 2000, not {mib!r:.60}"
+
+
+def _delegate(value: Any) -> Iterator[str]:
+    if not str(value).strip():
+        yield "it is empty; name a host of the inventory, or leave it out for the controller"
 
 
 def _fingerprints(value: Any) -> Iterator[str]:
@@ -117,6 +144,11 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_driver_upgrade_serial": _serial,
     "nvidia_driver_root": _directory,
     "kubeadm_timeouts": _timeouts,
+    "kubeadm_resolv_conf": _file,
+    "nvidia_driver_version": _driver,
+    "preflight_disk_mib": _disk,
+    "preflight_driver_disk_mib": _disk,
+    "cluster_api_delegate": _delegate,
     **{
         f"{role}_repository_key_fingerprints": _fingerprints
         for role in ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")

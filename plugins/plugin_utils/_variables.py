@@ -29,6 +29,8 @@ _ROLES = Path(__file__).resolve().parents[2] / "roles"
 # Names of one's own that are merely similar stay below it.
 _MISSPELT = 0.9
 _MARKUP = re.compile(r"\b[COV]\(([^)]*)\)")
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_LARGEST = 2**31 - 1
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/].*|file:///\S*")
 _FORMS = (
     (re.compile(r".*_(?:http|https)_proxy"), _URL, "a URL, such as http://proxy.example.org:3128"),
@@ -133,17 +135,23 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
         if "default" in option:
             yield f"{name} is empty (null)"
     elif kind == "list" and not isinstance(value, (list, tuple)):
-        yield f"{name} is no list: {value!r}"
+        yield f"{name} is no list: {_shown(value)}"
     elif option.get("elements") == "dict" and not all(isinstance(entry, Mapping) for entry in value):
-        yield f"{name} has an entry that is no mapping: {_plain(value)!r}"
+        yield f"{name} has an entry that is no mapping: {_shown(_plain(value))}"
     elif kind == "dict" and not isinstance(value, Mapping):
-        yield f"{name} is no mapping: {value!r}"
+        yield f"{name} is no mapping: {_shown(value)}"
+    elif "options" in option and kind == "dict" and not all(isinstance(key, str) for key in value):
+        yield f"{name} has a key that is no text: {_shown(_plain(value))}"
     elif kind == "str" and isinstance(value, (list, tuple, Mapping)):
-        yield f"{name} is no text: {value!r}"
+        yield f"{name} is no text: {_shown(_plain(value))}"
+    elif kind == "int" and "inf" in str(value).lower():
+        # Ansible's own check stumbles over infinity.
+        yield f"{name} is not a whole number in digits: {_shown(value)}"
     else:
         errors = list(ArgumentSpecValidator({name: dict(option)}).validate({name: _plain(value)}).errors)
         for error in errors:
-            yield f"{name}: {'unknown key ' if isinstance(error, UnsupportedError) else ''}{error.msg}"
+            message = error.msg.replace(str(value), "***") if "@" in str(value) else error.msg
+            yield f"{name}: {'unknown key ' if isinstance(error, UnsupportedError) else ''}{message}"
         if not errors:
             yield from _wrong_form(name, value, kind)
             rule = rules.VALUES.get(name, lambda _value: ())
@@ -159,12 +167,27 @@ def _plain(value: Any) -> Any:
     return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
+def _shown(value: Any) -> str:
+    """A value for a message; what may be an address with a password in it is not shown."""
+    return "***" if "@" in str(value) else repr(value)
+
+
+def _wrong_number(name: str, value: Any) -> Iterator[str]:
+    """Ansible takes true and 1e3 for numbers."""
+    whole = value.is_integer() if isinstance(value, float) else _WHOLE.fullmatch(str(value).strip())
+    if isinstance(value, bool) or not whole:
+        yield f"{name} is not a whole number in digits: {_shown(value)}"
+    elif int(value) < 0:
+        yield f"{name} is negative: {value}"
+    elif int(value) > _LARGEST:
+        yield f"{name} is larger than {_LARGEST}: {value}"
+
+
 def _wrong_form(name: str, value: Any, kind: str) -> Iterator[str]:
     """All numbers among the variables count something or last seconds."""
-    if kind == "int" and int(value) < 0:
-        yield f"{name} is negative: {value}"
+    if kind == "int":
+        yield from _wrong_number(name, value)
     for names, form, words in _FORMS:
-        # A proxy's address may hold a password.
-        shown = "***" if "@" in str(value) else repr(str(value))
+        shown = _shown(str(value))
         if value != "" and names.fullmatch(name) and not form.fullmatch(str(value)):
             yield f"{name} must be {words}, not {shown}"

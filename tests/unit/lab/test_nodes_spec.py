@@ -137,6 +137,8 @@ def test_every_untidy_key_is_read_stored_and_part_of_what_cannot_change() -> Non
         ("hostname", "gpu_1", "hostname must be letters, digits, '-' and '.', 63 at most, not 'gpu_1'"),
         ("hostname", "a" * 64, "63 at most"),
         ("hostname", 7, "not 7"),
+        ("hostname", 0, "not 0"),
+        ("hostname", [], "not []"),
         ("default_route", "extra", "default_route: extra needs extra_networks: 1"),
         ("default_route", "eth0", "default_route must be extra, not 'eth0'"),
         ("tmp", "small", "tmp must be noexec, not 'small'"),
@@ -148,6 +150,7 @@ def test_every_untidy_key_is_read_stored_and_part_of_what_cannot_change() -> Non
         ("preinstalled", ["docker-ce", "docker.io"], "preinstalled can't have both docker-ce and docker.io"),
         ("headers", "present", "headers must be absent, not 'present'"),
         ("sudo", True, "sudo must be password, not True"),
+        ("gpus", {"model": ["Tesla T4"], "count": 1}, "not ['Tesla T4']"),
     ],
 )
 def test_an_untidy_key_with_another_value_is_named(key: str, value: object, said: str) -> None:

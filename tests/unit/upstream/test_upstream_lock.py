@@ -275,6 +275,23 @@ OPEN = "repositories|cuda-ubuntu2404|packages|nvidia-open|595.91.07-1ubuntu1"
         (f"{OPEN}|source", "hearsay", "'hearsay' is not among the sources"),
         ("repositories|cuda-ubuntu2404|packages|nvidia-open|latest", {}, "version: 'latest'"),
         ("repositories|cuda-ubuntu2404|packages|Nvidia", {}, "Nvidia: name"),
+        ("dated", "2026-13-45", "dated: '2026-13-45'"),
+        ("repositories|cuda-debian12|key|expires", "2026-02-30", "key: expires"),
+        ("sources|cuda-keys", "told", "cuda-keys: is no mapping"),
+        ("sources|cuda-keys|about", None, "cuda-keys: about"),
+        ("images|registry.k8s.io/pause:3.10.2", None, "pause:3.10.2: is no mapping"),
+        ("images|registry.k8s.io/pause:3.10.2|source", ["cuda-keys"], "['cuda-keys'] is not among the sources"),
+        ("downloads|helm-v3.22.0-linux-amd64", [], "helm-v3.22.0-linux-amd64: is no mapping"),
+        ("repositories|cuda-debian12", None, "cuda-debian12: is no mapping"),
+        ("repositories|5", {}, "5: key: is no mapping"),
+        ("repositories|cuda-debian12|key", "x", "key: is no mapping"),
+        ("repositories|cuda-debian12|release", None, "release: is no mapping"),
+        ("repositories|cuda-debian12|packages", None, "packages: is no mapping"),
+        ("repositories|cuda-debian12|components", "", "components: '' is no list of texts"),
+        ("repositories|cuda-debian12|distributions", 5, "distributions: 5 is no list of texts"),
+        ("repositories|cuda-debian12|distributions", [], "distributions: names none"),
+        ("repositories|cuda-ubuntu2404|packages|nvidia-open", None, "nvidia-open: is no mapping of versions"),
+        (OPEN, None, "nvidia-open 595.91.07-1ubuntu1: is no mapping"),
     ],
 )
 def test_what_is_not_well_formed(path: str, value: Any, words: str) -> None:
@@ -291,6 +308,10 @@ def test_lock_that_is_none(tmp_path: Path) -> None:
             path.write_text(text)
         with pytest.raises(reader.LockError, match="Error while reading"):
             check.read(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    for read in (check.read, reader.load):
+        with pytest.raises(reader.LockError, match="Error while reading"):
+            read(path)
 
 
 # --- age

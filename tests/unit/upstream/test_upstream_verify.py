@@ -29,8 +29,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from upstream import check, render
+from upstream import __main__ as program
+from upstream import check, render, verify
 from upstream import lock as reader
+from upstream.web import Web, WebError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TODAY = datetime.datetime.now(datetime.timezone.utc).date()
@@ -504,6 +506,78 @@ def test_lock_that_is_wrong_asks_nobody(upstream: Upstream) -> None:
     assert status == 2
     assert "pause: reference" in output
     assert upstream.asked == []
+
+
+def test_renewal_without_an_answer_leaves_the_file(upstream: Upstream) -> None:
+    text = render.render("# The head.\n", upstream.lock).replace(upstream.host, "127.0.0.1:1")
+    upstream.path.write_text(text)
+    status, output = upstream.verify("--write")
+    assert status == 1
+    assert output.endswith("left as it is, because nobody answered. Check the network, or the proxy (HTTPS_PROXY).\n")
+    assert upstream.path.read_text() == text
+
+
+def test_server_that_takes_no_connection_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULAB_UPSTREAM_PAUSE", "-1")
+    web, tries = Web(timeout=5), []
+    ask = web._get
+
+    def counted(*of: Any) -> Any:
+        tries.append(of)
+        return ask(*of)
+
+    monkeypatch.setattr(web, "_get", counted)
+    for url in ("https://127.0.0.1:1/a", "https://127.0.0.1:1/b"):
+        with pytest.raises(WebError, match=r"127\.0\.0\.1:1 can't be asked: "):
+            web.get(url)
+    assert len(tries) == 3
+
+
+def test_lock_that_cannot_be_written_asks_nobody(upstream: Upstream) -> None:
+    upstream.path.write_text(render.render("# The head.\n", upstream.lock))
+    upstream.path.chmod(0o444)
+    status, output = upstream.verify("--write")
+    assert status == 2
+    assert "the file or its directory is read-only. Make both writable" in output
+    assert upstream.asked == []
+
+
+@pytest.mark.parametrize("moment", ["ask", "replace"])
+def test_interruption_leaves_the_file_and_nothing_next_to_it(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "upstream.lock"
+    shutil.copyfile(reader.PATH, path)
+
+    def interrupted(*_of: object) -> None:
+        raise KeyboardInterrupt
+
+    if moment == "replace":
+        monkeypatch.setattr(verify.Verification, "ask", lambda *_of: None)
+        monkeypatch.setattr(verify.Verification, "answered", lambda _self: True)
+    monkeypatch.setattr(verify.Verification if moment == "ask" else Path, moment, interrupted)
+    assert program.main(["--lock", str(path), "--write"]) == 130
+    assert capsys.readouterr().out == "Interrupted: upstream.lock was left as it is.\n"
+    assert path.read_bytes() == reader.PATH.read_bytes()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("content", "cause"), [(None, "No such file"), ("no certificate", "it holds no certificate")])
+def test_file_without_authorities_is_named(upstream: Upstream, content: str | None, cause: str) -> None:
+    file = upstream.place / "ca.txt"
+    if content is not None:
+        file.write_text(content)
+    status, output = upstream.verify("--ca", str(file))
+    assert status == 2
+    assert output.startswith(f"Error while reading the authorities in {file} (--ca): {cause}")
+    assert output.endswith("Give a PEM file.\n")
+
+
+@pytest.mark.parametrize("seconds", ["0", "-5", "nan", "inf", "x"])
+def test_time_limit_that_is_none(upstream: Upstream, seconds: str) -> None:
+    status, output = upstream.verify("--timeout", seconds)
+    assert (status, upstream.asked) == (2, [])
+    assert "--timeout" in output
 
 
 def test_check_asks_nobody(upstream: Upstream) -> None:

@@ -120,6 +120,21 @@ def test_good_variables_have_no_problems() -> None:
         ("kubeadm_timeouts", {"kubernetesAPICall": "300"}, "kubernetesAPICall must be a duration with a unit"),
         ("kubeadm_timeouts", {"tlsBootstrap": "five minutes"}, "not 'five minutes'"),
         ("kubeadm_timeouts", {"kubernetesApiCall": "5m"}, "kubernetesApiCall"),
+        ("kubeadm_timeouts", {1: "5m"}, "kubeadm_timeouts has a key that is no text: {1: '5m'}"),
+        ("kubeadm_timeouts", {"discovery": "0h0m0.0s"}, "discovery is 0h0m0.0s, which leaves kubeadm no time"),
+        ("kubeadm_timeout", "1e3", "kubeadm_timeout is not a whole number in digits: '1e3'"),
+        ("kubeadm_timeout", "inf", "not a whole number in digits: 'inf'"),
+        ("kubeadm_timeout", float("inf"), "not a whole number in digits: inf"),
+        ("kubeadm_timeout", True, "not a whole number in digits: True"),
+        ("preflight_timeout", 10**30, "is larger than 2147483647"),
+        ("nvidia_driver_version", "Auto", "it must be auto, or a version such as 595.91.07, not 'Auto'"),
+        ("nvidia_driver_version", "", "not ''"),
+        ("nvidia_driver_version", 580, "not '580'"),
+        ("kubeadm_resolv_conf", "etc/resolv.conf", "the absolute path of a file, such as /etc/resolv.conf, or empty"),
+        ("preflight_disk_mib", {"/usr": "2 GB"}, "/usr must have a whole number of MiB, such as 2000, not '2 GB'"),
+        ("preflight_driver_disk_mib", {"/usr": -1}, "not -1"),
+        ("preflight_driver_disk_mib", {"usr": 1}, "'usr' is not an absolute path"),
+        ("cluster_api_delegate", "", "it is empty; name a host of the inventory"),
         ("nvidia_driver_upgrade_serial", "101%", "not '101%'"),
         ("nvidia_driver_upgrade_serial", "0.5", "not '0.5'"),
         ("nvidia_driver_upgrade_serial", "", "not ''"),
@@ -165,12 +180,34 @@ def test_wrong_variable_is_named_once_with_what_to_do(name: str, value: Any, wor
         ({"cluster_api_tunnel": True, "cluster_api_delegate": "cp1"}, "cluster_api_tunnel, cluster_api_delegate"),
         ({"kubeadm_timeouts": {"kubernetesAPICall": "1h30m", "discovery": "1.5m", "tlsBootstrap": "90s"}}, ""),
         ({"nvidia_driver_upgrade_serial": "100%"}, ""),
+        ({"nvidia_driver_version": "auto", "kubeadm_resolv_conf": "/etc/resolv.conf", "kubeadm_timeout": 5.0}, ""),
+        ({"nvidia_driver_version": 580.126, "preflight_disk_mib": {"/usr": "10"}}, ""),
     ],
 )
 def test_values_that_contradict_each_other_are_one_problem(values: dict[str, Any], where: str) -> None:
     problems = find({"gpu1": values}, ["gpu1"])
     assert [(problem["host"], problem["where"]) for problem in problems] == ([("gpu1", where)] if where else [])
     assert all(value for problem in problems for value in problem.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kubeadm_repository_url", ["https://ci:s3cret@mirror.example.org"]),
+        ("cluster_http_proxy", {"url": "http://ci:s3cret@proxy.example.org:3128"}),
+        ("cluster_no_proxy", "http://ci:s3cret@proxy.example.org:3128"),
+        ("cluster_image_digests", {"ci:s3cret@registry.example.org/a:1": ""}),
+        ("host_sysctls", "http://ci:s3cret@proxy.example.org:3128"),
+        ("cluster_node_taints", ["http://ci:s3cret@proxy.example.org:3128"]),
+        ("cluster_api_tunnel", "http://ci:s3cret@proxy.example.org:3128"),
+        ("kubeadm_timeout", "http://ci:s3cret@proxy.example.org:3128"),
+        ("cluster_disruption_policy", "http://ci:s3cret@proxy.example.org:3128"),
+    ],
+)
+def test_password_in_a_value_of_the_wrong_type_is_not_shown(name: str, value: Any) -> None:
+    (problem,) = find({"gpu1": {name: value}}, ["gpu1"])
+    assert problem["where"] == name
+    assert "s3cret" not in str(problem)
 
 
 TAINT = {"key": "nvidia.com/gpu", "value": "present"}

@@ -32,6 +32,10 @@ def test_without_an_answer(run_module: Any, endpoint: str, reach: str) -> None:
     assert run_module("api_reach_info", {"endpoint": endpoint})["reach"] == reach
 
 
+def test_time_limit_that_no_clock_has(run_module: Any) -> None:
+    assert run_module("api_reach_info", {"endpoint": "127.0.0.1:1", "timeout": 1e300})["reach"] == "unreachable"
+
+
 def test_silence(run_module: Any) -> None:
     """A queue that is full answers no further connection, as a packet filter that drops."""
     with socket.socket() as server:
