@@ -16,7 +16,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
     listing,
 )
 
-# What distributions call them; containerd.io can't be installed beside them.
+# What distributions call them; containerd.io can't be installed next to them.
 _FOREIGN_RUNTIMES = ("containerd", "docker.io", "runc")
 # How the settings of each repository begin.
 _SETTINGS = {
