@@ -124,7 +124,7 @@ def kind_for(device_ids: Iterable[str], modules: str) -> str:
 def identity(packages: Mapping[str, str], version: str) -> dict[str, str]:
     """``name`` and ``version`` of the package that tells what the driver ``version`` is made of; empty without one."""
     own = {name: found for name, found in packages.items() if version and version in versions_in([found])}
-    for pattern, *_ in _IDENTITIES:
+    for pattern, _kind, _extent in _IDENTITIES:
         for name in sorted(own):
             if pattern.match(name):
                 return {"name": name, "version": own[name]}
