@@ -36,6 +36,12 @@ def sources_of(etc: Path) -> Iterator[tuple[Path, list[Source]]]:
             yield path, read_sources(data.decode("utf-8", "replace"), str(path))
 
 
+def components(etc: Path) -> list[str]:
+    """The components that enabled sources of packages name, such as main."""
+    entries = [entry for _path, entries in sources_of(etc) for entry in entries]
+    return sorted({name for entry in entries if entry.enabled and "deb" in entry.types for name in entry.components})
+
+
 def release_file(lists: Path, uri: str, suite: str) -> Path | None:
     """Where apt keeps the signed index of a suite (apt's URItoFileName gives the name), None when it has none."""
     architecture = native_architecture()

@@ -338,6 +338,13 @@ repositories:
         kind: expired
         cause: it expired on 2026-12-29
       conflicts: [{file: /etc/apt/sources.list, line: 3, uri: "https://pkgs.k8s.io/core:/stable:/v1.36/deb/"}]
+apt_components:
+  description: The components that the host's enabled apt sources name.
+  returned: always
+  type: list
+  elements: str
+  version_added: 0.2.0
+  sample: [contrib, main, non-free, non-free-firmware]
 resolver:
   description: >-
     Whether systemd-resolved is active, the C(resolvConf) of a kubelet that was set up (else null), and by path the name
@@ -378,7 +385,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_facts as gpu
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _host_facts as host
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _network_facts as network
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import native_architecture
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import components, native_architecture
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cloud_init import CloudInit, wait
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database, read_status
@@ -434,6 +441,7 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
         "installed": host.installed(database),
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
         "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
+        "apt_components": components(under(root, "/etc/apt")),
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
         "cluster": host.cluster(root),
         "cloud_init": cloud_init.fields(),

@@ -210,7 +210,8 @@ def _of_distribution(host: Mapping[str, Any], wanted: Wanted, kind: str) -> Plan
         extent=COMPUTE,
         branch=branch,
         version=version,
-        preferences=False,
+        # Debian's security archive has newer parts than the modules that its own open packages build.
+        preferences=True,
         dkms=not signed,
         pinning=(),
         packages=tuple(packages),

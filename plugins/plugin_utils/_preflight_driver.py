@@ -14,6 +14,8 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
 
 # Distribution and driver -> the first kernel for which its own packages fail.
 _DOES_NOT_BUILD = {("Debian 13", "550.163.01"): "6.12.117"}
+# Where a distribution keeps its own driver.
+_COMPONENTS = {"Debian": ("contrib", "non-free", "non-free-firmware"), "Ubuntu": ("restricted",)}
 _ORIGINS = {
     "cuda_repository": "comes from NVIDIA's CUDA repository",
     "distribution": "comes from the distribution's packages",
@@ -125,6 +127,23 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
         + f"Turn Secure Boot off in the firmware; or {own}nvidia_driver_source=preinstalled",
     )
+
+
+def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    facts, wanted = reading.facts, wanted_version(reading)
+    installed = wanted in versions_in(facts["nvidia_driver"]["packages"].values())
+    if not facts["gpus"] or reading.settings["nvidia_driver_source"] != "distribution" or installed:
+        return
+    needed = _COMPONENTS.get(str(facts["os"]["key"]).partition(" ")[0], ())
+    missing = [name for name in needed if name not in facts["apt_components"]]
+    if missing:
+        yield reading.problem(
+            f"The apt sources of this host do not enable {listing(missing)}",
+            "/etc/apt/sources.list, /etc/apt/sources.list.d",
+            "The distribution's own driver is in these components (nvidia_driver_source=distribution)",
+            f"Add {' '.join(missing)} to the components of the distribution's entries, and of those of its security "
+            "updates; or set nvidia_driver_source=cuda_repository",
+        )
 
 
 def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:

@@ -22,6 +22,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight impor
 )
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight_driver import (
     INSTALLED,
+    components,
     does_not_build,
     driver,
     known_version,
@@ -217,6 +218,7 @@ RULES: tuple[HostRule, ...] = (
     driver,
     sharing,
     secure_boot,
+    components,
     does_not_build,
 )
 CLUSTER_RULES: tuple[ClusterRule, ...] = (driver_roots,)

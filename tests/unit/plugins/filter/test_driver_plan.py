@@ -147,6 +147,7 @@ def test_the_distribution_s_packages(system: str, secure_boot: bool, names: list
     found = plan(host(system, secure_boot=secure_boot), {}, "550.1.2", source="distribution")
     assert words(found) == names
     assert found["dkms"] == dkms and bool(found["headers"]) == dkms
+    assert found["preferences"]
 
 
 def test_signed_modules_of_a_kernel_without_a_meta_package() -> None:

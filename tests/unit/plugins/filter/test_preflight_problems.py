@@ -119,6 +119,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "installed": {},
             "containerd_drop_ins": [],
             "repositories": [],
+            "apt_components": ["contrib", "main", "non-free", "non-free-firmware", "restricted"],
             "resolver": {
                 "systemd_resolved": False,
                 "kubelet": None,
@@ -502,6 +503,31 @@ def test_rule(changes: dict[str, Any], host: str, words: list[str]) -> None:
     text = " ".join(problems[0].values())
     assert all(word in text for word in words), text
     assert all(problems[0][field] for field in ("what", "where", "why", "do"))
+
+
+@pytest.mark.parametrize(
+    ("system", "enabled", "missing"),
+    [
+        ("Debian 12", ["main"], "contrib, non-free, non-free-firmware"),
+        ("Debian 13", ["contrib", "main", "non-free"], "non-free-firmware"),
+        ("Ubuntu 24.04", ["main", "universe"], "restricted"),
+        ("Ubuntu 24.04", ["main", "restricted"], ""),
+    ],
+)
+def test_the_distribution_s_driver_needs_its_components(system: str, enabled: list[str], missing: str) -> None:
+    changes = {
+        "gpu1.facts.os": {"key": system, "pretty_name": system},
+        "gpu1.facts.apt_components": enabled,
+        "gpu1.settings.nvidia_driver_source": "distribution",
+    }
+    settings = {"distributions": ["Debian 12", "Debian 13", "Ubuntu 24.04"]}
+    assert [problem["what"] for problem in check(changes, **settings)] == (
+        [f"The apt sources of this host do not enable {missing}"] if missing else []
+    )
+    there = {"loaded_version": "", "packages": {"nvidia-smi": "580.178.04-1"}, "origin": "distribution"}
+    assert check({**changes, "gpu1.facts.nvidia_driver": there}, **settings) == []
+    without = {"gpu1.facts.gpus": [], "gpu1.settings.expected_gpus": None}
+    assert check({**changes, **without}, **settings) == []
 
 
 UBUNTU = {"key": "Ubuntu 24.04", "pretty_name": "Ubuntu 24.04"}

@@ -545,6 +545,13 @@ def test_sources_of_another_hand(read: Read, host: Host) -> None:
     ]
 
 
+def test_components_of_enabled_sources(read: Read, host: Host) -> None:
+    host.write("etc/apt/sources.list", "deb https://h/debian bookworm main contrib\ndeb-src https://h/d x non-free\n")
+    paragraphs = "Types: deb\nURIs: https://h/d\nSuites: x\nComponents: main non-free-firmware\n"
+    host.write("etc/apt/sources.list.d/a.sources", f"{paragraphs}\nEnabled: no\n{paragraphs.replace('main', 'off')}")
+    assert read()["apt_components"] == ["contrib", "main", "non-free-firmware"]
+
+
 @pytest.mark.parametrize("active", [True, False])
 def test_resolver(read: Read, host: Host, programs: Any, active: bool) -> None:
     programs.add("systemctl", f'[ "$*" = "is-active --quiet systemd-resolved" ] && exit {0 if active else 3}')
