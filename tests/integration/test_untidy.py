@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from support.cluster import Cluster
 from support.hosts import Inventory
 from support.lab import Lab, running
 from support.play import Run, play
+
+from lab.depot import signing
+from upstream.lock import load
 
 SPECS = Path(__file__).parent / "specs"
 
@@ -90,6 +94,20 @@ def test_the_kernel_s_headers_are_installed_where_apt_has_any(inventory: Invento
 
 def test_a_second_run_changes_nothing(lab: Lab, first: Run) -> None:
     play(lab.path).expect_unchanged()
+
+
+def test_a_key_that_expires_tomorrow_is_renewed(lab: Lab, inventory: Inventory, first: Run) -> None:
+    """The host has the key of an earlier run, the repository the renewed one."""
+    key, path = load().repositories["kubernetes-v1.36"].key, "/etc/apt/keyrings/gpulab-kubernetes.asc"
+    doing = "making a key that expires tomorrow"
+    with signing.loaded(key) as signer:
+        signer.gpg("--quick-set-expire", signing.fingerprint(key), "1d", doing=doing)
+        old = signer.gpg("--armor", "--export", doing=doing)
+    gpu2 = inventory.hosts["gpu2"]
+    gpu2.run(f"printf %s {shlex.quote(old)} > {path}")
+    run = play(lab.path).expect_success()
+    assert {host for host, _task in run.changed()} == {"gpu2"} and len(run.changed()) == 1
+    assert gpu2.run(f"cat {path}").strip() == signing.public(key).strip()
 
 
 @pytest.fixture(scope="module")
