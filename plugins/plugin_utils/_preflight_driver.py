@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import compare_versions
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_packages import available, versions_in
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_version import AUTO
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Cluster, Problem, Reading, listing
 
-# Distribution and driver -> the first kernel for which its own packages fail.
-_DOES_NOT_BUILD = {("Debian 13", "550.163.01"): "6.12.117"}
+# Distribution and driver -> the first kernel known to have the newer pci_resize_resource (include/linux/pci.h of the
+# package linux-headers-*-common), for which the distribution's own packages fail.
+_DOES_NOT_BUILD = {("Debian 12", "535.261.03"): (6, 1, 0, 53), ("Debian 13", "550.163.01"): (6, 12, 117)}
+_KERNEL = re.compile(r"[\d.]+(?:-\d+)?")
 # Where a distribution keeps its own driver.
 _COMPONENTS = {"Debian": ("contrib", "non-free", "non-free-firmware"), "Ubuntu": ("restricted",)}
 _ORIGINS = {
@@ -147,18 +149,21 @@ def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """What is known to fail: Debian 13's own driver, since a stable update of the kernel changed an interface."""
+    """What is known to fail: Debian's own driver, since stable updates of its kernels changed an interface."""
     facts, wanted = reading.facts, wanted_version(reading)
     known = _DOES_NOT_BUILD.get((str(facts["os"]["key"]), wanted))
     loaded = facts["nvidia_driver"]["loaded_version"] == wanted
     if not known or not facts["gpus"] or reading.settings["nvidia_driver_source"] != "distribution" or loaded:
         return
-    if compare_versions(str(facts["kernel"]), known) >= 0:
+    release = _KERNEL.match(str(facts["kernel"]))
+    if release and tuple(map(int, re.findall(r"\d+", release.group()))) >= known:
         yield reading.problem(
             f"Debian's driver {wanted} does not build for the kernel {facts['kernel']}",
             "nvidia_driver_source",
-            f"The kernel's pci_resize_resource takes another argument from {known} on",
-            "Set nvidia_driver_source=cuda_repository, or boot an older kernel",
+            "This kernel's pci_resize_resource takes one argument more",
+            "Set nvidia_driver_source=cuda_repository; or look for a newer version "
+            "(apt-cache madison nvidia-open-kernel-dkms nvidia-kernel-dkms) and set nvidia_driver_version to it, with "
+            "nvidia_driver_modules=proprietary if only nvidia-kernel-dkms has it; or boot an older kernel",
         )
 
 

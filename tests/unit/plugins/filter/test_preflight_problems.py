@@ -530,6 +530,32 @@ def test_the_distribution_s_driver_needs_its_components(system: str, enabled: li
     assert check({**changes, **without}, **settings) == []
 
 
+@pytest.mark.parametrize(
+    ("system", "version", "kernel", "refused"),
+    [
+        ("Debian 12", "535.261.03", "6.1.0-50-cloud-amd64", False),
+        ("Debian 12", "535.261.03", "6.1.0-53-amd64", True),
+        ("Debian 12", "535.261.03", "6.1.0-56-cloud-amd64", True),
+        ("Debian 12", "535.261.03", "6.12.90+deb12-amd64", True),
+        ("Debian 12", "535.309.01", "6.1.0-56-cloud-amd64", False),
+        ("Debian 13", "550.163.01", "6.12.63+deb13-amd64", False),
+        ("Debian 13", "550.163.01", "6.12.117+deb13-cloud-amd64", True),
+        ("Debian 13", "550.163.01", "6.12.121-amd64", True),
+    ],
+)
+def test_debian_s_driver_does_not_build_for_newer_kernels(
+    system: str, version: str, kernel: str, refused: bool
+) -> None:
+    changes = {
+        "gpu1.facts.os": {"key": system, "pretty_name": system},
+        "gpu1.facts.kernel": kernel,
+        "gpu1.settings.nvidia_driver_source": "distribution",
+        "gpu1.settings.nvidia_driver_version": version,
+    }
+    found = [problem["what"] for problem in check(changes, distributions=["Debian 12", "Debian 13"])]
+    assert found == ([f"Debian's driver {version} does not build for the kernel {kernel}"] if refused else [])
+
+
 UBUNTU = {"key": "Ubuntu 24.04", "pretty_name": "Ubuntu 24.04"}
 
 
