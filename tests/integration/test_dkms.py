@@ -6,7 +6,6 @@ modules of Debian 12 and 13 don't build against their current kernels, which has
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +22,20 @@ PLAYBOOK = """---
   roles:
     - role: gpulab.kubernetes.preflight
     - role: gpulab.kubernetes.nvidia_driver
+"""
+WHY = """---
+- name: Say why DKMS failed
+  hosts: all
+  gather_facts: false
+  become: true
+  tasks:
+    - name: Read the log of the build
+      gpulab.kubernetes.nvidia_dkms_info:
+        version: "{{ version }}"
+      register: dkms
+    - name: Fail with its reason
+      ansible.builtin.fail:
+        msg: "{{ dkms.reason | join(' ') }}"
 """
 NON_FREE = r"sed -i 's/\bmain$/main contrib non-free non-free-firmware/' /etc/apt/sources.list{,.d/debian.sources}"
 BUILD = 2400
@@ -87,13 +100,8 @@ def test_a_compiler_that_cannot_compile_is_named(lab: Lab) -> None:
     host.run(f"dkms remove {module}/{version} --all; for c in /usr/bin/*gcc-[0-9]*; do ln -sf /bin/false $c; done")
     done = host.attempt(f"dkms build {module}/{version}", BUILD)
     assert done.returncode != 0
-    log = host.run(f"cat /var/lib/dkms/{module}/{version}/build/make.log")
-    command = ["python3", "-c", READER]
-    told = subprocess.run(command, input=log, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    playbook = lab.directory / "why.yml"
+    playbook.write_text(WHY)
+    arguments = ["--limit", "old", "--extra-vars", f"version={version}"]
+    told = play(lab.path, *arguments, playbook=str(playbook)).failures()
     assert "compiler" in told or "CC sanity check" in told
-
-
-READER = (
-    "import sys; from ansible_collections.gpulab.kubernetes.plugins.module_utils._dkms import telling_lines; "
-    "sys.stdout.write('\\n'.join(telling_lines(sys.stdin.read())))"
-)

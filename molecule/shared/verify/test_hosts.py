@@ -108,8 +108,9 @@ def test_pods_may_not_choose_gpus_by_an_environment_variable(gpu_machine: Any) -
 
 
 def test_a_package_source_of_ours_needs_its_key(machine: Any) -> None:
-    for path in machine.check_output("ls /etc/apt/sources.list.d").split():
-        text = machine.file(f"/etc/apt/sources.list.d/{path}").content_string
-        assert "trusted=yes" not in text.lower().replace(" ", "")
-        if "kubernetes" in path or "nvidia" in path or "docker" in path:
-            assert "Signed-By: /etc/apt/keyrings/" in text
+    paths = machine.check_output("ls /etc/apt/sources.list.d/gpulab-*").split()
+    assert "/etc/apt/sources.list.d/gpulab-kubernetes.sources" in paths
+    for path in paths:
+        text = machine.file(path).content_string
+        assert "trusted" not in text.lower()
+        assert "Signed-By: /etc/apt/keyrings/" in text

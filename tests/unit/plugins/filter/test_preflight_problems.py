@@ -526,7 +526,7 @@ def test_the_distribution_s_driver_needs_its_components(system: str, enabled: li
     )
     there = {"loaded_version": "", "packages": {"nvidia-smi": "580.178.04-1"}, "origin": "distribution"}
     assert check({**changes, "gpu1.facts.nvidia_driver": there}, **settings) == []
-    without = {"gpu1.facts.gpus": [], "gpu1.settings.expected_gpus": None}
+    without: dict[str, Any] = {"gpu1.facts.gpus": [], "gpu1.settings.expected_gpus": None}
     assert check({**changes, **without}, **settings) == []
 
 
