@@ -92,5 +92,8 @@ def test_after_a_reboot_the_node_is_ready_again(machine: Machine) -> None:
         time.sleep(5)
 
 
-def test_a_second_run_changes_nothing(machine: Machine) -> None:
+def test_after_the_reboot_only_the_verification_is_repeated(machine: Machine) -> None:
+    """A verification holds for one boot of the node."""
+    run = machine.again().expect_success()
+    assert {task.partition(" : ")[0] for task in run.changed_tasks()} == {"gpulab.kubernetes.acceptance"}
     machine.again().expect_unchanged()
