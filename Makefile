@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
 GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift sharing health cuda operator pools runner awx training network guides first-run untidy dkms vm
-# CI does not draw this one: an emulated machine takes longer than 30 minutes.
+# CI does not draw this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
