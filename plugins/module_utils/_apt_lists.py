@@ -58,7 +58,7 @@ def release_file(lists: Path, uri: str, suite: str) -> Path | None:
 
 
 def indexes_fresh(etc: Path, lists: Path, now: float) -> bool:
-    """Whether apt has the index of every source, and fetched them within a day."""
+    """Whether apt has the index of every source, and all are of the last day or were asked for within a day."""
     files = [
         release_file(lists, uri, suite)
         for _path, sources in sources_of(etc)
@@ -70,8 +70,9 @@ def indexes_fresh(etc: Path, lists: Path, now: float) -> bool:
     there = [file for file in files if file is not None]
     if not there or len(there) < len(files):
         return False
-    # The time of change is that of the index itself; when the file was written here is its ctime.
-    moments = [min(file.stat().st_ctime for file in there)]
+    # This is when the archive made the index. When it was written here is no better: an image unpacked today may hold
+    # the indexes of last year. The stamp tells that this collection asked for newer ones.
+    moments = [min(file.stat().st_mtime for file in there)]
     with contextlib.suppress(OSError):
         moments.append((lists.parent / "periodic" / _STAMP).stat().st_mtime)
     return max(moments) > now - _DAY_S
