@@ -123,13 +123,13 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 
 unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 where there is one
 	@echo "unit: tests/unit on $$(python --version)"
-	$(PYTEST) --numprocesses=4 tests/unit
+	$(PYTEST) --numprocesses=4 --dist=worksteal tests/unit
 	$(MAKE) unit-old
 
 unit-old: venv
 	@if .ci/make-venv $(OLD) requirements-old.txt 3.11; then
 	  echo "unit: tests/unit and a syntax check on $$($(OLD)/bin/python --version) with ansible-core 2.19"
-	  $(OLD)/bin/python -m pytest --numprocesses=4 tests/unit
+	  $(OLD)/bin/python -m pytest --numprocesses=4 --dist=worksteal tests/unit
 	  PATH="$(CURDIR)/$(OLD)/bin:$$PATH" $(OLD)/bin/ansible-playbook -i inventories/three-machines.ini --syntax-check site.yml playbooks/*.yml
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
