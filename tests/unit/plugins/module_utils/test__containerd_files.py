@@ -68,11 +68,11 @@ def test_any_text_has_a_result(text: str) -> None:
     "unit", ["[", "imports = [", '"', "'", '"""', "'''", "a.", "\\", "{", 'password = "', "#", " "]
 )
 def test_garbage_is_read_in_linear_time(unit: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     for start in ("", "imports = [", 'imports = ["""', "x = '"):
         reader.import_patterns(start + unit * (300_000 // len(unit)))
         reader.masked(start + unit * (300_000 // len(unit)))
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 def test_passwords_are_masked_and_nothing_else() -> None:

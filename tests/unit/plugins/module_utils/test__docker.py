@@ -187,13 +187,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("unit", ["[", "{", '{"a":', '"', "9", "-", "1.", '{"a":1},', "://a:", " "])
 def test_garbage_is_read_in_linear_time(unit: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     for start in ("", '{"a": ', '{"a": [', '{"a": "://'):
         text = start + unit * (1_000_000 // len(unit))
         with contextlib.suppress(DomainError):
             docker.read_daemon(text)
         docker.shown(text)
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 CAPTURES = Path(os.environ.get("GPULAB_CAPTURES", Path(__file__).parents[4].parent / "shared/captures"))

@@ -236,10 +236,10 @@ def test_garbage_is_read_in_linear_time(name: str) -> None:
     reader = READERS[name][0]
     for unit in UNITS:
         for start in STARTS:
-            begun = time.monotonic()
+            begun = time.process_time()
             with hard_stop():
                 try:
                     reader(start + unit * (100_000 // len(unit)))
                 except KubeadmTextError as error:
                     assert len(str(error)) < 5000
-            assert time.monotonic() - begun < 4, (unit, start)
+            assert time.process_time() - begun < 4, (unit, start)

@@ -156,9 +156,9 @@ def test_xml_that_was_cut_off_is_never_ok(end: int) -> None:
     st.sampled_from(["", "<nvidia_smi_log>", "==NVSMI LOG==\n", "| NVIDIA-SMI 1\n", "index, uuid\n", "\tGPU0\tGPU1\n"]),
 )
 def test_garbage_is_read_in_linear_time(unit: str, start: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     read(start + unit * (300_000 // len(unit)))
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 def test_what_hangs_is_stopped() -> None:

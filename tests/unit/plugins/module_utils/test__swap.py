@@ -99,7 +99,7 @@ def test_bytes_that_are_no_text_survive(lines: list[bytes]) -> None:
     "unit", [" ", "\t", "#", "a", "a swap ", "swap\n", "/a none swap sw\n", "[zram0]\n", "[", "\\040", "1 "]
 )
 def test_garbage_is_read_in_linear_time(unit: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     for start in ("", "/a none swap ", "MemAvailable:", "SourcePath=", "mount-point"):
         text = start + unit * (1_000_000 // len(unit))
         swap.without_swap(text)
@@ -108,7 +108,7 @@ def test_garbage_is_read_in_linear_time(unit: str) -> None:
         swap.zram_swap_units(text)
         swap.made_from_fstab(text)
         swap.available_mib(text)
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 def test_active_swaps() -> None:
