@@ -58,24 +58,23 @@ def release_file(lists: Path, uri: str, suite: str) -> Path | None:
 
 
 def indexes_fresh(etc: Path, lists: Path, now: float) -> bool:
-    """Whether apt has the index of every source, and all are of the last day or were asked for within a day."""
-    files = [
+    """Whether apt has every source's index and refreshed them within the last day.
+
+    The files' own times say nothing: archives keep an index for months, and an image that was unpacked today may hold
+    last year's.
+    """
+    complete = all(
         release_file(lists, uri, suite)
         for _path, sources in sources_of(etc)
         for source in sources
         if source.enabled and "deb" in source.types
         for uri in source.uris
         for suite in source.suites
-    ]
-    there = [file for file in files if file is not None]
-    if not there or len(there) < len(files):
+    )
+    try:
+        return complete and (lists.parent / "periodic" / _STAMP).stat().st_mtime > now - _DAY_S
+    except OSError:
         return False
-    # This is when the archive made the index. When it was written here is no better: an image unpacked today may hold
-    # the indexes of last year. The stamp tells that this collection asked for newer ones.
-    moments = [min(file.stat().st_mtime for file in there)]
-    with contextlib.suppress(OSError):
-        moments.append((lists.parent / "periodic" / _STAMP).stat().st_mtime)
-    return max(moments) > now - _DAY_S
 
 
 def note_refresh(lists: Path) -> None:

@@ -345,6 +345,15 @@ apt_components:
   elements: str
   version_added: 0.2.0
   sample: [contrib, main, non-free, non-free-firmware]
+distribution_drivers:
+  description: >-
+    Packages of the distribution's own drivers that apt knows, by those that bring C(nvidia-smi). Empty on a host
+    without GPUs, which is not asked.
+  returned: always
+  type: list
+  elements: str
+  version_added: 0.2.0
+  sample: [nvidia-utils-580-server]
 resolver:
   description: >-
     Whether systemd-resolved is active, the C(resolvConf) of a kubelet that was set up (else null), and by path the name
@@ -442,6 +451,7 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
         "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
         "apt_components": components(under(root, "/etc/apt")),
+        "distribution_drivers": host.distribution_drivers(root, runner) if gpus else [],
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
         "cluster": host.cluster(root),
         "cloud_init": cloud_init.fields(),

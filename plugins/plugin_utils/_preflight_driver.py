@@ -12,9 +12,12 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_packages
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_version import AUTO
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Cluster, Problem, Reading, listing
 
-# Distribution and driver -> the first kernel known to have the newer pci_resize_resource (include/linux/pci.h of the
-# package linux-headers-*-common), for which the distribution's own packages fail.
-_DOES_NOT_BUILD = {("Debian 12", "535.261.03"): (6, 1, 0, 53), ("Debian 13", "550.163.01"): (6, 12, 117)}
+# Distribution and driver -> of each series of kernels the first one that is known to have the newer pci_resize_resource
+# (see include/linux/pci.h in linux-headers-*-common), for which the distribution's own packages fail.
+_DOES_NOT_BUILD = {
+    ("Debian 12", "535.261.03"): ((6, 1, 0, 53), (6, 12, 117)),
+    ("Debian 13", "550.163.01"): ((6, 12, 117),),
+}
 _KERNEL = re.compile(r"[\d.]+(?:-\d+)?")
 # Where a distribution keeps its own driver.
 _COMPONENTS = {"Debian": ("contrib", "non-free", "non-free-firmware"), "Ubuntu": ("restricted",)}
@@ -138,12 +141,13 @@ def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     needed = _COMPONENTS.get(str(facts["os"]["key"]).partition(" ")[0], ())
     missing = [name for name in needed if name not in facts["apt_components"]]
-    if missing:
+    # A mirror may have merged the components, or have none.
+    if missing and not facts["distribution_drivers"]:
         yield reading.problem(
             f"The apt sources of this host do not enable {listing(missing)}",
             "/etc/apt/sources.list, /etc/apt/sources.list.d",
             "The distribution's own driver is in these components (nvidia_driver_source=distribution)",
-            f"Add {' '.join(missing)} to the components of the distribution's entries, and of those of its security "
+            f"Add {' '.join(missing)} to the components of the distribution's entries, including its security "
             "updates; or set nvidia_driver_source=cuda_repository",
         )
 
@@ -151,19 +155,21 @@ def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """What is known to fail: Debian's own driver, since stable updates of its kernels changed an interface."""
     facts, wanted = reading.facts, wanted_version(reading)
-    known = _DOES_NOT_BUILD.get((str(facts["os"]["key"]), wanted))
+    known = _DOES_NOT_BUILD.get((str(facts["os"]["key"]), wanted), ())
     loaded = facts["nvidia_driver"]["loaded_version"] == wanted
     if not known or not facts["gpus"] or reading.settings["nvidia_driver_source"] != "distribution" or loaded:
         return
     release = _KERNEL.match(str(facts["kernel"]))
-    if release and tuple(map(int, re.findall(r"\d+", release.group()))) >= known:
+    kernel = tuple(map(int, re.findall(r"\d+", release.group()))) if release else ()
+    if any(kernel[: len(first) - 1] == first[:-1] and kernel >= first for first in known):
         yield reading.problem(
             f"Debian's driver {wanted} does not build for the kernel {facts['kernel']}",
             "nvidia_driver_source",
-            "This kernel's pci_resize_resource takes one argument more",
+            "This kernel's pci_resize_resource takes one more argument",
             "Set nvidia_driver_source=cuda_repository; or look for a newer version "
             "(apt-cache madison nvidia-open-kernel-dkms nvidia-kernel-dkms) and set nvidia_driver_version to it, with "
-            "nvidia_driver_modules=proprietary if only nvidia-kernel-dkms has it; or boot an older kernel",
+            "nvidia_driver_modules=proprietary if only nvidia-kernel-dkms has it; or boot an older kernel; "
+            "or install a driver yourself and set nvidia_driver_source=preinstalled",
         )
 
 

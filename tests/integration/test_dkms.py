@@ -6,6 +6,7 @@ modules of Debian 12 and 13 don't build against their current kernels, which has
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -37,6 +38,7 @@ WHY = """---
       ansible.builtin.fail:
         msg: "{{ dkms.reason | join(' ') }}"
 """
+PREFERENCES = ROOT / "roles" / "nvidia_driver" / "templates" / "preferences.j2"
 NON_FREE = r"sed -i 's/\bmain$/main contrib non-free non-free-firmware/' /etc/apt/sources.list{,.d/debian.sources}"
 BUILD = 2400
 
@@ -79,6 +81,19 @@ def test_open_modules_that_do_not_build_are_refused_by_name(lab: Lab, node: str,
     assert "pci_resize_resource" in run.failures()
     assert "nvidia_driver_source" in run.failures()
     assert not run.changed()
+
+
+def test_parts_of_an_older_driver_stay_together(lab: Lab) -> None:
+    """The security archive has newer parts than the open modules, which ask for exactly theirs."""
+    host, names = lab.inventory().hosts["old"], ("nvidia-open-kernel-dkms", "libcuda1", "nvidia-smi")
+    version = offered(host, names[0])
+    if offered(host, names[2]) == version:
+        pytest.skip(f"Debian has {version} of all parts by now")
+    preferences = PREFERENCES.read_text().replace("{{ _nvidia_driver_version }}", version)
+    simulate = f"apt-get install -s --no-install-recommends {' '.join(f'{name}={version}-*' for name in names)}"
+    assert "held broken packages" in host.attempt(simulate).stderr
+    path = "/etc/apt/preferences.d/gpulab-nvidia-driver"
+    host.run(f"printf %s {shlex.quote(preferences)} > {path} && {simulate}; done=$?; rm {path}; exit $done")
 
 
 def test_debian_12_builds_its_own_driver(lab: Lab) -> None:

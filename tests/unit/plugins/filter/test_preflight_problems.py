@@ -119,6 +119,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "installed": {},
             "containerd_drop_ins": [],
             "repositories": [],
+            "distribution_drivers": [],
             "apt_components": ["contrib", "main", "non-free", "non-free-firmware", "restricted"],
             "resolver": {
                 "systemd_resolved": False,
@@ -524,6 +525,7 @@ def test_the_distribution_s_driver_needs_its_components(system: str, enabled: li
     assert [problem["what"] for problem in check(changes, **settings)] == (
         [f"The apt sources of this host do not enable {missing}"] if missing else []
     )
+    assert check({**changes, "gpu1.facts.distribution_drivers": ["nvidia-smi"]}, **settings) == []
     there = {"loaded_version": "", "packages": {"nvidia-smi": "580.178.04-1"}, "origin": "distribution"}
     assert check({**changes, "gpu1.facts.nvidia_driver": there}, **settings) == []
     without: dict[str, Any] = {"gpu1.facts.gpus": [], "gpu1.settings.expected_gpus": None}
@@ -536,11 +538,16 @@ def test_the_distribution_s_driver_needs_its_components(system: str, enabled: li
         ("Debian 12", "535.261.03", "6.1.0-50-cloud-amd64", False),
         ("Debian 12", "535.261.03", "6.1.0-53-amd64", True),
         ("Debian 12", "535.261.03", "6.1.0-56-cloud-amd64", True),
-        ("Debian 12", "535.261.03", "6.12.90+deb12-amd64", True),
+        ("Debian 12", "535.261.03", "6.1.140-custom", False),
+        ("Debian 12", "535.261.03", "6.8.12-9-pve", False),
+        ("Debian 12", "535.261.03", "6.12.90+deb12-amd64", False),
+        ("Debian 12", "535.261.03", "6.12.117+deb12-amd64", True),
+        ("Debian 12", "535.261.03", "odd", False),
         ("Debian 12", "535.309.01", "6.1.0-56-cloud-amd64", False),
         ("Debian 13", "550.163.01", "6.12.63+deb13-amd64", False),
         ("Debian 13", "550.163.01", "6.12.117+deb13-cloud-amd64", True),
         ("Debian 13", "550.163.01", "6.12.121-amd64", True),
+        ("Debian 13", "550.163.01", "6.16.3+deb13-amd64", False),
     ],
 )
 def test_debian_s_driver_does_not_build_for_newer_kernels(

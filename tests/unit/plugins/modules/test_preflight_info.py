@@ -552,6 +552,13 @@ def test_components_of_enabled_sources(read: Read, host: Host) -> None:
     assert read()["apt_components"] == ["contrib", "main", "non-free-firmware"]
 
 
+def test_drivers_of_the_distribution_that_apt_knows(read: Read, host: Host, programs: Any) -> None:
+    programs.add("apt-cache", "printf '%s\\n' nvidia-smi nvidia-utils-580-server nvidia-utils-580 nvidia-settings")
+    assert read()["distribution_drivers"] == []
+    host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200")
+    assert read()["distribution_drivers"] == ["nvidia-smi", "nvidia-utils-580-server"]
+
+
 @pytest.mark.parametrize("active", [True, False])
 def test_resolver(read: Read, host: Host, programs: Any, active: bool) -> None:
     programs.add("systemctl", f'[ "$*" = "is-active --quiet systemd-resolved" ] && exit {0 if active else 3}')
