@@ -33,6 +33,7 @@ _COMPLAINT = re.compile(
     r"|The following (?:held )?packages (?:have unmet|will be (?:REMOVED|DOWNGRADED|changed))"
 )
 _HOLDER = re.compile(r"(?:held by process|process with pid) (\d+)(?: \(([^)]*)\))?")
+_DISTRIBUTION_DRIVER = re.compile(r"nvidia-smi|nvidia-utils-\d+-server")
 _PAUSE = 2.0
 # What is worth a word: apt's own timers hold the lock for some seconds every now and then.
 _LONG_S = 10.0
@@ -118,6 +119,14 @@ def words(result: Result) -> str:
         if keeping:
             kept.append(line.rstrip())
     return "\n".join(dict.fromkeys(kept)) or result.said
+
+
+def distribution_drivers(runner: Runner, root: str) -> list[str]:
+    """The packages of the distribution's own drivers that apt knows, by those that bring nvidia-smi."""
+    if runner.find("apt-cache") is None:
+        return []
+    names = runner.run(["apt-cache", "-o", f"Dir={root}", "pkgnames", "nvidia-"]).stdout.split()
+    return sorted(name for name in names if _DISTRIBUTION_DRIVER.fullmatch(name))
 
 
 def read_madison(text: str) -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host is: system, memory, disks, name servers, the cluster it belongs to. Reads files only."""
+"""What a host is: system, memory, disks, name servers, the cluster it belongs to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d
 _TRACES = {"br_netfilter": "/proc/sys/net/bridge", "ip_tables": "/proc/net/ip_tables_names"}
 _RESOLV_CONF = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
 _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
-_DISTRIBUTION_DRIVER = re.compile(r"nvidia-smi|nvidia-utils-\d+-server")
 _INTERESTING = re.compile(
     r"(?:containerd|docker|runc|kube|cri-tools|cri-o|crun|moby|podman|nvidia|libnvidia|cuda-drivers)"
 )
@@ -62,14 +61,6 @@ def os_release(text: str) -> dict[str, str]:
         "key": f"{_NAMES.get(name, name)} {version}".strip(),
         "repository_name": (name + version).replace(".", ""),
     }
-
-
-def distribution_drivers(root: str, runner: Runner) -> list[str]:
-    """The packages of the distribution's own drivers that apt knows, by those that bring nvidia-smi."""
-    if runner.find("apt-cache") is None:
-        return []
-    names = runner.run(["apt-cache", "-o", f"Dir={root}", "pkgnames", "nvidia-"]).stdout.split()
-    return sorted(name for name in names if _DISTRIBUTION_DRIVER.fullmatch(name))
 
 
 def system(root: str, controller_time: float) -> dict[str, Any]:

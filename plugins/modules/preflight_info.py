@@ -103,6 +103,11 @@ options:
         description: Whether it matters only to hosts with NVIDIA GPUs.
         type: bool
         default: false
+  distribution_drivers:
+    description: Whether apt is asked which of the distribution's own drivers it knows, on hosts with GPUs.
+    type: bool
+    default: false
+    version_added: 0.2.0
   resolv_conf:
     description:
       - A file of name servers to read besides C(/etc/resolv.conf) and C(/run/systemd/resolve/resolv.conf). Empty means
@@ -348,7 +353,7 @@ apt_components:
 distribution_drivers:
   description: >-
     Packages of the distribution's own drivers that apt knows, by those that bring C(nvidia-smi). Empty on a host
-    without GPUs, which is not asked.
+    without GPUs, and without O(distribution_drivers).
   returned: always
   type: list
   elements: str
@@ -394,6 +399,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_facts as gpu
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _host_facts as host
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _network_facts as network
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import distribution_drivers
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import components, native_architecture
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cloud_init import CloudInit, wait
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
@@ -451,7 +457,7 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
         "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
         "apt_components": components(under(root, "/etc/apt")),
-        "distribution_drivers": host.distribution_drivers(root, runner) if gpus else [],
+        "distribution_drivers": distribution_drivers(runner, root) if gpus and params["distribution_drivers"] else [],
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
         "cluster": host.cluster(root),
         "cloud_init": cloud_init.fields(),
@@ -467,6 +473,7 @@ def main() -> None:
             "kernel_modules": {"type": "list", "elements": "str", "default": ["overlay", "br_netfilter"]},
             "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
             "repositories": {"type": "list", "elements": "dict", "default": [], "options": _REPOSITORY},
+            "distribution_drivers": {"type": "bool", "default": False},
             "resolv_conf": {"type": "str", "default": ""},
             "controller_time": {"type": "float", "default": 0},
             "timeout": {"type": "float", "default": 10},

@@ -136,8 +136,7 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     facts, wanted = reading.facts, wanted_version(reading)
-    installed = wanted in versions_in(facts["nvidia_driver"]["packages"].values())
-    if not facts["gpus"] or reading.settings["nvidia_driver_source"] != "distribution" or installed:
+    if not _from_distribution(reading) or wanted in versions_in(facts["nvidia_driver"]["packages"].values()):
         return
     needed = _COMPONENTS.get(str(facts["os"]["key"]).partition(" ")[0], ())
     missing = [name for name in needed if name not in facts["apt_components"]]
@@ -157,7 +156,7 @@ def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     facts, wanted = reading.facts, wanted_version(reading)
     known = _DOES_NOT_BUILD.get((str(facts["os"]["key"]), wanted), ())
     loaded = facts["nvidia_driver"]["loaded_version"] == wanted
-    if not known or not facts["gpus"] or reading.settings["nvidia_driver_source"] != "distribution" or loaded:
+    if not known or not _from_distribution(reading) or loaded:
         return
     release = _KERNEL.match(str(facts["kernel"]))
     kernel = tuple(map(int, re.findall(r"\d+", release.group()))) if release else ()
@@ -177,6 +176,10 @@ def wanted_version(reading: Reading) -> str:
     """The version that a host is to have, empty where that is not decided."""
     version = str(reading.settings["nvidia_driver_version"])
     return version if version != AUTO else str((reading.settings.get("driver_choice") or {}).get("version", ""))
+
+
+def _from_distribution(reading: Reading) -> bool:
+    return bool(reading.facts["gpus"]) and reading.settings["nvidia_driver_source"] == "distribution"
 
 
 def _choice(reading: Reading, choice: Mapping[str, str]) -> Iterator[Problem]:
