@@ -45,7 +45,7 @@ Set them in the inventory or its group_vars. Those of `cluster` are shared by al
 not for you.
 """
 
-CUDA = ROOT / "plugins" / "module_utils" / "_cuda_data.py"
+CUDA = ROOT / "plugins" / "plugin_utils" / "_cuda" / "data.py"
 # Those that NVIDIA supports or that hosts still have; no release has a higher number than this one.
 MATRIX_BRANCHES, NEWEST = ("470", "535", "550", "570", "580", "590", "595", "610"), 999
 MATRIX_HEAD = """\
@@ -56,7 +56,7 @@ said below; with the package for forward compatibility, on data-centre GPUs; no:
 CUDA_HEAD = """\
 # CUDA, drivers and GPUs
 
-Written by `make docs` from `plugins/module_utils/_cuda_data.py`; don't edit it by hand. The filters
+Written by `make docs` from `plugins/plugin_utils/_cuda/data.py`; don't edit it by hand. The filters
 `gpulab.kubernetes.cuda_compatibility` and `gpulab.kubernetes.gpu_family`, the test
 `gpulab.kubernetes.cuda_supported_by` and preflight answer from this table. All drivers are those for Linux.
 """
@@ -229,7 +229,7 @@ def compatibility() -> Any:
     # The package "ansible" may have brought a regular package of this name, which hides the other.
     if isinstance(packages.__path__, list):
         packages.__path__.insert(0, str(ROOT / "collections" / "ansible_collections"))
-    return importlib.import_module("ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibility")
+    return importlib.import_module("ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda.compatibility")
 
 
 def listed(numbers: Iterable[int]) -> str:

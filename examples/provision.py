@@ -28,7 +28,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 ROOTS = [path.resolve() for path in (Path(__file__, "../../../../.."), Path(__file__, "../../collections"))]
 NEAR = [str(path) for path in ROOTS if (path / "ansible_collections/gpulab/kubernetes").is_dir()]
 init_plugin_loader(NEAR)  # a copy of this script finds the collection where Ansible does
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _progress, _progress_text  # noqa: E402
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress import events  # noqa: E402
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress import text as progress_text  # noqa: E402
 
 CODES = {"done": 0, "error": 1, "failed": 2, "bad input": 3, "unreachable": 4, "cancelled": 130}
 STYLES = {"phase": "bold", "message": "", "changed": "yellow", "ignored": "cyan", "failed": "red", "unreachable": "red"}
@@ -53,7 +54,7 @@ def arguments() -> argparse.Namespace:
 
 class Run:
     def __init__(self, before: dict[str, Any]) -> None:
-        self.progress, self.console = _progress.Progress(before), Console(highlight=False, markup=False, soft_wrap=True)
+        self.progress, self.console = events.Progress(before), Console(highlight=False, markup=False, soft_wrap=True)
         host, phase, job = (TextColumn(f"{{task.fields[{x}]:.40}}", markup=False) for x in ("host", "phase", "doing"))
         self.bars = Progress(host, phase, BarColumn(30), TimeElapsedColumn(), job, console=self.console, transient=True)
         self.phase: object = None
@@ -64,7 +65,7 @@ class Run:
         if event.get("event") in ("warning", "error"):
             self.console.print(event.get("stdout", ""), style="yellow")
         for line in self.progress.feed(event):
-            self.console.print(_progress_text.written(*line, self.progress.elapsed), style=STYLES[line.kind])
+            self.console.print(progress_text.written(*line, self.progress.elapsed), style=STYLES[line.kind])
         if self.phase is not self.progress.phase:
             self.phase, self.ids = self.progress.phase, dict[str, TaskID]()
             for old in self.bars.task_ids:
@@ -107,7 +108,7 @@ class Run:
 def main() -> int:
     given = arguments()
     report = given.artifacts / "report.json"
-    before = _progress.earlier(report.read_bytes()) if report.exists() else {}
+    before = events.earlier(report.read_bytes()) if report.exists() else {}
     run = Run(before)
     if before.get("status", "done") != "done":
         run.console.print(f"The last run ended ({before['status']}) in '{before['phase']}'. What is done stays done.")
@@ -133,7 +134,7 @@ def main() -> int:
     result = {"status": status, **run.progress.result(time.time())}
     report.with_suffix(".tmp").write_text(json.dumps(result, indent=2) + "\n")
     report.with_suffix(".tmp").replace(report)
-    run.console.print(*_progress_text.account(result), f"{status}. The report: {report}", sep="\n")
+    run.console.print(*progress_text.account(result), f"{status}. The report: {report}", sep="\n")
     return CODES[status]
 
 

@@ -20,8 +20,8 @@ def _make_importable() -> None:
 
 _make_importable()
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import compare_versions  # noqa: E402
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._openpgp import (  # noqa: E402
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.dpkg import compare_versions  # noqa: E402
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.keyring import (  # noqa: E402
     KeyFormatError,
     PublicKey,
     public_keys,

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _api_tunnel as tunnel
 
-_KEEPER = Path(__file__).resolve().parents[1] / "plugin_utils" / "_api_tunnel_keeper.py"
+from ..plugin_utils._api_tunnel import tunnel
+
+_KEEPER = Path(__file__).resolve().parents[1] / "plugin_utils" / "_api_tunnel" / "keeper.py"
 # Beyond the time limit of ssh's own connection: keys, jump hosts.
 _PATIENCE = 30.0
 

@@ -60,9 +60,10 @@ from typing import Any, Callable
 
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress import Progress
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress_model import Line
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._progress_text import account, clip, clock, written
+
+from ..plugin_utils._progress.events import Progress
+from ..plugin_utils._progress.model import Line
+from ..plugin_utils._progress.text import account, clip, clock, written
 
 COLORS = {
     "phase": "COLOR_HIGHLIGHT",

@@ -8,15 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _containerd_conflicts as conflicts
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._containerd_config import (
-    Configuration,
-    File,
-    merge,
-    parse,
-    parse_release,
-)
+
+from ..module_utils._errors import DomainError
+from ..plugin_utils._containerd import conflicts
+from ..plugin_utils._containerd.config import Configuration, File, merge, parse, parse_release
 
 DOCUMENTATION = r"""
 name: containerd_config

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.to_toml import to_toml
+
+from .to_toml import to_toml
 
 DOCUMENTATION = r"""
 name: containerd_hosts

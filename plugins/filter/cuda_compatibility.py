@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Callable
 
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import verdict
+from ..plugin_utils._cuda.inputs import verdict
 
 DOCUMENTATION = r"""
 name: cuda_compatibility

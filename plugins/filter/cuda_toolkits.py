@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibility import RUNS, CudaError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import text
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda_plan import plan, shown
+
+from ..plugin_utils._cuda.compatibility import RUNS, CudaError
+from ..plugin_utils._cuda.inputs import text
+from ..plugin_utils._cuda.plan import plan, shown
 
 DOCUMENTATION = r"""
 name: cuda_toolkits

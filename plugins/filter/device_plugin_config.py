@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing import Sharing, configuration, read
+
+from ..module_utils._errors import DomainError
+from ..module_utils._nvidia.sharing import Sharing, configuration, read
 
 DOCUMENTATION = r"""
 name: device_plugin_config

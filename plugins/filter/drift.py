@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._drift import rows, settle
+from ..plugin_utils._report.drift import rows, settle
 
 DOCUMENTATION = r"""
 name: drift

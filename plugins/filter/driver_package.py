@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_packages import identity
+from ..plugin_utils._driver.packages import identity
 
 DOCUMENTATION = r"""
 name: driver_package

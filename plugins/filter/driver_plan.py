@@ -8,13 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_packages import (
-    DriverError,
-    Wanted,
-    headers,
-    headers_problem,
-    plan,
-)
+
+from ..plugin_utils._driver.packages import DriverError, Wanted, headers, headers_problem, plan
 
 DOCUMENTATION = r"""
 name: driver_plan

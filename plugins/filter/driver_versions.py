@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._driver_version import AUTO, Host, choose, unread
+
+from ..plugin_utils._driver.version import AUTO, Host, choose, unread
 
 DOCUMENTATION = r"""
 name: driver_versions

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_families import identify
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import text
+from ..plugin_utils._cuda.families import identify
+from ..plugin_utils._cuda.inputs import text
 
 DOCUMENTATION = r"""
 name: gpu_family

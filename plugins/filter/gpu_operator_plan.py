@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _gpu_operator
+
+from ..plugin_utils import _gpu_operator
 
 DOCUMENTATION = r"""
 name: gpu_operator_plan

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_sharing
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+from ..module_utils._errors import DomainError
+from ..module_utils._nvidia import sharing as rules
 
 DOCUMENTATION = r"""
 name: gpu_sharing
@@ -71,7 +72,7 @@ _value:
 
 def gpu_sharing(declaration: Mapping[str, Any], gpus: int, parts: Sequence[Sequence[str]] = ()) -> dict[str, Any]:
     try:
-        sharing = _gpu_sharing.read(declaration)
+        sharing = rules.read(declaration)
     except DomainError as error:
         raise AnsibleFilterError(str(error)) from error
     return {
@@ -80,7 +81,7 @@ def gpu_sharing(declaration: Mapping[str, Any], gpus: int, parts: Sequence[Seque
         "strategy": sharing.strategy,
         "name": sharing.name,
         "layout": sharing.layout,
-        "amounts": _gpu_sharing.offers(sharing, int(gpus), parts),
+        "amounts": rules.offers(sharing, int(gpus), parts),
     }
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._api_tunnel import TunnelError, through_tunnel
+
+from ..plugin_utils._api_tunnel.tunnel import TunnelError, through_tunnel
 
 DOCUMENTATION = r"""
 name: kubeconfig_through_tunnel

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._resolver import resolv_conf
+
+from ..plugin_utils._resolver import resolv_conf
 
 DOCUMENTATION = r"""
 name: kubelet_resolv_conf

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _images
+
+from ..plugin_utils import _images
 
 DOCUMENTATION = r"""
 name: pinned_image

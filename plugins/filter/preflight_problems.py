@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_cluster as cluster_rules
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_containerd as containerd_rules
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_gpu as gpu_rules
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _preflight_host as host_rules
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Cluster, Problem, Reading
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight_failure import failure
+
+from ..plugin_utils._preflight import cluster as cluster_rules
+from ..plugin_utils._preflight import containerd as containerd_rules
+from ..plugin_utils._preflight import gpu as gpu_rules
+from ..plugin_utils._preflight import host as host_rules
+from ..plugin_utils._preflight.failure import failure
+from ..plugin_utils._preflight.model import Cluster, Problem, Reading
 
 DOCUMENTATION = r"""
 name: preflight_problems

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report import ReportError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_page import render
+
+from ..plugin_utils._report.page import render
+from ..plugin_utils._report.read import ReportError
 
 DOCUMENTATION = r"""
 name: report_page

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report import ReportError, read_report, read_seen
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_state import complete
+
+from ..plugin_utils._report.read import ReportError, read_report, read_seen
+from ..plugin_utils._report.state import complete
 
 DOCUMENTATION = r"""
 name: report_state

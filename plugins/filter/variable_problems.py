@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _variables
+
+from ..plugin_utils._inventory import variables
 
 DOCUMENTATION = r"""
 name: variable_problems
@@ -55,14 +56,14 @@ _value:
 def variable_problems(
     hostvars: Mapping[str, Any], hosts: Sequence[str], members: Sequence[str] | None = None
 ) -> list[dict[str, str]]:
-    known = _variables.specification()
+    known = variables.specification()
     everybody = hosts if members is None else members
     for host in (*hosts, *everybody):
         if host not in hostvars:
             raise AnsibleFilterError(f"Error while checking variables: there is no host {host}")
-    found = list(_variables.across({host: hostvars[host] for host in everybody}, known))
+    found = list(variables.across({host: hostvars[host] for host in everybody}, known))
     for host in hosts:
-        found += _variables.find(host, hostvars[host], known)
+        found += variables.find(host, hostvars[host], known)
     return [problem.fields() for problem in found]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ._errors import DomainError
 
 _LOCALE = {"LC_ALL": "C", "LANGUAGE": "C"}
 

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ._errors import DomainError
 
 BACKUP = ".gpulab-backup"
 

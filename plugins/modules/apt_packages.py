@@ -163,12 +163,13 @@ missing:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_packages import Directories, Packages
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_wishes import Follow, Policy, Wish
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import PROXY_OPTIONS, use_proxies
+
+from ..module_utils._apt.cli import Apt
+from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
+from ..module_utils._apt.packages import Directories, Packages
+from ..module_utils._apt.wishes import Follow, Policy, Wish
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
 
 _POLICY = ("hold", "allow_downgrade", "allow_change_held", "allow_removal")
 

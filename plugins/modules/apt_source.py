@@ -150,12 +150,13 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import Apt
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_key import date, read_pins
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_source import Wanted, apply, plan, remove, renew
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import PROXY_OPTIONS, use_proxies
+
+from ..module_utils._apt.cli import Apt
+from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
+from ..module_utils._apt.key import date, read_pins
+from ..module_utils._apt.source import Wanted, apply, plan, remove, renew
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
 
 
 def _wanted(params: dict[str, Any]) -> Wanted:

@@ -93,9 +93,10 @@ active_since:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd import read_containerd
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+from ..module_utils._command import Runner
+from ..module_utils._containerd.info import read_containerd
+from ..module_utils._errors import DomainError
 
 
 def main() -> None:

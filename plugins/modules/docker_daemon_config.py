@@ -117,10 +117,11 @@ data_root:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._docker_daemon import DaemonFile
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import RUN_DIR, Restarts, Systemd
+
+from ..module_utils._command import Runner
+from ..module_utils._docker.daemon import DaemonFile
+from ..module_utils._errors import DomainError
+from ..module_utils._systemd import RUN_DIR, Restarts, Systemd
 
 
 def main() -> None:

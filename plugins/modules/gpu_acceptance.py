@@ -213,12 +213,13 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_hosts import read_hosts
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_pods import Settings
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_session import Session
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance_summary import problems, summary
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+from ..module_utils._acceptance.hosts import read_hosts
+from ..module_utils._acceptance.pods import Settings
+from ..module_utils._acceptance.session import Session
+from ..module_utils._acceptance.summary import problems, summary
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._errors import DomainError
 
 _NODE = {
     "name": {"type": "str", "required": True},

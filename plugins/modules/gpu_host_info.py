@@ -100,12 +100,13 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_key import ending_keys
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd_files import config_files
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_host import given_back, held, installed, pci_gpus
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import running_gpu_pods
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._installed_versions import kernels
+
+from ..module_utils._apt.key import ending_keys
+from ..module_utils._containerd.files import config_files
+from ..module_utils._errors import DomainError
+from ..module_utils._nvidia.host import given_back, held, installed, pci_gpus
+from ..module_utils._nvidia.installed import kernels
+from ..module_utils._nvidia.kubelet_devices import running_gpu_pods
 
 
 def main() -> None:

@@ -116,10 +116,11 @@ isolation:
 import time
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_isolation import POLICIES, TAINT, Nodes
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._xid import written
+
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.isolation import POLICIES, TAINT, Nodes
+from ..module_utils._errors import DomainError
+from ..module_utils._nvidia.xid import written
 
 
 def main() -> None:

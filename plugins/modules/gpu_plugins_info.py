@@ -83,10 +83,11 @@ service_monitors:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_plugins
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_operator_wait import POLICIES
+
+from ..module_utils._cluster import device_plugins
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.operator_wait import POLICIES
+from ..module_utils._errors import DomainError
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _SERVICE_MONITORS = "servicemonitors.monitoring.coreos.com"
@@ -98,7 +99,7 @@ def main() -> None:
         module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
     try:
         api = Api(module.params["kubeconfig"])
-        found = _gpu_plugins.plugins(api.items("/apis/apps/v1/daemonsets"), api.items("/api/v1/pods"))
+        found = device_plugins.plugins(api.items("/apis/apps/v1/daemonsets"), api.items("/api/v1/pods"))
         policies = (api.find(POLICIES) or {}).get("items") or []
         monitors = api.find(f"{_DEFINITIONS}/{_SERVICE_MONITORS}") is not None
     except DomainError as error:
@@ -106,7 +107,7 @@ def main() -> None:
     module.exit_json(
         changed=False,
         plugins=[asdict(plugin) for plugin in found],
-        shared=_gpu_plugins.shared(found),
+        shared=device_plugins.shared(found),
         policies=sorted(policy["metadata"]["name"] for policy in policies),
         service_monitors=monitors,
     )

@@ -74,8 +74,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import running_gpu_pods
+
+from ..module_utils._errors import DomainError
+from ..module_utils._nvidia.kubelet_devices import running_gpu_pods
 
 
 def main() -> None:

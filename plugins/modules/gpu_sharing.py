@@ -94,9 +94,10 @@ RETURN = r"""
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_sharing_node import Labels, Node, resources
+
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.sharing import Labels, Node, resources
+from ..module_utils._errors import DomainError
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:

@@ -79,10 +79,11 @@ nodes:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_sharing_node as sharing
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nodes import NODES
+
+from ..module_utils._cluster import sharing
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.nodes import NODES
+from ..module_utils._errors import DomainError
 
 
 def compared(now: sharing.Node, wanted: dict[str, Any]) -> dict[str, Any]:

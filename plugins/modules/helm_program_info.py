@@ -52,9 +52,10 @@ version:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._helm import check_version, parse_version
+
+from ..module_utils._cluster.helm import check_version, parse_version
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
 
 
 def main() -> None:

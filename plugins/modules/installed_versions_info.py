@@ -79,8 +79,9 @@ swap:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._installed_versions import read
+
+from ..module_utils._errors import DomainError
+from ..module_utils._nvidia.installed import read
 
 
 def main() -> None:

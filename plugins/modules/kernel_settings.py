@@ -96,8 +96,9 @@ overridden:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel_settings import KernelSettings
+
+from ..module_utils._errors import DomainError
+from ..module_utils._host.kernel_settings import KernelSettings
 
 
 def main() -> None:

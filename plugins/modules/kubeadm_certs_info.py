@@ -113,9 +113,10 @@ certificate_authorities:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_info import certs_info
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_run import Kubeadm
+
+from ..module_utils._errors import DomainError
+from ..module_utils._kubeadm.info import certs_info
+from ..module_utils._kubeadm.run import Kubeadm
 
 
 def main() -> None:

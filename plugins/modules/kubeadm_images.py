@@ -75,8 +75,9 @@ pulled:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_images import KubeadmImages
+
+from ..module_utils._errors import DomainError
+from ..module_utils._kubeadm.images import KubeadmImages
 
 
 def main() -> None:

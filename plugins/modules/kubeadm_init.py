@@ -165,8 +165,9 @@ moved_aside:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_init import KubeadmInit
+
+from ..module_utils._errors import DomainError
+from ..module_utils._kubeadm.init import KubeadmInit
 
 
 def main() -> None:

@@ -119,8 +119,9 @@ moved_aside:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_join import KubeadmJoin, Wanted
+
+from ..module_utils._errors import DomainError
+from ..module_utils._kubeadm.join import KubeadmJoin, Wanted
 
 
 def main() -> None:

@@ -132,8 +132,9 @@ unsafe_skip_ca_verification:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm_join_info import JoinInfo, Wanted
+
+from ..module_utils._errors import DomainError
+from ..module_utils._kubeadm.join_info import JoinInfo, Wanted
 
 
 def main() -> None:

@@ -126,10 +126,11 @@ services:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._managed_files import ManagedFiles, Wanted
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import RUN_DIR, Restarts, Systemd
+
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
+from ..module_utils._host.managed_files import ManagedFiles, Wanted
+from ..module_utils._systemd import RUN_DIR, Restarts, Systemd
 
 
 def run_module(module: AnsibleModule) -> None:

@@ -79,9 +79,10 @@ state:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import RUN_DIR, Restarts, Systemd, needed
+
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
+from ..module_utils._systemd import RUN_DIR, Restarts, Systemd, needed
 
 
 def run_module(module: AnsibleModule) -> None:

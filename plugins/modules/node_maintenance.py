@@ -131,9 +131,10 @@ evicted:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_maintenance import Maintenance, Plan
+
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.maintenance import Maintenance, Plan
+from ..module_utils._errors import DomainError
 
 
 def run_module(module: AnsibleModule) -> None:

@@ -96,10 +96,11 @@ changes:
 import json
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_pools import EFFECTS, wanted
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._node_pools_run import ensure
+
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.pools import EFFECTS, wanted
+from ..module_utils._cluster.pools_run import ensure
+from ..module_utils._errors import DomainError
 
 _TAINT = {
     "key": {"type": "str", "required": True, "no_log": False},

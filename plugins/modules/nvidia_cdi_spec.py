@@ -92,9 +92,10 @@ actions:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cdi import CdiSpec, Expected
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
+from ..module_utils._nvidia.cdi import CdiSpec, Expected
 
 
 def run_module(module: AnsibleModule) -> None:

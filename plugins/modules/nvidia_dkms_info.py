@@ -77,10 +77,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._dkms import parse_status, telling_lines
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text
+
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
+from ..module_utils._hostfiles import read_text
+from ..module_utils._nvidia.dkms import parse_status, telling_lines
 
 
 def last_log(root: Path, version: str, kernel: str) -> Path | None:

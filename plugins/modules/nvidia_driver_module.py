@@ -103,10 +103,11 @@ reason:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver import Driver
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._xid import written
+
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
+from ..module_utils._nvidia.kernel_module import Driver
+from ..module_utils._nvidia.xid import written
 
 
 def main() -> None:

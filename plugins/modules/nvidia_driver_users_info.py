@@ -80,11 +80,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_pods import pod_names
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver_users import driver_users
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._service import Systemd, full_name
+
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
+from ..module_utils._nvidia.device_users import driver_users
+from ..module_utils._nvidia.kubelet_devices import pod_names
+from ..module_utils._systemd import Systemd, full_name
 
 
 def main() -> None:

@@ -114,15 +114,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError, Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._driver_root import nvidia_smi
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._mig_geometry import (
-    Geometry,
-    described,
-    foreign,
-    wishes,
-)
+
+from ..module_utils._command import CommandError, Runner
+from ..module_utils._errors import DomainError
+from ..module_utils._mig.geometry import Geometry, described, foreign, wishes
+from ..module_utils._nvidia.root import nvidia_smi
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:

@@ -405,13 +405,14 @@ topology:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._driver_root import nvidia_smi
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_health import complete
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kernel_log import xid_events
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import NvidiaSmi
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi_state import OK, STATES
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._xid import findings, moment, written
+
+from ..module_utils._command import Runner
+from ..module_utils._nvidia.health import complete
+from ..module_utils._nvidia.kernel_log import xid_events
+from ..module_utils._nvidia.root import nvidia_smi
+from ..module_utils._nvidia.xid import findings, moment, written
+from ..module_utils._nvidia_smi.facts import NvidiaSmi
+from ..module_utils._nvidia_smi.states import OK, STATES
 
 
 def main() -> None:

@@ -396,18 +396,20 @@ cloud_init:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _gpu_facts as gpu
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _host_facts as host
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _network_facts as network
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import distribution_drivers
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_lists import components, native_architecture
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cloud_init import CloudInit, wait
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Runner
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._dpkg import Database, read_status
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._fetch import PROXY_OPTIONS, use_proxies
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._hostfiles import read_text, under
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._repositories import resolve, survey
+
+from ..module_utils._apt.cli import distribution_drivers
+from ..module_utils._apt.dpkg import Database, read_status
+from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
+from ..module_utils._apt.index import resolve, survey
+from ..module_utils._apt.lists import components, native_architecture
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
+from ..module_utils._host import facts as host
+from ..module_utils._host import network
+from ..module_utils._host.cloud_init import CloudInit, wait
+from ..module_utils._hostfiles import read_text, under
+from ..module_utils._kubeadm.membership import membership
+from ..module_utils._nvidia import facts as gpu
 
 _REPOSITORY: dict[str, dict[str, Any]] = {
     "name": {"type": "str", "required": True},
@@ -459,7 +461,7 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
         "apt_components": components(under(root, "/etc/apt")),
         "distribution_drivers": distribution_drivers(runner, root) if gpus and params["distribution_drivers"] else [],
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
-        "cluster": host.cluster(root),
+        "cluster": membership(root),
         "cloud_init": cloud_init.fields(),
     }
 

@@ -138,9 +138,10 @@ backup:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_off import SwapOff
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap_origins import origins
+
+from ..module_utils._errors import DomainError
+from ..module_utils._host.swap_off import SwapOff
+from ..module_utils._host.swap_origins import origins
 
 
 def main() -> None:

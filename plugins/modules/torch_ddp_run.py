@@ -125,10 +125,11 @@ last_words:
 """
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._training import Wanted
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._training_run import Training
+
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._errors import DomainError
+from ..module_utils._training.judge import Wanted
+from ..module_utils._training.run import Training
 
 
 def main() -> None:

@@ -77,9 +77,10 @@ missing:
 import time
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_operator_wait import Waiter
+
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.operator_wait import Waiter
+from ..module_utils._errors import DomainError
 
 
 def main() -> None:

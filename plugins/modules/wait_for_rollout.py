@@ -104,11 +104,12 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._api import KUBERNETES_ERROR, Api
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._pods import GPU
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout import Wanted
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._rollout_wait import Waiter
+
+from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.objects import GPU
+from ..module_utils._cluster.rollout import Wanted
+from ..module_utils._cluster.rollout_wait import Waiter
+from ..module_utils._errors import DomainError
 
 
 def _amounts(wanted: Any) -> dict[str, int]:

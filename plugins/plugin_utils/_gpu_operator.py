@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight import Problem, listing
+
+from ._preflight.model import Problem, listing
 
 Values = Mapping[str, Any]
 

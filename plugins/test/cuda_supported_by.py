@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibility import RUNS
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import verdict
+from ..plugin_utils._cuda.compatibility import RUNS
+from ..plugin_utils._cuda.inputs import verdict
 
 DOCUMENTATION = r"""
 name: cuda_supported_by

@@ -14,45 +14,45 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tests" / "unit")]
+sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tests" / "unit" / "fixtures")]
 
 import smi_tables
 import smi_texts
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import (
-    _containerd_files,
-    _docker,
-    _gpu_families,
-    _kubeadm,
-    _kubeadm_certs,
-    _kubeadm_tokens,
-    _kubeadm_upgrade_plan,
-    _kubeadm_version,
-    _kubeconfig,
-    _nvidia_smi,
-    _pki,
-    _swap,
-)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd import files
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._docker import settings
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _containerd_config
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._host import swap_state
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import (
+    certs,
+    join_command,
+    kubeconfig,
+    tokens,
+    upgrade_plan,
+    version,
+    x509,
+)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import facts
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._containerd import config
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import families
 
 EPOCH = datetime.fromtimestamp(0, tz=timezone.utc)
 Reader = Callable[[str], object]
 
 READERS: list[tuple[str, Reader]] = [
-    ("nvidia-smi", _nvidia_smi.read),
-    ("kubeadm join command", _kubeadm.join_command),
-    ("kubeadm tokens", _kubeadm_tokens.tokens),
-    ("kubeadm certificates", lambda text: _kubeadm_certs.expiration(text, EPOCH)),
-    ("kubeadm version", _kubeadm_version.version),
-    ("kubeadm upgrade plan", _kubeadm_upgrade_plan.upgrade_plan),
-    ("kubeconfig", _kubeconfig.read_kubeconfig),
-    ("certificates", _pki.certificates),
-    ("containerd configuration", lambda text: _containerd_config.merge([_containerd_config.parse("it", text)])),
-    ("containerd imports", _containerd_files.import_patterns),
-    ("daemon.json", _docker.read_daemon),
-    ("fstab", _swap.without_swap),
-    ("/proc/swaps", _swap.active_swaps),
-    ("name of a GPU", _gpu_families.identify),
+    ("nvidia-smi", facts.read),
+    ("kubeadm join command", join_command.join_command),
+    ("kubeadm tokens", tokens.tokens),
+    ("kubeadm certificates", lambda text: certs.expiration(text, EPOCH)),
+    ("kubeadm version", version.version),
+    ("kubeadm upgrade plan", upgrade_plan.upgrade_plan),
+    ("kubeconfig", kubeconfig.read_kubeconfig),
+    ("certificates", x509.certificates),
+    ("containerd configuration", lambda text: config.merge([config.parse("it", text)])),
+    ("containerd imports", files.import_patterns),
+    ("daemon.json", settings.read_daemon),
+    ("fstab", swap_state.without_swap),
+    ("/proc/swaps", swap_state.active_swaps),
+    ("name of a GPU", families.identify),
 ]
 # time(10 MB) / time(1 MB) of garbage, for each reader.
 MOST_GROWTH = 15
@@ -105,7 +105,7 @@ def seconds(read: Reader, text: str, times: int) -> float:
 def per_read() -> dict[str, dict[str, float]]:
     """Return the ms that a read of each form takes, by the number of GPUs."""
     return {
-        form: {str(count): round(1000 * seconds(_nvidia_smi.read, forms(count)[form], 5), 2) for count in GPUS}
+        form: {str(count): round(1000 * seconds(facts.read, forms(count)[form], 5), 2) for count in GPUS}
         for form in forms(1)
     }
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import report_samples
 from support.chromium import Tab, chromium
 from support.hosts import ROOT
-from unit import report_samples
 
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
 SAMPLES = {"well": report_samples.well, "ill": report_samples.ill, "hostile": report_samples.hostile}

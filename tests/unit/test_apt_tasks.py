@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt_key import read_pins
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.key import read_pins
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE: dict[str, Any] = yaml.safe_load((ROOT / "roles/cluster/vars/main.yml").read_text())

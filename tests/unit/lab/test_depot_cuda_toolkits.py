@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cuda_compatibility import MINOR, NATIVE, judge
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda.compatibility import MINOR, NATIVE, judge
 
 from lab.depot import catalog, cuda_toolkits
 from lab.depot.catalog import Deb

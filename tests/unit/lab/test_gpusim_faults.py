@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._xid import findings, read_message
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid import findings, read_message
 
 from lab.depot.cache import DepotError
 from lab.gpusim import fault, models

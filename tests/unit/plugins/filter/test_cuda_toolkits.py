@@ -11,7 +11,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_packages import cuda_packages
 from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_toolkits import cuda_toolkits
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda_plan import packages_of, plan
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda.plan import packages_of, plan
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -15,8 +15,8 @@ import pytest
 import report_samples
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_page import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_links import links
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_view import page
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.links import links
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.view import page
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report_state import version_fits
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.state import version_fits
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._openpgp import armored, public_keys
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.keyring import armored, public_keys
 from openpgp_keys import fingerprint, public_key
 
 KEY = public_key(1)

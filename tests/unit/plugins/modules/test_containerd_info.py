@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_config import containerd_config
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd import parse_unit, parse_version
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd.info import parse_unit, parse_version
 
 CONTAINERD = """
 case "$*" in

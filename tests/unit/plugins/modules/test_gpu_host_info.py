@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._openpgp import armored
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.keyring import armored
 from openpgp_keys import public_key
 
 UID = "0f1f2a5e-3f61-4e3e-8a51-6b0f2b1a9d10"

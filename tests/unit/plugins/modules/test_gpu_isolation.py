@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._gpu_isolation import TAINT_KEY
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.isolation import TAINT_KEY
 from fake_node import FakeNode
 
 

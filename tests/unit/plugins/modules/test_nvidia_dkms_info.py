@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._dkms import parse_status, telling_lines
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.dkms import parse_status, telling_lines
 
 VERSION, KERNEL = "580.178.04", "6.12.48+deb13-amd64"
 LOG = f"""DKMS make.log for nvidia/{VERSION} for kernel {KERNEL} (x86_64)

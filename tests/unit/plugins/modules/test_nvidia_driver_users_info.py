@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_driver_users import (
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.device_users import (
     driver_devices,
     unit_of_cgroup,
 )

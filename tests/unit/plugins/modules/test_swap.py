@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._swap import fstab_swaps
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.swap_state import fstab_swaps
 
 HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 FSTAB = "UUID=1 / ext4 defaults 0 1\n/swapfile\tnone\tswap\tsw\t0\t0\n/dev/sda3 /mnt/swap ext4 defaults 0 2"

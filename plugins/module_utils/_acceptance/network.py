@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Proves the pod network: pods dial each other across nodes, a Service by its address, and by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from .._cluster.api import Api, ApiError
+from .pods import PORT, SERVICE
+from .run import PodProof, Run
+
+# kube-proxy and the DNS server need a moment to learn of a new Service.
+_SETTLING = 60
+
+
+def pairs(nodes: Sequence[str]) -> list[tuple[str, str]]:
+    """A ring through all nodes, in both directions: each node sends to and hears from others, in few requests."""
+    ring = [(node, nodes[(place + 1) % len(nodes)]) for place, node in enumerate(nodes)]
+    return list(dict.fromkeys([*ring, *((there, here) for here, there in ring)])) if len(nodes) > 1 else []
+
+
+def answer(text: str) -> tuple[bool, str]:
+    """Whether a dial got through, and what it said (agnhost netexec, /dial)."""
+    try:
+        told = json.loads(text)
+        if told.get("responses"):
+            return True, str(told["responses"][0])
+        return False, "; ".join(told.get("errors") or []) or "no answer"
+    except (ValueError, AttributeError):
+        return False, text.strip() or "no answer"
+
+
+class Network:
+    """Dials from pod to pod through the API's proxy."""
+
+    def __init__(self, api: Api, run: Run, namespace: str) -> None:
+        self._api = api
+        self._run = run
+        self._namespace = namespace
+
+    def prove(self) -> dict[str, Any]:
+        """The report's part about the network; every failure is in ``problems``."""
+        pods = {proof.node: proof for proof in self._run.of("network")}
+        problems = [
+            {"host": proof.node, "cause": f"no pod of the network check: {proof.trouble}"}
+            for proof in pods.values()
+            if proof.trouble
+        ]
+        well = {node: proof for node, proof in pods.items() if not proof.trouble}
+        across = [self._across(well[here], well[there]) for here, there in pairs(list(well))]
+        address = self._api.get(f"/api/v1/namespaces/{self._namespace}/services/{SERVICE}")["spec"]["clusterIP"]
+        service = [self._everyone(proof, "Service", address) for proof in well.values()]
+        names = [self._everyone(proof, "DNS name", f"{SERVICE}.{self._namespace}.svc") for proof in well.values()]
+        for dialled in (*across, *service, *names):
+            if not dialled["ok"]:
+                problems.append({"host": dialled["from"], "cause": f"{dialled['what']}: {dialled['said']}"})
+        return {
+            "pod_to_pod": [{"from": each["from"], "to": each["to"], "ok": each["ok"]} for each in across],
+            "service": bool(service) and all(each["ok"] for each in service),
+            "dns": bool(names) and all(each["ok"] for each in names),
+            "problems": problems,
+        }
+
+    def _across(self, here: PodProof, there: PodProof) -> dict[str, Any]:
+        ok, said = self._dial(here, there.address, PORT, there.name)
+        what = f"pod network, a pod on {here.node} does not reach {there.address} on {there.node}"
+        return {"from": here.node, "to": there.node, "ok": ok, "said": said, "what": what}
+
+    def _everyone(self, here: PodProof, kind: str, host: str) -> dict[str, Any]:
+        ok, said = self._dial(here, host, 80, "")
+        return {"from": here.node, "ok": ok, "said": said, "what": f"a pod on {here.node} does not reach {kind} {host}"}
+
+    def _dial(self, here: PodProof, host: str, port: int, expected: str) -> tuple[bool, str]:
+        result = (False, "no answer")
+
+        def once() -> bool:
+            nonlocal result
+            path = f"/api/v1/namespaces/{self._namespace}/pods/{here.name}:{PORT}/proxy/dial"
+            try:
+                text = self._api.text(path, host=host, port=str(port), request="hostname", protocol="http", tries="1")
+                result = answer(text)
+            except ApiError as error:
+                result = (False, str(error))
+            if result[0] and expected and result[1] != expected[:63]:
+                result = (False, f"{result[1]} answered instead of {expected}")
+            return result[0]
+
+        self._run.until(once, _SETTLING)
+        return result

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pods that a proof is made of, and what their logs say. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from .._cluster.objects import GPU, OWNER, OWNER_LABEL
+from .target import Gpu
+
+LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": "acceptance"}
+CHECK, HOLD = "check", "hold"
+SERVICE, PORT = "network", 8080
+
+_END = "acceptance: end of list"
+_ROW = re.compile(r"^((?:GPU|MIG)-[0-9A-Za-z/-]+), (.+)$")
+_PART = re.compile(r"^MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)$")
+_DEVICE = re.compile(r"^(/dev/nvidia\d+|GPU \d+: .+)$")
+
+# The pod keeps its GPU until it's deleted, so that no GPU can be proven twice.
+_HOLD = f"nvidia-smi --query-gpu=uuid,name --format=csv,noheader && nvidia-smi -L && echo '{_END}' && exec sleep 86400"
+_ISOLATION = (
+    'for device in /dev/nvidia[0-9]*; do if [ -e "$device" ]; then echo "$device"; fi; done; '
+    f"if command -v nvidia-smi >/dev/null; then nvidia-smi -L; fi; echo '{_END}'"
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    namespace: str
+    image: str
+    network_image: str
+    timeout: int
+
+
+def namespace(settings: Settings) -> dict[str, Any]:
+    # The proof needs no rights that an ordinary user's pods don't have.
+    labels = {**LABELS, "pod-security.kubernetes.io/enforce": "baseline"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.namespace, "labels": labels}}
+
+
+def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> dict[str, Any]:
+    """Runs the image's own check on a GPU, then tells which GPU it was and holds it."""
+    asks = {"limits": {resource: 1}}
+    check = {"name": CHECK, "image": settings.image, "resources": asks}
+    hold = {"name": HOLD, "image": settings.image, "command": ["/bin/sh", "-c", _HOLD], "resources": asks}
+    return _pod(settings, f"gpu-{number}-{node}", "gpu", node, [hold], [check])
+
+
+def isolation_pod(settings: Settings, node: str) -> dict[str, Any]:
+    """Asks for no GPU, but sets the variable that images set to see all of them."""
+    container = {
+        "name": CHECK,
+        "image": settings.image,
+        "command": ["/bin/sh", "-c", _ISOLATION],
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+    }
+    return _pod(settings, f"isolation-{node}", "isolation", node, [container])
+
+
+def network_pod(settings: Settings, node: str) -> dict[str, Any]:
+    """Answers requests, and dials others when asked to."""
+    container = {
+        "name": "netexec",
+        "image": settings.network_image,
+        "args": ["netexec", f"--http-port={PORT}", "--udp-port=-1"],
+        "readinessProbe": {"httpGet": {"path": "/hostname", "port": PORT}, "periodSeconds": 1, "failureThreshold": 30},
+    }
+    return _pod(settings, f"network-{node}", "network", node, [container])
+
+
+def service(settings: Settings) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": SERVICE, "namespace": settings.namespace, "labels": LABELS},
+        "spec": {"selector": {"acceptance": "network"}, "ports": [{"port": 80, "targetPort": PORT}]},
+    }
+
+
+def _pod(
+    settings: Settings,
+    name: str,
+    kind: str,
+    node: str,
+    containers: list[dict[str, Any]],
+    init: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": settings.namespace,
+            "labels": {**LABELS, "acceptance": kind},
+        },
+        "spec": {
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+            },
+            "tolerations": [{"operator": "Exists"}],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            # Should this run be killed, its pods give the GPUs back all by themselves.
+            "activeDeadlineSeconds": settings.timeout + 300,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "initContainers": init or [],
+            "containers": containers,
+        },
+    }
+
+
+def ended(log: str) -> bool:
+    """Whether a pod has said all that it has to say."""
+    return any(line.strip() == _END for line in log.splitlines())
+
+
+def reported(log: str) -> list[Gpu]:
+    """The GPUs that a pod sees, by nvidia-smi. A part of a GPU shows the GPU, too, which is then not the pod's."""
+    parts = [match for match in (_PART.match(line.strip()) for line in log.splitlines()) if match]
+    if parts:
+        return [Gpu(part[2], part[1]) for part in parts]
+    rows = (_ROW.match(line.strip()) for line in log.splitlines())
+    return [Gpu(row[1], row[2].strip()) for row in rows if row]
+
+
+def leaked(log: str) -> list[str]:
+    """What a pod sees that asked for no GPU."""
+    return [line.strip() for line in log.splitlines() if _DEVICE.match(line.strip())]
+
+
+def last_words(log: str, lines: int = 20) -> str:
+    """The end of a program's output, without empty lines."""
+    told = [line.rstrip() for line in log.splitlines() if line.strip() and line.strip() != _END]
+    return "\n".join(told[-lines:])

@@ -1,0 +1,226 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes the pods of a proof, watches them until each has reported, and takes them away again."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .._cluster import objects
+from .._cluster.api import Api, ApiError
+from .._cluster.objects import Object
+from .._cluster.rollout_wait import Patience, pauses
+from .._errors import DomainError
+from . import pods as manifests
+from .pods import Settings
+from .target import Gpu, Target
+
+_REMOVAL = 120
+# The last lines of a container can reach its log after its end is known.
+_LOG_GRACE = 10
+
+
+@dataclass
+class PodProof:
+    """What became of one pod. ``trouble`` is empty as long as nothing is wrong with it."""
+
+    name: str
+    node: str
+    kind: str
+    done: bool = False
+    trouble: str = ""
+    gpus: list[Gpu] = field(default_factory=list)
+    leaked: list[str] = field(default_factory=list)
+    output: str = ""
+    address: str = ""
+    resource: str = objects.GPU
+    ended: float | None = None
+
+
+class Run:
+    """One proof, from an empty namespace to none."""
+
+    def __init__(self, api: Api, settings: Settings) -> None:
+        self._api = api
+        self._settings = settings
+        self._core = f"/api/v1/namespaces/{settings.namespace}"
+        self._deadline = time.monotonic() + settings.timeout
+        self._uid = ""
+        self.proofs: list[PodProof] = []
+
+    @property
+    def remaining(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    @contextlib.contextmanager
+    def namespace(self) -> Iterator[None]:
+        """A namespace for the proof: what an interrupted run left is removed first, everything afterwards."""
+        self._remove()
+        made = self._api.create("/api/v1/namespaces", manifests.namespace(self._settings))
+        self._uid = made["metadata"]["uid"]
+        try:
+            yield
+        finally:
+            # What has been proven counts even if the namespace takes its time; the next run insists on its end.
+            self._remove(insist=False)
+
+    def prove(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
+        """Make all pods at once, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
+        bodies = [
+            manifests.gpu_pod(self._settings, target.name, number, resource)
+            for target in targets
+            for number, resource in enumerate(name for name, amount in target.open.items() for _each in range(amount))
+        ]
+        bodies += [manifests.isolation_pod(self._settings, target.name) for target in targets if target.host.wanted]
+        bodies += [manifests.network_pod(self._settings, target.name) for target in nodes]
+        if nodes:
+            self._api.create(f"{self._core}/services", manifests.service(self._settings))
+        for body in bodies:
+            self._api.create(f"{self._core}/pods", body)
+            kind = body["metadata"]["labels"]["acceptance"]
+            self.proofs.append(PodProof(objects.name(body), _node_wanted(body), kind, resource=_resource(body)))
+        self._watch()
+        found = self._api.find(self._core)
+        if found is None or found["metadata"]["uid"] != self._uid:
+            raise DomainError(
+                f"Error while proving the GPUs: another run has taken over namespace {self._settings.namespace}."
+                " Only one run can prove the GPUs of a cluster at a time."
+            )
+
+    def of(self, kind: str) -> list[PodProof]:
+        return [proof for proof in self.proofs if proof.kind == kind]
+
+    def until(self, good: Callable[[], bool], limit: float) -> bool:
+        """Ask again and again, until it's good or the time is over."""
+        end = time.monotonic() + min(limit, self.remaining)
+        for pause in pauses():
+            if good():
+                return True
+            if time.monotonic() >= end:
+                break
+            time.sleep(pause)
+        return False
+
+    def _watch(self) -> None:
+        patience = Patience()
+        for pause in pauses():
+            pods = {objects.name(pod): pod for pod in self._api.items(f"{self._core}/pods")}
+            waiting = [proof for proof in self.proofs if not proof.done]
+            final = []
+            for proof in waiting:
+                trouble = self._look(proof, pods.get(proof.name))
+                if trouble and trouble.final and not proof.done:
+                    final.append(proof.name)
+            self._leave_taken(waiting, pods)
+            hopeless = patience.lost(final, time.monotonic())
+            if all(proof.done for proof in self.proofs) or hopeless or not self.remaining:
+                return
+            time.sleep(pause)
+
+    def _look(self, proof: PodProof, pod: Object | None) -> objects.Trouble | None:
+        """Read a pod's report, if it has one by now, else what ails it."""
+        if pod is None:
+            proof.done, proof.trouble = True, f"somebody has deleted pod {proof.name}"
+            return None
+        phase = objects.phase(pod)
+        if proof.kind == "network":
+            if objects.is_ready(pod):
+                proof.done, proof.trouble, proof.address = True, "", pod["status"]["podIP"]
+                return None
+        elif phase in ("Running", "Succeeded"):
+            log = self._log(proof.name, manifests.HOLD if proof.kind == "gpu" else manifests.CHECK)
+            if manifests.ended(log):
+                self._report(proof, log)
+                return None
+        trouble = objects.trouble(pod, self._events(pod) if phase == "Pending" else ())
+        proof.trouble = trouble.text if trouble else f"pod {proof.name} has not reported ({phase})"
+        if phase == "Succeeded" and proof.ended is None:
+            proof.ended = time.monotonic()
+        silent = proof.ended is not None and time.monotonic() - proof.ended >= _LOG_GRACE
+        if phase == "Failed" or silent:
+            proof.done = True
+            # The first container that failed is the last one that said something.
+            said = self._log(proof.name, manifests.HOLD) if proof.kind == "gpu" else ""
+            words = manifests.last_words(said or self._log(proof.name, manifests.CHECK))
+            proof.trouble += f": {' / '.join(words.splitlines())}" if words else ""
+        return trouble
+
+    def _report(self, proof: PodProof, log: str) -> None:
+        proof.done, proof.trouble = True, ""
+        if proof.kind == "gpu":
+            proof.gpus = manifests.reported(log)
+            proof.output = manifests.last_words(self._log(proof.name, manifests.CHECK))
+        else:
+            proof.leaked = manifests.leaked(log)
+
+    def _leave_taken(self, waiting: Sequence[PodProof], pods: Mapping[str, Object]) -> None:
+        """Where others took a GPU in the meantime, the pods that wait for one are withdrawn: it's in use."""
+        stuck = [
+            proof
+            for proof in waiting
+            if proof.kind == "gpu" and not proof.done and not objects.node_of(pods.get(proof.name, {"spec": {}}))
+        ]
+        if not any("Unschedulable" in proof.trouble for proof in stuck):
+            return
+        everywhere = self._api.items("/api/v1/pods")
+        others = [pod for pod in everywhere if pod["metadata"]["namespace"] != self._settings.namespace]
+        for place in {(proof.node, proof.resource) for proof in stuck}:
+            node, resource = place
+            taken = sum(objects.holders(others, resource).get(node, {}).values())
+            ours = sum(1 for proof in self.of("gpu") if (proof.node, proof.resource) == place)
+            surplus = ours + taken - objects.quantity(self._api.get(f"/api/v1/nodes/{node}"), "allocatable", resource)
+            waiting = [proof for proof in stuck if (proof.node, proof.resource) == place]
+            for proof in waiting[: max(0, min(surplus, taken))]:
+                self._api.delete(f"{self._core}/pods/{proof.name}")
+                self.proofs.remove(proof)
+
+    def _events(self, pod: Object) -> list[dict[str, object]]:
+        return self._api.items(f"{self._core}/events", fieldSelector=f"involvedObject.uid={pod['metadata']['uid']}")
+
+    def _log(self, pod: str, container: str) -> str:
+        # A container that has not started has no log; that is no error.
+        with contextlib.suppress(ApiError):
+            return self._api.text(f"{self._core}/pods/{pod}/log", container=container, tailLines="200")
+        return ""
+
+    def _remove(self, insist: bool = True) -> None:
+        """Delete the namespace with all that is in it, and wait until it's gone."""
+        path = self._core
+        end = time.monotonic() + _REMOVAL
+        asked = False
+        for pause in pauses():
+            found = self._api.find(path)
+            if found is None or self._uid not in ("", found["metadata"]["uid"]):
+                return
+            if (found["metadata"].get("labels") or {}).get(objects.OWNER_LABEL) != objects.OWNER:
+                raise DomainError(
+                    f"Error while preparing namespace {self._settings.namespace}: it exists and is not ours (no label"
+                    f" {objects.OWNER_LABEL}={objects.OWNER}). Choose another with acceptance_namespace."
+                )
+            if not asked:
+                self._api.delete(f"{self._core}/pods", gracePeriodSeconds="0")
+                self._api.delete(path)
+                asked = True
+            if time.monotonic() >= end:
+                if not insist:
+                    return
+                raise DomainError(
+                    f"Error while removing namespace {self._settings.namespace}: it is still there after {_REMOVAL} s."
+                    f" See kubectl get all,events --namespace {self._settings.namespace}"
+                )
+            time.sleep(pause)
+
+
+def _resource(body: Object) -> str:
+    limits = (body["spec"]["containers"][0].get("resources") or {}).get("limits") or {}
+    return next(iter(limits), objects.GPU)
+
+
+def _node_wanted(body: Object) -> str:
+    required = body["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    node: str = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+    return node

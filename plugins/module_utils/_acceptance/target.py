@@ -1,0 +1,233 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What has to be proven on each host, and what an earlier proof still covers. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._cluster import objects
+from .._cluster.objects import Object
+
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+COUNT_LABEL = "nvidia.com/gpu.count"
+DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
+LABELS = (PRODUCT_LABEL, COUNT_LABEL, DRIVER_LABEL)
+# The state of a host that could not be asked.
+SILENT = "silent"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What a pod is given: a GPU, or a part of one. Up to ``replicas`` pods may be given the same one."""
+
+    uuid: str
+    name: str
+    resource: str = objects.GPU
+    replicas: int = 1
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a host said about itself. ``held`` maps the UUID of a GPU to the pod that holds it, as kubelet has it.
+
+    ``known``: how many GPUs its driver knows of, those among them that don't answer, which have no UUID.
+    ``containerd``: default_runtime, cdi, systemd_cgroup by runtime, and conflicts; empty where it was not read.
+    ``models``: the names of the GPUs themselves, one for each that answers; ``gpus`` are what pods are given of them.
+    ``sharing``: how pods share them, as mode, replicas, strategy, amounts by resource, and a complaint.
+    """
+
+    node: str
+    gpus: tuple[Gpu, ...] = ()
+    pci: int = 0
+    expected: int | None = None
+    state: str = "ok"
+    complaint: str = ""
+    driver: str = ""
+    toolkit: str = ""
+    held: Mapping[str, str] = field(default_factory=dict)
+    known: int = 0
+    containerd: Mapping[str, Any] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    sharing: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> int:
+        """How many GPUs should be there."""
+        return max(len(self.models), self.known, self.pci) if self.expected is None else self.expected
+
+    @property
+    def amounts(self) -> Mapping[str, int]:
+        """Resource -> how much of it the node shall offer."""
+        return self.sharing.get("amounts") or ({objects.GPU: self.wanted} if self.wanted else {})
+
+    @property
+    def provable(self) -> int:
+        """How many GPUs and parts of GPUs there are to prove."""
+        return max(0, self.wanted - len(self.models)) + len(self.gpus)
+
+    @property
+    def shared(self) -> bool:
+        return any(gpu.replicas > 1 for gpu in self.gpus)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A host beside its node, None when the cluster has no such node.
+
+    ``held``: resource -> the pods that hold some of it -> how much.
+    """
+
+    host: Host
+    node: Object | None
+    held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def holders(self) -> dict[str, int]:
+        """The pods that hold its GPUs -> how many."""
+        found: dict[str, int] = {}
+        for pods in self.held.values():
+            for pod, amount in pods.items():
+                found[pod] = found.get(pod, 0) + amount
+        return found
+
+    @property
+    def name(self) -> str:
+        return self.host.node
+
+    @property
+    def capacity(self) -> int:
+        return sum(self.offered(name, "capacity") for name in self.host.amounts)
+
+    @property
+    def allocatable(self) -> int:
+        return sum(self.offered(name) for name in self.host.amounts)
+
+    def offered(self, resource: str, kind: str = "allocatable") -> int:
+        return objects.quantity(self.node, kind, resource) if self.node else 0
+
+    @property
+    def open(self) -> dict[str, int]:
+        """Resource -> how much of it no pod holds."""
+        return {name: max(0, self.offered(name) - sum(self.held.get(name, {}).values())) for name in self.host.amounts}
+
+    @property
+    def free(self) -> int:
+        """GPUs, or shares and parts of GPUs, that no pod holds."""
+        return sum(self.open.values())
+
+    @property
+    def lacking(self) -> dict[str, int]:
+        """Resources of which there is less, or more, than there should be -> how much there is."""
+        found = {name: self.offered(name) for name in self.host.amounts}
+        former = [name for name in objects.gpu_resources(self.node or {}) if name not in found]
+        wrong = {name: amount for name, amount in found.items() if amount != self.host.amounts[name]}
+        return {**wrong, **{name: self.offered(name) for name in former}}
+
+    @property
+    def ready(self) -> bool:
+        return self.node is not None and objects.is_ready(self.node)
+
+    @property
+    def provable(self) -> bool:
+        """Whether pods can run there, and the host has told what they should find."""
+        return self.ready and self.host.state != SILENT
+
+    @property
+    def info(self) -> Mapping[str, str]:
+        """The node's versions, its boot id among them, as its kubelet reports them."""
+        found: Mapping[str, str] = ((self.node or {}).get("status") or {}).get("nodeInfo") or {}
+        return found
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Those labels of the node that speak about GPUs."""
+        have = ((self.node or {}).get("metadata") or {}).get("labels") or {}
+        return {key: have[key] for key in sorted(have) if key.startswith("nvidia.com/")}
+
+    @property
+    def identity(self) -> str:
+        """This node since its last boot."""
+        uid = ((self.node or {}).get("metadata") or {}).get("uid", "")
+        return f"{uid} {self.info.get('bootID', '')}"
+
+    def fingerprint(self, image: str) -> str:
+        """Changes with everything that a proof of this host's GPUs depends on, and with nothing else."""
+        told = {
+            "identity": self.identity,
+            # A driver that was well and is not any more, by its own account or by the kernel log.
+            "state": self.host.state,
+            "gpus": sorted(gpu.uuid for gpu in self.host.gpus),
+            "wanted": self.host.wanted,
+            "amounts": [self.capacity, self.allocatable],
+            "sharing": dict(self.host.sharing),
+            "labels": [self.labels.get(label) for label in LABELS],
+            "driver": self.host.driver,
+            "toolkit": self.host.toolkit,
+            "containerd": dict(self.host.containerd),
+            "versions": [self.info.get(key) for key in ("kernelVersion", "containerRuntimeVersion", "kubeletVersion")],
+            "image": image,
+        }
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def targets(hosts: Sequence[Host], nodes: Iterable[Object], pods: Iterable[Object], namespace: str) -> list[Target]:
+    """Each host with its node and the pods of others there; those in ``namespace`` are the proof's own."""
+    by_name = {objects.name(node): node for node in nodes}
+    others = [pod for pod in pods if pod["metadata"].get("namespace") != namespace]
+    holding = {name: objects.holders(others, name) for name in {name for host in hosts for name in host.amounts}}
+    return [
+        Target(host, by_name.get(host.node), {name: holding[name].get(host.node, {}) for name in host.amounts})
+        for host in hosts
+    ]
+
+
+def still_proven(target: Target, earlier: Mapping[str, Any] | None, image: str) -> bool:
+    """Whether an earlier entry of this host in a report still holds.
+
+    GPUs that were in use then and are free now have to be proven now.
+    """
+    if not earlier or earlier.get("problems") or not target.provable:
+        return False
+    reported = earlier["gpus"].get("pods", earlier["gpus"]["proven"])
+    return earlier.get("fingerprint") == target.fingerprint(image) and target.free <= reported
+
+
+def still_connected(found: Sequence[Target], earlier: Mapping[str, Any] | None) -> bool:
+    """Whether an earlier proof of the pod network covers these nodes since their last boot."""
+    if not earlier or earlier.get("problems"):
+        return False
+    return all(target.ready for target in found) and {target.identity for target in found} <= set(earlier["nodes"])
+
+
+def label_problem(target: Target) -> str:
+    """What is wrong with the labels of GPU feature discovery, nothing if they fit the host."""
+    host, have = target.host, target.labels
+    if not host.gpus:
+        return ""
+    missing = [label for label in LABELS if label not in have]
+    if missing:
+        return f"the node has no label {', '.join(missing)}: GPU feature discovery has not labelled it"
+    # With strategy single the parts stand in for GPUs.
+    count = len(host.gpus if host.sharing.get("strategy") == "single" else host.models)
+    if have[COUNT_LABEL] != str(count):
+        return f"label {COUNT_LABEL} says {have[COUNT_LABEL]}, nvidia-smi has {count}"
+    products = {product(name) for name in host.models}
+    if not any(have[PRODUCT_LABEL] == name or have[PRODUCT_LABEL].startswith(f"{name}-") for name in products):
+        return f"label {PRODUCT_LABEL} says {have[PRODUCT_LABEL]}, nvidia-smi has {', '.join(sorted(products))}"
+    if host.driver and have[DRIVER_LABEL] != host.driver:
+        return f"label {DRIVER_LABEL} says {have[DRIVER_LABEL]}, the host's driver is {host.driver}"
+    return ""
+
+
+def product(name: str) -> str:
+    """A GPU's name as GPU feature discovery writes it into a label (internal/lm/resource.go, sanitise)."""
+    kept = "".join(
+        character for character in name if (character.isascii() and character.isalnum()) or character in "-_. "
+    )
+    return "-".join(kept.split())

@@ -1,0 +1,243 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The verdict: what pods reported against what hosts have, GPU by GPU. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .._cluster import objects
+from .._cluster.isolation import isolation
+from .run import PodProof
+from .target import SILENT, Gpu, Target, label_problem
+
+Report = Mapping[str, Any]
+
+# A check that does not really compute says so in its output, and the report repeats it.
+SIMULATED = "[simulated]"
+
+
+def host_entry(
+    target: Target, proofs: Sequence[PodProof], image: str, plugin_log: str = "", earlier: Report | None = None
+) -> dict[str, Any]:
+    """A host's part of the report, from its own proofs.
+
+    ``plugin_log`` may tell why GPUs aren't offered, the ``earlier`` entry which GPU nvidia-smi doesn't list any more.
+    """
+    reported: dict[str, list[PodProof]] = {}
+    problems = _host_problems(target, plugin_log)
+    for proof in proofs:
+        if proof.kind == "gpu":
+            problems += _pod_problems(target, proof, reported)
+    devices = [*_devices(target, reported, proofs), *_gone(target, earlier)]
+    problems += [
+        _problem(target, device["reason"], device["uuid"]) for device in devices if device["state"] == "missing"
+    ]
+    # Where several pods share a GPU, one that failed leaves no GPU unproven.
+    if (not target.host.gpus and target.host.wanted) or target.host.shared:
+        problems += [_problem(target, f"pod {proof.name}: {proof.trouble}") for proof in proofs if proof.trouble]
+    # Of a driver that is not well, the labels are the smallest trouble.
+    label = label_problem(target) if target.node is not None and target.host.state == "ok" else ""
+    if label:
+        problems.append(_problem(target, label))
+    states = [device["state"] for device in devices]
+    return {
+        "os": target.info.get("osImage", ""),
+        "kernel": target.info.get("kernelVersion", ""),
+        "driver": target.host.driver,
+        "toolkit": target.host.toolkit,
+        "containerd": target.info.get("containerRuntimeVersion", "").replace("containerd://", ""),
+        "kubelet": target.info.get("kubeletVersion", ""),
+        "containerd_config": dict(target.host.containerd),
+        "gpus": {
+            "expected": target.host.provable or len(devices),
+            "nvidia_smi": len(target.host.models),
+            "pci": target.host.pci,
+            "capacity": target.capacity,
+            "allocatable": target.allocatable,
+            "proven": states.count("proven"),
+            "in_use": states.count("in_use"),
+            "pods": sum(len(pods) for pods in reported.values()),
+        },
+        "sharing": dict(target.host.sharing),
+        "devices": devices,
+        "labels": target.labels,
+        "isolation": _isolation(target, proofs, problems),
+        "isolated": isolated(target),
+        "fingerprint": target.fingerprint(image),
+        "kept": False,
+        "problems": problems,
+    }
+
+
+def unproven_entry(target: Target, image: str, plugin_log: str = "", earlier: Report | None = None) -> dict[str, Any]:
+    """A host's part of a report for which no pod was run: GPUs that it has and nobody holds are ``unproven``."""
+    entry = host_entry(target, [], image, plugin_log, earlier)
+    listed = {gpu.uuid for gpu in target.host.gpus}
+    open_ones = {each["uuid"] for each in entry["devices"] if each["state"] == "missing"} & listed
+    reason = "the host has changed since its proof" if earlier else "it was not proven yet"
+    return {
+        **entry,
+        "devices": [
+            {**each, "state": "unproven", "reason": reason} if each["uuid"] in open_ones else each
+            for each in entry["devices"]
+        ],
+        "problems": [problem for problem in entry["problems"] if problem["gpu"] not in open_ones],
+        "proven_at": "",
+    }
+
+
+def isolated(target: Target) -> dict[str, Any]:
+    """Why and since when no new pods come to this node, empty where the role gpu_isolation has not seen to that."""
+    known = isolation(target.node) if target.node else None
+    return known.fields() if known else {}
+
+
+def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
+    host, found = target.host, []
+    if target.node is None:
+        return [_problem(target, "the cluster has no node of this name: it has not joined, or was deleted")]
+    if not target.ready:
+        found.append(_problem(target, objects.not_ready_reason(target.node)))
+    if host.state == SILENT:
+        found.append(_problem(target, host.complaint))
+    elif host.wanted and host.state != "ok":
+        found.append(_problem(target, f"nvidia-smi: {host.complaint or host.state}"))
+    if host.expected is not None and host.expected != host.pci:
+        found.append(_problem(target, f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"))
+    if host.state == "ok" and len(host.models) != host.pci:
+        found.append(_problem(target, f"nvidia-smi sees {len(host.models)} of {host.pci} GPUs on the PCI bus"))
+    if host.sharing.get("complaint"):
+        found.append(_problem(target, host.sharing["complaint"]))
+    for name, amount in target.lacking.items() if host.state != SILENT else ():
+        wanted, capacity = host.amounts.get(name, 0), target.offered(name, "capacity")
+        why = f"{amount} of {wanted} GPUs are allocatable (capacity {capacity})"
+        if name != objects.GPU:
+            why = f"{amount} of {wanted} {name} are allocatable (capacity {capacity})"
+        found.append(_problem(target, f"{why}{': device plugin: ' + plugin_log if plugin_log else ''}"))
+    return found + [
+        _problem(target, f"containerd's configuration: {conflict['text']}{_files(conflict)}")
+        for conflict in host.containerd.get("conflicts", [])
+        if conflict["level"] == "problem"
+    ]
+
+
+def _files(conflict: Mapping[str, Any]) -> str:
+    """The files to look at, unless the text names them."""
+    unnamed = [path for path in conflict["files"] if path not in conflict["text"]]
+    return f" (see {', '.join(unnamed)})" if unnamed else ""
+
+
+def _pod_problems(target: Target, proof: PodProof, reported: dict[str, list[PodProof]]) -> list[dict[str, str]]:
+    """What is wrong with a pod's report; GPUs that it may prove are added to ``reported``."""
+    found = []
+    own = {gpu.uuid: gpu for gpu in target.host.gpus}
+    if not proof.trouble and len(proof.gpus) != 1:
+        seen = ", ".join(gpu.uuid for gpu in proof.gpus) or "none"
+        found.append(_problem(target, f"pod {proof.name} asked for 1 GPU and saw {len(proof.gpus)} ({seen})"))
+    for gpu in proof.gpus:
+        if gpu.uuid not in own:
+            found.append(_problem(target, f"pod {proof.name} reported a GPU that the host does not have", gpu.uuid))
+        elif len(reported.get(gpu.uuid, [])) >= own[gpu.uuid].replicas:
+            others = ", ".join(other.name for other in reported[gpu.uuid])
+            found.append(_problem(target, f"pods {others} and {proof.name} were given the same GPU", gpu.uuid))
+        elif own[gpu.uuid].resource != proof.resource:
+            cause = f"pod {proof.name} asked for {proof.resource} and was given a {own[gpu.uuid].resource}"
+            found.append(_problem(target, cause, gpu.uuid))
+        elif len(proof.gpus) == 1:
+            reported.setdefault(gpu.uuid, []).append(proof)
+    return found
+
+
+def _devices(
+    target: Target, reported: Mapping[str, Sequence[PodProof]], proofs: Sequence[PodProof]
+) -> list[dict[str, Any]]:
+    """The state of each GPU of the host, in the order of nvidia-smi."""
+    held = {uuid: pod for uuid, pod in target.host.held.items() if pod in target.holders and uuid not in reported}
+    open_ones = [gpu for gpu in target.host.gpus if gpu.uuid not in reported and gpu.uuid not in held]
+    # Without kubelet's record only the number is known: then what isn't proven is in use, if the numbers agree.
+    unnamed = 0 if target.host.shared else sum(target.holders.values()) - len(held)
+    pods = ", ".join(sorted(set(target.holders) - set(held.values())) or sorted(target.holders))
+    found = []
+    for gpu in target.host.gpus:
+        device: dict[str, Any] = {"uuid": gpu.uuid, "name": gpu.name}
+        if gpu.uuid in reported:
+            pods_of_it = ", ".join(proof.name for proof in reported[gpu.uuid])
+            device.update(state="proven", pod=pods_of_it, check_output=reported[gpu.uuid][0].output)
+        elif gpu.uuid in held:
+            device.update(state="in_use", pod=held[gpu.uuid])
+        elif unnamed >= len(open_ones):
+            device.update(state="in_use", pod=pods)
+        else:
+            device.update(state="missing", reason=_reason(target, gpu, proofs, unnamed, pods))
+        found.append(device)
+    return found
+
+
+def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
+    """GPUs of an earlier report that nvidia-smi doesn't list now, as many as there are too few."""
+    if target.host.state == SILENT:
+        return [
+            {"uuid": each["uuid"], "name": each["name"], "state": "missing", "reason": target.host.complaint}
+            for each in (earlier or {}).get("devices", [])
+        ]
+    listed = {gpu.uuid for gpu in target.host.gpus}
+    known = [device for device in (earlier or {}).get("devices", []) if device["uuid"] not in listed]
+    reason = "nvidia-smi does not list it any more"
+    gone = [{"uuid": each["uuid"], "name": each["name"], "state": "missing", "reason": reason} for each in known]
+    return gone if len(gone) <= target.host.provable - len(listed) else []
+
+
+def _reason(target: Target, gpu: Gpu, proofs: Sequence[PodProof], unnamed: int, pods: str) -> str:
+    """Why a GPU was not proven. Which pod would have got it is not known, so all that failed are told."""
+    troubles = list(dict.fromkeys(proof.trouble for proof in proofs if proof.kind == "gpu" and proof.trouble))
+    if not troubles and target.allocatable < len(target.host.gpus):
+        troubles = [f"the device plugin offers {target.allocatable} of {len(target.host.gpus)} GPUs"]
+    reason = "; ".join(troubles) or "no pod was given this GPU"
+    return f"{reason} (or it is one of {unnamed} GPUs held by {pods})" if unnamed > 0 else reason
+
+
+def _isolation(target: Target, proofs: Sequence[PodProof], problems: list[dict[str, str]]) -> dict[str, Any]:
+    for proof in proofs:
+        if proof.kind != "isolation":
+            continue
+        if proof.trouble:
+            problems.append(_problem(target, f"isolation was not proven, pod {proof.name}: {proof.trouble}"))
+        elif proof.leaked:
+            seen = ", ".join(proof.leaked)
+            problems.append(_problem(target, f"a pod that asked for no GPU sees {seen} (NVIDIA_VISIBLE_DEVICES=all)"))
+        return {"ok": not proof.trouble and not proof.leaked, "saw": proof.leaked}
+    return {}
+
+
+def _problem(target: Target, cause: str, gpu: str = "") -> dict[str, str]:
+    return {"host": target.name, "gpu": gpu, "cause": cause}
+
+
+def whole(
+    hosts: Mapping[str, Mapping[str, Any]], network: Mapping[str, Any], cluster: Mapping[str, str], generated: str
+) -> dict[str, Any]:
+    """The report of one run, from its parts."""
+    devices = [device for entry in hosts.values() for device in entry["devices"]]
+    outputs = [device["check_output"].splitlines() for device in devices if device.get("check_output")]
+    problems = [problem for entry in hosts.values() for problem in entry["problems"]]
+    problems += [{"gpu": "", **problem} for problem in network.get("problems", [])]
+    return {
+        "generated": generated,
+        "cluster": dict(cluster),
+        "hosts": {name: dict(entry) for name, entry in hosts.items()},
+        "network": dict(network),
+        "isolation": {name: entry["isolation"]["ok"] for name, entry in hosts.items() if entry["isolation"]},
+        "totals": {
+            "gpus": sum(entry["gpus"]["expected"] for entry in hosts.values()),
+            "proven": sum(entry["gpus"]["proven"] for entry in hosts.values()),
+            "in_use": sum(entry["gpus"]["in_use"] for entry in hosts.values()),
+        },
+        # What all checks said alike: their result, without what they said about the GPU that each was given.
+        "checks": [line for line in (outputs[0] if outputs else []) if all(line in other for other in outputs)],
+        "simulated": any(SIMULATED in device.get("check_output", "") for device in devices),
+        "kept": bool(hosts) and all(entry["kept"] for entry in hosts.values()) and network.get("kept", True),
+        "problems": problems,
+    }

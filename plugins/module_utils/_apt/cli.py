@@ -1,0 +1,154 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs apt and dpkg so that they never ask, wait their turn, and leave running services alone."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .._command import CommandError, Result, Runner
+from .._errors import DomainError
+
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "DEBIAN_PRIORITY": "critical",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    # needrestart would restart containerd and kubelet under running pods.
+    "NEEDRESTART_MODE": "l",
+    "NEEDRESTART_SUSPEND": "1",
+    "UCF_FORCE_CONFFOLD": "1",
+}
+_KEEP_CONFIGURATION = ("--force-confdef", "--force-confold")
+_COMMON = ("-q", "-o", "Acquire::Retries=3", "-o", "Dpkg::Use-Pty=0")
+_LOCKED = re.compile(
+    r"Could not get lock|Unable to (?:acquire|lock)|frontend lock (?:was|is) locked|database (?:lock )?is locked"
+    r"|locked by another process"
+)
+_COMPLAINT = re.compile(
+    r"(?:[EW]|Err(?::\d+)?|dpkg(?:-deb)?): ?|Err:\d+ |Errors were encountered|subprocess "
+    r"|The following (?:held )?packages (?:have unmet|will be (?:REMOVED|DOWNGRADED|changed))"
+)
+_HOLDER = re.compile(r"(?:held by process|process with pid) (\d+)(?: \(([^)]*)\))?")
+_DISTRIBUTION_DRIVER = re.compile(r"nvidia-smi|nvidia-utils-\d+-server")
+_PAUSE = 2.0
+# What is worth a word: apt's own timers hold the lock for some seconds every now and then.
+_LONG_S = 10.0
+
+
+class LockTimeoutError(DomainError):
+    """Another package manager did not finish in time."""
+
+
+class Apt:
+    """apt-get, apt-mark, apt-cache and dpkg. ``lock_timeout`` (s) is how long another package manager may take.
+
+    ``waited`` has the seconds by who held the lock.
+    """
+
+    def __init__(self, runner: Runner, lock_timeout: float) -> None:
+        self._runner = runner
+        self._lock_timeout = lock_timeout
+        self.waited: dict[str, float] = {}
+
+    def notes(self) -> list[str]:
+        """Who was waited for, if that took long."""
+        return [
+            f"Waited {seconds:.0f} s for another package manager{holder}, which held its lock"
+            for holder, seconds in self.waited.items()
+            if seconds >= _LONG_S
+        ]
+
+    def update(self, options: Sequence[str], doing: str) -> Result:
+        """Refresh indexes; an index that can't be had is an error, not a warning."""
+        argv = ["apt-get", "update", *_COMMON, "-o", "APT::Update::Error-Mode=any", *options]
+        return self._patiently(argv, doing)
+
+    def install(self, options: Sequence[str], wanted: Sequence[str], doing: str, simulate: bool = False) -> Result:
+        """``apt-get install`` of ``name=version`` words. Raises CommandError with apt's words."""
+        argv = ["apt-get", "install", "-y", *_COMMON]
+        for flag in _KEEP_CONFIGURATION:
+            argv += ["-o", f"Dpkg::Options::={flag}"]
+        return self._patiently([*argv, *(["-s"] if simulate else []), *options, *wanted], doing)
+
+    def configure_pending(self) -> Result:
+        """Complete what an interrupted dpkg left behind."""
+        argv = ["dpkg", "--configure", "-a", *_KEEP_CONFIGURATION]
+        return self._patiently(argv, "completing the interrupted work of dpkg")
+
+    def hold(self, names: Sequence[str]) -> Result:
+        return self._patiently(["apt-mark", "hold", *names], f"holding {', '.join(names)}")
+
+    def madison(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """The versions that apt knows of each package, newest first as apt lists them."""
+        result = self._runner.check(["apt-cache", "madison", *names], "asking apt for versions", environ=ENVIRONMENT)
+        return read_madison(result.stdout)
+
+    def _patiently(self, argv: list[str], doing: str) -> Result:
+        deadline = time.monotonic() + self._lock_timeout
+        while True:
+            begun = time.monotonic()
+            result = self._runner.run(argv, environ=ENVIRONMENT)
+            if result.rc == 0:
+                return result
+            text = f"{result.stdout}\n{result.stderr}"
+            if not _LOCKED.search(text):
+                raise CommandError(f"Error while {doing}: {words(result)}", **result.fields())
+            holder = _holder(text)
+            if begun + _PAUSE > deadline:
+                raise LockTimeoutError(
+                    f"Error while {doing}: another package manager{holder} has held its lock for more than "
+                    f"{self._lock_timeout:g} s. Wait until it is done (apt-daily, unattended-upgrades and cloud-init "
+                    "run after boot), or raise cluster_apt_lock_timeout (in a task of your own: lock_timeout), and "
+                    "run again",
+                    **result.fields(),
+                )
+            time.sleep(_PAUSE)
+            self.waited[holder] = self.waited.get(holder, 0) + time.monotonic() - begun
+
+
+def words(result: Result) -> str:
+    """What apt or dpkg complained about, without the progress lines. Indented lines belong to the one above."""
+    kept: list[str] = []
+    keeping = False
+    for line in f"{result.stderr}\n{result.stdout}".splitlines():
+        keeping = bool(_COMPLAINT.match(line) or (keeping and line.startswith(" ")))
+        if keeping:
+            kept.append(line.rstrip())
+    return "\n".join(dict.fromkeys(kept)) or result.said
+
+
+def distribution_drivers(runner: Runner, root: str) -> list[str]:
+    """The packages of the distribution's own drivers that apt knows, by those that bring nvidia-smi."""
+    if runner.find("apt-cache") is None:
+        return []
+    names = runner.run(["apt-cache", "-o", f"Dir={root}", "pkgnames", "nvidia-"]).stdout.split()
+    return sorted(name for name in names if _DISTRIBUTION_DRIVER.fullmatch(name))
+
+
+def read_madison(text: str) -> dict[str, list[str]]:
+    """``apt-cache madison`` as versions by package; lines of another form are ignored."""
+    versions: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        columns = [column.strip() for column in line.split("|")]
+        if len(columns) == 3 and columns[2].endswith("Packages"):
+            known = versions.setdefault(columns[0], [])
+            if columns[1] not in known:
+                known.append(columns[1])
+    return versions
+
+
+def _holder(text: str) -> str:
+    match = _HOLDER.search(text)
+    if not match:
+        return ""
+    name = match.group(2)
+    if not name:
+        try:
+            name = Path("/proc", match.group(1), "comm").read_text(encoding="utf-8").strip()
+        except OSError:
+            name = "unknown"
+    return f" ({name}, process {match.group(1)})"

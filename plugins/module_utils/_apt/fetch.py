@@ -1,0 +1,69 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads what an address holds, with nothing but Python, through the proxy that the caller names."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+from .._errors import DomainError
+
+PROXY_OPTIONS: dict[str, dict[str, Any]] = {
+    "http_proxy": {"type": "str", "default": "", "no_log": True},
+    "https_proxy": {"type": "str", "default": "", "no_log": True},
+    "no_proxy": {"type": "list", "elements": "str", "default": []},
+}
+_ATTEMPTS = 3
+_LARGEST = 64 * 1024 * 1024
+
+
+class FetchError(DomainError):
+    """An address could not be read."""
+
+
+def use_proxies(params: Mapping[str, Any]) -> None:
+    """Give this process and the programs it starts the proxies of PROXY_OPTIONS; apt and urllib both read these."""
+    values = {
+        "http_proxy": params["http_proxy"],
+        "https_proxy": params["https_proxy"],
+        "no_proxy": ",".join(params["no_proxy"]),
+    }
+    os.environ.update({name: value for name, value in values.items() if value})
+
+
+def fetch(url: str, what: str, timeout: float = 30) -> bytes:
+    """The bytes at an address (http, https, file). A server that stumbles is asked again; raises FetchError.
+
+    The error's field C(status) is the server's answer, 0 when there was none.
+    """
+    status = 0
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return _read(url, timeout)
+        except urllib.error.HTTPError as error:
+            status, again = error.code, error.code >= 500
+            reason = f"the server answered {error.code} {error.reason}"
+        except (OSError, http.client.HTTPException) as error:
+            reason, again = str(getattr(error, "reason", "") or error or type(error).__name__), True
+        except ValueError as error:
+            reason, again = str(error), False
+        if not again or attempt == _ATTEMPTS:
+            break
+        time.sleep(attempt)
+    raise FetchError(f"Error while fetching {what} from {url}: {reason}", status=status)
+
+
+def _read(url: str, timeout: float) -> bytes:
+    request = urllib.request.Request(url, headers={"User-Agent": "gpulab.kubernetes"})
+    with urllib.request.build_opener().open(request, timeout=timeout) as answer:
+        data: bytes = answer.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ValueError(f"it is larger than {_LARGEST} bytes")
+    return data

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the repositories hold the wanted versions under the right key, and whose sources stand in their way."""
+
+from __future__ import annotations
+
+import gzip
+import time
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from .._files import read_file
+from .dpkg import Database
+from .fetch import FetchError, fetch
+from .key import AptKeyError, fetch_key, read_pins
+from .lists import native_architecture, sources_of
+from .source import MARK
+from .sources_list import address, paragraphs
+
+_NOT_FOUND = (403, 404)
+
+
+def survey(
+    repositories: Sequence[Mapping[str, Any]], database: Database, etc: Path, timeout: float
+) -> list[dict[str, Any]]:
+    """What is to be known of each repository; those whose packages are installed are not asked at all."""
+    conflicts = _conflicts(repositories, etc)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        return [
+            {**answer, "conflicts": conflicts.get(repository["name"], [])}
+            for repository, answer in zip(
+                repositories, pool.map(lambda repository: _ask(repository, database, timeout), repositories)
+            )
+        ]
+
+
+def resolve(repository: Mapping[str, Any], system: Mapping[str, str]) -> dict[str, Any] | None:
+    """A repository with this distribution's names and versions in place, None when it has nothing for it.
+
+    ``{id}``, ``{codename}`` and ``{repository_name}`` stand for what os_release() says. A version may be a mapping
+    from the distribution ("Debian 12", else "Debian", else "any"), and so may ``{key}`` be, in the address of the key,
+    from the repository_name.
+    """
+    packages = {}
+    for name, version in repository["packages"].items():
+        if isinstance(version, Mapping):
+            keys = (system["key"], system["key"].partition(" ")[0], "any")
+            version = next((version[key] for key in keys if key in version), None)
+        if version is None:
+            return None
+        packages[name] = str(version)
+    key = repository["key"]
+    file = key.get(system["repository_name"], "") if isinstance(key, Mapping) else str(key or "")
+    names = {each: _in_place(str(repository[each]), system) for each in ("uri", "suite")}
+    names["key_url"] = _in_place(str(repository["key_url"] or ""), system).replace("{key}", file) if file else ""
+    return {**repository, **names, "packages": packages}
+
+
+def _in_place(text: str, system: Mapping[str, str]) -> str:
+    for name in ("id", "codename", "repository_name"):
+        text = text.replace("{" + name + "}", system[name])
+    return text
+
+
+def index_urls(repository: Mapping[str, Any]) -> list[str]:
+    """Where a repository may keep its list of packages, most likely first."""
+    uri, suite = str(repository["uri"]).rstrip("/"), str(repository["suite"])
+    if suite.endswith("/"):
+        base = "/".join(part for part in (uri, suite.strip("./")) if part)
+    else:
+        base = f"{uri}/dists/{suite}/{repository['component']}/binary-{native_architecture()}"
+    return [f"{base}/Packages.gz", f"{base}/Packages"]
+
+
+def read_packages(text: str, names: Iterable[str]) -> dict[str, list[str]]:
+    """The versions of these packages in a Packages file, in its order."""
+    wanted = set(names)
+    found: dict[str, list[str]] = {}
+    for part in text.split("\n\n"):
+        # Most of a large index is passed over without parsing it.
+        name = part.lstrip("\n").partition("\n")[0].partition(":")[2].strip()
+        if name in wanted or not part.lstrip("\n").startswith("Package:"):
+            for paragraph in paragraphs(part):
+                name, version = paragraph.fields.get("package", ""), paragraph.fields.get("version", "")
+                if name in wanted and version and version not in found.setdefault(name, []):
+                    found[name].append(version)
+    return found
+
+
+def _ask(repository: Mapping[str, Any], database: Database, timeout: float) -> dict[str, Any]:
+    wanted: Mapping[str, str] = repository["packages"]
+    fulfilled = [_has(database, name, version) for name, version in wanted.items()]
+    answer: dict[str, Any] = {
+        "name": repository["name"],
+        "uri": repository["uri"],
+        "asked": False,
+        "error": "",
+        "missing": {},
+        "available": {},
+        "key": {},
+    }
+    if all(fulfilled) or (repository["any"] and any(fulfilled)):
+        return answer
+    answer["asked"] = True
+    answer["key"] = _key(repository, timeout)
+    try:
+        available = read_packages(_index(repository, timeout), wanted)
+    except FetchError as error:
+        # "URL: reason"; the rest of the sentence is the rule's.
+        return {**answer, "error": str(error).partition(" from ")[2]}
+    missing = {name: version for name, version in wanted.items() if not _holds(available.get(name, []), version)}
+    return {**answer, "missing": missing, "available": available}
+
+
+def _key(repository: Mapping[str, Any], timeout: float) -> dict[str, str]:
+    """What is wrong with a repository's key: C(kind) and C(cause), empty when it is the expected one."""
+    url = str(repository.get("key_url") or "")
+    if not url:
+        return {}
+    found = {"url": url, "kind": "", "cause": ""}
+    pins = read_pins(repository["fingerprints"])
+    try:
+        fetch_key(url, f"the repository {repository['name']}", pins, time.time(), timeout)
+    except AptKeyError as error:
+        return {**found, "kind": error.fields["kind"], "cause": error.fields["cause"]}
+    except FetchError as error:
+        return {**found, "kind": "unreachable", "cause": str(error).partition(f" from {url}: ")[2]}
+    return found
+
+
+def _index(repository: Mapping[str, Any], timeout: float) -> str:
+    *others, last = index_urls(repository)
+    what = f"the index of the repository {repository['name']}"
+    for url in others:
+        try:
+            return gzip.decompress(fetch(url, what, timeout)).decode("utf-8", "replace")
+        except FetchError as error:
+            if error.fields.get("status") not in _NOT_FOUND:
+                raise
+        except (OSError, EOFError, zlib.error) as error:
+            raise FetchError(f"Error while reading {what} from {url}: {error}") from error
+    return fetch(last, what, timeout).decode("utf-8", "replace")
+
+
+def _has(database: Database, name: str, version: str) -> bool:
+    package = database.get(name)
+    return bool(package and package.installed and version in ("", package.version))
+
+
+def _holds(available: Sequence[str], version: str) -> bool:
+    return version in available if version else bool(available)
+
+
+def _conflicts(repositories: Sequence[Mapping[str, Any]], etc: Path) -> dict[str, list[dict[str, Any]]]:
+    """Enabled sources of another hand for the same addresses, by repository."""
+    architecture = native_architecture()
+    mine = {address(str(one["uri"]), str(one["suite"]), architecture): str(one["name"]) for one in repositories}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path, sources in sources_of(etc):
+        if MARK.encode() in (read_file(path) or b""):
+            continue
+        for source in sources:
+            for same in source.addresses(architecture) & set(mine) if source.enabled else ():
+                place = {"file": str(path), "line": source.line, "uri": " ".join(source.uris)}
+                found.setdefault(mine[same], []).append(place)
+    return found

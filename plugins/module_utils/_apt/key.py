@@ -1,0 +1,126 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The key of an apt repository: which of a file's keys are kept, whether they are the expected ones, and valid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from .._errors import DomainError
+from .._files import read_file
+from .fetch import fetch
+from .keyring import KeyFormatError, armored, public_keys
+
+# How long before its end a key is looked for again: repositories renew theirs some weeks ahead.
+RENEW_S = 60 * 86400
+_FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
+
+
+class AptKeyError(DomainError):
+    """A key can't be used. The field ``kind`` is unreadable, unexpected or expired, ``cause`` says why in short."""
+
+
+@dataclass(frozen=True)
+class AptKey:
+    """The keys of one file. ``expires`` (Unix seconds, None: never) is when the last of them does."""
+
+    text: str
+    fingerprints: tuple[str, ...]
+    expires: int | None
+
+    def ends_by(self, moment: float) -> bool:
+        return self.expires is not None and self.expires <= moment
+
+    def outlives(self, other: AptKey) -> bool:
+        return other.expires is not None and not self.ends_by(other.expires)
+
+
+def read_pins(values: Iterable[str]) -> tuple[str, ...]:
+    """Fingerprints as people write them, in one spelling. Raises AptKeyError."""
+    pins = []
+    for value in values:
+        pin = re.sub(r"\s", "", str(value)).upper()
+        if not _FINGERPRINT.match(pin):
+            raise AptKeyError(
+                f"Error while reading key_fingerprints: {value!r} is not a fingerprint. Give all 40 hex digits, as "
+                "`gpg --show-keys FILE` prints them"
+            )
+        pins.append(pin)
+    return tuple(dict.fromkeys(pins))
+
+
+def stored_key(path: Path) -> AptKey | None:
+    """The key in a file, None when there is none that can be read."""
+    data = read_file(path)
+    try:
+        return _read(data) if data is not None else None
+    except KeyFormatError:
+        return None
+
+
+def ending_keys(directory: Path, now: float) -> list[dict[str, Any]]:
+    """The keys of this collection's sources that end soon, in the fields that certificates have."""
+    found = []
+    for path in sorted(directory.glob("gpulab-*.asc")):
+        key = stored_key(path)
+        if key and key.expires is not None and key.ends_by(now + RENEW_S):
+            moment = datetime.fromtimestamp(key.expires, timezone.utc)
+            days = int((key.expires - now) // 86400)
+            found.append({"name": path.stem, "expires": moment.strftime("%Y-%m-%dT%H:%M:%SZ"), "days_left": days})
+    return found
+
+
+def fetch_key(url: str, owner: str, pins: Collection[str], now: float, timeout: float = 30) -> AptKey:
+    """The key at an address, reduced to the expected ones. Raises FetchError and AptKeyError."""
+    data = fetch(url, f"the key of {owner}", timeout)
+    try:
+        found = _read(data)
+        key = _read(data, set(pins) & set(found.fingerprints)) if pins else found
+    except KeyFormatError as error:
+        raise AptKeyError(
+            f"Error while reading the key of {owner} from {url}: {error}. Check the address; a proxy may have answered "
+            "in its place",
+            kind="unreadable",
+            cause=str(error),
+        ) from error
+    doing = f"Error while fetching the key of {owner} from {url}"
+    if pins and not set(pins) & set(found.fingerprints):
+        cause = f"its fingerprint is {_listing(found.fingerprints, 'and')}, expected {_listing(pins, 'or')}"
+        raise AptKeyError(
+            f"{doing}: {cause}. Compare it with what the repository's owner publishes. If it is right, name it in "
+            "key_fingerprints (in the roles: the variable that ends in _repository_key_fingerprints)",
+            kind="unexpected",
+            cause=cause,
+        )
+    if key.ends_by(now):
+        cause = f"it expired on {date(key.expires)}"
+        raise AptKeyError(
+            f"{doing}: {cause}. Check this host's clock, which says {date(now)}. If it is "
+            "right, the repository's owner has to publish a renewed key",
+            kind="expired",
+            cause=cause,
+        )
+    return key
+
+
+def date(moment: float | None) -> str:
+    """A day as people write it, empty for none."""
+    return "" if moment is None else datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%d")
+
+
+def _read(data: bytes, only: Collection[str] = ()) -> AptKey:
+    text = armored(data, only)
+    keys = public_keys(text.encode())
+    ends = [key.expires for key in keys]
+    expires = None if None in ends else max(end for end in ends if end is not None)
+    return AptKey(text, tuple(key.fingerprint for key in keys), expires)
+
+
+def _listing(values: Iterable[str], word: str) -> str:
+    return f" {word} ".join(values)

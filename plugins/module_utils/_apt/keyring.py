@@ -1,0 +1,229 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenPGP public keys, read and written without gnupg (RFC 9580): armor as apt wants it, fingerprints, expiry."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from .._errors import DomainError
+
+_BLOCK = re.compile(
+    r"-----BEGIN PGP PUBLIC KEY BLOCK-----[ \t]*\n(.*?)\n?-----END PGP PUBLIC KEY BLOCK-----",
+    re.DOTALL,
+)
+_CHECKSUM = re.compile(r"=([A-Za-z0-9+/]{4})\Z")
+_SIGNATURE, _PUBLIC_KEY = 2, 6
+_SELF_CERTIFICATIONS = (0x10, 0x11, 0x12, 0x13, 0x1F)
+_CREATED, _KEY_EXPIRES, _ISSUER, _ISSUER_FINGERPRINT = 2, 9, 16, 33
+# The first octet and the width of the length in what a key's fingerprint is the digest of, by its version.
+_DIGESTS = {4: (b"\x99", 2, "sha1"), 6: (b"\x9b", 4, "sha256")}
+
+
+class KeyFormatError(DomainError):
+    """What should be a public key isn't one."""
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """A primary key: its fingerprint in upper-case hex digits (40 in version 4, 64 in 6), its times in Unix seconds.
+
+    ``expires`` is None for a key without an end. It is read from the newest signature of the key on itself, which is
+    not verified: whoever trusts the fingerprint leaves that to apt.
+    """
+
+    fingerprint: str
+    created: int
+    expires: int | None
+
+
+@dataclass(frozen=True)
+class _Packet:
+    tag: int
+    body: bytes
+    data: bytes
+
+
+def public_keys(data: bytes) -> list[PublicKey]:
+    """The primary keys in a file, armored or binary, in its order. Raises KeyFormatError."""
+    return [_public_key(packets) for packets in _certificates(_binary(data))]
+
+
+def armored(data: bytes, only: Collection[str] = ()) -> str:
+    """Any form of a public key (binary, armored, several blocks) as one armored block.
+
+    One block, because apt decodes the armor itself and chokes on several. With the fingerprints ``only`` all other
+    keys are left out. Raises KeyFormatError.
+    """
+    data = _binary(data)
+    if only:
+        kept = [packets for packets in _certificates(data) if _public_key(packets).fingerprint in only]
+        data = b"".join(packet.data for packets in kept for packet in packets)
+    body = base64.b64encode(data).decode()
+    lines = [body[start : start + 64] for start in range(0, len(body), 64)]
+    checksum = base64.b64encode(_crc24(data).to_bytes(3, "big")).decode()
+    return "\n".join(
+        [
+            "-----BEGIN PGP PUBLIC KEY BLOCK-----",
+            "",
+            *lines,
+            f"={checksum}",
+            "-----END PGP PUBLIC KEY BLOCK-----",
+            "",
+        ]
+    )
+
+
+def _binary(data: bytes) -> bytes:
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if data[:1] < b"\x80" and b"-----BEGIN PGP" in data:
+        text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+        blocks = _BLOCK.findall(text)
+        if not blocks:
+            raise KeyFormatError("it is OpenPGP armor without a complete public key block")
+        data = b"".join(map(_dearmor, blocks))
+    if not data or _packet_tag(data[0]) != _PUBLIC_KEY:
+        start = data[:60].decode("utf-8", "replace").strip()
+        raise KeyFormatError(f"it is not an OpenPGP public key, it begins with {start!r}")
+    return data
+
+
+def _dearmor(block: str) -> bytes:
+    lines = [line.strip() for line in block.split("\n")]
+    # Headers ("Version: ...") end at the first empty line; without headers there may be none.
+    body = lines[lines.index("") + 1 :] if "" in lines else [line for line in lines if ":" not in line]
+    text = "".join(body)
+    checksum = _CHECKSUM.search(text) if len(text) % 4 == 1 or text[-5:-4] == "=" else None
+    try:
+        data = base64.b64decode(text[: checksum.start()] if checksum else text, validate=True)
+    except binascii.Error as error:
+        raise KeyFormatError(f"its armor can't be decoded ({error})") from error
+    if checksum and base64.b64decode(checksum.group(1)) != _crc24(data).to_bytes(3, "big"):
+        raise KeyFormatError("its checksum is wrong, so it is damaged")
+    return data
+
+
+def _packet_tag(byte: int) -> int:
+    """The packet type that a first byte announces, -1 when it is none."""
+    if not byte & 0x80:
+        return -1
+    return byte & 0x3F if byte & 0x40 else (byte & 0x3C) >> 2
+
+
+def _crc24(data: bytes) -> int:
+    crc = 0xB704CE
+    for byte in data:
+        crc ^= byte << 16
+        for _bit in range(8):
+            crc <<= 1
+            if crc & 0x1000000:
+                crc ^= 0x1864CFB
+    return crc & 0xFFFFFF
+
+
+def _certificates(data: bytes) -> Iterator[list[_Packet]]:
+    """The packets of each primary key, the key's own packet first."""
+    packets: list[_Packet] = []
+    for packet in _packets(data):
+        if packet.tag == _PUBLIC_KEY and packets:
+            yield packets
+            packets = []
+        packets.append(packet)
+    yield packets
+
+
+def _packets(data: bytes) -> Iterator[_Packet]:
+    position = 0
+    while position < len(data):
+        start, tag = position, _packet_tag(data[position])
+        if tag < 0:
+            raise KeyFormatError(f"what follows octet {position} is not an OpenPGP packet")
+        size, position = _packet_length(data, position)
+        end = position + size
+        if end > len(data):
+            raise KeyFormatError(f"it ends within the packet that begins at octet {start}, so it is incomplete")
+        yield _Packet(tag, data[position:end], data[start:end])
+        position = end
+
+
+def _packet_length(data: bytes, start: int) -> tuple[int, int]:
+    """The length of the body of a packet, and where that begins."""
+    if data[start] & 0x40:
+        return _new_length(data, start + 1, "packet")
+    width = {0: 1, 1: 2, 2: 4}.get(data[start] & 0x03, 0)
+    if not width:
+        raise KeyFormatError(f"the packet at octet {start} has no length")
+    return _number(data, start + 1, width), start + 1 + width
+
+
+def _new_length(data: bytes, position: int, what: str) -> tuple[int, int]:
+    """A length of one, two or five octets, and where what it measures begins. Subpackets have no partial lengths."""
+    first = _number(data, position, 1)
+    if first < 192:
+        return first, position + 1
+    if first == 255:
+        return _number(data, position + 1, 4), position + 5
+    if first < (224 if what == "packet" else 255):
+        return ((first - 192) << 8) + _number(data, position + 1, 1) + 192, position + 2
+    raise KeyFormatError(f"the {what} at octet {position - 1} is in parts, which a key's packets never are")
+
+
+def _number(data: bytes, start: int, width: int) -> int:
+    if start + width > len(data):
+        raise KeyFormatError("it ends within a length, so it is incomplete")
+    return int.from_bytes(data[start : start + width], "big")
+
+
+def _public_key(packets: list[_Packet]) -> PublicKey:
+    body = packets[0].body
+    version = body[0] if body else 0
+    if version not in _DIGESTS or len(body) < 6:
+        raise KeyFormatError(f"it is an OpenPGP key of version {version}, which is not supported")
+    first, width, digest = _DIGESTS[version]
+    if len(body) >> 8 * width:
+        raise KeyFormatError("its key is larger than OpenPGP allows")
+    content = first + len(body).to_bytes(width, "big") + body
+    fingerprint = hashlib.new(digest, content, usedforsecurity=False).hexdigest().upper()
+    created = int.from_bytes(body[1:5], "big")
+    newest, valid_for = 0, 0
+    for packet in packets:
+        signed = _self_signature(packet, fingerprint, version) if packet.tag == _SIGNATURE else None
+        if signed and signed[0] >= newest:
+            newest, valid_for = signed
+    return PublicKey(fingerprint, created, created + valid_for if valid_for else None)
+
+
+def _self_signature(packet: _Packet, fingerprint: str, version: int) -> tuple[int, int] | None:
+    """When a key signed itself and for how long from its creation on (0: without end), None for another signature."""
+    body = packet.body
+    if len(body) < 4 or body[0] not in _DIGESTS or body[1] not in _SELF_CERTIFICATIONS:
+        return None
+    width = _DIGESTS[body[0]][1]
+    start = 4 + width
+    middle = start + _number(body, 4, width)
+    end = middle + width + _number(body, middle, width)
+    if end > len(body):
+        raise KeyFormatError("it has a signature that is incomplete")
+    hashed = dict(_subpackets(body[start:middle]))
+    issuers = {**dict(_subpackets(body[middle + width : end])), **hashed}
+    key_id = fingerprint[-16:] if version == 4 else fingerprint[:16]
+    named = {issuers.get(_ISSUER, b"").hex().upper(), issuers.get(_ISSUER_FINGERPRINT, b"")[1:].hex().upper()}
+    if not named & {key_id, fingerprint}:
+        return None
+    return int.from_bytes(hashed.get(_CREATED, b""), "big"), int.from_bytes(hashed.get(_KEY_EXPIRES, b""), "big")
+
+
+def _subpackets(area: bytes) -> Iterator[tuple[int, bytes]]:
+    position = 0
+    while position < len(area):
+        size, position = _new_length(area, position, "subpacket")
+        if size < 1 or position + size > len(area):
+            raise KeyFormatError("it has a signature that is damaged")
+        yield area[position] & 0x7F, area[position + 1 : position + size]
+        position += size

@@ -1,0 +1,273 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Packages of exact versions as declared state, with one apt-get call at most."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .._command import CommandError
+from .._files import read_file
+from .cli import Apt
+from .dpkg import Database, compare_versions, read_status
+from .lists import indexes_fresh, native_architecture, note_refresh
+from .wishes import (
+    Follow,
+    Outcome,
+    PackageError,
+    Policy,
+    Wish,
+    failed_for_good,
+    held_of,
+    read_simulation,
+    removal_advice,
+    undone,
+    unknown_text,
+    versions_of,
+)
+
+_STALE = re.compile(r"not installable|unmet dependencies|no installation candidate|Unable to locate|404|fetch|archives")
+
+
+@dataclass(frozen=True)
+class Directories:
+    """Where dpkg and apt keep what they know."""
+
+    dpkg: Path = Path("/var/lib/dpkg")
+    etc: Path = Path("/etc/apt")
+    lists: Path = Path("/var/lib/apt/lists")
+
+
+class Packages:
+    """Brings wishes about on this host."""
+
+    def __init__(self, apt: Apt, policy: Policy, directories: Directories) -> None:
+        self._apt = apt
+        self._policy = policy
+        self._directories = directories
+        self._dpkg = directories.dpkg
+
+    def ensure(self, wishes: Sequence[Wish], check_mode: bool, follow: Follow | None = None) -> Outcome:
+        first = database = self._read()
+        wishes = [self._settle(wish, database, check_mode) for wish in wishes]
+        wishes, missing = self._drop_optional(wishes, database, check_mode)
+        if follow:
+            wishes = [*wishes, *self._followers(wishes, follow, database, check_mode)]
+        trouble = ""
+        if not check_mode and (self._interrupted() or (database.unfinished and undone(wishes, database))):
+            # Also the way to wait for a package manager that is at work right now.
+            trouble = self._complete(wishes)
+            database = self._read()
+        pending, loose = undone(wishes, database), self._loose(wishes, database)
+        repaired = any(first.get(wish.name) != database.get(wish.name) for wish in wishes)
+        outcome = Outcome(repaired or bool(pending or loose), missing=missing, held_before=held_of(wishes, first))
+        if pending:
+            self._refuse(pending, database)
+        if check_mode:
+            after = self._predict(pending, database)
+            outcome.held = outcome.held_before | set(loose)
+        else:
+            after = self._install(pending, trouble) if pending else versions_of(database)
+            outcome.held = self._hold(wishes)
+        outcome.show(versions_of(first), after, wishes)
+        return outcome
+
+    def _settle(self, wish: Wish, database: Database, check_mode: bool) -> Wish:
+        """A wish for ``1.2-*`` as one for the installed version if that fits, else for the newest one that does."""
+        if not wish.version.endswith("*"):
+            return wish
+        found = database.version(wish.name)
+        if found and wish.fits(found):
+            return replace(wish, version=found)
+        for refresh in (False, True):
+            if refresh and not check_mode:
+                self._try_refresh()
+            fitting = [version for version in self._apt.madison([wish.name]).get(wish.name, []) if wish.fits(version)]
+            if fitting:
+                return replace(wish, version=fitting[0])
+        return wish
+
+    def _followers(self, wishes: Sequence[Wish], follow: Follow, database: Database, check_mode: bool) -> list[Wish]:
+        """Wishes for the packages that come along; those that no repository holds in that version have to go."""
+        names = follow.names(wishes, database)
+        found = [Wish(name, follow.version, hold=False) for name in names]
+        unknown = self._unknown(found) if found else {}
+        if unknown and not check_mode:
+            self._try_refresh()
+            unknown = self._unknown(found)
+        if unknown and not self._policy.allow_removal:
+            raise PackageError(
+                f"Error while bringing packages to {follow.version}: no repository of this host holds "
+                f"{', '.join(wish.name for wish in unknown)} in that version. Remove what is left over yourself, or "
+                "allow it (allow_removal: true)"
+            )
+        return [Wish(wish.name, hold=False, gone=True) if wish in unknown else wish for wish in found]
+
+    def _complete(self, wishes: Sequence[Wish]) -> str:
+        """Finish what dpkg left undone; what could not be finished is said, and left to the installation itself."""
+        trouble = []
+        try:
+            self._apt.configure_pending()
+        except CommandError as error:
+            self._refuse_same_again(error, wishes)
+            trouble.append(str(error))
+        broken = self._read().broken
+        if broken:
+            asked = {wish.name: wish.word for wish in wishes}
+            words = [asked.get(name, name) for name in broken]
+            doing = f"installing {', '.join(broken)} again, which an interrupted dpkg left half installed"
+            try:
+                self._apt.install([*self._policy.flags(), "--fix-broken", "--reinstall"], words, doing)
+            except CommandError as error:
+                trouble.append(str(error))
+        return "".join(f"\nBefore that: {text}" for text in trouble)
+
+    def _refuse_same_again(self, error: CommandError, wishes: Sequence[Wish]) -> None:
+        database = self._read()
+        said = f"{error.fields.get('stdout', '')}\n{error.fields.get('stderr', '')}"
+        failed = failed_for_good(said, wishes, database)
+        if failed:
+            names = ", ".join(f"{name} {database.version(name)}" for name in failed)
+            raise PackageError(
+                f"{error}\n{names} is unpacked in the wanted version already, so installing it would fail the same "
+                "way. Fix the cause or choose another version, and run again",
+                **error.fields,
+            ) from error
+
+    def _read(self) -> Database:
+        text = (read_file(self._dpkg / "status") or b"").decode("utf-8", "replace")
+        return Database(read_status(text), native_architecture())
+
+    def _interrupted(self) -> bool:
+        updates = self._dpkg / "updates"
+        return updates.is_dir() and any(entry.name.isdigit() for entry in updates.iterdir())
+
+    def _loose(self, wishes: Sequence[Wish], database: Database) -> list[str]:
+        held = held_of(wishes, database)
+        wanted = [wish.name for wish in wishes if (self._policy.hold if wish.hold is None else wish.hold)]
+        return [name for name in wanted if name not in held]
+
+    def _refuse(self, pending: Sequence[Wish], database: Database) -> None:
+        lower, frozen = [], []
+        for wish in pending:
+            package = database.get(wish.name)
+            if package and wish.version and compare_versions(wish.version, package.version) < 0:
+                lower.append(f"{wish.name} from {package.version} to {wish.version}")
+            if package and package.held and (wish.gone or wish.version != package.version):
+                frozen.append(f"{wish.name} at {package.version}")
+        if lower and not self._policy.allow_downgrade:
+            raise PackageError(
+                f"Error while installing packages: this would downgrade {', '.join(lower)}. Ask for the installed "
+                "version, or allow it (allow_downgrade: true)"
+            )
+        if frozen and not self._policy.allow_change_held:
+            raise PackageError(
+                f"Error while installing packages: on hold are {', '.join(frozen)}. Release them with `apt-mark "
+                "unhold`, or allow the change (allow_change_held: true)"
+            )
+
+    def _unknown(self, pending: Sequence[Wish]) -> dict[Wish, list[str]]:
+        """The wishes that apt can't fulfil, with the versions it knows instead."""
+        asked = [wish for wish in pending if not wish.gone]
+        known = self._apt.madison([wish.name for wish in asked]) if asked else {}
+        return {
+            wish: known.get(wish.name, [])
+            for wish in asked
+            if (wish.version not in known.get(wish.name, []) if wish.version else not known.get(wish.name))
+        }
+
+    def _install(self, pending: Sequence[Wish], trouble: str) -> dict[str, str]:
+        refreshed = self._make_known(pending)
+        flags = [*self._flags(pending), *(["--fix-broken"] if trouble else [])]
+        doing = f"installing {', '.join(map(str, pending))}"
+        try:
+            self._install_fresh(flags, [wish.word for wish in pending], doing, refreshed)
+        except CommandError as error:
+            raise PackageError(f"{error}{trouble}{removal_advice(str(error))}", **error.fields) from error
+        after = self._read()
+        missing = [str(wish) for wish in undone(pending, after)]
+        if missing:
+            raise PackageError(f"Error while {doing}: apt was content, but dpkg does not have {', '.join(missing)}")
+        return versions_of(after)
+
+    def _flags(self, pending: Sequence[Wish]) -> list[str]:
+        # What a package leaves in /etc, such as apt's preferences, would go on counting.
+        return [*self._policy.flags(), *(["--purge"] if any(wish.gone for wish in pending) else [])]
+
+    def _install_fresh(self, flags: Sequence[str], words: Sequence[str], doing: str, refreshed: bool) -> None:
+        """Install, and once more after a refresh: indexes that are missing or stale hide dependencies."""
+        try:
+            self._apt.install(flags, words, doing)
+        except CommandError as error:
+            if refreshed or not _STALE.search(str(error)):
+                raise
+            self._try_refresh()
+            self._apt.install(flags, words, doing)
+
+    def _drop_optional(
+        self, wishes: Sequence[Wish], database: Database, check_mode: bool
+    ) -> tuple[list[Wish], list[str]]:
+        """The wishes without those optional ones that no repository holds, and the names of the latter."""
+        pending = undone(wishes, database)
+        doubtful = [wish for wish in pending if wish.optional]
+        unknown = self._unknown(doubtful) if doubtful else {}
+        # Without other work only indexes that may be too old to know it, or every run would refresh them for a package
+        # that does not exist.
+        if unknown and not check_mode and (len(doubtful) < len(pending) or not self._fresh()):
+            self._try_refresh()
+            unknown = self._unknown(doubtful)
+        return [wish for wish in wishes if wish not in unknown], [wish.name for wish in unknown]
+
+    def _fresh(self) -> bool:
+        return indexes_fresh(self._directories.etc, self._directories.lists, time.time())
+
+    def _refresh(self) -> None:
+        self._apt.update([], "refreshing the package indexes")
+        note_refresh(self._directories.lists)
+
+    def _try_refresh(self) -> None:
+        """Refresh the indexes; a source that can't be had matters only if a package is still unknown then."""
+        with contextlib.suppress(CommandError):
+            self._refresh()
+
+    def _make_known(self, pending: Sequence[Wish]) -> bool:
+        """Refresh the indexes when they lack a wanted version, and say whether that was done."""
+        if not self._unknown(pending):
+            return False
+        trouble = ""
+        try:
+            self._refresh()
+        except CommandError as error:
+            # A source of somebody else's may be broken; that matters only if our packages are still unknown.
+            trouble = f"\n{error}"
+        unknown = self._unknown(pending)
+        if unknown:
+            raise PackageError(f"Error while installing packages: {unknown_text(unknown)}{trouble}")
+        return True
+
+    def _predict(self, pending: Sequence[Wish], database: Database) -> dict[str, str]:
+        after = versions_of(database)
+        if pending and not database.unfinished and not self._unknown(pending):
+            doing = f"simulating the installation of {', '.join(map(str, pending))}"
+            try:
+                result = self._apt.install(self._flags(pending), [w.word for w in pending], doing, simulate=True)
+                return read_simulation(result.stdout, after)
+            except CommandError as error:
+                # A real run would refresh the indexes and try again, which check mode must not.
+                if not _STALE.search(str(error)):
+                    raise
+        after = {name: version for name, version in after.items() if name not in {w.name for w in pending if w.gone}}
+        return {**after, **{wish.name: wish.version or "(any version)" for wish in pending if not wish.gone}}
+
+    def _hold(self, wishes: Sequence[Wish]) -> set[str]:
+        database = self._read()
+        loose = self._loose(wishes, database)
+        if loose:
+            self._apt.hold(loose)
+        return held_of(wishes, database) | set(loose)

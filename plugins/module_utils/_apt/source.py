@@ -1,0 +1,254 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One apt source as declared state: a deb822 file, its key, its index."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .._command import CommandError
+from .._errors import DomainError
+from .._files import file_mode, put_file, read_file
+from .cli import Apt
+from .key import RENEW_S, AptKey, date, fetch_key, stored_key
+from .lists import native_architecture, release_file, sources_of
+from .sources_list import Source, address, comment_out
+
+MARK = "# Managed by gpulab.kubernetes.apt_source"
+_MODE = 0o644
+# What apt says of a key that is missing or has expired, with gpgv and with sqv (Debian 13, Ubuntu 26.04).
+_OTHER_KEY = re.compile(r"EXPKEYSIG|KEYEXPIRED|NO_PUBKEY|[Mm]issing key|expired")
+
+
+class SourceError(DomainError):
+    """The source can't be brought about as asked."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    name: str
+    uris: str = ""
+    suites: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    key_url: str = ""
+    pins: tuple[str, ...] = ()
+    etc: Path = Path("/etc/apt")
+    lists: Path = Path("/var/lib/apt/lists")
+
+    @property
+    def path(self) -> Path:
+        return self.etc / "sources.list.d" / f"{self.name}.sources"
+
+    @property
+    def key_path(self) -> Path:
+        return self.etc / "keyrings" / f"{self.name}.asc"
+
+    @property
+    def label(self) -> str:
+        return f"the apt source {self.name}"
+
+    def text(self) -> str:
+        fields = {
+            "Types": "deb",
+            "URIs": self.uris,
+            "Suites": " ".join(self.suites),
+            "Components": " ".join(self.components),
+            "Architectures": " ".join(self.architectures),
+            "Signed-By": str(self.key_path),
+        }
+        body = "".join(f"{name}: {value}\n" for name, value in fields.items() if value)
+        return f"{MARK}, changes are overwritten.\n# Key: {self.key_url}\n{body}"
+
+
+@dataclass
+class Plan:
+    """What has to be written (None: removed), and why the index has to be refreshed.
+
+    ``key`` is the stored one, later the fetched one; with ``key_ends`` it is about to expire.
+    """
+
+    files: dict[Path, bytes | None] = field(default_factory=dict)
+    before: dict[Path, bytes | None] = field(default_factory=dict)
+    key: AptKey | None = None
+    key_needed: bool = False
+    key_ends: bool = False
+    refresh: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.files) or self.key_needed or self.refresh
+
+    def diffs(self, key_path: Path, key_url: str) -> list[dict[str, str]]:
+        texts = {path: (_text(self.before[path]), _text(data)) for path, data in self.files.items()}
+        if self.key_needed:
+            texts[key_path] = ("", f"(the key from {key_url})\n")
+        if self.refresh and not texts:
+            texts[Path("package index")] = ("absent\n", "fetched\n")
+        return [
+            {"before_header": str(path), "after_header": str(path), "before": before, "after": after}
+            for path, (before, after) in texts.items()
+        ]
+
+
+def plan(wanted: Wanted, replace_conflicting: bool, now: float) -> Plan:
+    """Compare the host with what is wanted, without touching anything. Raises SourceError on a conflict."""
+    result = Plan()
+    for path, lines in _conflicts(wanted).items():
+        found = path.read_bytes().decode("utf-8", "replace")
+        if not replace_conflicting:
+            raise SourceError(_conflict_text(wanted, path, lines))
+        _refuse_shared(wanted, path, lines)
+        if path != wanted.path:
+            result.before[path] = found.encode()
+            note = f"Disabled by gpulab.kubernetes.apt_source in favour of {wanted.path.name}"
+            result.files[path] = comment_out(found, lines, note).encode()
+    existing, text = read_file(wanted.path), wanted.text().encode()
+    if existing != text or file_mode(wanted.path) != _MODE:
+        result.before[wanted.path], result.files[wanted.path] = existing, text
+    result.key = stored_key(wanted.key_path)
+    result.key_needed = (
+        result.key is None
+        or file_mode(wanted.key_path) != _MODE
+        or _key_url(_text(existing)) != wanted.key_url
+        or bool(wanted.pins and set(result.key.fingerprints) - set(wanted.pins))
+    )
+    result.key_ends = result.key is not None and not result.key_needed and result.key.ends_by(now + RENEW_S)
+    result.refresh = result.changed or not all(
+        release_file(wanted.lists, wanted.uris, suite) for suite in wanted.suites
+    )
+    return result
+
+
+def renew(wanted: Wanted, todo: Plan, now: float) -> None:
+    """Look for a renewed key in place of one that is about to expire. Raises only when the stored one has expired."""
+    stored = todo.key
+    if stored is None:
+        return
+    try:
+        key = fetch_key(wanted.key_url, wanted.label, wanted.pins, now)
+    except DomainError as error:
+        if stored.ends_by(now):
+            raise
+        todo.warnings.append(
+            f"The key of {wanted.label} expires on {date(stored.expires)}, and could not be renewed: {error}"
+        )
+        return
+    if key.outlives(stored):
+        todo.key, todo.refresh = key, True
+        todo.before[wanted.key_path], todo.files[wanted.key_path] = stored.text.encode(), key.text.encode()
+    else:
+        todo.warnings.append(
+            f"The key of {wanted.label} expires on {date(stored.expires)}, and {wanted.key_url} has no renewed one "
+            "yet. From that day on apt refuses this repository; each run looks again"
+        )
+
+
+def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float) -> None:
+    """Bring the plan about. When the index can't be had every file is put back as it was."""
+    files = dict(todo.files)
+    if todo.key_needed:
+        todo.key = fetch_key(wanted.key_url, wanted.label, wanted.pins, now)
+        files[wanted.key_path] = todo.key.text.encode()
+    with _put_back_on_error([*files, wanted.key_path]):
+        # The key first, so that the source never stands without it.
+        for path in sorted(files, key=lambda path: path != wanted.key_path):
+            put_file(path, files[path], _MODE if path in (wanted.path, wanted.key_path) else file_mode(path) or _MODE)
+        if todo.refresh:
+            _refresh(wanted, todo, apt, now, fetched=wanted.key_path in files)
+
+
+def remove(wanted: Wanted) -> Plan:
+    """The plan that takes the source and its key away."""
+    found = {path: read_file(path) for path in (wanted.path, wanted.key_path)}
+    before = {path: data for path, data in found.items() if data is not None}
+    return Plan(files=dict.fromkeys(before), before=dict(before))
+
+
+def _conflicts(wanted: Wanted) -> dict[Path, list[Source]]:
+    architecture = native_architecture()
+    mine = {address(wanted.uris, suite, architecture) for suite in wanted.suites}
+    found: dict[Path, list[Source]] = {}
+    for path, sources in sources_of(wanted.etc):
+        if path == wanted.path and MARK in _text(read_file(path)):
+            continue
+        for source in sources:
+            same = bool(source.addresses(architecture) & mine)
+            # A file of our name and another hand is in the way whatever it holds.
+            clash = not same or source.signed_by != str(wanted.key_path) if path == wanted.path else same
+            if source.enabled and clash:
+                found.setdefault(path, []).append(source)
+    return found
+
+
+def _conflict_text(wanted: Wanted, path: Path, lines: list[Source]) -> str:
+    source = lines[0]
+    signed = "a key given in place" if "\n" in (source.signed_by or "") else source.signed_by or "no Signed-By"
+    return (
+        f"Error while adding the apt source {wanted.name}: {path} line {source.line} already names "
+        f"{' '.join(source.uris)} {' '.join(source.suites)} ({signed}), and apt refuses to work with one address under "
+        f"two keys. Either remove that entry, or let it be disabled (replace_conflicting: true), or keep it and give "
+        "this collection another address"
+    )
+
+
+def _refuse_shared(wanted: Wanted, path: Path, lines: list[Source]) -> None:
+    architecture = native_architecture()
+    mine = {address(wanted.uris, suite, architecture) for suite in wanted.suites}
+    for source in lines:
+        if path != wanted.path and source.addresses(architecture) - mine:
+            raise SourceError(
+                f"Error while replacing the apt source at {path} line {source.line}: the entry names further addresses "
+                f"({' '.join(source.uris)} {' '.join(source.suites)}), so it can't be disabled as a whole. Split it "
+                "and run again"
+            )
+
+
+def _refresh(wanted: Wanted, todo: Plan, apt: Apt, now: float, fetched: bool) -> None:
+    """Fetch the index; if the stored key does not fit, fetch the key again and retry."""
+    options = {"Dir::Etc::sourcelist": wanted.path, "Dir::Etc::sourceparts": "-", "APT::Get::List-Cleanup": "0"}
+    if wanted.etc != Path("/etc/apt"):
+        options["Dir::State::lists"] = wanted.lists
+    argv = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    doing = f"fetching the index of {wanted.label} ({wanted.uris})"
+    try:
+        apt.update(argv, doing)
+    except CommandError as error:
+        if fetched or not _OTHER_KEY.search(str(error)):
+            raise
+        key = fetch_key(wanted.key_url, wanted.label, wanted.pins, now)
+        if todo.key and key.text == todo.key.text:
+            raise CommandError(
+                f"{error}\n{wanted.key_url} still has the key that is stored ({', '.join(key.fingerprints)}). Check "
+                "key_url, or ask the repository's owner which key signs it",
+                **error.fields,
+            ) from error
+        put_file(wanted.key_path, key.text.encode(), _MODE)
+        todo.key = key
+        apt.update(argv, doing)
+
+
+@contextlib.contextmanager
+def _put_back_on_error(paths: Iterable[Path]) -> Iterator[None]:
+    kept = {path: (read_file(path), file_mode(path) or _MODE) for path in paths}
+    try:
+        yield
+    except BaseException:
+        for path, (data, mode) in reversed(kept.items()):
+            put_file(path, data, mode)
+        raise
+
+
+def _key_url(text: str) -> str:
+    match = re.search(r"^# Key: (\S+)$", text, re.MULTILINE)
+    return match.group(1) if match else ""
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("utf-8", "replace")

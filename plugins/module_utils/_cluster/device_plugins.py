@@ -1,0 +1,64 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who offers the GPUs of a cluster to pods. Pure: DaemonSets and pods of the API in, device plugins out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from . import objects
+from .objects import Object
+
+# Whoever registers a resource with kubelet has a socket in this directory.
+_SOCKETS = "/device-plugins"
+_VENDOR = "nvidia"
+
+
+@dataclass
+class Plugin:
+    """A DaemonSet, or a pod of none; ``nodes`` have a pod of it that has not ended, leaving ones among them."""
+
+    namespace: str
+    name: str
+    kind: str = "DaemonSet"
+    policy: str = ""
+    nodes: list[str] = field(default_factory=list)
+
+
+def plugins(daemonsets: Iterable[Object], pods: Iterable[Object]) -> list[Plugin]:
+    """NVIDIA's device plugins, in the order of their names; ``policy`` is the ClusterPolicy that one belongs to."""
+    found = {}
+    for daemonset in daemonsets:
+        if _serves(daemonset["spec"]["template"]["spec"]):
+            plugin = Plugin(daemonset["metadata"].get("namespace", ""), objects.name(daemonset))
+            plugin.policy = next((owner for kind, owner in _owners(daemonset) if kind == "ClusterPolicy"), "")
+            found[plugin.namespace, plugin.name] = plugin
+    for pod in pods:
+        if _serves(pod["spec"]) and objects.node_of(pod) and objects.phase(pod) not in ("Succeeded", "Failed"):
+            kind, name = next(_owners(pod), ("Pod", objects.name(pod)))
+            where = pod["metadata"].get("namespace", "")
+            plugin = found.setdefault((where, name), Plugin(where, name, kind))
+            plugin.nodes = sorted({*plugin.nodes, objects.node_of(pod)})
+    return [found[key] for key in sorted(found)]
+
+
+def shared(found: Iterable[Plugin]) -> dict[str, list[str]]:
+    """Node -> the plugins there, of nodes that have more than one: kubelet would take the last to come."""
+    nodes: dict[str, list[str]] = {}
+    for plugin in found:
+        for node in plugin.nodes:
+            nodes.setdefault(node, []).append(f"{plugin.namespace}/{plugin.name}")
+    return {node: names for node, names in sorted(nodes.items()) if len(names) > 1}
+
+
+def _serves(spec: Object) -> bool:
+    paths = [(volume.get("hostPath") or {}).get("path", "") for volume in spec.get("volumes") or []]
+    words = [f"{container['name']} {container.get('image', '')}".lower() for container in spec["containers"]]
+    return any(path.rstrip("/").endswith(_SOCKETS) for path in paths) and any(_VENDOR in word for word in words)
+
+
+def _owners(thing: Object) -> Iterator[tuple[str, str]]:
+    for owner in thing["metadata"].get("ownerReferences") or []:
+        yield owner["kind"], owner["name"]

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Evicts the pods of a node, with respect for disruption budgets, until none is left or the time is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from .._errors import DomainError
+from .api import Api, ApiError
+from .objects import Object, full_name, phase
+from .rollout_wait import pauses
+
+_MIRROR = "kubernetes.io/config.mirror"
+_GONE, _BUDGET = 404, 429
+
+
+class DrainError(DomainError):
+    """The node could not be emptied."""
+
+
+def to_evict(pods: Sequence[Object]) -> list[Object]:
+    """Those pods that have to leave: neither finished, nor of a DaemonSet, nor the kubelet's own."""
+    return [
+        pod
+        for pod in pods
+        if phase(pod) not in ("Succeeded", "Failed")
+        and _MIRROR not in (pod["metadata"].get("annotations") or {})
+        and controller(pod) != "DaemonSet"
+    ]
+
+
+def controller(pod: Object) -> str:
+    """The kind of what would make the pod again elsewhere, empty for a pod that nobody looks after."""
+    owners = pod["metadata"].get("ownerReferences") or []
+    return next((str(owner["kind"]) for owner in owners if owner.get("controller")), "")
+
+
+def pods_on(api: Api, node: str) -> list[Object]:
+    return list(api.items("/api/v1/pods", fieldSelector=f"spec.nodeName={node}"))
+
+
+def refuse_unmanaged(node: str, pods: Sequence[Object]) -> None:
+    """Raises DrainError for pods that nobody would make again, before any other pod is evicted."""
+    alone = [full_name(pod) for pod in pods if not controller(pod)]
+    if alone:
+        raise DrainError(
+            f"Error while draining node {node}: nothing would make these pods again elsewhere: {', '.join(alone)}. "
+            "Delete them yourself when they are done. No pod was evicted"
+        )
+
+
+def drain(api: Api, node: str, timeout: float) -> list[str]:
+    """Evict the pods and wait until they are gone; returns their names. Raises DrainError when the time is over."""
+    deadline = time.monotonic() + timeout
+    evicted: list[str] = []
+    refuse_unmanaged(node, to_evict(pods_on(api, node)))
+    for pause in pauses():
+        left = to_evict(pods_on(api, node))
+        if not left:
+            break
+        words = {full_name(pod): _evict(api, pod, evicted) for pod in left}
+        if time.monotonic() >= deadline:
+            told = "\n".join(f"- {name}: {why}" for name, why in words.items())
+            raise DrainError(f"Error while draining node {node}: after {timeout:g} s there are still pods:\n{told}")
+        time.sleep(pause)
+    return evicted
+
+
+def _evict(api: Api, pod: Object, evicted: list[str]) -> str:
+    """Ask for the pod's eviction, once it is granted no more; returns why it is still there."""
+    meta = pod["metadata"]
+    if meta.get("deletionTimestamp"):
+        return "it has been told to end, and takes its time"
+    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
+    names = {"name": meta["name"], "namespace": meta["namespace"]}
+    try:
+        api.create(path, {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": names})
+    except ApiError as error:
+        if error.status == _BUDGET:
+            return f"a disruption budget protects it ({str(error).partition(': ')[2]})"
+        if error.status != _GONE:
+            raise
+    evicted.append(full_name(pod))
+    return "it has been told to end"

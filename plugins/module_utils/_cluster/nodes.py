@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes as the API has them: what they say, and changes that lose nobody's change from in between."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .._errors import DomainError
+from .api import Api, ApiError
+
+Object = Mapping[str, Any]
+Plan = Callable[[Object], "dict[str, Any] | None"]
+
+NODES = "/api/v1/nodes"
+# Annotations of node_maintenance, by purpose, from the beginning of work on a node to its end.
+DRIVER_UPGRADE, DISRUPTION = "gpulab.io/driver-upgrade", "gpulab.io/disruption"
+_CONFLICT = 409
+# Kubelet and controllers write nodes, too.
+_TRIES = 5
+
+
+def path(name: str) -> str:
+    return f"{NODES}/{name}"
+
+
+def cordoned(node: Object) -> bool:
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
+def annotations_of(node: Object) -> Mapping[str, str]:
+    return node["metadata"].get("annotations") or {}
+
+
+def labels_of(node: Object) -> Mapping[str, str]:
+    return node["metadata"].get("labels") or {}
+
+
+def taints_of(node: Object) -> list[Any]:
+    return (node.get("spec") or {}).get("taints") or []
+
+
+def change(api: Api, name: str, doing: str, plan: Plan, check: bool = False) -> tuple[Object, Object]:
+    """The node before and after; it is the same object when ``plan``, which makes a merge patch, has nothing to do.
+
+    Lists such as taints are replaced as a whole: a plan that has one gives the node's resourceVersion along, and is
+    made anew when somebody else was faster. Raises DomainError (``Error while <doing>``) for a node that is absent.
+    """
+    for left in reversed(range(_TRIES)):
+        node = api.find(path(name))
+        if node is None:
+            raise DomainError(f"Error while {doing}: the cluster has no node of this name")
+        patch = plan(node)
+        if not patch:
+            return node, node
+        if check:
+            return node, merged(node, patch)
+        try:
+            return node, api.merge(path(name), patch)
+        except ApiError as error:
+            if error.status != _CONFLICT or not left:
+                raise
+    raise AssertionError
+
+
+def merged(node: Object, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """The node after a merge patch (RFC 7386)."""
+    found = copy.deepcopy(dict(node))
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        elif isinstance(value, Mapping):
+            found[key] = merged(found.get(key) or {}, value)
+        else:
+            found[key] = value
+    return found

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads pods and nodes as the API gives them: who holds what, who is well, and what ails the others. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Object = Mapping[str, Any]
+GPU = "nvidia.com/gpu"
+MIG = "nvidia.com/mig-"
+OWNER_LABEL = "app.kubernetes.io/managed-by"
+OWNER = "gpulab.kubernetes"
+
+_BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: ErrImagePull: |$)')
+_PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
+_START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What keeps a pod from running. ``final`` troubles seldom end by themselves."""
+
+    text: str
+    final: bool = False
+
+
+def name(thing: Object) -> str:
+    found: str = thing["metadata"]["name"]
+    return found
+
+
+def full_name(pod: Object) -> str:
+    return f"{pod['metadata'].get('namespace', 'default')}/{name(pod)}"
+
+
+def node_of(pod: Object) -> str:
+    return pod["spec"].get("nodeName") or ""
+
+
+def phase(pod: Object) -> str:
+    return (pod.get("status") or {}).get("phase") or "Pending"
+
+
+def is_ready(thing: Object) -> bool:
+    """Whether a pod or a node says that it is ready."""
+    return _condition(thing, "Ready").get("status") == "True" and not thing["metadata"].get("deletionTimestamp")
+
+
+def not_ready_reason(node: Object) -> str:
+    """Why a node isn't ready, in kubelet's words."""
+    condition = _condition(node, "Ready")
+    words = condition.get("message") or condition.get("reason") or "its kubelet has not reported yet"
+    return f"the node is not ready: {words}"
+
+
+def quantity(node: Object, kind: str, resource: str = GPU) -> int:
+    """How much of a countable resource a node has; ``kind`` is capacity or allocatable."""
+    value = ((node.get("status") or {}).get(kind) or {}).get(resource, "0")
+    return int(value) if str(value).isdigit() else 0
+
+
+def gpu_resources(node: Object) -> list[str]:
+    """Resources of whole, shared or cut GPUs that a node has; one that a plugin offered formerly stays with 0."""
+    amounts = (node.get("status") or {}).get("allocatable") or {}
+    return sorted(name for name in amounts if name.startswith((GPU, MIG)) and quantity(node, "allocatable", name))
+
+
+def requested(pod: Object, resource: str = GPU) -> int:
+    """How much of a resource the scheduler counts for a pod: init containers run before, sidecars beside the others."""
+    spec = pod["spec"]
+    sidecars = highest = 0
+    for container in spec.get("initContainers") or []:
+        amount = _asked(container, resource)
+        if container.get("restartPolicy") == "Always":
+            sidecars += amount
+            highest = max(highest, sidecars)
+        else:
+            highest = max(highest, sidecars + amount)
+    return max(highest, sidecars + sum(_asked(container, resource) for container in spec["containers"]))
+
+
+def holders(pods: Iterable[Object], resource: str = GPU) -> dict[str, dict[str, int]]:
+    """Node -> full name of each pod that holds some of a resource there -> how much."""
+    found: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        amount = requested(pod, resource)
+        if amount and node_of(pod) and phase(pod) not in ("Succeeded", "Failed"):
+            found.setdefault(node_of(pod), {})[full_name(pod)] = amount
+    return found
+
+
+def trouble(pod: Object, events: Sequence[Object] = ()) -> Trouble | None:
+    """What ails a pod that has not got to run, or did not end well; None when nothing is known to be wrong.
+
+    ``events`` are those of this pod, in any order.
+    """
+    status = pod.get("status") or {}
+    statuses = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    for container in statuses:
+        found = _container_trouble(container)
+        if found:
+            return found
+    if phase(pod) == "Failed":
+        return Trouble(": ".join(filter(None, (status.get("reason"), status.get("message")))) or "the pod failed", True)
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return Trouble(f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}".rstrip(": "), True)
+    if phase(pod) == "Pending":
+        return _last_warning(events)
+    return None
+
+
+def restarts(pod: Object) -> int:
+    return sum(status.get("restartCount", 0) for status in (pod.get("status") or {}).get("containerStatuses") or [])
+
+
+def _container_trouble(container: Object) -> Trouble | None:
+    state = container.get("state") or {}
+    waiting = state.get("waiting") or {}
+    reason = waiting.get("reason") or ""
+    if reason in _PULL:
+        words = _BACK_OFF.sub("", waiting.get("message") or "")
+        return Trouble(f"{reason}: image {container['image']} can't be pulled: {words}".rstrip(": "), True)
+    if reason == "CrashLoopBackOff":
+        last = (container.get("lastState") or {}).get("terminated") or {}
+        return Trouble(f"{reason}: container {container['name']} keeps ending: {_ending(last)}", True)
+    if reason in _START:
+        return Trouble(f"{reason}: container {container['name']}: {waiting.get('message', '')}".rstrip(": "), True)
+    ended = state.get("terminated") or {}
+    if ended and ended.get("exitCode", 0) != 0:
+        return Trouble(f"container {container['name']} failed: {_ending(ended)}", True)
+    return None
+
+
+def _ending(terminated: Object) -> str:
+    if terminated.get("reason") == "OOMKilled":
+        return "OOMKilled: it needed more memory than it may use"
+    words = f"exit status {terminated.get('exitCode', '?')}"
+    reason = terminated.get("reason") or ""
+    message = (terminated.get("message") or "").strip()
+    return words + (f", {reason}" if reason not in ("", "Error") else "") + (f": {message}" if message else "")
+
+
+def _last_warning(events: Sequence[Object]) -> Trouble | None:
+    warnings = [event for event in events if event.get("type") == "Warning"]
+    if not warnings:
+        return None
+    last = max(warnings, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+    return Trouble(f"{last.get('reason', 'Warning')}: {last.get('message', '')}".rstrip(": "))
+
+
+def _condition(thing: Object, kind: str) -> Object:
+    conditions = (thing.get("status") or {}).get("conditions") or []
+    return next((condition for condition in conditions if condition["type"] == kind), {})
+
+
+def _asked(container: Object, resource: str) -> int:
+    resources = container.get("resources") or {}
+    value = (resources.get("limits") or {}).get(resource) or (resources.get("requests") or {}).get(resource) or "0"
+    return int(value) if str(value).isdigit() else 0

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judges how far the GPU Operator has come. Pure: its ClusterPolicy, DaemonSets and pods in, what is missing out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from . import objects
+from .objects import Object
+from .rollout import Missing
+
+READY = "ready"
+# The operator's states and the DaemonSets that they are made of (controllers/state_manager.go and assets/, v26.7.0).
+OPERANDS = {
+    "state-driver": "nvidia-driver-daemonset",
+    "state-container-toolkit": "nvidia-container-toolkit-daemonset",
+    "state-operator-validation": "nvidia-operator-validator",
+    "state-device-plugin": "nvidia-device-plugin-daemonset",
+    "state-mps-control-daemon": "nvidia-device-plugin-mps-control-daemon",
+    "state-dcgm": "nvidia-dcgm",
+    "state-dcgm-exporter": "nvidia-dcgm-exporter",
+    "gpu-feature-discovery": "gpu-feature-discovery",
+    "state-mig-manager": "nvidia-mig-manager",
+    "state-node-status-exporter": "nvidia-node-status-exporter",
+}
+_STATES = re.compile(r"states not ready: \[([^\]]*)\]")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the API has: all ClusterPolicies, and the workloads, pods and events of the operator's namespace."""
+
+    policies: Sequence[Object] = ()
+    daemonsets: Sequence[Object] = ()
+    deployments: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    events: Sequence[Object] = ()
+
+
+def missing(name: str, seen: Seen) -> list[Missing]:
+    """Why the operator is not ready yet, operand by operand; nothing when it is."""
+    policy = next((found for found in seen.policies if objects.name(found) == name), None)
+    if policy is None:
+        return [*_deployments(seen), Missing("", f"there is no ClusterPolicy {name}")]
+    state = (policy.get("status") or {}).get("state") or ""
+    if state == "ignored":
+        others = ", ".join(objects.name(found) for found in seen.policies if found is not policy)
+        return [
+            Missing("", f"the operator ignores the ClusterPolicy {name}, because there is {others} too", final=True)
+        ]
+    late = [*_deployments(seen), *_late(seen)]
+    if state == READY:
+        return late
+    said = _said(policy)
+    waiting = _STATES.search(said)
+    named = {found.text.split(":", 1)[0] for found in late}
+    states = waiting[1].split() if waiting else []
+    rest = [each for each in states if f"operand {OPERANDS.get(each, each)}" not in named]
+    late += [
+        Missing("", f"operand {OPERANDS.get(each, each)}: the operator says that it is not ready") for each in rest
+    ]
+    if late and waiting:
+        return late
+    return [*late, Missing("", said or f"the ClusterPolicy {name} has no state yet")]
+
+
+def _late(seen: Seen) -> Iterator[Missing]:
+    for daemonset in seen.daemonsets:
+        owners = [owner["kind"] for owner in daemonset["metadata"].get("ownerReferences") or []]
+        if "ClusterPolicy" not in owners or _complete(daemonset):
+            continue
+        what = f"operand {objects.name(daemonset)}"
+        troubled = list(_pods_of(daemonset, what, seen))
+        yield from troubled or [Missing("", f"{what}: {_count(daemonset)}")]
+
+
+def _complete(daemonset: Object) -> bool:
+    status = daemonset.get("status") or {}
+    wanted = status.get("desiredNumberScheduled", 0)
+    # Operands that must not be changed under a running pod are replaced by hand (OnDelete).
+    strategy = (daemonset["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate")
+    current = status.get("updatedNumberScheduled", 0) if strategy == "RollingUpdate" else wanted
+    observed = status.get("observedGeneration", 0) >= daemonset["metadata"].get("generation", 0)
+    return bool(observed and min(current, status.get("numberAvailable", 0)) >= wanted)
+
+
+def _count(daemonset: Object) -> str:
+    status = daemonset.get("status") or {}
+    return f"{status.get('numberAvailable', 0)} of {status.get('desiredNumberScheduled', 0)} pods are ready"
+
+
+def _pods_of(workload: Object, what: str, seen: Seen) -> Iterator[Missing]:
+    labels = workload["spec"]["selector"].get("matchLabels") or {}
+    for pod in seen.pods:
+        have = pod["metadata"].get("labels") or {}
+        if all(have.get(key) == value for key, value in labels.items()) and not objects.is_ready(pod):
+            yield _ill(pod, what, seen)
+
+
+def _deployments(seen: Seen) -> Iterator[Missing]:
+    """The operator itself and what helps it: one that is being replaced says nothing of the new state yet."""
+    for deployment in seen.deployments:
+        status = deployment.get("status") or {}
+        replicas = deployment["spec"].get("replicas", 1)
+        observed = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+        new = min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0))
+        if not observed or new < replicas or status.get("replicas", 0) > replicas:
+            what = f"Deployment {objects.name(deployment)}"
+            yield from list(_pods_of(deployment, what, seen)) or [Missing("", f"{what} is not available yet")]
+
+
+def _ill(pod: Object, what: str, seen: Seen) -> Missing:
+    uid = pod["metadata"].get("uid")
+    events = [event for event in seen.events if (event.get("involvedObject") or {}).get("uid") == uid]
+    found = objects.trouble(pod, events) or objects.Trouble(
+        f"pod {objects.name(pod)} is not ready ({objects.phase(pod)})"
+    )
+    return Missing(objects.node_of(pod), f"{what}: {found.text}", objects.name(pod), found.final)
+
+
+def _said(policy: Object) -> str:
+    """What the operator says in its conditions: the error, else why it is not ready."""
+    conditions = {each["type"]: each for each in (policy.get("status") or {}).get("conditions") or []}
+    error = conditions.get("Error") or {}
+    if error.get("status") == "True":
+        return str(error.get("message") or error.get("reason") or "")
+    ready = conditions.get("Ready") or {}
+    return str(ready.get("message") or "")

@@ -1,0 +1,198 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Labels and taints of nodes as they are declared. Pure: a node and what is wanted of it in, a patch out.
+
+What this collection has put on a node, an annotation of the node remembers, and nothing else is ever removed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._errors import DomainError
+from . import objects
+from .objects import Object
+
+ANNOTATION = "gpulab.io/node-pool"
+EFFECTS = ("NoSchedule", "PreferNoSchedule")
+Taint = tuple[str, str]  # key and effect, which together may be there once
+
+_QUOTE = "put it into quotes ('' is empty)"
+_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_VALUE = re.compile(rf"(?:{_NAME})?")
+_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
+# What Kubernetes and the feature discoveries write themselves.
+_RESERVED = re.compile(r"(?:.*\.)?(?:kubernetes\.io|k8s\.io)/.*|nvidia\.com/.*")
+_ALLOWED = re.compile(r"node-role\.kubernetes\.io/.*")
+# Taints that pods such as DNS tolerate, or that end by themselves.
+_HARMLESS = re.compile(r"node-role\.kubernetes\.io/control-plane|node\.kubernetes\.io/.*")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Mapping[Taint, str] = field(default_factory=dict)
+
+
+@dataclass
+class Plan:
+    """``patch`` is a merge patch, empty where nothing changes; ``after`` is what the node then has of it."""
+
+    patch: dict[str, Any] = field(default_factory=dict)
+    before: dict[str, Any] = field(default_factory=dict)
+    after: dict[str, Any] = field(default_factory=dict)
+
+
+def problems(labels: Mapping[Any, Any], taints: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Everything that is wrong with a declaration by itself, as ends of sentences."""
+    return list(_unclear(labels, taints)) or list(malformed(wanted(labels, taints)))
+
+
+def wanted(labels: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) -> Wanted:
+    """Raises DomainError for what can't be read."""
+    unclear = list(_unclear(labels, taints))
+    if unclear:
+        raise DomainError(f"Error while reading labels and taints of a node: {'; '.join(unclear)}")
+    return Wanted(
+        dict(labels),
+        {(taint["key"], taint.get("effect") or EFFECTS[0]): taint.get("value") or "" for taint in taints},
+    )
+
+
+def _unclear(labels: Mapping[Any, Any], taints: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for key, value in labels.items():
+        for what, text in (("key", key), ("value", value)):
+            if not isinstance(text, str):
+                yield f"the {what} of the label {key} is no text: {text!r}; {_QUOTE}"
+    seen = set()
+    for taint in taints:
+        wrong = [what for what in ("key", "value", "effect") if not isinstance(taint.get(what, ""), str)]
+        for what in wrong:
+            yield f"the {what} of the taint {taint['key']} is no text: {taint[what]!r}; {_QUOTE}"
+        found = (str(taint["key"]), str(taint.get("effect") or EFFECTS[0]))
+        if found in seen:
+            yield f"the taint {found[0]}:{found[1]} is there twice, and a node has it once"
+        seen.add(found)
+
+
+def malformed(want: Wanted) -> Iterator[str]:
+    """What the API would refuse, or what is not ours to write, as the end of a sentence."""
+    for key, value in want.labels.items():
+        if not _KEY.fullmatch(key):
+            yield f"the label {key!r} has a key that Kubernetes does not take"
+        elif not _VALUE.fullmatch(value):
+            yield f"the label {key} has a value that Kubernetes does not take: {value!r}"
+        elif _RESERVED.fullmatch(key) and not _ALLOWED.fullmatch(key):
+            yield f"the label {key} is one that Kubernetes or feature discovery writes itself"
+    for (key, effect), value in want.taints.items():
+        if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+            yield f"the taint {key}={value} is none that Kubernetes takes"
+        elif _HARMLESS.fullmatch(key):
+            yield f"the taint {key} is one that Kubernetes sets itself"
+        elif effect not in EFFECTS:
+            yield f"the taint {key} has the effect {effect}, which ends running pods; choose {' or '.join(EFFECTS)}"
+
+
+def contested(node: Object, want: Wanted) -> Iterator[str]:
+    """Labels and taints of another hand that stand in the way, as the end of a sentence."""
+    own_labels, own_taints = _own(node)
+    for key, value in want.labels.items():
+        have = _labels(node).get(key)
+        if have not in (None, value) and own_labels.get(key) != have:
+            yield f"it has the label {key}={have} from another hand, and {value!r} is wanted"
+    for taint, value in want.taints.items():
+        have = _taints(node).get(taint)
+        if have not in (None, value) and own_taints.get(taint) != have:
+            yield f"it has the taint {taint[0]}={have}:{taint[1]} from another hand, and {value!r} is wanted"
+
+
+def plan(node: Object, want: Wanted) -> Plan:
+    """How a node gets what is wanted, and loses what was wanted once; what others have changed since stays."""
+    own_labels, own_taints = _own(node)
+    labels, taints = _labels(node), _taints(node)
+    gone = [key for key in own_labels if key not in want.labels and labels.get(key) == own_labels[key]]
+    left = {taint for taint in own_taints if taint not in want.taints and taints.get(taint) == own_taints[taint]}
+    mine = {key: value for key, value in want.labels.items() if key in own_labels or key not in labels}
+    my_taints = {taint: value for taint, value in want.taints.items() if taint in own_taints or taint not in taints}
+    result = Plan(before=_shown(labels, taints, own_labels, own_taints))
+    set_labels = {key: value for key, value in mine.items() if labels.get(key) != value}
+    if set_labels or gone:
+        result.patch["metadata"] = {"labels": {**set_labels, **dict.fromkeys(gone, None)}}
+    if left or any(taints.get(taint) != value for taint, value in my_taints.items()):
+        others = [
+            each for each in node["spec"].get("taints") or [] if _id(each) not in left and _id(each) not in my_taints
+        ]
+        result.patch["spec"] = {"taints": others + [_taint(*entry) for entry in my_taints.items()]}
+    record = _record(mine, my_taints)
+    if _annotation(node) != record:
+        result.patch.setdefault("metadata", {})["annotations"] = {ANNOTATION: record}
+    if result.patch:
+        # Taints are one list: who has changed it meanwhile must not lose it.
+        result.patch.setdefault("metadata", {})["resourceVersion"] = node["metadata"].get("resourceVersion")
+    result.after = _shown({**labels, **mine}, {**taints, **my_taints}, mine, my_taints)
+    return result
+
+
+def homeless(nodes: Sequence[Object], wishes: Mapping[str, Wanted]) -> bool:
+    """Whether no node would be left for pods that tolerate no taint of a pool, such as the cluster's DNS."""
+
+    def closed(node: Object) -> bool:
+        want = wishes.get(objects.name(node))
+        present = {taint for taint in _taints(node) if not want or taint not in _own(node)[1]}
+        keys = [*present, *(want.taints if want else ())]
+        return any(effect != "PreferNoSchedule" and not _HARMLESS.fullmatch(key) for key, effect in keys)
+
+    return any(want.taints for want in wishes.values()) and all(closed(node) for node in nodes)
+
+
+def _labels(node: Object) -> Mapping[str, str]:
+    return node["metadata"].get("labels") or {}
+
+
+def _taints(node: Object) -> dict[Taint, str]:
+    return {_id(taint): taint.get("value") or "" for taint in node["spec"].get("taints") or []}
+
+
+def _id(taint: Object) -> Taint:
+    return taint["key"], taint["effect"]
+
+
+def _taint(taint: Taint, value: str) -> dict[str, str]:
+    return {"key": taint[0], **({"value": value} if value else {}), "effect": taint[1]}
+
+
+def _annotation(node: Object) -> str | None:
+    return (node["metadata"].get("annotations") or {}).get(ANNOTATION)
+
+
+def _own(node: Object) -> tuple[dict[str, str], dict[Taint, str]]:
+    """What this collection has put there. A record that nobody can read claims nothing."""
+    try:
+        found = json.loads(_annotation(node) or "{}")
+        taints = {(taint["key"], taint["effect"]): taint.get("value", "") for taint in found.get("taints", [])}
+        return {str(key): str(value) for key, value in found.get("labels", {}).items()}, taints
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}, {}
+
+
+def _record(labels: Mapping[str, str], taints: Mapping[Taint, str]) -> str | None:
+    if not labels and not taints:
+        return None
+    listed = [_taint(*entry) for entry in sorted(taints.items())]
+    return json.dumps({"labels": dict(sorted(labels.items())), "taints": listed}, sort_keys=True)
+
+
+def _shown(
+    labels: Mapping[str, str], taints: Mapping[Taint, str], own: Mapping[str, str], own_taints: Mapping[Taint, str]
+) -> dict[str, Any]:
+    return {
+        "labels": {key: labels[key] for key in sorted(own) if key in labels},
+        "taints": [
+            f"{key}={taints[key, effect]}:{effect}" for key, effect in sorted(own_taints) if (key, effect) in taints
+        ],
+    }

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Brings the labels and taints of nodes about: the API around the plans of _node_pools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from .._errors import DomainError
+from . import nodes as node_api
+from . import objects
+from .api import Api
+from .objects import Object
+from .pools import Wanted, contested, homeless, malformed, plan
+
+
+def ensure(api: Api, wishes: Mapping[str, Wanted], check: bool) -> dict[str, dict[str, Any]]:
+    """Node -> what it had and has, of nodes that changed. Raises DomainError, with nothing changed, for mistakes."""
+    nodes = {objects.name(node): node for node in api.items(node_api.NODES)}
+    problems = list(_problems(nodes, wishes, check))
+    if problems:
+        raise DomainError(
+            "Error while sorting the nodes into pools; nothing was changed:\n"
+            + "\n".join(f"- {problem}" for problem in problems)
+            + "\nCorrect cluster_node_pool, cluster_node_labels and cluster_node_taints of these hosts."
+        )
+    changes = {}
+    for name, want in wishes.items():
+        change = plan(nodes.get(name) or _absent(name), want)
+        if change.patch:
+            changes[name] = {"before": change.before, "after": change.after}
+            if not check:
+                node_api.change(api, name, f"sorting node {name} into its pool", partial(_patch, want))
+    return changes
+
+
+def _problems(nodes: Mapping[str, Object], wishes: Mapping[str, Wanted], check: bool) -> Any:
+    for name, want in wishes.items():
+        yield from (f"{name}: {words}" for words in malformed(want))
+        if name in nodes:
+            yield from (
+                f"{name}: {words}; remove it by hand, or leave it out" for words in contested(nodes[name], want)
+            )
+        elif not check:
+            yield f"{name}: there is no such node in the cluster"
+    absent = [_absent(name) for name in wishes if name not in nodes]
+    if homeless([*nodes.values(), *absent], wishes):
+        yield (
+            "every node would have a taint, and pods that tolerate none of them, such as the cluster's DNS, no place: "
+            "leave the control plane or a worker without"
+        )
+
+
+def _patch(want: Wanted, node: Object) -> dict[str, Any]:
+    return plan(node, want).patch
+
+
+def _absent(name: str) -> Object:
+    return {"metadata": {"name": name}, "spec": {}}

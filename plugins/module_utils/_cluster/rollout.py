@@ -1,0 +1,170 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judges how far a rollout has come on named nodes. Pure: objects of the API in, what is still missing out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from . import objects
+from .objects import Object
+
+_GENERATION = "deprecated.daemonset.template.generation"
+_POD_GENERATION = "pod-template-generation"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What has to be so: pods of DaemonSets on these nodes, Deployments available, and what is allocatable per node."""
+
+    daemonsets: tuple[str, ...] = ()
+    deployments: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    nodes_ready: bool = False
+    allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the API has: nodes, and the workloads, pods and events of one namespace."""
+
+    nodes: Sequence[Object] = ()
+    daemonsets: Sequence[Object] = ()
+    deployments: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    events: Sequence[Object] = ()
+
+
+@dataclass(frozen=True)
+class Missing:
+    """One thing that is not as wanted. ``pod`` is the one whose log may tell more.
+
+    ``final`` seldom ends by itself; ``unhealthy`` are GPUs that the device plugin knows, but does not offer.
+    """
+
+    node: str
+    text: str
+    pod: str = ""
+    final: bool = False
+    unhealthy: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.text}" if self.node else self.text
+
+
+def missing(wanted: Wanted, seen: Seen) -> list[Missing]:
+    """Everything that is not yet as wanted, nodes in the order given."""
+    nodes = {objects.name(node): node for node in seen.nodes}
+    found = [entry for deployment in wanted.deployments for entry in _deployment(deployment, seen)]
+    for node in dict.fromkeys([*wanted.nodes, *wanted.allocatable]):
+        if node not in nodes:
+            found.append(Missing(node, "there is no such node in the cluster", final=True))
+            continue
+        if node in wanted.nodes:
+            for daemonset in wanted.daemonsets:
+                found += _daemonset(daemonset, nodes[node], seen)
+        if wanted.nodes_ready and not objects.is_ready(nodes[node]):
+            found.append(Missing(node, objects.not_ready_reason(nodes[node])))
+        found += _allocatable(wanted, nodes[node], seen)
+    return found
+
+
+def _deployment(wanted: str, seen: Seen) -> Iterable[Missing]:
+    found = _named(seen.deployments, wanted)
+    if found is None:
+        yield Missing("", f"there is no Deployment {wanted}")
+        return
+    status = found.get("status") or {}
+    replicas = found["spec"].get("replicas", 1)
+    current = status.get("observedGeneration", 0) >= found["metadata"].get("generation", 0)
+    if current and min(status.get("updatedReplicas") or 0, status.get("availableReplicas") or 0) >= replicas:
+        return
+    for pod in seen.pods:
+        if _labelled(pod, found) and not objects.is_ready(pod):
+            ill = _trouble(pod, seen)
+            yield Missing(objects.node_of(pod), f"Deployment {wanted}: {ill.text}", objects.name(pod), ill.final)
+            return
+    yield Missing("", f"Deployment {wanted} is not available yet")
+
+
+def _daemonset(wanted: str, node: Object, seen: Seen) -> Iterable[Missing]:
+    where = objects.name(node)
+    found = _named(seen.daemonsets, wanted)
+    if found is None:
+        yield Missing(where, f"there is no DaemonSet {wanted}")
+        return
+    pods = [pod for pod in seen.pods if _labelled(pod, found) and objects.node_of(pod) == where]
+    if not pods:
+        yield Missing(where, f"DaemonSet {wanted} has no pod on this node{_asks(found)}")
+    elif not any(objects.is_ready(pod) and _current(pod, found) for pod in pods):
+        ill = _trouble(pods[-1], seen)
+        yield Missing(where, f"DaemonSet {wanted}: {ill.text}", objects.name(pods[-1]), ill.final)
+
+
+def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
+    where = objects.name(node)
+    amounts = wanted.allocatable.get(where)
+    if amounts is None:
+        return
+    # What the device plugin offered before a change of sharing has to be gone.
+    former = {name: 0 for name in objects.gpu_resources(node) if name not in amounts}
+    wrong = {
+        name: want
+        for name, want in {**former, **amounts}.items()
+        if objects.quantity(node, "allocatable", name) != want
+    }
+    sets = [found for found in seen.daemonsets if objects.name(found) in wanted.daemonsets]
+    pods = [pod for pod in seen.pods if objects.node_of(pod) == where and any(_labelled(pod, found) for found in sets)]
+    pod = objects.name(pods[0]) if pods else ""
+    for name, want in wrong.items():
+        have, capacity = objects.quantity(node, "allocatable", name), objects.quantity(node, "capacity", name)
+        what = "GPUs" if name == objects.GPU else name
+        ill = f", {capacity - have} of {capacity} are unhealthy" if capacity > have and want else ""
+        unhealthy = bool(want) and have < capacity == want
+        yield Missing(where, f"{have} of {want} {what} are allocatable{ill}", pod, unhealthy=unhealthy)
+
+
+def _trouble(pod: Object, seen: Seen) -> objects.Trouble:
+    uid = pod["metadata"].get("uid")
+    events = [event for event in seen.events if (event.get("involvedObject") or {}).get("uid") == uid]
+    return objects.trouble(pod, events) or objects.Trouble(
+        f"pod {objects.name(pod)} is not ready yet ({objects.phase(pod)})"
+    )
+
+
+def _current(pod: Object, daemonset: Object) -> bool:
+    """Whether a pod was made from the DaemonSet's present template."""
+    want = (daemonset["metadata"].get("annotations") or {}).get(_GENERATION)
+    have = (pod["metadata"].get("labels") or {}).get(_POD_GENERATION)
+    observed = (daemonset.get("status") or {}).get("observedGeneration", 0)
+    return observed >= daemonset["metadata"].get("generation", 0) and (want is None or have is None or want == have)
+
+
+def _asks(daemonset: Object) -> str:
+    """Which labels a DaemonSet asks nodes for, as the end of a sentence."""
+    spec = daemonset["spec"]["template"]["spec"]
+    affinity = spec.get("affinity") or {}
+    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = [
+        " and ".join(
+            f"{each['key']} {each['operator']} {','.join(each.get('values') or [])}".rstrip() for each in expressions
+        )
+        for expressions in (term.get("matchExpressions") or [] for term in required.get("nodeSelectorTerms") or [])
+    ]
+    selector = [f"{key}={value}" for key, value in sorted((spec.get("nodeSelector") or {}).items())]
+    asked = " and ".join([*selector, *([", or ".join(terms)] if terms else [])])
+    return f" (it asks for the label {asked})" if asked else ""
+
+
+def _labelled(pod: Object, workload: Object) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    wanted = workload["spec"]["selector"].get("matchLabels") or {}
+    return not pod["metadata"].get("deletionTimestamp") and all(
+        labels.get(key) == value for key, value in wanted.items()
+    )
+
+
+def _named(things: Sequence[Object], wanted: str) -> Object | None:
+    return next((thing for thing in things if objects.name(thing) == wanted), None)

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Docker's daemon.json as a state: certain settings are in it, or an error says why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .._errors import DomainError
+from .._hostfiles import back_up, difference, read_text, under, write_text
+from .._systemd import Restarts
+from . import settings as docker
+
+
+class DaemonFile:
+    """``module`` is an AnsibleModule, ``service`` the unit that reads the file when it starts, or empty."""
+
+    def __init__(self, module: Any, root: str, path: str, restarts: Restarts, service: str) -> None:
+        self._module = module
+        self._path = path
+        self._file = under(root, path)
+        self._restarts = restarts
+        self._service = service
+
+    def ensure(self, wanted: Mapping[str, Any], replace: bool) -> dict[str, Any]:
+        """The fields that the module docker_daemon_config returns. Raises DomainError, and nothing is changed then."""
+        before = read_text(self._file)
+        try:
+            values = docker.read_daemon(before or "")
+        except DomainError as error:
+            raise DomainError(
+                f"Error while reading {self._path}: {error}. Docker does not start with it either; correct or remove "
+                "it. Nothing was changed."
+            ) from error
+        merged = docker.merge(values, wanted, replace)
+        if merged.contradictions:
+            raise self._contradicted(merged)
+        diff, backup = [], None
+        if merged.keys:
+            after = docker.written(merged.values, before or "")
+            diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
+            if not self._module.check_mode:
+                backup = self._write(before, after)
+        pending = bool(self._service) and (bool(merged.keys) or self._restarts.noted(self._service))
+        return {
+            "changed": bool(merged.keys),
+            "diff": diff,
+            "changed_keys": merged.keys,
+            "backup": backup,
+            "services": [self._service] if pending else [],
+            **docker.facts(merged.values),
+        }
+
+    def _write(self, before: str | None, after: str) -> str | None:
+        backup = str(back_up(self._module, self._file)) if before is not None else None
+        if self._service:
+            self._restarts.note(self._service)
+        write_text(self._module, self._file, after)
+        return backup
+
+    def _contradicted(self, merged: docker.Merged) -> DomainError:
+        found = [
+            (key, docker.shown(json.dumps(present)), docker.shown(json.dumps(wanted)))
+            for key, present, wanted in merged.contradictions
+        ]
+        said = "; ".join(f"{key} is {present}, not {wanted}" for key, present, wanted in found)
+        return DomainError(
+            f"Error while merging settings into {self._path}: somebody has set them otherwise: {said}. Change them by "
+            "hand, leave them out of the settings, or allow it (replace: true). Nothing was changed.",
+            contradictions=[
+                {"key": key, "present": json.loads(present), "wanted": json.loads(wanted)}
+                for key, present, wanted in found
+            ],
+        )

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether cloud-init is still setting up this host, from the files that it leaves (its "Reported status" page)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .._command import CommandError, Runner
+from .._hostfiles import text_or_nothing, under
+
+_RESULT = "/run/cloud-init/result.json"
+_OFF = ("/run/cloud-init/disabled", "/etc/cloud/cloud-init.disabled")
+_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True)
+class CloudInit:
+    """``state`` is absent, disabled, running, done or error; ``waited`` is in seconds."""
+
+    state: str
+    errors: tuple[str, ...] = ()
+    waited: float = 0.0
+
+    def fields(self) -> dict[str, Any]:
+        return {**asdict(self), "errors": list(self.errors), "waited": round(self.waited, 1)}
+
+    def notes(self) -> list[str]:
+        """What a person should know; the run goes on."""
+        if self.state == "running":
+            return [f"cloud-init is still setting up this host after {self.waited:.0f} s; see cloud-init status --long"]
+        if self.state == "error":
+            said = "; ".join(self.errors)
+            return [f"cloud-init ended with errors, so something may be missing on this host: {said}"]
+        return []
+
+
+def wait(runner: Runner, root: str, timeout: float, sleep: Callable[[float], None] = time.sleep) -> CloudInit:
+    """The state of cloud-init, once it has finished or the time (s) is over."""
+    begun = time.monotonic()
+    while True:
+        found = _read(runner, root)
+        waited = time.monotonic() - begun
+        if found.state != "running" or waited + _PAUSE_S > timeout:
+            return CloudInit(found.state, found.errors, waited)
+        sleep(_PAUSE_S)
+
+
+def _read(runner: Runner, root: str) -> CloudInit:
+    if not under(root, "/usr/bin/cloud-init").exists():
+        return CloudInit("absent")
+    if any(under(root, path).exists() for path in _OFF) or not under(root, "/run/cloud-init").is_dir():
+        return CloudInit("disabled")
+    if under(root, _RESULT).exists():
+        errors = _errors(text_or_nothing(root, _RESULT))
+        return CloudInit("error" if errors else "done", errors)
+    # It belongs to the boot: once that is over, nothing will write the result any more.
+    if _booting(runner):
+        return CloudInit("running")
+    return CloudInit("error", (f"it stopped before it wrote {_RESULT}",))
+
+
+def _booting(runner: Runner) -> bool:
+    try:
+        return runner.run(["systemctl", "is-system-running"]).stdout.strip() in ("initializing", "starting")
+    except CommandError:
+        return False
+
+
+def _errors(text: str) -> tuple[str, ...]:
+    try:
+        errors = json.loads(text)["v1"]["errors"]
+        return tuple(" ".join(str(error).split()) for error in errors)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return (f"{_RESULT} can't be read",)

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kernel modules and sysctl settings: pure functions over the files that hold them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from .._errors import DomainError
+
+_HEADER = "# Managed by Ansible (gpulab.kubernetes.kernel_settings); changes made here are overwritten.\n"
+_MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_KEY = re.compile(r"[A-Za-z0-9_:@-]+(?:[./][A-Za-z0-9_:@-]+)+")
+_ENTRY = re.compile(r"^\s*-?\s*(?P<key>[^#;=\s][^=\s]*)\s*=\s*(?P<value>.*?)\s*$", re.MULTILINE)
+
+
+def module_name(name: str) -> str:
+    """The name as the kernel shows it (``br-netfilter`` is ``br_netfilter``)."""
+    if not _MODULE.fullmatch(name):
+        raise DomainError(f"Error while reading the list of kernel modules: {name!r} is not the name of a module")
+    return name.replace("-", "_")
+
+
+def loaded_modules(proc_modules: str) -> set[str]:
+    """Names in the text of ``/proc/modules``."""
+    return {line.split()[0] for line in proc_modules.splitlines() if line.strip()}
+
+
+def builtin_modules(modules_builtin: str) -> set[str]:
+    """Names in the text of ``/lib/modules/<release>/modules.builtin``, whose lines are paths of .ko files."""
+    names = (PurePosixPath(line.strip()).name for line in modules_builtin.splitlines() if line.strip())
+    return {name.partition(".ko")[0].replace("-", "_") for name in names}
+
+
+def sysctl_path(key: str) -> str:
+    """The path below ``/proc/sys`` of a key in either notation.
+
+    The first separator decides, as in sysctl.d(5): in ``net/ipv4/conf/eth0.1/forwarding`` the dot belongs to a name.
+    """
+    if not _KEY.fullmatch(key.replace("..", "")) or ".." in key:
+        raise DomainError(f"Error while reading the sysctl settings: {key!r} is not the name of a setting")
+    first = re.search(r"[./]", key)
+    if first and first.group() == "/":
+        return key
+    return key.translate(str.maketrans("./", "/."))
+
+
+def sysctl_value(value: Any) -> str:
+    """A value as the kernel takes it: true and false are 1 and 0, words are separated by one space."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if not isinstance(value, (str, int, float)) or "\n" in str(value):
+        raise DomainError(f"Error while reading the sysctl settings: {value!r} is not a single value")
+    return " ".join(str(value).split())
+
+
+def same_value(one: str, other: str) -> bool:
+    """Whether two values are the same to the kernel, which shows tabs between the numbers of a list."""
+    return one.split() == other.split()
+
+
+def modules_file(names: Iterable[str]) -> str:
+    """The text of a file for systemd-modules-load."""
+    return _HEADER + "".join(f"{name}\n" for name in names)
+
+
+def sysctl_file(values: Mapping[str, str]) -> str:
+    """The text of a file for systemd-sysctl."""
+    return _HEADER + "".join(f"{key} = {value}\n" for key, value in sorted(values.items()))
+
+
+def overridden(values: Mapping[str, str], ours: str, others: Mapping[str, str]) -> list[dict[str, str]]:
+    """Settings that a file read later than ours sets to something else at the next boot.
+
+    ``others`` maps the paths of sysctl.d files to their texts; they are read in the order of their names, whatever
+    the directory (sysctl.d(5)), and the last one wins.
+    """
+    wanted = {sysctl_path(key): (key, value) for key, value in values.items()}
+    last: dict[str, dict[str, str]] = {}
+    for path in sorted(others, key=lambda path: (PurePosixPath(path).name, path)):
+        if PurePosixPath(path).name <= PurePosixPath(ours).name:
+            continue
+        for entry in _ENTRY.finditer(others[path]):
+            try:
+                key, value = wanted[sysctl_path(entry["key"])]
+            except (KeyError, DomainError):
+                continue
+            last[key] = {"key": key, "value": entry["value"], "file": path}
+            if same_value(entry["value"], value):
+                del last[key]
+    return sorted(last.values(), key=lambda found: found["key"])

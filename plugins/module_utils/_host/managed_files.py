@@ -1,0 +1,123 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Small files of a role as one state: written, removed and pruned together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .._errors import DomainError
+from .._files import file_mode, put_file
+from .._hostfiles import difference, read_text, under
+from .._systemd import Restarts
+
+_KEPT = ".before-gpulab"
+_REPLACED = ".replaced-gpulab"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``text`` is None for a file that shall not be there. ``service`` must restart when it changes.
+
+    ``keep`` saves what another hand wrote there, ``keep_replaced`` also a file of ours that a hand may have changed.
+    """
+
+    path: str
+    text: str | None
+    mode: int = 0o644
+    service: str = ""
+    keep: bool = True
+    keep_replaced: bool = False
+
+    @classmethod
+    def from_params(cls, entry: Mapping[str, Any]) -> Wanted:
+        text = None if entry["state"] == "absent" else entry["content"] or ""
+        if text and not text.endswith("\n"):
+            text += "\n"
+        mode, service = int(entry["mode"], 8), entry["service"] or ""
+        return cls(entry["path"], text, mode, service, entry["keep_foreign"], entry["keep_replaced"])
+
+
+@dataclass
+class Outcome:
+    changed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    services: list[str] = field(default_factory=list)
+    diff: list[dict[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class ManagedFiles:
+    """``marker`` is what tells files of this collection from those of another hand, empty for no such check."""
+
+    root: str
+    marker: str
+    restarts: Restarts
+    check: bool
+
+    def ensure(self, wanted: Sequence[Wanted], prune: Sequence[tuple[str, str]]) -> Outcome:
+        """``prune`` holds (directory, glob): marked files in there that are not wanted are removed."""
+        outcome = Outcome()
+        for entry in [*wanted, *self._leftovers(wanted, prune)]:
+            self._ensure(entry, outcome)
+            self._add_service(entry.service, outcome)
+        return outcome
+
+    def _add_service(self, name: str, outcome: Outcome) -> None:
+        # Noted by a run that was interrupted before it came to the restart.
+        if name and name not in outcome.services and self.restarts.noted(name):
+            outcome.services.append(name)
+
+    def _leftovers(self, wanted: Sequence[Wanted], prune: Sequence[tuple[str, str]]) -> list[Wanted]:
+        known = {entry.path for entry in wanted}
+        found = []
+        for directory, pattern in prune:
+            for file in sorted(under(self.root, directory).glob(pattern)):
+                path = f"{directory.rstrip('/')}/{file.relative_to(under(self.root, directory))}"
+                if path not in known and file.is_file() and self.marker in (read_text(file) or ""):
+                    found.append(Wanted(path, None))
+        return found
+
+    def _ensure(self, entry: Wanted, outcome: Outcome) -> None:
+        file = under(self.root, entry.path)
+        if file.is_dir():
+            raise DomainError(f"Error while writing {entry.path}: there is a directory of this name")
+        before = read_text(file)
+        right_mode = entry.text is None or file_mode(file) == entry.mode
+        if before == entry.text and right_mode:
+            return
+        outcome.changed.append(entry.path)
+        if before != entry.text:
+            outcome.diff.append(difference(file, before, entry.text))
+        else:
+            outcome.diff.append(
+                difference(file, f"mode {file_mode(file) or 0:04o}\n", f"mode {entry.mode:04o}\n"),
+            )
+        if entry.service and entry.service not in outcome.services:
+            outcome.services.append(entry.service)
+        foreign = entry.keep and bool(self.marker) and before is not None and self.marker not in before
+        try:
+            self._apply(entry, file, before if foreign else None, outcome)
+        except OSError as error:
+            raise DomainError(f"Error while writing {file}: {error.strerror or error}") from error
+
+    def _apply(self, entry: Wanted, file: Path, foreign: str | None, outcome: Outcome) -> None:
+        kept = file.with_name(file.name + _KEPT)
+        keep = bool(foreign and foreign.strip()) and not kept.exists()
+        if keep:
+            outcome.kept.append(str(kept))
+        replaced = entry.keep_replaced and not keep and file.exists() and (read_text(file) or "") != (entry.text or "")
+        if replaced:
+            kept = file.with_name(file.name + _REPLACED)
+            outcome.kept.append(str(kept))
+        if self.check:
+            return
+        if keep or replaced:
+            put_file(kept, file.read_bytes(), file_mode(file) or 0o644)
+        if entry.service:
+            self.restarts.note(entry.service)
+        put_file(file, None if entry.text is None else entry.text.encode("utf-8", "surrogateescape"), entry.mode)

@@ -1,0 +1,142 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Brings a first control plane about: initialises, finishes or leaves alone, as the evidence says."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .._errors import DomainError
+from .._hostfiles import move_aside, read_text, time_stamp, under, write_text
+from . import init_decision as state
+from . import leftovers
+from .init_evidence import COMPONENTS, RECORD, gather
+from .run import Kubeadm
+
+_ASIDE = "/var/lib/gpulab/aside-"
+_CONFS = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")
+
+
+@dataclass
+class Outcome:
+    changed: bool
+    initialized: bool
+    reason: str
+    evidence: dict[str, Any]
+    moved_aside: list[str] = field(default_factory=list)
+
+
+class KubeadmInit:
+    """``module`` is an AnsibleModule, ``root`` stands for the root directory."""
+
+    def __init__(
+        self, module: Any, executable: str, timeout: float, patience: float, root: str, ending: float = 60
+    ) -> None:
+        self._module = module
+        self._kubeadm = Kubeadm(module, executable, timeout, root)
+        self._patience = patience
+        self._ending = ending
+        self._root = root
+        self._etc = under(root, "/etc/kubernetes")
+        self._record = under(root, RECORD)
+
+    def apply(self, config: str, ignored: Sequence[str]) -> Outcome:
+        """Raises DomainError where only a person can decide, and with what kubeadm complains about."""
+        if not self._module.check_mode:
+            self._kubeadm.wait_for_others()
+        found = gather(self._module, self._root, self._patience)
+        verdict = state.decide(found)
+        evidence = asdict(found)
+        if verdict.action == state.REFUSE:
+            raise DomainError(
+                f"Error while initialising the control plane: {verdict.reason}. {verdict.advice}", evidence=evidence
+            )
+        finished = verdict.action == state.FINISHED
+        outcome = Outcome(not finished, finished, verdict.reason, evidence)
+        if self._module.check_mode:
+            return outcome
+        if finished:
+            # Left by a run that was killed after kubeadm had come to its end.
+            self._record.unlink(missing_ok=True)
+            return outcome
+        self._kubeadm.validate(config)
+        self._begin(bare=verdict.action == state.INIT)
+        if verdict.action == state.CLEAN:
+            self._clean(config, outcome)
+        if verdict.action == state.RESUME:
+            ignored = [*ignored, *self._own_traces(config)]
+        self._kubeadm.run_with("init", config, ignored, "initialising the control plane")
+        self._record.unlink(missing_ok=True)
+        outcome.initialized = True
+        return outcome
+
+    def _own_traces(self, config: str) -> list[str]:
+        """Preflight checks that fail for what this init has done already.
+
+        All of them at once would be a mistake: kubeadm takes no V(all) beside checks that its configuration names.
+        """
+        ports = [_port(config), "2379", "2380", "10250", "10257", "10259"]
+        files = [f"FileAvailable--etc-kubernetes-manifests-{name}.yaml" for name in COMPONENTS]
+        data = "-".join(("", *self._etcd_data(config).relative_to(self._root).parts))
+        return [*files, *(f"Port-{number}" for number in ports), f"DirAvailable-{data}"]
+
+    def _begin(self, bare: bool) -> None:
+        """Note that an init begins, and what its owner put here before it."""
+        if self._record.exists():
+            return
+        files = sorted(path for path in self._etc.rglob("*") if path.is_file()) if bare else []
+        record = {"began": time_stamp(), "before": [str(path.relative_to(self._etc)) for path in files]}
+        write_text(self._module, self._record, json.dumps(record), mode=0o600)
+
+    def _clean(self, config: str, outcome: Outcome) -> None:
+        aside = under(self._root, f"{_ASIDE}{time_stamp()}")
+        self._kubeadm.stop_kubelet()
+        confs = [self._etc / f"{name}.conf" for name in _CONFS]
+        data = self._etcd_data(config)
+        outcome.moved_aside += move_aside([*confs, self._etc / "manifests", self._etc / "pki"], self._root, aside)
+        named = re.search(r"^\s*criSocket:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
+        socket = ["--cri-socket", named[1]] if named else []
+        # Its containers may outlive kubeadm's reset, and then etcd would still write to what is moved below.
+        leftovers.clear(
+            lambda: self._kubeadm.run(
+                ["reset", "phase", "cleanup-node", *socket], "clearing away an init that never finished"
+            ),
+            lambda: leftovers.still_there(self._kubeadm.runner, self._root, _port(config)),
+            self._ending,
+        )
+        outcome.moved_aside += move_aside([data / "member"], self._root, aside)
+        self._restore()
+
+    def _etcd_data(self, config: str) -> Path:
+        manifest = read_text(self._etc / "manifests/etcd.yaml") or ""
+        named = re.search(r"--data-dir=([^\s\"']+)", manifest)
+        named = named or re.search(r"^\s*dataDir:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
+        return under(self._root, named[1] if named else "/var/lib/etcd")
+
+    def _restore(self) -> None:
+        """Put back what lay in /etc/kubernetes before the first init: a CA, or static pods, of the owner."""
+        before, began = [], ""
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            record = json.loads(read_text(self._record) or "")
+            before, began = [str(name) for name in record["before"]], str(record["began"])
+        # An earlier attempt at clearing away may have been interrupted after it had moved them.
+        places = [path for path in under(self._root, _ASIDE).parent.glob("aside-*") if path.name >= f"aside-{began}"]
+        for name in before:
+            for place in sorted(places, reverse=True):
+                kept = place / self._etc.relative_to(self._root) / name
+                if kept.is_file() and not (self._etc / name).exists():
+                    (self._etc / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(kept, self._etc / name)
+
+
+def _port(config: str) -> str:
+    found = re.search(r"^\s*bindPort:\s*[\"']?(\d+)", config, re.MULTILINE)
+    return found[1] if found else "6443"

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gathers the evidence that decides about C(kubeadm init). Reads only; gives up no question without an answer."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .._command import Runner
+from .._errors import DomainError
+from .._hostfiles import read_text, under
+from . import init_decision as state
+from .kubeconfig import Kubeconfig, KubeconfigError, read_kubeconfig
+from .probe import Api, ApiRefusedError, ApiSilentError
+
+RECORD = "/var/lib/gpulab/kubeadm-init.json"
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+_KUBERNETES = "/etc/kubernetes"
+_CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+_WORKLOADS = ("/apis/apps/v1/daemonsets?limit=1", "/apis/apps/v1/deployments?limit=1")
+
+# Keys as the API server writes them; etcd keeps them as they are in its database and its log. Every cluster that
+# others can join has the first one (kubeadm's phase bootstrap-token); the addons follow it.
+_ALIVE = (
+    b"/configmaps/kube-public/cluster-info",
+    b"/registry/daemonsets/",
+    b"/registry/deployments/",
+    b"/registry/statefulsets/",
+)
+_WRITTEN = b"/registry/"
+
+
+def gather(module: Any, root: str, patience: float) -> state.Evidence:
+    """``patience``: how long (seconds) an API server that should be there is waited for."""
+    pki = under(root, "/var/lib/kubelet/pki/kubelet-client-current.pem")
+    directory = under(root, _KUBERNETES)
+    manifests = tuple(name for name in COMPONENTS if (directory / "manifests" / f"{name}.yaml").exists())
+    kubelet_conf = read_text(directory / "kubelet.conf")
+    data = _etcd_files(root)
+    found = state.Evidence(
+        admin_conf=(directory / "admin.conf").exists(),
+        kubelet_conf=kubelet_conf is not None,
+        bootstrap_conf=(directory / "bootstrap-kubelet.conf").exists(),
+        kubelet_final=bool(re.search(r"^\s*client-certificate:\s*\S", kubelet_conf or "", re.MULTILINE)),
+        kubelet_certificate=pki.exists(),
+        manifests=manifests,
+        ca_key=(directory / "pki/ca.key").exists(),
+        began=under(root, RECORD).exists(),
+        etcd=state.UNASKED if data else state.ABSENT,
+        etcd_local="etcd" in manifests or "kube-apiserver" not in manifests,
+    )
+    if not found.control_plane:
+        return found
+    found = _wait_for_api(module, root, found, patience)
+    return found if found.api == state.ALIVE else replace(found, etcd=search_etcd(data))
+
+
+def search_etcd(files: list[Path]) -> str:
+    """What the data of etcd hold: C(absent) (nothing an API server wrote), C(barren), C(alive), C(unreadable)."""
+    written = False
+    for path in files:
+        try:
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                if any(data.find(marker) >= 0 for marker in _ALIVE):
+                    return state.ALIVE
+                written = written or data.find(_WRITTEN) >= 0
+        except (OSError, ValueError):
+            return state.UNREADABLE
+    return state.BARREN if written else state.ABSENT
+
+
+def _etcd_files(root: str) -> list[Path]:
+    manifest = read_text(under(root, f"{_KUBERNETES}/manifests/etcd.yaml")) or ""
+    named = re.search(r"--data-dir=([^\s\"']+)", manifest)
+    member = under(root, named[1] if named else "/var/lib/etcd") / "member"
+    files = [member / "snap/db", *sorted(member.glob("wal/*.wal"))]
+    # mmap has no empty files.
+    return [path for path in files if path.is_file() and path.stat().st_size]
+
+
+def _wait_for_api(module: Any, root: str, found: state.Evidence, patience: float) -> state.Evidence:
+    deadline = time.monotonic() + patience
+    while True:
+        asked = _ask(module, root, found)
+        settled = asked.api in (state.ALIVE, state.BARREN, state.UNASKED)
+        if settled or time.monotonic() >= deadline or not _may_still_come(module, found):
+            return asked
+        time.sleep(2)
+
+
+def _may_still_come(module: Any, found: state.Evidence) -> bool:
+    if "kube-apiserver" not in found.manifests:
+        return False
+    try:
+        return Runner(module, timeout=30).run(["systemctl", "is-active", "kubelet"]).rc == 0
+    except DomainError:
+        return False
+
+
+def _ask(module: Any, root: str, found: state.Evidence) -> state.Evidence:
+    answers: dict[str, str] = {}
+    for api in _servers(module, root, answers):
+        try:
+            return _questions(api, found)
+        except ApiRefusedError as error:
+            answers[state.REFUSED] = str(error)
+        except ApiSilentError as error:
+            answers.setdefault(state.SILENT, str(error))
+    for kind in (state.REFUSED, state.SILENT):
+        if kind in answers:
+            return replace(found, api=kind, api_message=answers[kind])
+    return replace(found, api_message="there is no admin.conf to ask the API server with")
+
+
+def _servers(module: Any, root: str, answers: dict[str, str]) -> Iterator[Api]:
+    """The API as an administrator sees it, at the cluster's address and at that of this host."""
+    local = _kubeconfig(root, "controller-manager.conf", answers)
+    for name in ("admin.conf", "super-admin.conf"):
+        config = _kubeconfig(root, name, answers)
+        if config:
+            for server in dict.fromkeys([config.server, local.server if local else config.server]):
+                try:
+                    yield Api(config, module.tmpdir, root, server)
+                except ApiRefusedError as error:
+                    answers[state.REFUSED] = str(error)
+
+
+def _kubeconfig(root: str, name: str, answers: dict[str, str]) -> Kubeconfig | None:
+    text = read_text(under(root, f"{_KUBERNETES}/{name}"))
+    try:
+        return read_kubeconfig(text) if text is not None else None
+    except KubeconfigError as error:
+        # Cut off by an interruption, or by a full disk: nobody can be asked with it.
+        answers[state.SILENT] = f"{_KUBERNETES}/{name} can't be used ({error})"
+        return None
+
+
+def _questions(api: Api, found: state.Evidence) -> state.Evidence:
+    published = api.get(_CLUSTER_INFO).status == 200
+    if published and not found.began:
+        return replace(found, api=state.ALIVE)
+    complete = len(_listed(api, "/api/v1/nodes")) > 1 or any(_listed(api, path) for path in _WORKLOADS)
+    return replace(found, api=state.ALIVE if published or complete else state.BARREN, complete=complete)
+
+
+def _listed(api: Api, path: str) -> list[Any]:
+    answer = api.get(path)
+    # Emptiness must be shown, not concluded from an answer that isn't one.
+    if answer.status != 200 or not isinstance(answer.body, dict):
+        raise ApiSilentError(f"{api.server} gives no list at {path}")
+    return answer.items()

@@ -1,0 +1,189 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes a host a node of a cluster, or tells that it is one already, or of which other one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .._errors import DomainError
+from .._hostfiles import move_aside, read_text, time_stamp, under
+from . import join_decision as state
+from .join_command import is_ca_hash
+from .kubeconfig import Kubeconfig, read_kubeconfig
+from .probe import Api, ApiRefusedError, ApiSilentError
+from .run import Kubeadm
+from .x509 import CertificateError, certificates, common_name, public_key_hash
+
+# What kubeadm join leaves when it is interrupted before the kubelet got its certificate.
+_LEFTOVERS = (
+    "/etc/kubernetes/bootstrap-kubelet.conf",
+    "/etc/kubernetes/pki/ca.crt",
+    "/var/lib/kubelet/config.yaml",
+    "/var/lib/kubelet/instance-config.yaml",
+    "/var/lib/kubelet/kubeadm-flags.env",
+)
+_IN_THE_WAY = _LEFTOVERS[:2]
+_CONTROL_PLANE = ("manifests/kube-apiserver.yaml", "pki/ca.key", "admin.conf")
+_USER = "system:node:"
+# A kubelet that has only just got its certificate registers its node in its own time.
+_REGISTRATION = 300.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The cluster to join. ``config`` is a whole JoinConfiguration in YAML, else one is made of the rest."""
+
+    host: str | None
+    port: int | None
+    token: str | None
+    ca_cert_hashes: tuple[str, ...]
+    config: str | None
+    ignored: tuple[str, ...]
+    node_name: str | None
+
+    def configuration(self) -> str:
+        if self.config:
+            return self.config
+        if not (self.host and self.port and self.token and self.ca_cert_hashes):
+            raise DomainError(
+                "Error while joining the cluster: this host is in no cluster yet, and there is nothing to join with. "
+                "Give config, or api_endpoint, token and ca_cert_hashes (kubeadm_join_info returns them)."
+            )
+        address = f"[{self.host}]" if ":" in self.host else self.host
+        discovery = {
+            "token": self.token,
+            "apiServerEndpoint": f"{address}:{self.port}",
+            "caCertHashes": list(self.ca_cert_hashes),
+        }
+        configuration: dict[str, Any] = {
+            "apiVersion": "kubeadm.k8s.io/v1beta4",
+            "kind": "JoinConfiguration",
+            "discovery": {"bootstrapToken": discovery},
+        }
+        if self.node_name:
+            configuration["nodeRegistration"] = {"name": self.node_name}
+        return json.dumps(configuration)
+
+
+@dataclass
+class Outcome:
+    changed: bool
+    joined: bool
+    reason: str
+    node_name: str | None = None
+    moved_aside: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+class KubeadmJoin:
+    """``module`` is an AnsibleModule, ``root`` stands for the root directory."""
+
+    def __init__(self, module: Any, executable: str, timeout: float, patience: float, root: str) -> None:
+        self._module = module
+        self._kubeadm = Kubeadm(module, executable, timeout, root)
+        self._patience = patience
+        self._root = root
+        self._etc = under(root, "/etc/kubernetes")
+
+    def apply(self, wanted: Wanted) -> Outcome:
+        wrong = [value for value in wanted.ca_cert_hashes if not is_ca_hash(value)]
+        if wrong:
+            raise DomainError(f"Error while joining the cluster: {wrong[0]!r} is no CA hash (sha256:<64 hex digits>)")
+        if not self._module.check_mode:
+            self._kubeadm.wait_for_others()
+        verdict, found = self._decide(wanted)
+        late = False
+        if verdict.action == state.CLEAN and not self._module.check_mode:
+            # The kubelet of an interrupted join may get its certificate at any moment.
+            self._kubeadm.stop_kubelet()
+            verdict, found = self._decide(wanted)
+            late = verdict.action == state.JOINED
+        if late:
+            self._kubeadm.runner.check(["systemctl", "start", "kubelet"], "starting the kubelet")
+        joined = verdict.action == state.JOINED
+        changed = late or not joined or found.bootstrap_conf
+        outcome = Outcome(changed, joined, verdict.reason, found.node, [], verdict.warnings)
+        if self._module.check_mode:
+            return outcome
+        if joined:
+            # It holds a token, and nobody reads it any more.
+            (self._etc / "bootstrap-kubelet.conf").unlink(missing_ok=True)
+            return outcome
+        configuration = wanted.configuration()
+        if verdict.action == state.CLEAN:
+            aside = under(self._root, f"/var/lib/gpulab/aside-{time_stamp()}")
+            paths = [under(self._root, path) for path in _LEFTOVERS]
+            outcome.moved_aside = move_aside(paths, self._root, aside)
+        self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster")
+        outcome.joined = True
+        outcome.node_name = self._gather().node
+        return outcome
+
+    def _decide(self, wanted: Wanted) -> tuple[state.Verdict, state.Evidence]:
+        found = self._gather()
+        if found.kubelet_conf and not state.belongs_elsewhere(found, wanted.ca_cert_hashes):
+            found = self._ask(found)
+        verdict = state.decide(found, wanted.ca_cert_hashes)
+        if verdict.action == state.REFUSE:
+            raise DomainError(f"Error while joining the cluster: {verdict.reason}. {verdict.advice}")
+        return verdict, found
+
+    def _gather(self) -> state.Evidence:
+        found = state.Evidence(
+            bootstrap_conf=(self._etc / "bootstrap-kubelet.conf").exists(),
+            control_plane=any((self._etc / name).exists() for name in _CONTROL_PLANE),
+            leftovers=tuple(path for path in _IN_THE_WAY if under(self._root, path).exists()),
+        )
+        text = read_text(self._etc / "kubelet.conf")
+        if text is None:
+            return found
+        config = read_kubeconfig(text)
+        authority = config.authority(self._root) or read_text(self._etc / "pki/ca.crt") or ""
+        return replace(
+            found,
+            kubelet_conf=True,
+            server=config.server,
+            ca_cert_hashes=tuple(_hashes(authority)),
+            node=self._node(config),
+        )
+
+    def _node(self, config: Kubeconfig) -> str | None:
+        text = config.client_certificate
+        if text is None and config.client_certificate_file:
+            text = read_text(under(self._root, config.client_certificate_file))
+        try:
+            name = common_name(certificates(text or "")[0])
+        except CertificateError:
+            return None
+        return name[len(_USER) :] if name and name.startswith(_USER) else None
+
+    def _ask(self, found: state.Evidence) -> state.Evidence:
+        if not found.node:
+            return found
+        path = self._etc / "kubelet.conf"
+        try:
+            api = Api(read_kubeconfig(read_text(path) or ""), self._module.tmpdir, self._root)
+            fresh = time.time() - path.stat().st_mtime < _REGISTRATION
+            deadline = time.monotonic() + (self._patience if fresh else 0)
+            while api.get(f"/api/v1/nodes/{found.node}").status == 404:
+                if time.monotonic() >= deadline:
+                    return replace(found, api=state.DELETED)
+                time.sleep(2)
+        except ApiRefusedError as error:
+            return replace(found, api=state.REFUSED, api_message=str(error))
+        except ApiSilentError as error:
+            return replace(found, api=state.SILENT, api_message=str(error))
+        return replace(found, api=state.KNOWN)
+
+
+def _hashes(pem: str) -> Sequence[str]:
+    try:
+        return sorted({public_key_hash(certificate) for certificate in certificates(pem)})
+    except CertificateError:
+        return []

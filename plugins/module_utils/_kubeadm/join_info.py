@@ -1,0 +1,119 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What another host needs to join the cluster of this control plane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from .._errors import DomainError
+from .._hostfiles import read_text
+from .join_command import JoinCommand, certificate_key, join_command
+from .kubeconfig import read_kubeconfig
+from .run import Kubeadm
+from .text import KubeadmTextError, timestamp
+from .tokens import Token, list_tokens, tokens
+from .x509 import certificates, public_key_hash
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``life`` is how long (seconds) a token must still be valid to be used again; ``ttl`` is one of Go's durations."""
+
+    ttl: str
+    reuse: bool
+    life: int
+    control_plane: bool
+    description: str | None
+
+
+class JoinInfo:
+    """``module`` is an AnsibleModule; ``kubeconfig`` belongs to an administrator of the cluster."""
+
+    def __init__(self, module: Any, executable: str, kubeconfig: str, timeout: float) -> None:
+        self._kubeadm = Kubeadm(module, executable, timeout)
+        self._module = module
+        self._kubeconfig = kubeconfig
+        self._check: bool = module.check_mode
+
+    def facts(self, wanted: Wanted) -> dict[str, Any]:
+        """The module's result. Raises DomainError."""
+        known = self._known()
+        token = self._usable(wanted.life) if known and wanted.reuse else None
+        if self._check:
+            return _facts(known, token, wanted, changed=token is None or wanted.control_plane)
+        key = self._upload_certificates() if wanted.control_plane else None
+        if known and token:
+            return _facts(known, token, wanted, changed=wanted.control_plane, key=key)
+        command = self._create(wanted)
+        return _facts(command, self._made(command.token), wanted, changed=True, key=key)
+
+    def _known(self) -> JoinCommand | None:
+        """Endpoint and CA as the kubeconfig has them; None on a host that is no control plane (yet)."""
+        text = read_text(Path(self._kubeconfig))
+        if text is None:
+            return None
+        try:
+            config = read_kubeconfig(text)
+            authority = config.authority()
+            if authority is None:
+                raise DomainError("Error while reading a kubeconfig: it names no CA that can be read")
+            hashes = tuple(sorted({public_key_hash(certificate) for certificate in certificates(authority)}))
+        except DomainError as error:
+            raise DomainError(f"{error} ({self._kubeconfig})", **error.fields) from error
+        return JoinCommand(config.host, config.port, "", hashes)
+
+    def _run(self, arguments: list[str], doing: str) -> str:
+        return self._kubeadm.run([*arguments, "--kubeconfig", self._kubeconfig], doing)
+
+    def _tokens(self) -> list[Token]:
+        return tokens(self._kubeadm.run_known(list_tokens(self._kubeconfig), "listing the join tokens"))
+
+    def _usable(self, life: int) -> Token | None:
+        now = datetime.now(timezone.utc)
+        try:
+            usable = [token for token in self._tokens() if token.lets_join(now, timedelta(seconds=life))]
+        except KubeadmTextError as error:
+            self._module.warn(f"{error}. A new token is made instead of using one again.")
+            return None
+        latest = datetime.max.replace(tzinfo=timezone.utc)
+        return max(usable, key=lambda token: (token.expires or latest, token.token), default=None)
+
+    def _made(self, token: str) -> Token | None:
+        """What the cluster knows about a token that was just made; None, with a warning, where it can't be asked."""
+        try:
+            return next((found for found in self._tokens() if found.token == token), None)
+        except DomainError as error:
+            self._module.warn(f"{error}. The new token is valid all the same; when it expires is not known.")
+            return None
+
+    def _create(self, wanted: Wanted) -> JoinCommand:
+        arguments = ["token", "create", "--ttl", wanted.ttl, "--print-join-command"]
+        arguments += ["--description", wanted.description] if wanted.description else []
+        # The certificate key is a secret and stays out of argv, so this is the command for a worker.
+        return join_command(self._run(arguments, "creating a join token"))
+
+    def _upload_certificates(self) -> str:
+        arguments = ["init", "phase", "upload-certs", "--upload-certs"]
+        return certificate_key(self._run(arguments, "uploading the certificates of the control plane"))
+
+
+def _facts(
+    command: JoinCommand | None, token: Token | None, wanted: Wanted, changed: bool, key: str | None = None
+) -> dict[str, Any]:
+    made = command.token if command else ""
+    return {
+        "changed": changed,
+        "api_endpoint": {"host": command.host if command else None, "port": command.port if command else None},
+        "token": made or (token.token if token else None),
+        "ca_cert_hashes": list(command.ca_cert_hashes) if command else [],
+        "certificate_key": key,
+        "control_plane": wanted.control_plane,
+        "expires": timestamp(token.expires) if token else None,
+        "reused": bool(token and not made),
+        "unsafe_skip_ca_verification": command.unsafe_skip_ca_verification if command else False,
+    }

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads kubeconfig files on hosts without PyYAML: the block style that kubeadm, kubelet and kubectl write, or JSON."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from .._errors import DomainError
+from .yaml_block import read_yaml
+
+
+class KubeconfigError(DomainError):
+    """The text is no kubeconfig that can be used."""
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """The cluster and the user of the current context. Certificates are PEM texts, files are named by path."""
+
+    server: str
+    host: str
+    port: int
+    ca: str | None = None
+    ca_file: str | None = None
+    client_certificate: str | None = None
+    client_certificate_file: str | None = None
+    client_key: str | None = None
+    client_key_file: str | None = None
+    token: str | None = None
+
+    def authority(self, root: str = "/") -> str | None:
+        """The PEM text of the CA, wherever it lies; None when there is none."""
+        if self.ca or not self.ca_file:
+            return self.ca
+        try:
+            return (Path(root) / self.ca_file.lstrip("/")).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+
+def read_kubeconfig(text: str) -> Kubeconfig:
+    """Raises KubeconfigError for anything that does not name one server."""
+    try:
+        data = json.loads(text) if text.lstrip().startswith("{") else read_yaml(text)
+    except (ValueError, RecursionError) as error:
+        raise KubeconfigError(f"Error while reading a kubeconfig: {error}") from error
+    context = _named(data, "contexts", "context", _text(data, "current-context"))
+    cluster = _named(data, "clusters", "cluster", _text(context, "cluster"))
+    user = _named(data, "users", "user", _text(context, "user"))
+    server = _text(cluster, "server")
+    if not server:
+        raise KubeconfigError("Error while reading a kubeconfig: it names no server")
+    host, port = endpoint(server)
+    return Kubeconfig(
+        server=server,
+        host=host,
+        port=port,
+        ca=_decoded(cluster, "certificate-authority-data"),
+        ca_file=_text(cluster, "certificate-authority"),
+        client_certificate=_decoded(user, "client-certificate-data"),
+        client_certificate_file=_text(user, "client-certificate"),
+        client_key=_decoded(user, "client-key-data"),
+        client_key_file=_text(user, "client-key"),
+        token=_text(user, "token"),
+    )
+
+
+def endpoint(server: str) -> tuple[str, int]:
+    """Host and port of V(https://host:port); an IPv6 address comes without its brackets."""
+    try:
+        parts = urlsplit(server)
+        host, port = parts.hostname, parts.port or 443
+    except ValueError as error:
+        raise KubeconfigError(f"Error while reading the server address {server!r}: {error}") from error
+    # urlsplit drops tabs and line ends without a word.
+    if parts.scheme != "https" or not host or not server.isprintable() or " " in server:
+        raise KubeconfigError(f"Error while reading the server address {server!r}: it is not https://host:port")
+    return host, port
+
+
+def _named(data: Any, plural: str, singular: str, name: str | None) -> dict[str, Any]:
+    entries = data.get(plural) if isinstance(data, dict) else None
+    entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    # Files made by hand may have no current context; with one entry there is no doubt.
+    chosen = [entry for entry in entries if entry.get("name") == name] or (entries if len(entries) == 1 else [])
+    value = chosen[0].get(singular) if chosen else None
+    return value if isinstance(value, dict) else {}
+
+
+def _text(data: Any, key: str) -> str | None:
+    value = data.get(key) if isinstance(data, dict) else None
+    return value if isinstance(value, str) and value else None
+
+
+def _decoded(data: dict[str, Any], key: str) -> str | None:
+    value = _text(data, key)
+    if value is None:
+        return None
+    try:
+        return base64.b64decode(value, validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError) as error:
+        raise KubeconfigError(f"Error while reading a kubeconfig: {key} is not valid base64") from error

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What still runs of a control plane whose containers kubeadm reset was to remove: it ends with 0 when they stay."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+
+from .._command import CommandError, Runner
+from .._errors import DomainError
+from .._host.network import listeners
+from .init_evidence import COMPONENTS
+
+_PORTS = ("2379/tcp", "2380/tcp", "10257/tcp", "10259/tcp")
+_INTERVAL = 1.0
+
+
+def still_there(runner: Runner, root: str, port: str) -> list[str]:
+    """The static pods' containers and the ports that they listen at, in words. ``port`` is the API server's."""
+    found = [f"container {name}" for name in _containers(runner)]
+    for one in listeners(root, [f"{port}/tcp", *_PORTS]):
+        found.append(f"port {one['port']} ({one['process'] or 'unknown program'}, process {one['pid']})")
+    return list(dict.fromkeys(found))
+
+
+def clear(clean: Callable[[], object], look: Callable[[], Sequence[str]], patience: float) -> None:
+    """Clean up, and wait until nothing is left; clean up a second time if something stays. Raises DomainError.
+
+    ``patience`` is how long to wait each time, in seconds.
+    """
+    left: Sequence[str] = []
+    for _attempt in range(2):
+        clean()
+        deadline = time.monotonic() + patience
+        left = look()
+        while left and time.monotonic() < deadline:
+            time.sleep(_INTERVAL)
+            left = look()
+        if not left:
+            return
+    raise DomainError(
+        f"Error while clearing away an init that never finished: containers of the former attempt don't end: "
+        f"{', '.join(left)}. The data of etcd are untouched. See crictl ps and journalctl -u containerd, end them "
+        f"(crictl rmp --force ID), or reboot this host; then run again."
+    )
+
+
+def _containers(runner: Runner) -> list[str]:
+    if runner.find("crictl") is None:
+        return []
+    try:
+        result = runner.run(["crictl", "ps", "--state", "Running", "--output", "json"], timeout=30)
+        entries = json.loads(result.stdout)["containers"] if result.rc == 0 else []
+        names = [str(entry["metadata"]["name"]) for entry in entries or []]
+    except (CommandError, ValueError, KeyError, TypeError):
+        # A runtime that does not answer says nothing about its containers; their ports do.
+        return []
+    return sorted({name for name in names if name in COMPONENTS})

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asks an API server a few questions from a host, with nothing but Python's standard library."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import ssl
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._errors import DomainError
+from .kubeconfig import Kubeconfig, endpoint
+
+_LARGEST_ANSWER = 16 * 1024 * 1024
+
+
+class ApiSilentError(DomainError):
+    """Nobody answers at that address, or not yet."""
+
+
+class ApiRefusedError(DomainError):
+    """Somebody answers, but not to these credentials, or is not who it should be."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: Any
+
+    def items(self) -> list[Any]:
+        found = self.body.get("items") if isinstance(self.body, dict) else None
+        return found if isinstance(found, list) else []
+
+
+class Api:
+    """One API server, spoken to as the user of a kubeconfig.
+
+    ``server`` takes the place of the address in the kubeconfig; ``root`` stands for the root directory.
+    """
+
+    def __init__(
+        self, kubeconfig: Kubeconfig, tmpdir: str, root: str = "/", server: str | None = None, timeout: float = 5
+    ) -> None:
+        self.server = server or kubeconfig.server
+        self._host, self._port = endpoint(self.server)
+        self._timeout = timeout
+        self._token = kubeconfig.token
+        self._context = _context(kubeconfig, tmpdir, root)
+
+    def get(self, path: str) -> Answer:
+        """GET with status 200 or 404; raises ApiSilentError (also for 5xx) or ApiRefusedError (401, 403, TLS)."""
+        connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
+        headers = {"Accept": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            with contextlib.closing(connection):
+                connection.request("GET", path, headers=headers)
+                response = connection.getresponse()
+                answer = Answer(response.status, _json(response.read(_LARGEST_ANSWER)))
+        except ssl.SSLCertVerificationError as error:
+            raise ApiRefusedError(
+                f"{self.server} shows a certificate that is not of this cluster: {error.verify_message}"
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise ApiSilentError(f"{self.server} does not answer: {_words(error)}") from error
+        if answer.status in (200, 404):
+            return answer
+        said = answer.body.get("message") if isinstance(answer.body, dict) else None
+        text = f"{self.server} answers {answer.status} to {path}: {said or response.reason}"
+        raise (ApiRefusedError if answer.status in (401, 403) else ApiSilentError)(text)
+
+
+def _context(kubeconfig: Kubeconfig, tmpdir: str, root: str) -> ssl.SSLContext:
+    authority = kubeconfig.authority(root)
+    try:
+        context = ssl.create_default_context(cadata=authority) if authority else ssl.create_default_context()
+        # Python 3.13 asks for extensions that CAs made by older versions of kubeadm don't have.
+        context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+        if kubeconfig.client_certificate and kubeconfig.client_key:
+            # Python takes a key from a file only.
+            handle, path = tempfile.mkstemp(dir=tmpdir)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    file.write(f"{kubeconfig.client_certificate}\n{kubeconfig.client_key}\n")
+                context.load_cert_chain(path)
+            finally:
+                Path(path).unlink()
+        elif kubeconfig.client_certificate_file:
+            certificate = Path(root) / kubeconfig.client_certificate_file.lstrip("/")
+            key = Path(root) / (kubeconfig.client_key_file or kubeconfig.client_certificate_file).lstrip("/")
+            context.load_cert_chain(str(certificate), str(key))
+    except (OSError, ValueError) as error:
+        raise ApiRefusedError(f"the credentials for {kubeconfig.server} can't be used: {_words(error)}") from error
+    return context
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _words(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs kubeadm with a private configuration file, one at a time, and tells what it said without its secrets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .._command import CommandError, CommandTimeoutError, Runner
+from .._errors import DomainError
+from .._hostfiles import under
+from .join_command import complaint
+from .text import mask
+
+# What cobra says of a command or a flag that came with a later version.
+_UNKNOWN = re.compile(r"unknown (?:shorthand )?flag|unknown command|invalid subcommand")
+# kubeadm's own commands that change a host; another one at the same time would spoil both.
+_CHANGING = ("init", "join", "reset", "upgrade")
+
+
+class Kubeadm:
+    """``executable`` is kubeadm by name or path, ``timeout`` limits each run in seconds."""
+
+    def __init__(self, module: Any, executable: str, timeout: float, root: str = "/") -> None:
+        self.runner = Runner(module, timeout=timeout)
+        self._executable = executable
+        self._timeout = timeout
+        self._root = root
+
+    def run(self, arguments: Sequence[str], doing: str) -> str:
+        """stdout of kubeadm. Raises CommandError with its complaint; all texts are masked."""
+        try:
+            result = self.runner.run([self._executable, *arguments])
+        except CommandTimeoutError as error:
+            fields = {key: mask(value) if isinstance(value, str) else value for key, value in error.fields.items()}
+            said = str(error).removeprefix("Error while running ")
+            raise CommandError(f"Error while {doing}: {said}", **fields) from error
+        if result.rc != 0:
+            raise CommandError(
+                f"Error while {doing}: {complaint(result.stdout, result.stderr)}",
+                rc=result.rc,
+                stdout=mask(result.stdout),
+                stderr=mask(result.stderr),
+            )
+        return result.stdout
+
+    def run_known(self, calls: Sequence[Sequence[str]], doing: str) -> str:
+        """As ``run`` with the first of these calls that this version of kubeadm knows."""
+        for call in calls[:-1]:
+            try:
+                return self.run(call, doing)
+            except CommandError as error:
+                if not _UNKNOWN.search(str(error)):
+                    raise
+        return self.run(calls[-1], doing)
+
+    def validate(self, config: str) -> None:
+        """Have kubeadm read a configuration strictly. Raises CommandError for an unknown field."""
+        with _private_file(under(self._root, "/run/gpulab/kubeadm-validate.yaml"), config) as path:
+            self.run(["config", "validate", "--config", str(path)], "checking the configuration for kubeadm")
+
+    def images(self, config: str) -> list[str]:
+        """The images that an init with this configuration needs."""
+        with _private_file(under(self._root, "/run/gpulab/kubeadm-images.yaml"), config) as path:
+            listed = self.run(["config", "images", "list", "--config", str(path)], "listing the control plane's images")
+        return [line.strip() for line in listed.splitlines() if line.strip()]
+
+    def run_with(self, command: str, config: str, ignored: Sequence[str], doing: str) -> str:
+        """Run ``kubeadm init`` or ``join`` with a configuration that lies in a file of ours only meanwhile."""
+        flags = [f"--ignore-preflight-errors={','.join(ignored)}"] if ignored else []
+        with _private_file(under(self._root, f"/run/gpulab/kubeadm-{command}.yaml"), config) as path:
+            return self.run([command, "--config", str(path), *flags], doing)
+
+    def wait_for_others(self) -> None:
+        """Wait for a kubeadm that is still at work here, such as one whose controller was killed."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            others = list(_others(self._executable))
+            if not others:
+                return
+            if time.monotonic() >= deadline:
+                pid, line = others[0]
+                raise DomainError(
+                    f"Error while waiting for another kubeadm (process {pid}, {mask(line)}): it is still running after "
+                    f"{self._timeout:g} s. Look at what it waits for, and end it if it is stuck."
+                )
+            time.sleep(1)
+
+    def stop_kubelet(self) -> None:
+        """Stop the kubelet; a host without its unit has nothing to stop."""
+        result = self.runner.run(["systemctl", "stop", "kubelet"])
+        if result.rc not in (0, 5):
+            raise CommandError(f"Error while stopping the kubelet: {result.said}", **result.fields())
+
+
+@contextlib.contextmanager
+def _private_file(path: Path, text: str) -> Iterator[Path]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # One that was left by a killed run may have any mode.
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise DomainError(f"Error while writing {path}: {error.strerror}") from error
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _others(executable: str) -> Iterator[tuple[int, str]]:
+    name = Path(executable).name
+    namespace = _link("/proc/self/ns/pid")
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
+            # A script stands behind its interpreter; a container of another cluster has processes of its own.
+            found = [word for place, word in enumerate(words[1:3]) if Path(words[place]).name == name]
+            if found and found[0] in _CHANGING and _link(f"{entry}/ns/pid") == namespace:
+                yield int(entry.name), " ".join(words)
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)  # noqa: PTH115 - a link of the kernel, not a path
+    except OSError:
+        return ""

@@ -1,0 +1,142 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the readers of kubeadm's output share: plain text, masked secrets, JSON streams, tables, times."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from .._errors import DomainError
+
+ENDPOINT = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<name>[A-Za-z0-9](?:[\w.-]*\w)?)):(?P<port>\d{1,5})", re.ASCII
+)
+
+_MASK = "********"
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)|\ufeff")
+_LINE_END = re.compile(r"\r+\n?")
+_SECRETS = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}|(?<!sha256:)(?<![0-9a-fA-F])[0-9a-fA-F]{64,}")
+_SECRET_FLAGS = re.compile(r"(--(?:discovery-|tls-bootstrap-)?token|--certificate-key)([ \t]*=[ \t]*|[ \t]+)(?!--)\S+")
+_PIECES = re.compile(r"(?<=\.)[A-Za-z0-9]{8,}|(?=[A-Za-z]*[0-9])[A-Za-z0-9]{8,}|[a-z0-9]{16,}")
+_LONG_PIECES = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}")
+_PUBLIC_WORD = re.compile(rf"(?:--[a-z-]+=?)?(?:sha256:[0-9A-Fa-f]*|(?P<endpoint>{ENDPOINT.pattern}))?", re.ASCII)
+# Of klog, and of kubeadm's phases ("[check-expiration] Reading configuration from the cluster...").
+_REMARK = re.compile(r"[IWEF]\d{4} \d\d:|\[[\w/-]+\] ")
+_BLANKS = re.compile(r"\s*")
+_NAME = re.compile(r"\S+(?: \S+)*")
+_GAP = re.compile(r"\s{2,}|\t")
+_INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class KubeadmTextError(DomainError):
+    """kubeadm printed something that can't be made sense of. The text shows it with its secrets masked."""
+
+
+def unreadable(what: str, wrong: str, shown: str | None = None) -> KubeadmTextError:
+    """The error of a reader; ``shown`` is the offending line, whose secrets and their remains are masked here."""
+    text = f"Error while reading the {what} of kubeadm: {wrong}"
+    return KubeadmTextError(text if shown is None else f"{text}: {mask_pieces(shown)}")
+
+
+def mask(text: str) -> str:
+    """The text without bootstrap tokens and certificate keys; CA hashes are no secret and stay."""
+    return _SECRETS.sub(_MASK, _SECRET_FLAGS.sub(rf"\1\2{_MASK}", text))
+
+
+def mask_pieces(text: str) -> str:
+    """At most 400 characters of a damaged text, without what might be a piece of a secret."""
+    return re.sub(r"\S+", _masked_word, mask(text[:2000]))[:400]
+
+
+def plain(text: str) -> str:
+    """The text with one kind of line ends, without the colours of a terminal."""
+    return _LINE_END.sub("\n", _ANSI.sub("", text))
+
+
+def json_objects(text: str) -> list[dict[str, Any]]:
+    """The JSON objects that stand in a plain text one after another.
+
+    What stands before the first one is passed over; between and behind them only remarks of the programs may stand.
+    Raises ValueError for anything else.
+    """
+    found: list[dict[str, Any]] = []
+    decoder = json.JSONDecoder()
+    position = 0
+    while position < len(text):
+        start = next(_BLANKS.finditer(text, position)).end()
+        if text.startswith("{", start):
+            try:
+                data, position = decoder.raw_decode(text, start)
+            except RecursionError as error:
+                raise ValueError("it is nested too deeply") from error
+            # The client of etcd logs in JSON.
+            found += [] if "level" in data and "kind" not in data else [data]
+            continue
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        if found and start < end and not is_remark(text[start:end]):
+            raise ValueError(f"between or behind JSON objects stands {mask_pieces(text[start:end])!r}")
+        position = end + 1
+    return found
+
+
+def is_remark(line: str) -> bool:
+    """Whether a line is empty, or one of those in which kubeadm tells what it is doing."""
+    return not line.strip() or bool(_REMARK.match(line.lstrip()))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table of Go's tabwriter: names and where they begin."""
+
+    names: tuple[str, ...]
+    starts: tuple[int, ...]
+
+    def cells(self, row: str) -> dict[str, str] | None:
+        """The cells of a row by column; None when it does not fit."""
+        parts: Sequence[str] = _GAP.split(row.strip())
+        if len(parts) != len(self.names):
+            # A cell is empty, or has wide gaps in it.
+            if any(row[start - 1 : start].strip() for start in self.starts[1:]):
+                return None
+            ends = [*self.starts[1:], len(row)]
+            parts = [row[start:end].strip() for start, end in zip(self.starts, ends)]
+        return dict(zip(self.names, parts))
+
+
+def columns(header: str) -> Columns:
+    """The columns that the head of a table names."""
+    matches = list(_NAME.finditer(header))
+    return Columns(tuple(match[0] for match in matches), tuple(match.start() for match in matches))
+
+
+def instant(value: Any) -> datetime:
+    """RFC 3339 as Go writes it, in UTC. Raises ValueError."""
+    # fromisoformat of Python 3.9 knows neither Z nor nanoseconds.
+    match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
+    if not match:
+        raise ValueError("it holds a time that is none")
+    zone = "+00:00" if match[2] == "Z" else match[2]
+    try:
+        return datetime.fromisoformat(match[1] + zone).astimezone(timezone.utc)
+    except OverflowError as error:
+        raise ValueError("it holds a time that is none") from error
+
+
+def timestamp(value: datetime | None) -> str | None:
+    """A time in UTC as the modules return it."""
+    return value.strftime("%Y-%m-%dT%H:%M:%SZ") if value else None
+
+
+def _masked_word(match: re.Match[str]) -> str:
+    word = match[0].strip("\"'`,;()")
+    public = _PUBLIC_WORD.fullmatch(word)
+    if public and not (public["endpoint"] and _LONG_PIECES.search(public["endpoint"])):
+        return match[0]
+    return _PIECES.sub(_MASK, match[0])

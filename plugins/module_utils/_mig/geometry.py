@@ -1,0 +1,177 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Cuts a host's GPUs as declared: everything is checked before anything is touched, and read again afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._command import CommandError, Runner
+from .._errors import DomainError
+from .._nvidia.root import NVIDIA_SMI
+from .._nvidia.sharing import layout_of
+from . import profiles as mig
+from .placement import Placement, place
+from .profiles import Gpu, Instance, Profile
+
+_DOING = "Error while checking the MIG layout"
+
+
+@dataclass
+class State:
+    """What there is. ``profiles`` are what each GPU can be cut into, empty where nobody knows."""
+
+    gpus: list[Gpu] = field(default_factory=list)
+    instances: list[Instance] = field(default_factory=list)
+    profiles: dict[int, list[Profile]] = field(default_factory=dict)
+
+    def of(self, gpu: int) -> list[Instance]:
+        return [instance for instance in self.instances if instance.gpu == gpu]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one GPU shall be: whole (no parts), or cut into these."""
+
+    gpu: Gpu
+    parts: tuple[Placement, ...] = ()
+
+    @property
+    def profiles(self) -> list[str]:
+        return sorted(profile.name for profile, _start in self.parts)
+
+    @property
+    def create(self) -> str:
+        """The argument of ``nvidia-smi mig -cgi``: by number, because names changed with the driver."""
+        return ",".join(f"{profile.id}:{start}" for profile, start in self.parts)
+
+    def fulfilled(self, state: State) -> bool:
+        gpu = next((gpu for gpu in state.gpus if gpu.index == self.gpu.index), None)
+        if gpu is None or gpu.current is None:
+            return not self.parts
+        there = state.of(gpu.index)
+        if not self.parts:
+            return not gpu.current and not gpu.pending and not there
+        # Another arrangement of the same parts is as good.
+        same = sorted(instance.profile for instance in there) == self.profiles
+        return gpu.current and bool(gpu.pending) and same and all(instance.whole for instance in there)
+
+
+def wishes(state: State, layout: Any) -> list[Wish]:
+    """What every GPU shall be. Raises DomainError with all that can't be had; nothing was touched then."""
+    found, wrong = [], []
+    for gpu in state.gpus:
+        wanted = layout_of(layout, gpu.index)
+        try:
+            found.append(Wish(gpu, tuple(_placed(gpu, wanted, state.profiles.get(gpu.index, [])) if wanted else ())))
+        except DomainError as error:
+            wrong.append(f"GPU {gpu.index} ({gpu.name}): {error}")
+    indexes = {str(gpu.index) for gpu in state.gpus}
+    if isinstance(layout, dict):
+        unknown = sorted(str(key) for key in layout if str(key) not in indexes)
+        wrong += [f"there is no GPU {key}, this host has {', '.join(sorted(indexes)) or 'none'}" for key in unknown]
+    if wrong:
+        raise DomainError(f"{_DOING}: {'; '.join(wrong)}. Nothing was changed: correct nvidia_device_plugin_sharing.")
+    return found
+
+
+def _placed(gpu: Gpu, wanted: Any, profiles: Sequence[Profile]) -> list[Placement]:
+    if gpu.current is None:
+        raise DomainError("it can't do MIG")
+    if not profiles:
+        raise DomainError(
+            "nvidia-smi does not tell its profiles while MIG is off, and this collection does not know them. Say "
+            f"nvidia-smi -i {gpu.index} -mig 1 once, while nothing uses the GPU, and run again"
+        )
+    return place(wanted, profiles)
+
+
+def foreign(state: State) -> None:
+    """Raises DomainError when GPUs are cut, or in MIG mode, by whom nobody knows."""
+    cut = [f"GPU {gpu.index}: {_parts(state, gpu)}" for gpu in state.gpus if gpu.current or gpu.pending]
+    if cut:
+        raise DomainError(
+            f"Error while cutting the GPUs: another hand has cut them already ({'; '.join(cut)}). Declare that layout "
+            "in nvidia_device_plugin_sharing to keep it, or give it up with "
+            "nvidia_device_plugin_replace_foreign_mig=true. Nothing was changed."
+        )
+
+
+def _parts(state: State, gpu: Gpu) -> str:
+    return ", ".join(instance.profile for instance in state.of(gpu.index)) or "MIG mode is on, without parts"
+
+
+def described(gpus: Iterable[tuple[Gpu, Sequence[str]]]) -> str:
+    """One line for each GPU, for a diff."""
+    return "".join(f"GPU {gpu.index}: {', '.join(sorted(profiles)) or 'whole'}\n" for gpu, profiles in gpus)
+
+
+class Geometry:
+    def __init__(self, runner: Runner, program: str = NVIDIA_SMI) -> None:
+        self._runner = runner
+        self._program = program
+
+    def read(self) -> State:
+        """Raises CommandError when there is no nvidia-smi, or none that lists a GPU."""
+        query = [f"--query-gpu={','.join(mig.QUERY)}", "--format=csv,noheader,nounits"]
+        answer = self._runner.run([self._program, *query])
+        state = State(mig.parse_gpus(answer.stdout))
+        if not state.gpus and answer.rc != 0:
+            raise CommandError(f"Error while asking nvidia-smi for the GPUs: {answer.said}", **answer.fields())
+        capable = [gpu for gpu in state.gpus if gpu.current is not None]
+        if not capable:
+            return state
+        if any(gpu.current for gpu in capable):
+            state.instances = mig.parse_instances(self._list("-lgi"), self._list("-lci"))
+        names, places = mig.parse_profiles(self._list("-lgip")), mig.parse_placements(self._list("-lgipp"))
+        for gpu in capable:
+            state.profiles[gpu.index] = mig.combine(names.get(gpu.index, []), places.get(gpu.index, {}), gpu)
+        return state
+
+    def _list(self, what: str) -> str:
+        # The exit status depends on the version, and on GPUs beside the ones that are listed.
+        return self._runner.run([self._program, "mig", what]).stdout
+
+    def apply(self, wanted: Sequence[Wish]) -> State:
+        """Cut the GPUs that are not as wanted. Raises DomainError unless nvidia-smi shows them so afterwards."""
+        state = self.read()
+        said: dict[int, list[str]] = {}
+        for wish in wanted:
+            if not wish.fulfilled(state):
+                said[wish.gpu.index] = self._cut(wish, state)
+        state = self.read()
+        wrong = [
+            f"GPU {wish.gpu.index} ({wish.gpu.name}): {self._verdict(wish, state)}, after nvidia-smi said: "
+            f"{' / '.join(said.get(wish.gpu.index, []))}"
+            for wish in wanted
+            if not wish.fulfilled(state)
+        ]
+        if wrong:
+            raise DomainError(f"Error while cutting the GPUs: {'; '.join(wrong)}")
+        return state
+
+    def _cut(self, wish: Wish, state: State) -> list[str]:
+        index, now = str(wish.gpu.index), next(gpu for gpu in state.gpus if gpu.index == wish.gpu.index)
+        steps: list[list[str]] = []
+        if state.of(now.index):
+            steps += [["mig", "-i", index, "-dci"], ["mig", "-i", index, "-dgi"]]
+        if (now.current, now.pending) != (bool(wish.parts), bool(wish.parts)):
+            steps.append(["-i", index, "-mig", "1" if wish.parts else "0"])
+        if wish.parts:
+            steps.append(["mig", "-i", index, "-cgi", wish.create, "-C"])
+        return [self._runner.run([self._program, *step]).said for step in steps]
+
+    def _verdict(self, wish: Wish, state: State) -> str:
+        now = next((gpu for gpu in state.gpus if gpu.index == wish.gpu.index), None)
+        if now is None:
+            return "it is gone"
+        if now.current != now.pending:
+            return (
+                f"its MIG mode is still {'on' if now.current else 'off'} and changes with the next reset of the GPU. "
+                "Something on this host holds it: see fuser -v /dev/nvidia*; stop that, or reboot, and run again"
+            )
+        there = ", ".join(instance.profile for instance in state.of(now.index)) or "nothing"
+        return f"it is cut into {there}, and not into {', '.join(wish.profiles) or 'nothing'}"

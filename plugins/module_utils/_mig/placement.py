@@ -1,0 +1,88 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finds a place on a GPU for each part that is asked for, or says why there is none. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .._errors import DomainError
+from .profiles import Profile
+
+# Where a profile begins, by memory slices.
+Placement = tuple[Profile, int]
+
+_ALL = "all-"
+
+
+def place(wanted: Any, profiles: Sequence[Profile]) -> list[Placement]:
+    """Where each part of a GPU lies, from the left to the right.
+
+    ``wanted`` is ``all-PROFILE`` (as many as fit) or a list of profiles. Raises DomainError whose text ends a sentence.
+    """
+    by_name = {profile.name: profile for profile in profiles}
+    if isinstance(wanted, str):
+        profile = _known(wanted[len(_ALL) :], by_name)
+        for count in range(profile.total, 0, -1):
+            found = _solve([profile] * count, profiles)
+            if found:
+                return found
+        raise DomainError(f"it has no room for one {profile.name}")
+    parts = [_known(name, by_name) for name in wanted]
+    found = _solve(parts, profiles)
+    if not found:
+        raise DomainError(f"{_list(part.name for part in parts)} do not fit on it together; {_rules(parts)}")
+    return found
+
+
+def _known(name: str, by_name: dict[str, Profile]) -> Profile:
+    if name not in by_name:
+        raise DomainError(f"it has no profile {name}, it has {', '.join(sorted(by_name))}")
+    return by_name[name]
+
+
+def _solve(parts: Sequence[Profile], profiles: Sequence[Profile]) -> list[Placement]:
+    """An arrangement without overlap, empty when there is none. A GPU has at most seven parts, so trying is quick."""
+    counted = Counter(part.name for part in parts)
+    if any(counted[part.name] > part.total for part in parts):
+        return []
+    # Each profile can be had as often as it fits alone, so the largest of these amounts is what the GPU has.
+    if sum(part.slices for part in parts) > max(profile.slices * profile.total for profile in profiles):
+        return []
+    if sum(part.name.endswith("+me") for part in parts) > 1:
+        return []
+    # The large ones first: they have the fewest places.
+    ordered = sorted(parts, key=lambda part: (-part.size, len(part.starts), part.name))
+    return sorted(_search(ordered, frozenset()), key=lambda placed: placed[1])
+
+
+def _search(parts: Sequence[Profile], taken: frozenset[int]) -> list[Placement]:
+    if not parts:
+        return []
+    first, rest = parts[0], parts[1:]
+    for start in sorted(first.starts):
+        slices = frozenset(range(start, start + first.size))
+        if slices & taken:
+            continue
+        if not rest:
+            return [(first, start)]
+        found = _search(rest, taken | slices)
+        if found:
+            return [(first, start), *found]
+    return []
+
+
+def _rules(parts: Sequence[Profile]) -> str:
+    unique = {part.name: part for part in parts}
+    return "; ".join(
+        f"{name}: {part.total} at most, memory slices {part.size} from {' or '.join(map(str, part.starts))}"
+        for name, part in sorted(unique.items())
+    )
+
+
+def _list(names: Iterable[str]) -> str:
+    counted = Counter(names)
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in sorted(counted.items()))

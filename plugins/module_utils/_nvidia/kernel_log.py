@@ -1,0 +1,38 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asks for the kernel log of this boot: the journal, else the kernel's own buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .._command import CommandError, Result
+from .xid import Event, read_dmesg, read_journal
+
+# The identifier is the kernel's also where a daemon hands its log on, as in containers and with ReadKMsg=no.
+_JOURNAL = (
+    "journalctl",
+    "--boot",
+    "--identifier=kernel",
+    "--output=json",
+    "--output-fields=MESSAGE,SYSLOG_IDENTIFIER,_TRANSPORT,_UID",
+    "--no-pager",
+    "--quiet",
+)
+_DMESG = ("dmesg", "--time-format", "iso")
+
+
+def xid_events(run: Callable[[Sequence[str]], Result]) -> tuple[list[Event] | None, str | None]:
+    """The Xids since the last boot in their order, or None and why they are not known."""
+    trouble = []
+    for argv, read in ((_JOURNAL, read_journal), (_DMESG, read_dmesg)):
+        try:
+            result = run(argv)
+        except CommandError as error:
+            trouble.append(str(error))
+            continue
+        if result.rc == 0:
+            return read(result.stdout), None
+        trouble.append(f"{argv[0]}: {result.said[:500]}")
+    return None, "; ".join(trouble)

@@ -1,0 +1,202 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Loads NVIDIA's kernel module in the wanted version, with nouveau out of its way.
+
+Judged by /proc/driver/nvidia/version alone: /proc/modules says nothing of the version, and modprobe succeeds for a
+module that then finds no device.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .._command import Result, Runner
+from .._errors import DomainError
+from .._hostfiles import read_text, under
+
+_VERSION_FILE = "/proc/driver/nvidia/version"
+# "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.178.04  ..." or "... UNIX Open Kernel Module for x86_64  580..."
+_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
+# In the order in which they can be removed: what uses another module comes before it.
+_MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nvidia_fs", "nvidia")
+# Containers are given device nodes of these, too: the CDI specification names them.
+_COMPANIONS = {"nvidia_modeset": "/dev/nvidia-modeset", "nvidia_uvm": "/dev/nvidia-uvm"}
+# Modules of others among them: who loaded them does not do so again by himself.
+_FURTHER = tuple(name for name in _MODULES if name not in ("nvidia", *_COMPANIONS))
+
+
+def parse_version(text: str) -> str:
+    """The loaded version from /proc/driver/nvidia/version, empty when there is none in it."""
+    match = _VERSION.search(text)
+    return match.group(1) if match else ""
+
+
+def advice(said: str, release: str) -> str:
+    """What to do when modprobe refuses, by its words."""
+    if "Key was rejected" in said or "Required key not available" in said:
+        return (
+            "Secure Boot is on and the module is not signed with a key that this machine knows. Turn Secure Boot off, "
+            "or enroll DKMS's key (mokutil --import /var/lib/dkms/mok.pub, then reboot and confirm at the console)."
+        )
+    if "No such device" in said:
+        return "The driver found no GPU that it supports. See the kernel's log (dmesg) for lines with NVRM."
+    if "not found" in said:
+        return (
+            f"There is no nvidia module for the running kernel {release}. It is built by DKMS, which needs this "
+            f"kernel's headers: install linux-headers-{release} (or boot a kernel whose headers apt has), "
+            "then see: dkms status"
+        )
+    return "See the kernel's log (dmesg) for lines with NVRM, and: dkms status"
+
+
+@dataclass
+class Outcome:
+    """``reason`` says why a reboot is required, in a sentence; ``modules`` were unloaded with the driver's own."""
+
+    changed: bool = False
+    loaded_before: str = ""
+    loaded_version: str = ""
+    reboot_required: bool = False
+    reason: str = ""
+    modules: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+class Driver:
+    def __init__(self, runner: Runner, root: str, check: bool) -> None:
+        self._runner = runner
+        self._root = root
+        self._check = check
+        self._release = os.uname().release
+
+    def loaded_version(self) -> str:
+        return parse_version(read_text(under(self._root, _VERSION_FILE)) or "")
+
+    def _modules(self) -> set[str]:
+        return {line.split(" ", 1)[0] for line in (read_text(under(self._root, "/proc/modules")) or "").splitlines()}
+
+    def ensure(self, version: str, blacklist: str, further: Sequence[str] = ()) -> Outcome:
+        """Also ``further`` modules, which are only warned of.
+
+        Raises DomainError when the module can't be loaded for a reason that a reboot would not cure."""
+        before = self.loaded_version()
+        outcome = Outcome(loaded_before=before, loaded_version=before)
+        if self._initramfs_is_old(blacklist):
+            outcome.changed = True
+            if not self._check:
+                self._runner.check(["update-initramfs", "-u"], "keeping nouveau out of the initial ramdisk")
+        if before == version:
+            # A run that was interrupted may have loaded the first module only.
+            missing = self._missing_companions()
+            outcome.changed |= bool(missing)
+            if not self._check:
+                self._load_companions(missing, version)
+                self._load_further(further, outcome)
+            return outcome
+        if not self._check:
+            self._make_room(before, version, outcome)
+        if outcome.reboot_required:
+            return outcome
+        outcome.changed = True
+        if not self._check:
+            self._load(version, outcome)
+            self._load_further([*further, *outcome.modules], outcome)
+        return outcome
+
+    def remove(self) -> Outcome:
+        """Unload whatever version is loaded, as long as nobody uses it. ``reboot_required`` says that somebody does."""
+        before = self.loaded_version()
+        outcome = Outcome(changed=bool(before), loaded_before=before)
+        if before and not self._check:
+            result = self._unload(self._modules(), outcome)
+            outcome.loaded_version = self.loaded_version()
+            if result.rc != 0 or outcome.loaded_version:
+                said = result.said if result.rc != 0 else "it is still there"
+                outcome.reboot_required, outcome.reason = True, f"driver {before} is in use: {said}"
+                outcome.changed = False
+                self._load_companions(self._missing_companions(), before)
+                self._load_further(outcome.modules, outcome)
+        return outcome
+
+    def _missing_companions(self) -> list[str]:
+        loaded = self._modules()
+        return [
+            name for name, node in _COMPANIONS.items() if name not in loaded and not under(self._root, node).exists()
+        ]
+
+    def _load_companions(self, names: Iterable[str], version: str) -> None:
+        for name in names:
+            self._runner.check(["modprobe", name], f"loading {name} of the NVIDIA driver {version}")
+
+    def _load_further(self, names: Iterable[str], outcome: Outcome) -> None:
+        for name in dict.fromkeys(name for name in names if name not in self._modules()):
+            result = self._runner.run(["modprobe", name])
+            if result.rc != 0:
+                outcome.warnings.append(
+                    f"The module {name}, which was loaded beside the former driver, can't be loaded: {result.said}"
+                )
+
+    def _make_room(self, before: str, version: str, outcome: Outcome) -> None:
+        loaded = self._modules()
+        if "nouveau" in loaded:
+            result = self._runner.run(["modprobe", "-r", "nouveau"])
+            if result.rc != 0:
+                outcome.reboot_required = True
+                outcome.reason = f"the nouveau driver is in use and can't be unloaded: {result.said}"
+        elif before:
+            result = self._unload(loaded, outcome)
+            if result.rc != 0 or self.loaded_version():
+                outcome.reboot_required = True
+                outcome.reason = (
+                    f"driver {before} is in use and can't be unloaded to load {version}: "
+                    f"{result.said if result.rc != 0 else 'it is still there'}"
+                )
+                self._load_further(outcome.modules, outcome)
+
+    def _unload(self, loaded: set[str], outcome: Outcome) -> Result:
+        outcome.modules = [name for name in _FURTHER if name in loaded]
+        # A container shows its host's list, in which they may be missing.
+        names = [name for name in _MODULES if name in loaded] or ["nvidia_uvm", "nvidia_modeset", "nvidia"]
+        for name in names:
+            result = self._runner.run(["modprobe", "-r", name])
+            if result.rc != 0:
+                break
+        return result
+
+    def _load(self, version: str, outcome: Outcome) -> None:
+        result = self._runner.run(["modprobe", "nvidia"])
+        outcome.loaded_version = self.loaded_version()
+        if not outcome.loaded_version:
+            said = result.said if result.rc != 0 else f"modprobe found nothing wrong, but there is no {_VERSION_FILE}"
+            raise DomainError(
+                f"Error while loading the NVIDIA driver {version}: {said}. {advice(said, self._release)}",
+                **result.fields(),
+            )
+        if outcome.loaded_version != version:
+            raise DomainError(
+                f"Error while loading the NVIDIA driver {version}: the module that was loaded is "
+                f"{outcome.loaded_version}. Another module of this name lies in /lib/modules/{self._release}; "
+                "see: modinfo -n nvidia; dkms status"
+            )
+        self._load_companions(_COMPANIONS, version)
+
+    def _initramfs_is_old(self, blacklist: str) -> bool:
+        """Whether the initial ramdisk was made before the blacklist, on a host where that matters."""
+        file = under(self._root, blacklist)
+        image = under(self._root, f"/boot/initrd.img-{self._release}")
+        known = read_text(under(self._root, f"/lib/modules/{self._release}/modules.dep")) or ""
+        if not blacklist or "/nouveau.ko" not in known or self._runner.find("update-initramfs") is None:
+            return False
+        return _changed_at(image) > 0 and (not file.exists() or _changed_at(file) > _changed_at(image))
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0

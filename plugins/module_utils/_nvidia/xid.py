@@ -1,0 +1,283 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads NVIDIA's Xid messages in the kernel log, as journalctl's JSON or dmesg's text. Pure, and total.
+
+Forms of the message: observed from branch 173 (``NVRM: Xid (0003:00): 13, ...``) to 610, and kernel_rc.c and
+journal.c of github.com/NVIDIA/open-gpu-kernel-modules.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from . import xid_catalog as data
+
+# Longer lines are none of the driver's.
+_LONGEST = 2000
+_ADDRESS = r"(?:PCI:)?(?P<address>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2,4}:[0-9A-Fa-f]{2})(?:\.[0-7])?"
+_XID = re.compile(
+    rf"NVRM:\s{{0,9}}Xid\s{{0,9}}\({_ADDRESS}(?:\s{{1,9}}GPU-I:\d{{1,3}})?(?:\s{{1,9}}GPU-CI:\d{{1,3}})?\)"
+    r":\s{0,9}(?P<xid>\d{1,4})(?!\d)(?:,?\s{0,9}(?P<text>.*))?"
+)
+# The driver says this next to Xid 79, or in its place when it could not even write that. Before it has taken a GPU
+# into use it says it in one record of up to three lines, each with its own NVRM (rm_is_supported_device of osapi.c).
+_FALLEN = re.compile(
+    rf"NVRM:\s{{0,9}}(?:The NVIDIA )?GPU (?:at )?{_ADDRESS}:?\s{{1,9}}"
+    r"(?:\(PCI ID: [^)]{0,20}\) installed in this system )?(?P<text>(?:GPU )?has fallen off the bus.*)"
+)
+_BROKEN = re.compile(r"(?:\s|NVRM:){1,99}")
+_BEGIN = re.compile(r"NVRM:\s{0,9}The NVIDIA GPU ")
+_MOST_LINES = 3
+_PROCESS = re.compile(r"pid=(?P<pid>'[^']{0,40}'|[^,]{0,40}),\s{0,9}(?:name=(?P<name>[^,]{0,200})(?:,\s{0,9}|$))?")
+_RECOVERY = re.compile(r"recovery action changed from .{0,60}\) to 0x[0-9A-Fa-f]{1,8} \((?P<action>[^)]{1,60})\)")
+# journalctl writes a message with control characters as a list of bytes.
+_BINARY = re.compile(r'"MESSAGE"\s{0,9}:\s{0,9}\[')
+_ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)[,.](\d{1,6})([+-]\d\d:?\d\d|Z)\s")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One message. ``address`` has a domain of 8 digits and is in upper case; ``time`` is in seconds, or None."""
+
+    xid: int
+    address: str
+    text: str
+    time: float | None = None
+    pid: int | None = None
+    process: str | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """All messages of one number about one GPU. ``over``: the driver said later that the GPU needs nothing any more."""
+
+    xid: int
+    address: str
+    severity: str
+    what: str
+    advice: str
+    text: str
+    count: int
+    first: float | None
+    last: float | None
+    pid: int | None
+    process: str | None
+    over: bool
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "xid": self.xid,
+            "pci_bus_id": self.address,
+            "severity": self.severity,
+            "what": self.what,
+            "advice": self.advice,
+            "message": self.text,
+            "count": self.count,
+            "first": written(self.first),
+            "last": written(self.last),
+            "pid": self.pid,
+            "process": self.process,
+            "over": self.over,
+        }
+
+
+def read_message(line: str, time: float | None = None) -> Event | None:
+    """The Xid in a record of the kernel log, None for any other record. One of the driver's may have several lines."""
+    if len(line) > _LONGEST or "NVRM:" not in line:
+        return None
+    match = _XID.search(line)
+    fallen = None if match else _FALLEN.search(_in_one_line(line))
+    found = match or fallen
+    if found is None:
+        return None
+    text = (found["text"] or "").strip()
+    process = _PROCESS.match(text)
+    return Event(
+        xid=int(match["xid"]) if match else data.LOST,
+        address=_address(found["address"]),
+        text=text[process.end() :].strip() if process else text,
+        time=time,
+        pid=_number(process["pid"]) if process else None,
+        process=_name(process["name"]) if process else None,
+    )
+
+
+def read_journal(text: str) -> list[Event]:
+    """Events in the output of C(journalctl --output=json), one object a line.
+
+    Only what the kernel wrote counts, or root in its name (a daemon that hands the kernel log on): any user may write
+    into the journal under the kernel's name.
+    """
+    return list(_events(record for record in (_journal_line(line) for line in text.split("\n")) if record))
+
+
+def read_dmesg(text: str) -> list[Event]:
+    """Events in the output of dmesg, with C(--time-format iso) those with their times."""
+    return list(_events((line, _iso(line)) for line in text.split("\n")))
+
+
+def findings(events: Iterable[Event], since: float | None = None) -> list[Finding]:
+    """What the events amount to, by GPU and number. Those before ``since`` are left out."""
+    kept = [event for event in events if since is None or event.time is None or event.time >= since]
+    groups: dict[tuple[str, int], list[Event]] = {}
+    # Of each GPU the place of the last message that says that it needs nothing any more.
+    recovered: dict[str, int] = {}
+    places: dict[tuple[str, int], int] = {}
+    for place, event in enumerate(kept):
+        groups.setdefault((event.address, event.xid), []).append(event)
+        places[event.address, event.xid] = place
+        if event.xid == data.RECOVERY and recovery_action(event.text) == "None":
+            recovered[event.address] = place
+    return [
+        _finding(group, over=places[key] <= recovered.get(key[0], -1))
+        for key, group in sorted(groups.items(), key=lambda item: item[0])
+    ]
+
+
+def recovery_action(text: str) -> str | None:
+    """What the driver asks for now, by the message of Xid 154; None for any other message."""
+    match = _RECOVERY.search(text)
+    return match["action"] if match else None
+
+
+def written(time: float | None) -> str | None:
+    """A time in UTC as the module returns it."""
+    return None if time is None else datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def moment(text: str) -> float | None:
+    """The seconds of such a text, None for any other."""
+    try:
+        found = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+        return found.replace(tzinfo=timezone.utc).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _finding(group: list[Event], over: bool) -> Finding:
+    last = group[-1]
+    known = data.XIDS.get(last.xid) or data.Xid("a number that this collection does not know", data.LOOK_UP)
+    # Of the wish for a recovery only the last counts, of errors the worst.
+    judged = [_judge(event, known) for event in (group[-1:] if last.xid == data.RECOVERY else group)]
+    severity, advice = max(judged, key=lambda each: data.SEVERITIES.index(each[0]))
+    times = [event.time for event in group if event.time is not None]
+    return Finding(
+        xid=last.xid,
+        address=last.address,
+        severity=severity,
+        what=known.what,
+        advice=advice,
+        text=last.text,
+        count=len(group),
+        first=min(times, default=None),
+        last=max(times, default=None),
+        pid=last.pid,
+        process=last.process,
+        over=over,
+    )
+
+
+def _judge(event: Event, known: data.Xid) -> tuple[str, str]:
+    severity, advice = data.ACTIONS[known.action]
+    if event.xid in data.NVLINK5 and not re.search(r"\bFatal\b", event.text):
+        return data.ACTIONS[data.NOTHING]
+    if event.xid == data.RECOVERY:
+        action = recovery_action(event.text)
+        if action == "None":
+            return data.ACTIONS[data.NOTHING]
+        if action:
+            wanted = data.ACTIONS[data.REBOOT if "Reboot" in action else data.RESET]
+            return data.CRITICAL, f"The driver asks for: {action}. {wanted[1]}"
+    return severity, advice
+
+
+def _in_one_line(text: str) -> str:
+    begin = _BEGIN.search(text)
+    return f"{begin[0]}{_BROKEN.sub(' ', text[begin.end() :])}" if begin else text
+
+
+def _events(records: Iterable[tuple[str, float | None]]) -> Iterator[Event]:
+    """The events in these texts, also of one whose lines come one by one, as dmesg shows them."""
+    begun: list[str] = []
+    since: float | None = None
+    for text, time in records:
+        event = read_message(text, time)
+        if _BEGIN.search(text):
+            begun, since = [text], time
+        elif begun and not event and "NVRM:" in text:
+            # Each line may have a time of its own.
+            begun.append(text[text.index("NVRM:") :])
+            event = read_message("\n".join(begun), since)
+        if event or len(begun) == _MOST_LINES:
+            begun = []
+        if event:
+            yield event
+
+
+def _journal_line(line: str) -> tuple[str, float | None] | None:
+    if "NVRM" not in line and not _BINARY.search(line):
+        return None
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict):
+        return None
+    of_root = entry.get("_UID") == "0" and entry.get("SYSLOG_IDENTIFIER") == "kernel"
+    if entry.get("_TRANSPORT") != "kernel" and not of_root:
+        return None
+    return _message(entry.get("MESSAGE")), _microseconds(entry.get("__REALTIME_TIMESTAMP"))
+
+
+def _message(value: Any) -> str:
+    """A text, or the bytes of one that journalctl takes for binary; with several fields of the name, the first."""
+    if isinstance(value, list) and value and all(isinstance(each, int) and 0 <= each < 256 for each in value):
+        return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, list) and value:
+        return _message(value[0]) if not isinstance(value[0], list) else ""
+    return value if isinstance(value, str) else ""
+
+
+def _microseconds(value: Any) -> float | None:
+    text = str(value)
+    return int(text) / 1e6 if text.isascii() and text.isdigit() and len(text) < 17 else None
+
+
+def _iso(line: str) -> float | None:
+    match = _ISO.match(line)
+    if not match:
+        return None
+    zone = "+0000" if match[3] == "Z" else match[3].replace(":", "")
+    try:
+        return datetime.strptime(f"{match[1]}.{match[2]}{zone}", "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _address(text: str) -> str:
+    parts = text.upper().split(":")
+    domain = parts[0].zfill(8) if len(parts) == 3 else "0" * 8
+    return f"{domain}:{parts[-2][-2:]}:{parts[-1]}.0"
+
+
+def _number(text: str | None) -> int | None:
+    bare = (text or "").strip("' ")
+    return int(bare) if bare.isascii() and bare.isdigit() else None
+
+
+def _name(text: str | None) -> str | None:
+    bare = (text or "").strip("' ")
+    return None if bare in ("", "<unknown>") else bare
+
+
+def lines_of(found: Iterable[Finding]) -> Iterator[str]:
+    """Each critical one that is not over as a problem of its GPU, in words that stay the same from run to run."""
+    for each in found:
+        if each.severity == data.CRITICAL and not each.over:
+            yield f"Xid {each.xid}: {each.what}"

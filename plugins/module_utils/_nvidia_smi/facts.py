@@ -1,0 +1,211 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asks nvidia-smi in several forms, recognises each answer by its content, and makes one picture of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._command import CommandError, CommandNotFoundError, CommandTimeoutError, Result
+from . import states as state
+from .listing import is_list, read_list, read_version
+from .merge import merge
+from .query import TEXT_START, XML_START, read_text, read_xml
+from .query_csv import csv_header, read_csv
+from .table import TABLE_START, read_table
+from .topology import read_topology
+from .values import MOST_GPUS, Reading, clean
+
+# Fields of one group came with the same drivers.
+_QUERY = (
+    ("count", "index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", "memory.used"),
+    ("persistence_mode", "compute_mode", "temperature.gpu", "power.draw", "power.limit", "utilization.gpu"),
+    ("ecc.mode.current", "ecc.mode.pending", "ecc.errors.uncorrected.aggregate.total"),
+    ("retired_pages.pending",),
+    ("mig.mode.current", "mig.mode.pending"),
+    ("remapped_rows.pending", "remapped_rows.failure"),
+    ("fabric.state", "fabric.status"),
+    ("gpu_recovery_action",),
+)
+# nvidia-smi's own reasons for its statuses 8 and 10 have three lines.
+_WRAPPED = re.compile(
+    r"insufficiently powered\.\nThis may be [^\n]{1,80}\nattached, or [^\n]{1,80}"
+    r"|: The NVIDIA kernel\n(?:(?:[^\n:]{1,80}\n){0,3}?[^\n:]{1,80}this issue\.|[^\n:]{1,80})"
+)
+_BAD_FIELD = re.compile(r'Field "([^"]{1,80})" is not a valid field')
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One call. ``rc`` is None when there was none to get; ``failure`` is the state its words stand for."""
+
+    reading: Reading
+    rc: int | None
+    said: str
+    failure: str
+
+    @property
+    def sound(self) -> bool:
+        return bool(self.reading.gpus) and self.reading.complete and self.rc == 0
+
+
+def read(text: str) -> Reading:
+    """Total: every text is a Reading, whatever it was printed for; one without data has the kind V(message)."""
+    reading = _recognised(_WRAPPED.sub(lambda match: match[0].replace("\n", " "), clean(text)))
+    if max(len(reading.gpus), reading.attached or 0) > MOST_GPUS:
+        reading.gpus, reading.attached, reading.complete = reading.gpus[:MOST_GPUS], None, False
+    return reading
+
+
+def _recognised(text: str) -> Reading:
+    if XML_START in text:
+        return read_xml(text)
+    if TEXT_START in text:
+        return read_text(text)
+    if TABLE_START in text:
+        return read_table(text)
+    header = csv_header(text)
+    if header is not None:
+        return read_csv(text, header)
+    if is_list(text):
+        return read_list(text)
+    if "\tGPU0" in text:
+        return read_topology(text)
+    if "NVIDIA-SMI version" in text:
+        return read_version(text)
+    return Reading("message", messages=[line.strip() for line in text.split("\n") if line.strip()])
+
+
+class NvidiaSmi:
+    """``run`` takes arguments and gives a Result, or raises a CommandError."""
+
+    def __init__(self, run: Callable[[Sequence[str]], Result]) -> None:
+        self._run = run
+        self._attempts: list[Attempt] = []
+        self._known: dict[str, Reading] = {}
+
+    def facts(self, gather: Sequence[str]) -> dict[str, Any]:
+        first = self._ask(["-q", "-x"])
+        if not (first.sound and first.reading.attached == len(first.reading.gpus)):
+            for ask in (self._query, lambda: self._ask(["-L"]), lambda: self._ask([])):
+                last = self._attempts[-1]
+                if last.failure == state.TIMEOUT or (last.failure in state.FINAL and not last.reading.gpus):
+                    break
+                ask()
+        elif "mig" in gather and any(gpu["mig"]["devices"] for gpu in first.reading.gpus):
+            # Only -L has the profiles, and the UUIDs of MIG devices with every driver.
+            self._ask(["-L"])
+        readings = list({id(attempt.reading): attempt.reading for attempt in self._attempts}.values())
+        gpus = merge(readings)
+        found = self._state(gpus)
+        topology = self._topology(found) if "topology" in gather else None
+        attached = max([reading.attached or 0 for reading in readings] + [len(gpus)])
+        return {
+            "state": found,
+            "message": self._message(found, gpus, attached),
+            "rc": self._decisive(found).rc,
+            "advice": state.advice(found, gpus),
+            "source": list(dict.fromkeys(r.kind for r in readings if r.gpus or r.driver_version)),
+            "driver_version": next((r.driver_version for r in readings if r.driver_version), None),
+            "cuda_version": next((r.cuda_version for r in readings if r.cuda_version), None),
+            "count": attached,
+            "gpus": [_finished(gpu, gather) for gpu in gpus],
+            "topology": topology,
+        }
+
+    def _topology(self, found: str) -> dict[str, Any] | None:
+        if found not in state.FINAL:
+            # Not every driver and platform knows it, which says nothing about the GPUs.
+            return self._ask(["topo", "-m"]).reading.topology
+        return None
+
+    def _ask(self, arguments: Sequence[str]) -> Attempt:
+        try:
+            result = self._run(arguments)
+        except CommandNotFoundError as error:
+            attempt = Attempt(Reading("message"), None, str(error), state.NOT_INSTALLED)
+        except CommandTimeoutError as error:
+            reading = read(str(error.fields.get("stdout", "")))
+            reading.complete = False
+            attempt = Attempt(reading, None, str(error), state.TIMEOUT)
+        except CommandError as error:
+            attempt = Attempt(Reading("message"), error.fields.get("rc"), str(error), state.UNREADABLE)
+        else:
+            # A program that prints the same again has not said it twice.
+            reading = self._known.get(result.stdout) or read(result.stdout)
+            self._known[result.stdout] = reading
+            said = "\n".join([*reading.messages, result.stderr.strip()]).strip()
+            failure = state.OK if reading.gpus and result.rc == 0 else state.failure(said, result.rc)
+            if failure == state.UNREADABLE and reading.complete and reading.attached == 0:
+                failure = state.NO_DEVICES
+            attempt = Attempt(reading, result.rc, said, failure)
+        self._attempts.append(attempt)
+        return attempt
+
+    def _query(self) -> None:
+        groups = list(_QUERY)
+        while groups:
+            fields = [field for group in groups for field in group]
+            attempt = self._ask([f"--query-gpu={','.join(fields)}", "--format=csv"])
+            unknown = _BAD_FIELD.search(attempt.said)
+            if not unknown or unknown[1] not in fields:
+                return
+            # This driver is older, or newer, than that field.
+            groups = [group for group in groups if unknown[1] not in group]
+            self._attempts.pop()
+
+    def _state(self, gpus: list[dict[str, Any]]) -> str:
+        attempts = self._attempts
+        failures = [attempt.failure for attempt in attempts if attempt.failure not in (state.OK, state.UNREADABLE)]
+        if not any(attempt.reading.gpus for attempt in attempts):
+            return failures[0] if failures else state.UNREADABLE
+        sound = any(attempt.sound for attempt in attempts)
+        ended_early = [failure for failure in failures if failure in (state.CRASHED, state.TIMEOUT)]
+        if ended_early and not sound:
+            return ended_early[0]
+        reasons = [state.hopeless(gpu["problems"]) for gpu in gpus]
+        if all(reasons):
+            return state.LOST if state.LOST in reasons else state.RESET
+        attached = max(attempt.reading.attached or 0 for attempt in attempts)
+        partial = any(attempt.reading.gpus and not attempt.sound for attempt in attempts)
+        known = all(gpu["index"] is not None and gpu["name"] and (gpu["uuid"] or gpu["pci_bus_id"]) for gpu in gpus)
+        well = sound and known and not partial and not failures and attached <= len(gpus)
+        return state.OK if well and not any(gpu["problems"] for gpu in gpus) else state.DEGRADED
+
+    def _decisive(self, found: str) -> Attempt:
+        return next((attempt for attempt in self._attempts if attempt.failure == found), self._attempts[0])
+
+    def _message(self, found: str, gpus: list[dict[str, Any]], attached: int) -> str | None:
+        if found == state.OK:
+            return None
+        said = [self._decisive(found).said, *(attempt.said for attempt in self._attempts)]
+        notes = [next((text for text in said if text), "")]
+        if gpus and attached > len(gpus):
+            notes.append(f"{attached} GPUs are attached, {len(gpus)} could be read.")
+        for gpu in gpus:
+            unsaid = [problem for problem in gpu["problems"] if problem not in notes[0]]
+            if unsaid:
+                who = [str(gpu[key]) for key in ("index", "pci_bus_id") if gpu[key] is not None]
+                notes.append(f"GPU {', '.join(who)}: {', '.join(unsaid)}")
+        told = "\n".join(note for note in notes if note)
+        return (told or self._silence(gpus))[:2000]
+
+    def _silence(self, gpus: list[dict[str, Any]]) -> str:
+        forms = list(dict.fromkeys(attempt.reading.kind for attempt in self._attempts))
+        if gpus:
+            return "the output was cut off, or was no list of all GPUs"
+        if forms == ["message"]:
+            return "there was no output"
+        return f"the output holds no GPUs, it has the form: {', '.join(forms)}"
+
+
+def _finished(gpu: dict[str, Any], gather: Sequence[str]) -> dict[str, Any]:
+    devices = [{key: value for key, value in device.items() if key != "index"} for device in gpu["mig"]["devices"]]
+    shown = {**gpu, "mig": {**gpu["mig"], "devices": devices}, "healthy": not gpu["problems"]}
+    if "processes" not in gather:
+        shown["processes"] = []
+    return shown

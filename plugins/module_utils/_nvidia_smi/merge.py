@@ -1,0 +1,117 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes one list of GPUs from what several texts of nvidia-smi say, each GPU in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .states import complaint
+from .values import MOST_GPUS, Reading, bus_id, empty_gpu
+
+MISSING = "nvidia-smi tells nothing about it"
+
+_IDENTITY = ("pci_bus_id", "index", "uuid")
+
+
+def merge(readings: Sequence[Reading]) -> list[dict[str, Any]]:
+    """One list of GPUs; what an earlier reading doesn't know is taken from a later one, field by field.
+
+    A GPU that is only complained about is in it too, and one that is left out between the others.
+    """
+    known = _Gpus()
+    for reading in readings:
+        for gpu in reading.gpus:
+            known.add(gpu)
+    for line in dict.fromkeys(line[:1000] for reading in readings for line in reading.messages):
+        found = complaint(line)
+        if found:
+            gpu = empty_gpu(index=found.index, pci_bus_id=bus_id(found.address), problems=[found.words])
+            known.add(gpu, only_known=not found.unreadable)
+    attached = max([reading.attached or 0 for reading in readings], default=0)
+    return known.in_order(attached, listed=any(reading.gpus for reading in readings))
+
+
+class _Gpus:
+    """GPUs that are known by PCI address, by index, or by UUID, which two may share where somebody masked them."""
+
+    def __init__(self) -> None:
+        self._all: list[dict[str, Any]] = []
+        self._by: dict[str, dict[Any, list[dict[str, Any]]]] = {key: {} for key in _IDENTITY}
+
+    def add(self, gpu: dict[str, Any], only_known: bool = False) -> None:
+        known = self._find(gpu)
+        if known is None and only_known:
+            return
+        if known is None:
+            known = empty_gpu()
+            self._all.append(known)
+        new = [key for key in _IDENTITY if known[key] is None and gpu[key] is not None]
+        _fill(known, gpu)
+        for key in new:
+            self._by[key].setdefault(known[key], []).append(known)
+
+    def _find(self, gpu: dict[str, Any]) -> dict[str, Any] | None:
+        for key in _IDENTITY:
+            for known in self._by[key].get(gpu[key], []):
+                others = _IDENTITY if key != "pci_bus_id" else ()
+                if all(None in (gpu[other], known[other]) or gpu[other] == known[other] for other in others):
+                    return known
+        return None
+
+    def in_order(self, attached: int, listed: bool) -> list[dict[str, Any]]:
+        """By index, which nvidia-smi gives in the order of PCI addresses; one without gets the place left for it.
+
+        ``listed``: some text lists GPUs, so that those which are not known can be told from those which are not there.
+        """
+        if listed:
+            self._number(attached)
+            self._complete(attached)
+        return sorted(self._all, key=lambda gpu: (gpu["index"] is None, gpu["index"] or 0, gpu["pci_bus_id"] or "~"))
+
+    def _number(self, attached: int) -> None:
+        gpus = self._all
+        if attached > len(gpus):
+            return
+        by_address = sorted(gpus, key=lambda gpu: gpu["pci_bus_id"] or "~")
+        if all(gpu["pci_bus_id"] and gpu["index"] in (None, place) for place, gpu in enumerate(by_address)):
+            for place, gpu in enumerate(by_address):
+                gpu["index"] = place
+        free = sorted(set(range(len(gpus))) - {gpu["index"] for gpu in gpus})
+        nameless = [gpu for gpu in gpus if gpu["index"] is None]
+        if len(free) == len(nameless) == 1:
+            nameless[0]["index"] = free[0]
+
+    def _complete(self, attached: int) -> None:
+        """Where all indices are known, so are those that are missing."""
+        indices = {gpu["index"] for gpu in self._all}
+        if None in indices or len(indices) < len(self._all):
+            return
+        total = max(attached, *(index + 1 for index in indices))
+        missing = sorted(set(range(min(total, MOST_GPUS))) - indices)
+        self._all += [empty_gpu(index=index, problems=[MISSING]) for index in missing]
+
+
+def _fill(known: dict[str, Any], other: dict[str, Any]) -> None:
+    for key, value in other.items():
+        if isinstance(value, dict):
+            _fill(known[key], value)
+        elif key == "devices":
+            _fill_mig(known[key], value)
+        elif key == "problems":
+            known[key] = list(dict.fromkeys([*known[key], *value]))
+        elif known[key] is None or known[key] == []:
+            known[key] = list(value) if isinstance(value, list) else value
+
+
+def _fill_mig(known: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    places = {device["index"]: device for device in known}
+    for other in others:
+        device = places.get(other["index"]) if other["index"] is not None else None
+        if device is None:
+            device = places[other["index"]] = dict(other)
+            known.append(device)
+        else:
+            device.update({key: value for key, value in other.items() if device[key] is None})

@@ -1,0 +1,160 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Systemd units: their state, and which of them still run with what was written before they started.
+
+A change of configuration notes the unit's InvocationID of that moment. The unit has to be restarted as long as it is
+still this very invocation that runs; whoever restarts it (its package, an administrator, a reboot) settles it. So an
+interrupted run loses nothing, and nothing is restarted twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ._command import CommandError, CommandNotFoundError, Runner
+from ._errors import DomainError
+from ._files import put_file
+
+RUN_DIR = "/run/gpulab"
+_PROPERTIES = ("LoadState", "ActiveState", "UnitFileState", "InvocationID", "NeedDaemonReload")
+_RUNNING = ("active", "activating", "reloading", "refreshing")
+_DISABLED = ("disabled", "enabled-runtime")
+_JOURNAL_LINES = "15"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What ``systemctl show`` says. ``invocation`` is empty when the unit doesn't run."""
+
+    name: str
+    load: str = "not-found"
+    active: str = "inactive"
+    file_state: str = ""
+    invocation: str = ""
+    stale: bool = False
+
+    @property
+    def exists(self) -> bool:
+        return self.load != "not-found"
+
+    @property
+    def running(self) -> bool:
+        return self.active in _RUNNING
+
+
+def is_active(runner: Runner, name: str) -> bool:
+    """Whether a unit runs; also False when systemctl can't be asked."""
+    try:
+        return runner.run(["systemctl", "is-active", "--quiet", name]).rc == 0
+    except CommandError:
+        return False
+
+
+def parse_show(name: str, text: str) -> Unit:
+    """Reads ``systemctl show --property=...`` (KEY=VALUE lines); a property that is missing keeps its default."""
+    values = dict(line.partition("=")[::2] for line in text.splitlines())
+    active = values.get("ActiveState", "inactive")
+    return Unit(
+        name,
+        load=values.get("LoadState", "not-found"),
+        active=active,
+        file_state=values.get("UnitFileState", ""),
+        invocation=values.get("InvocationID", "") if active in _RUNNING else "",
+        stale=values.get("NeedDaemonReload") == "yes",
+    )
+
+
+def full_name(name: str) -> str:
+    return name if "." in name else f"{name}.service"
+
+
+class Systemd:
+    """systemctl and journalctl. A host without systemd has no unit."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def unit(self, name: str) -> Unit:
+        """A name without a suffix is a service."""
+        name = full_name(name)
+        argv = ["systemctl", "show", *(f"--property={key}" for key in _PROPERTIES), name]
+        try:
+            return parse_show(name, self._runner.check(argv, f"reading the state of {name}").stdout)
+        except CommandNotFoundError:
+            return Unit(name)
+
+    def do(self, verb: str, unit: str = "") -> None:
+        """Raises DomainError with what systemctl and the unit's journal say."""
+        argv = ["systemctl", verb, unit] if unit else ["systemctl", verb]
+        result = self._runner.run(argv)
+        if result.rc != 0:
+            raise DomainError(
+                f"Error while running systemctl {' '.join(argv[1:])}: {result.said}{self.journal(unit)}",
+                **result.fields(),
+            )
+
+    def journal(self, unit: str) -> str:
+        """The unit's last words as further lines of a message, empty when there are none."""
+        if not unit:
+            return ""
+        argv = ["journalctl", "--unit", unit, "--lines", _JOURNAL_LINES, "--output", "cat", "--no-pager"]
+        try:
+            text = self._runner.run(argv).stdout.strip()
+        except DomainError:
+            return ""
+        return f"\nIts journal ends with:\n{text}" if text else ""
+
+
+@dataclass
+class Restarts:
+    """The notes of changed configuration, gone with a reboot because they lie in /run."""
+
+    systemd: Systemd
+    directory: Path = field(default_factory=lambda: Path(RUN_DIR))
+
+    def _note(self, unit: Unit) -> Path:
+        return self.directory / "restart" / unit.name
+
+    def noted(self, name: str) -> bool:
+        """Whether the unit still runs with an older configuration. Starts no program as long as nothing is noted."""
+        return self._note(Unit(full_name(name))).exists() and self.pending(self.systemd.unit(name))
+
+    def note(self, name: str) -> None:
+        """Call this before the change, so that a run killed in between restarts too often rather than never."""
+        unit = self.systemd.unit(name)
+        put_file(self._note(unit), unit.invocation.encode())
+
+    def pending(self, unit: Unit) -> bool:
+        try:
+            return unit.running and self._note(unit).read_text(encoding="utf-8") == unit.invocation
+        except FileNotFoundError:
+            return False
+
+    def settle(self, unit: Unit) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._note(unit).unlink()
+
+
+def needed(unit: Unit, pending: bool, enabled: bool) -> list[str]:
+    """The verbs of systemctl that bring the unit up with its present configuration, in order.
+
+    Raises DomainError for a masked unit.
+    """
+    if unit.load == "masked" or unit.file_state == "masked":
+        raise DomainError(
+            f"Error while enabling {unit.name}: it is masked. Somebody does not want it to run; "
+            f"if that is over, run: systemctl unmask {unit.name}"
+        )
+    verbs = []
+    if enabled and unit.file_state in _DISABLED:
+        verbs.append("enable")
+    if not unit.running or pending:
+        if unit.stale:
+            verbs.append("daemon-reload")
+        if unit.active == "failed":
+            verbs.append("reset-failed")
+        verbs.append("restart" if unit.running else "start")
+    return verbs

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judges a training job by its Job, its pods and the cluster's nodes, as the API gives them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .._cluster import objects
+from .._cluster.objects import Object
+
+# Exit statuses of the launcher (roles/torch_ddp/files/launch.py).
+FAILED, FAILED_ELSEWHERE = 80, 81
+INDEX = "batch.kubernetes.io/job-completion-index"
+_OOM = "OOMKilled"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a training asks for: ``gpus`` on each of ``nodes`` nodes that have the labels in ``selector``."""
+
+    nodes: int
+    gpus: int
+    selector: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look at a cluster. ``events`` are those of the job's pods."""
+
+    job: Object
+    pods: Sequence[Object] = ()
+    nodes: Sequence[Object] = ()
+    cluster_pods: Sequence[Object] = ()
+    events: Sequence[Object] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a job is. ``state`` is waiting, running, succeeded or failed; ``pod`` names the one to blame.
+
+    ``troubled`` are the pods whose trouble seldom ends by itself, with what ails them.
+    """
+
+    state: str
+    text: str
+    pod: str = ""
+    troubled: Mapping[str, str] = field(default_factory=dict)
+    unschedulable: bool = False
+
+
+def room(wanted: Wanted, nodes: Iterable[Object], pods: Iterable[Object], ever: bool = False) -> tuple[int, str]:
+    """(how many nodes have enough GPUs free, the same in words with what each node has).
+
+    ``ever`` asks for nodes that offer enough, whoever holds them now.
+    """
+    holding = objects.holders(pods)
+    enough, parts = 0, []
+    for node in nodes:
+        labels = node["metadata"].get("labels") or {}
+        if any(labels.get(key) != value for key, value in wanted.selector.items()):
+            continue
+        name, offered = objects.name(node), objects.quantity(node, "allocatable")
+        held = {} if ever else holding.get(name, {})
+        free = max(0, offered - sum(held.values()))
+        words = f"{name} {free} of {offered}"
+        if not objects.is_ready(node):
+            free, words = -1, f"{words}, {objects.not_ready_reason(node)}"
+        elif node["spec"].get("unschedulable"):
+            free, words = -1, f"{words}, cordoned"
+        elif held:
+            words += f", held by {', '.join(sorted(held))}"
+        enough += free >= wanted.gpus
+        if offered or not wanted.gpus:
+            parts.append(words)
+    have = "offer" if ever else "have"
+    free_word = "" if ever else " free"
+    detail = "; ".join(parts) or "no node offers any"
+    count = min(enough, wanted.nodes)
+    return enough, f"{count} of {wanted.nodes} nodes {have} {wanted.gpus} GPUs{free_word} ({detail})"
+
+
+def judge(seen: Seen, wanted: Wanted) -> Verdict:
+    """How the job is now."""
+    conditions = {
+        condition["type"]: condition
+        for condition in (seen.job.get("status") or {}).get("conditions") or []
+        if condition.get("status") == "True"
+    }
+    if "Complete" in conditions:
+        return Verdict("succeeded", "all pods have ended well")
+    if "Failed" in conditions:
+        pod = failing(seen.pods)
+        words = conditions["Failed"].get("message") or conditions["Failed"].get("reason") or "the job failed"
+        return Verdict("failed", ending(pod) if pod else words, objects.name(pod) if pod else "")
+    return _unfinished(seen, wanted)
+
+
+def _unfinished(seen: Seen, wanted: Wanted) -> Verdict:
+    living = [pod for pod in seen.pods if objects.phase(pod) not in ("Failed", "Succeeded")]
+    running = [
+        pod for pod in living if objects.phase(pod) == "Running" and not pod["metadata"].get("deletionTimestamp")
+    ]
+    troubled: dict[str, str] = {}
+    words: list[str] = []
+    unschedulable = False
+    for pod in living:
+        uid = pod["metadata"].get("uid")
+        events = [event for event in seen.events if (event.get("involvedObject") or {}).get("uid") == uid]
+        trouble = objects.trouble(pod, events)
+        if trouble is None:
+            continue
+        text = f"pod {objects.name(pod)}: {trouble.text}"
+        if trouble.text.startswith("Unschedulable"):
+            unschedulable = True
+            text = _unschedulable(trouble.text, seen, wanted)
+        if text not in words:
+            words.append(text)
+        if trouble.final:
+            troubled[objects.name(pod)] = text
+    done = sum(1 for pod in seen.pods if objects.phase(pod) == "Succeeded")
+    counted = f"{len(running) + done} of {wanted.nodes} pods run"
+    state = "running" if len(running) + done >= wanted.nodes else "waiting"
+    return Verdict(
+        state, "; ".join([counted, *words]), next(iter(troubled), ""), troubled, unschedulable and bool(troubled)
+    )
+
+
+def _unschedulable(told: str, seen: Seen, wanted: Wanted) -> str:
+    """The scheduler's complaint; where it is about GPUs, in numbers of GPUs."""
+    others = [pod for pod in seen.cluster_pods if not _same_job(pod, seen.job)]
+    enough, words = room(wanted, seen.nodes, others)
+    return f"Unschedulable: {words}" if wanted.gpus and enough < wanted.nodes else told
+
+
+def _same_job(pod: Object, job: Object) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or []
+    return any(owner.get("uid") == job["metadata"].get("uid") for owner in owners)
+
+
+def failing(pods: Iterable[Object]) -> Object | None:
+    """The pod to blame: one that had no memory, else the one whose script failed, else one that was lost."""
+    failed = [pod for pod in pods if objects.phase(pod) == "Failed"]
+
+    def rank(pod: Object) -> tuple[int, str]:
+        ended = _ended(pod)
+        status = ended.get("exitCode")
+        order = 0 if ended.get("reason") == _OOM else {FAILED: 1, FAILED_ELSEWHERE: 3}.get(status or 0, 2)
+        # Of several in a row the last one tells how it ended.
+        return order, "".join(chr(0x10FFFF - ord(letter)) for letter in ended.get("finishedAt") or "")
+
+    return min(failed, key=rank, default=None)
+
+
+def ending(pod: Object) -> str:
+    """Why a pod failed, in words."""
+    where = f"pod {objects.name(pod)}" + (f" on node {objects.node_of(pod)}" if objects.node_of(pod) else "")
+    ended = _ended(pod)
+    if ended.get("reason") == _OOM:
+        limit = _memory(pod)
+        return f"{where}: out of memory (OOMKilled)" + (
+            f", its limit is {limit} (torch_ddp_resources)" if limit else ""
+        )
+    if ended.get("exitCode") in (FAILED, FAILED_ELSEWHERE):
+        return f"{where}: the training failed"
+    trouble = objects.trouble(pod)
+    return f"{where}: {trouble.text if trouble else 'the pod failed'}"
+
+
+def index(pod: Object) -> int:
+    """Which of the job's pods it is, -1 when it does not say."""
+    told = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
+    return int(told) if told.isdigit() else -1
+
+
+def first(pods: Iterable[Object]) -> Object | None:
+    """The newest pod with index 0, which rank 0 runs in."""
+    mine = [pod for pod in pods if index(pod) == 0]
+    return max(mine, key=lambda pod: pod["metadata"].get("creationTimestamp") or "", default=None)
+
+
+def _ended(pod: Object) -> Object:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    found: Object = ((statuses[0].get("state") or {}).get("terminated") or {}) if statuses else {}
+    return found
+
+
+def _memory(pod: Object) -> str:
+    containers = pod["spec"].get("containers") or [{}]
+    return str(((containers[0].get("resources") or {}).get("limits") or {}).get("memory") or "")

@@ -1,0 +1,176 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Starts a training job, watches it for a while, takes it away: what is done with the judgements of judge."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .._cluster import objects
+from .._cluster.api import Api, ApiError
+from .._cluster.objects import OWNER, OWNER_LABEL, Object
+from .._cluster.rollout_wait import PATIENCE, pauses
+from .._errors import DomainError
+from . import judge, log
+from .judge import Seen, Verdict, Wanted
+
+_REMOVAL = 120
+_JOB_LABEL = "batch.kubernetes.io/job-name"
+
+
+class Training:
+    """One job with its Service and ConfigMap, all of one name."""
+
+    def __init__(self, api: Api, namespace: str, name: str, wanted: Wanted) -> None:
+        self._api, self._name, self._wanted = api, name, wanted
+        self._core = f"/api/v1/namespaces/{namespace}"
+        self._jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        self._job = f"{self._jobs}/{name}"
+        self._namespace = namespace
+
+    def start(self, job: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> None:
+        """Make the job and what it needs, in place of an earlier one of this name. Errors come before any change."""
+        doing = f"Error while starting the training {self._name}"
+        enough, words = judge.room(self._wanted, self._api.items("/api/v1/nodes"), (), ever=True)
+        if self._wanted.gpus and enough < self._wanted.nodes:
+            raise DomainError(
+                f"{doing}: {words}. Set torch_ddp_nodes and torch_ddp_gpus_per_node to what the cluster has."
+            )
+        self._owned(doing)
+        trial = {**job, "metadata": {**job["metadata"], "generateName": f"{self._name}-"}}
+        del trial["metadata"]["name"]
+        try:
+            self._api.create(f"{self._jobs}?dryRun=All", trial)
+        except ApiError as error:
+            raise DomainError(
+                f"{doing} in namespace {self._namespace}: the API does not take its job. Nothing was changed. {error}",
+                status=error.status,
+            ) from error
+        self.remove()
+        for body in others:
+            self._api.apply(self._path(body), dict(body))
+        made = self._api.create(self._jobs, dict(job))
+        # From now on they go with the job, whoever removes it.
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": self._name, "uid": made["metadata"]["uid"]}
+        for body in others:
+            owned = {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
+            self._api.apply(self._path(body), owned)
+
+    def watch(self, since: Mapping[str, Any], seconds: float, schedule_timeout: float) -> dict[str, Any]:
+        """What is new: returns as soon as there is something to tell or ``seconds`` are over.
+
+        ``since`` is what the last call returned as ``since``, empty in the first one.
+        """
+        known: dict[str, Any] = {"pod": "", "stamp": "", "troubled": {}, "text": "", **since}
+        end = time.monotonic() + seconds
+        for pause in pauses():
+            seen = self._look()
+            verdict = judge.judge(seen, self._wanted)
+            lines = self._news(seen, known)
+            limit = schedule_timeout if verdict.unschedulable else PATIENCE
+            if self._lost(verdict, known, limit):
+                verdict = Verdict("failed", verdict.troubled[verdict.pod], verdict.pod)
+            over = verdict.state in ("succeeded", "failed")
+            if over or lines or verdict.text != known["text"] or time.monotonic() >= end:
+                known["text"] = verdict.text
+                break
+            time.sleep(pause)
+        told = {"state": verdict.state, "text": verdict.text, "pod": verdict.pod, "lines": lines, "since": known}
+        return {**told, **(self._result(seen, verdict) if over else {})}
+
+    def last_words(self) -> list[str]:
+        """The last lines that rank 0's pod said."""
+        pod = judge.first(self._pods())
+        return log.last_words(self._log(objects.name(pod))) if pod else []
+
+    def remove(self) -> bool:
+        """Remove the job with all that belongs to it, and wait until it is gone; whether there was any."""
+        doing = f"Error while removing the training {self._name}"
+        there = self._owned(doing)
+        if there:
+            self._api.delete(self._job, propagationPolicy="Background")
+        for kind in ("services", "configmaps"):
+            found = self._api.find(f"{self._core}/{kind}/{self._name}")
+            if found and _is_ours(found):
+                there = True
+                self._api.delete(f"{self._core}/{kind}/{self._name}")
+        end = time.monotonic() + _REMOVAL
+        for pause in pauses():
+            if not self._api.find(self._job) and not self._pods():
+                return there
+            if time.monotonic() >= end:
+                raise DomainError(
+                    f"{doing}: it is still there after {_REMOVAL} s. See kubectl --namespace {self._namespace} get "
+                    f"jobs,pods --selector {_JOB_LABEL}={self._name}"
+                )
+            time.sleep(pause)
+        return there
+
+    def _owned(self, doing: str) -> bool:
+        """Whether there is a job of this name; one that somebody else made is an error."""
+        found = self._api.find(self._job)
+        if found and not _is_ours(found):
+            raise DomainError(
+                f"{doing}: there is a job {self._namespace}/{self._name} that this collection has not made (no label "
+                f"{OWNER_LABEL}={OWNER}). Choose another name with torch_ddp_name."
+            )
+        return found is not None
+
+    def _look(self) -> Seen:
+        job = self._api.find(self._job)
+        if job is None:
+            raise DomainError(
+                f"Error while waiting for the training {self._name}: somebody has removed the job, or another run of "
+                f"the same name has taken its place."
+            )
+        return Seen(
+            job,
+            self._pods(),
+            self._api.items("/api/v1/nodes"),
+            self._api.items("/api/v1/pods"),
+            self._api.items(f"{self._core}/events", fieldSelector="involvedObject.kind=Pod"),
+        )
+
+    def _pods(self) -> list[dict[str, Any]]:
+        return self._api.items(f"{self._core}/pods", labelSelector=f"{_JOB_LABEL}={self._name}")
+
+    def _news(self, seen: Seen, known: dict[str, Any]) -> list[str]:
+        pod = judge.first(seen.pods)
+        if pod is None or not pod["metadata"].get("uid"):
+            return []
+        if known["pod"] != pod["metadata"]["uid"]:
+            known["pod"], known["stamp"] = pod["metadata"]["uid"], ""
+        query = {"timestamps": "true", **({"sinceTime": known["stamp"]} if known["stamp"] else {})}
+        lines, known["stamp"] = log.news(self._log(objects.name(pod), **query), known["stamp"])
+        return lines
+
+    @staticmethod
+    def _lost(verdict: Verdict, known: dict[str, Any], limit: float) -> bool:
+        """Whether a pod has been in the same kind of trouble for too long; calls may be far apart."""
+        now = time.time()
+        known["troubled"] = {name: known["troubled"].get(name, now) for name in verdict.troubled}
+        return any(now - since >= limit for since in known["troubled"].values())
+
+    def _result(self, seen: Seen, verdict: Verdict) -> dict[str, Any]:
+        if verdict.state == "succeeded":
+            pod = judge.first(seen.pods)
+            return {"summary": log.summary(self._log(objects.name(pod))) if pod else {}}
+        words = log.last_words(self._log(verdict.pod)) if verdict.pod else []
+        return {"last_words": words, "cause": log.cause(words)}
+
+    def _log(self, pod: str, **query: str) -> str:
+        # A container that has not started has no log; that is no error.
+        with contextlib.suppress(ApiError):
+            return self._api.text(f"{self._core}/pods/{pod}/log", **{"tailLines": "1000", **query})
+        return ""
+
+    def _path(self, body: Mapping[str, Any]) -> str:
+        return f"{self._core}/{str(body['kind']).lower()}s/{body['metadata']['name']}"
+
+
+def _is_ours(found: Object) -> bool:
+    return (found["metadata"].get("labels") or {}).get(OWNER_LABEL) == OWNER

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An SSH tunnel to an API server: ssh's arguments from Ansible's connection settings, and a kubeconfig that uses it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from ...module_utils._errors import DomainError
+
+
+class TunnelError(DomainError):
+    """There can't be a tunnel with these settings."""
+
+
+def ssh_arguments(option: Callable[[str], Any], local_port: int, remote_port: int) -> list[str]:
+    """The command of a tunnel. ``option`` gives the values of Ansible's connection plugin C(ssh).
+
+    What comes first counts for ssh: a tunnel that an existing connection carried would outlive this one.
+    """
+    if option("password"):
+        raise TunnelError(
+            "the host is reached with a password (ansible_password), and ssh in the background can't be given one. Use "
+            "an SSH key or an agent"
+        )
+    argv = [str(option("ssh_executable") or "ssh"), "-N", "-T"]
+    for setting in (
+        "BatchMode=yes",
+        "ControlMaster=no",
+        "ControlPath=none",
+        "ExitOnForwardFailure=yes",
+        "ServerAliveInterval=15",
+        "ServerAliveCountMax=4",
+    ):
+        argv += ["-o", setting]
+    argv += shlex.split(str(option("ssh_args") or ""))
+    if option("host_key_checking") is False:
+        argv += ["-o", "StrictHostKeyChecking=no"]
+    for name, setting in (("port", "Port={}"), ("remote_user", 'User="{}"'), ("timeout", "ConnectTimeout={}")):
+        if option(name) is not None:
+            argv += ["-o", setting.format(option(name))]
+    if option("private_key_file"):
+        argv += ["-o", f'IdentityFile="{Path(str(option("private_key_file"))).expanduser()}"']
+    for name in ("ssh_common_args", "ssh_extra_args"):
+        argv += shlex.split(str(option(name) or ""))
+    return [*argv, "-L", f"127.0.0.1:{local_port}:127.0.0.1:{remote_port}", str(option("host"))]
+
+
+def through_tunnel(text: str, port: int) -> str:
+    """A kubeconfig whose servers are reached through a local port; their certificates still have to be theirs."""
+    try:
+        data = yaml.safe_load(text)
+        for entry in data["clusters"]:
+            cluster: dict[str, Any] = entry["cluster"]
+            name = urlsplit(cluster["server"]).hostname
+            if not name:
+                raise TunnelError(f"the address of the API server, {cluster['server']!r}, names no host")
+            cluster.setdefault("tls-server-name", name)
+            cluster["server"] = f"https://127.0.0.1:{port}"
+    except (yaml.YAMLError, ValueError, KeyError, TypeError) as error:
+        raise TunnelError("the kubeconfig can't be read") from error
+    written: str = yaml.safe_dump(data, sort_keys=False)
+    return written
+
+
+def connection_options(connection: Any) -> Callable[[str], Any]:
+    """Read options of a connection plugin; one that this version does not have is None."""
+
+    def option(name: str) -> Any:
+        try:
+            return connection.get_option(name)
+        except KeyError:
+            return None
+
+    return option
+
+
+def refuse_other_connections(name: str, host: str, variables: Mapping[str, Any]) -> None:
+    """Raise TunnelError unless Ansible reaches the host through OpenSSH."""
+    if name != "ssh":
+        raise TunnelError(
+            f"Ansible reaches {host} by the connection {name}, and the tunnel needs OpenSSH (ansible_connection=ssh)"
+        )
+    if variables.get("ansible_ssh_private_key") or variables.get("ansible_private_key"):
+        raise TunnelError("a key that is a variable (ansible_ssh_private_key) can't be given to it; name a file")

@@ -1,0 +1,123 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which packages make CUDA toolkits side by side on a host, and whether its driver and GPUs run them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from .compatibility import FORWARD, MINOR, NATIVE, UNKNOWN, UNSUPPORTED, CudaError, Verdict, judge
+from .data import TOOLKITS
+
+# From the best to the worst; of several GPUs the worst counts.
+_ORDER = (NATIVE, MINOR, FORWARD, UNKNOWN, UNSUPPORTED)
+RELEASE = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})\.([0-9]{1,3})", re.ASCII)
+MINOR_VERSION = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})", re.ASCII)
+# NVIDIA's repositories of these distributions begin later than the table of toolkits; the others have all of it.
+_FIRST_SERIES = {"Debian 13": (13, 1), "Ubuntu 26.04": (13, 3)}
+# The newest cuda-compat-12-8, 575.57.08-0ubuntu1, is an empty placeholder; this one has the libraries.
+_COMPAT_VERSIONS = {"cuda-compat-12-8": "570.211.01-*"}
+# What NVIDIA packs once for all toolkits stays.
+_PACKAGES = r"(?:cuda|cuda-.+|lib(?:cu|np|nv).+|gds-tools)-{suffix}(?:-.+)?"
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """One toolkit: ``home`` is its directory, ``kind`` one of cuda_compatibility's, None without a driver."""
+
+    version: str
+    minor: str
+    home: str
+    packages: list[dict[str, str]]
+    kind: str | None = None
+    reason: str = ""
+    advice: str = ""
+    accepted: bool = True
+    compat: str = ""
+    order: tuple[int, int] = field(default=(0, 0))
+    absent: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        return {**{key: value for key, value in asdict(self).items() if key != "order"}, "priority": self.priority}
+
+    @property
+    def priority(self) -> int:
+        """Of its alternative, as NVIDIA's packages set it: 129 for 12.9."""
+        return int(f"{self.order[0]}{self.order[1]}")
+
+
+def plan(
+    versions: Iterable[str],
+    driver: str | None,
+    gpus: Sequence[str],
+    accept: Sequence[str],
+    revision: str,
+    system: str = "",
+) -> list[Toolkit]:
+    """The toolkits, oldest first. Raises CudaError for what is no release, and for two releases of one minor version.
+
+    ``gpus`` are names or PCI device ids; ``accept`` are the kinds with which a toolkit is installed; ``system`` is the
+    distribution, such as ``Debian 13``. ``absent`` says that its repository does not have a toolkit.
+    """
+    found: dict[tuple[int, int], Toolkit] = {}
+    for version in versions:
+        toolkit = _toolkit(version, driver, gpus, accept, revision)
+        if toolkit.order in found:
+            raise CudaError(
+                f"Error while planning CUDA toolkits: {found[toolkit.order].version} and {version} can't be side by "
+                f"side, both lie in {toolkit.home}. Leave one of them out"
+            )
+        found[toolkit.order] = toolkit
+    return [replace(found[order], absent=_absent(found[order], system)) for order in sorted(found)]
+
+
+def _absent(toolkit: Toolkit, system: str) -> str:
+    first = _FIRST_SERIES.get(system)
+    if not first or toolkit.order >= first:
+        return ""
+    there = [known.version for known in TOOLKITS if tuple(map(int, known.version.split("."))) >= first]
+    return f"CUDA {toolkit.version}: NVIDIA's repository for {system} has {', '.join(there)}, and nothing older"
+
+
+def packages_of(minor: str, installed: Iterable[str]) -> list[str]:
+    """Those of the installed packages that belong to one toolkit alone. Raises CudaError for no minor version."""
+    match = MINOR_VERSION.fullmatch(minor)
+    if not match:
+        raise CudaError(f"Error while removing CUDA toolkits: {minor!r:.60} is no minor version. Write it as in 12.9")
+    pattern = re.compile(_PACKAGES.format(suffix=f"{match[1]}-{match[2]}"))
+    return sorted(name for name in installed if pattern.fullmatch(name))
+
+
+def _toolkit(version: str, driver: str | None, gpus: Sequence[str], accept: Sequence[str], revision: str) -> Toolkit:
+    match = RELEASE.fullmatch(version)
+    if not match:
+        raise CudaError(
+            f"Error while planning CUDA toolkits: {version!r:.60} is no release. Write all three digits, as in 12.9.1"
+        )
+    minor, suffix = f"{match[1]}.{match[2]}", f"{match[1]}-{match[2]}"
+    home = f"/usr/local/cuda-{minor}"
+    packages = [{"name": f"cuda-toolkit-{suffix}", "version": f"{version}{revision}"}]
+    order = (int(match[1]), int(match[2]))
+    if not driver:
+        # A host that only compiles.
+        return Toolkit(version, minor, home, packages, order=order)
+    verdicts: list[Verdict] = [judge(version, driver, gpu) for gpu in gpus] or [judge(version, driver)]
+    worst = max(verdicts, key=lambda verdict: _ORDER.index(verdict.kind))
+    accepted = worst.kind in accept
+    compat = ""
+    if worst.kind == FORWARD and accepted and worst.package:
+        packages = [*packages, {"name": worst.package, "version": _COMPAT_VERSIONS.get(worst.package, "")}]
+        compat = f"{home}/compat"
+    return Toolkit(version, minor, home, packages, worst.kind, worst.reason, worst.advice, accepted, compat, order)
+
+
+def shown(toolkit: Mapping[str, Any]) -> str:
+    """A toolkit in a sentence, for people."""
+    if toolkit["kind"] is None:
+        return f"CUDA {toolkit['version']}: there is no driver to compare with"
+    what = str(toolkit["kind"]).replace("_", " ")
+    return f"CUDA {toolkit['version']}: {what}: {toolkit['reason']}. {toolkit['advice']}"

@@ -1,0 +1,253 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which packages make a driver on a host: by its distribution, the source, the branch and the GPUs. Pure.
+
+NVIDIA's names: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (compute-only, version locking).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...module_utils._apt.dpkg import compare_versions
+from .._cuda.data import OPEN_UNSUPPORTED
+from .._cuda.families import by_device_id
+
+OPEN, PROPRIETARY = "open", "proprietary"
+COMPUTE, FULL = "compute", "full"
+# NVIDIA's last branch with proprietary modules is 610; its first whose packages carry no branch in their names is 590.
+_FIRST_OPEN_ONLY, _FIRST_UNSUFFIXED = 615, 590
+# 580.178.04 in a package's version, with or without epoch and revision.
+_OF_DRIVER = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?:[-+~]|\Z)")
+# What tells a driver's kind of modules and its extent; metapackages before what they bring along.
+_IDENTITIES = (
+    (re.compile(r"nvidia-open(?:-\d+)?\Z"), OPEN, FULL),
+    (re.compile(r"cuda-drivers(?:-\d+)?\Z"), PROPRIETARY, FULL),
+    (re.compile(r"nvidia-(?:dkms(?:-\d+)?-open|kernel-open-dkms)\Z"), OPEN, COMPUTE),
+    (re.compile(r"nvidia-(?:dkms(?:-\d+)?|kernel-dkms)\Z"), PROPRIETARY, COMPUTE),
+)
+
+
+class DriverError(ValueError):
+    """The driver can't be planned; the text says why."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the role nvidia_driver installs; ``version`` is that of the packages, ``dkms`` whether it is built."""
+
+    kind: str
+    extent: str
+    branch: str
+    version: str
+    preferences: bool
+    dkms: bool
+    pinning: tuple[dict[str, Any], ...]
+    packages: tuple[dict[str, Any], ...]
+    replaces: tuple[str, ...]
+
+    def fields(self) -> dict[str, Any]:
+        return {**asdict(self), **{key: list(getattr(self, key)) for key in ("pinning", "packages", "replaces")}}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The settings, with the driver that was there before an upgrade (``name`` and ``version`` of its package)."""
+
+    version: str
+    source: str
+    modules: str
+    extent: str
+    former: Mapping[str, str]
+    returning: bool = False
+
+
+def plan(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any]) -> Plan:
+    """The packages for a host, whose facts are those of preflight_info."""
+    kind = _kind(host, wanted)
+    if wanted.source == "distribution":
+        return _of_distribution(host, wanted, kind)
+    system, installed = host["os"]["key"], host["nvidia_driver"]["packages"]
+    branch = wanted.version.partition(".")[0]
+    version = str(table.get(wanted.version, {}).get("packages", {}).get(system) or "")
+    former = str(wanted.former.get("version", ""))
+    # A driver that is there may be kept, or return, although the table does not have it.
+    if not version and wanted.version in versions_in([former]):
+        version = former
+    if not version:
+        raise DriverError(
+            f"Error while planning the driver's packages: {wanted.version} is not in NVIDIA's repository for {system}. "
+            f"{advice(system, table)}"
+        )
+    suffixed = int(branch) < _FIRST_UNSUFFIXED
+    whole = _whole(installed, version)
+    extent = _extent(whole, wanted)
+    names, persistence = _names(system.partition(" ")[0], branch if suffixed else "", kind, extent)
+    packages: list[dict[str, Any]] = [{"name": name, "version": version} for name in names]
+    # The metapackage of an older release may have left it out, and is left as it is.
+    if not whole:
+        packages.append({"name": persistence, "version": version, "optional": True})
+    if int(host.get("nvswitches") or 0) > 0:
+        packages.append({"name": "nvidia-fabricmanager", "version": version})
+    pinning = () if suffixed else ({"name": f"nvidia-driver-pinning-{wanted.version}"},)
+    others = [entry["packages"].get(system) for entry in table.values()]
+    others += [found for found in installed.values() if _OF_DRIVER.match(found)]
+    return Plan(
+        kind=kind,
+        extent=extent,
+        branch=branch,
+        version=version,
+        preferences=suffixed,
+        dkms=True,
+        pinning=pinning,
+        packages=tuple(packages),
+        replaces=tuple(dict.fromkeys(other for other in others if other and other != version)),
+    )
+
+
+def flavors(branch: str) -> tuple[str, ...]:
+    """The kinds of kernel modules that NVIDIA provides of a branch."""
+    return (OPEN,) if int(branch) >= _FIRST_OPEN_ONLY else (OPEN, PROPRIETARY)
+
+
+def kind_for(device_ids: Iterable[str], modules: str) -> str:
+    """The modules that GPUs take. An old and a new GPU on one host get the proprietary ones; preflight has looked."""
+    families = (by_device_id(device) for device in device_ids)
+    old = any(family and family.open_modules == OPEN_UNSUPPORTED for family in families)
+    return modules if modules != "auto" else PROPRIETARY if old else OPEN
+
+
+def identity(packages: Mapping[str, str], version: str) -> dict[str, str]:
+    """``name`` and ``version`` of the package that tells what the driver ``version`` is made of; empty without one."""
+    own = {name: found for name, found in packages.items() if version and version in versions_in([found])}
+    for pattern, _kind, _extent in _IDENTITIES:
+        for name in sorted(own):
+            if pattern.match(name):
+                return {"name": name, "version": own[name]}
+    return {}
+
+
+def versions_in(versions: Iterable[str]) -> set[str]:
+    """The drivers' versions among those of packages; what has another kind of version (kernels) does not count."""
+    matches = (_OF_DRIVER.match(version) for version in versions)
+    return {match.group(1) for match in matches if match}
+
+
+def available(system: str, table: Mapping[str, Any]) -> list[str]:
+    """The table's versions that a distribution's repository has, the oldest first."""
+    return [version for version, entry in table.items() if system in entry["packages"]]
+
+
+def advice(system: str, table: Mapping[str, Any]) -> str:
+    found = available(system, table)
+    return f"Set nvidia_driver_version to auto or one of {', '.join(found)}" if found else f"No version is for {system}"
+
+
+def newest(versions: Iterable[str]) -> str:
+    best = ""
+    for version in versions:
+        if not best or compare_versions(version, best) > 0:
+            best = version
+    return best
+
+
+def _kind(host: Mapping[str, Any], wanted: Wanted) -> str:
+    if wanted.returning and wanted.former:
+        return next((kind for pattern, kind, _extent_of in _IDENTITIES if pattern.match(wanted.former["name"])), OPEN)
+    return kind_for((gpu["device_id"] for gpu in host["gpus"]), wanted.modules)
+
+
+def _whole(installed: Mapping[str, str], version: str) -> bool:
+    """Whether the metapackage of this very version is there."""
+    patterns = [pattern for pattern, _kind_of, extent in _IDENTITIES if extent == FULL]
+    return any(found == version and pattern.match(name) for name, found in installed.items() for pattern in patterns)
+
+
+def _extent(whole: bool, wanted: Wanted) -> str:
+    """A whole driver stays one, and one that returns is what it was."""
+    if wanted.returning and wanted.former:
+        return next((extent for pattern, _kind_of, extent in _IDENTITIES if pattern.match(wanted.former["name"])), FULL)
+    return FULL if whole else wanted.extent
+
+
+def _names(family: str, branch: str, kind: str, extent: str) -> tuple[list[str], str]:
+    """The packages of NVIDIA's repository, and the one with the persistence daemon."""
+    suffix = f"-{branch}" if branch else ""
+    is_open = kind == OPEN
+    persistence = "nvidia-persistenced"
+    if family == "Ubuntu" and branch:
+        persistence = f"nvidia-compute-utils{suffix}"
+    if extent == FULL:
+        return [f"{'nvidia-open' if is_open else 'cuda-drivers'}{suffix}"], persistence
+    if family == "Debian":
+        return ["nvidia-driver-cuda", "nvidia-kernel-open-dkms" if is_open else "nvidia-kernel-dkms"], persistence
+    modules = f"nvidia-dkms{suffix}{'-open' if is_open else ''}"
+    # From 590 on nvidia-smi is in libnvidia-compute.
+    return [f"libnvidia-compute{suffix}", modules, *([f"nvidia-utils{suffix}"] if branch else [])], persistence
+
+
+def _of_distribution(host: Mapping[str, Any], wanted: Wanted, kind: str) -> Plan:
+    """Debian's or Ubuntu's own packages; what the packaging adds to the version is the distribution's matter."""
+    branch, version = wanted.version.partition(".")[0], f"{wanted.version}-*"
+    is_open, signed = kind == OPEN, []
+    if host["os"]["key"].startswith("Debian"):
+        names = ["nvidia-open-kernel-dkms" if is_open else "nvidia-kernel-dkms", "libcuda1", "nvidia-smi"]
+    else:
+        server = f"{branch}-server{'-open' if is_open else ''}"
+        if host.get("secure_boot"):
+            # Canonical signs these; what DKMS builds would be refused. Their version is the kernel's.
+            signed = [{"name": f"linux-modules-nvidia-{server}-{kernel_flavor(host)}"}]
+        names = [f"nvidia-headless-{'no-dkms-' if signed else ''}{server}", f"nvidia-utils-{branch}-server"]
+    if int(host.get("nvswitches") or 0) > 0:
+        names.append(f"nvidia-fabricmanager-{branch}")
+    packages = [*signed, *({"name": name, "version": version} for name in names)]
+    return Plan(
+        kind=kind,
+        extent=COMPUTE,
+        branch=branch,
+        version=version,
+        # Debian's security archive has newer parts than the modules that its own open packages build.
+        preferences=True,
+        dkms=not signed,
+        pinning=(),
+        packages=tuple(packages),
+        replaces=(),
+    )
+
+
+def kernel_flavor(host: Mapping[str, Any]) -> str:
+    """What the names of Ubuntu's signed modules end with: as the image's meta package, else the kernel itself."""
+    meta = str(host.get("kernel_packages", {}).get("meta", ""))
+    return meta.removeprefix("linux-image-") or str(host["kernel"])
+
+
+def headers(host: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Headers of the running kernel and of those that follow, and the compiler that built it; apt may lack each."""
+    found = host["kernel_packages"]
+    names = [*found["headers"], *([found["compiler"]] if found["compiler"] else [])]
+    return [{"name": name, "optional": True} for name in names]
+
+
+def headers_problem(host: Mapping[str, Any]) -> str:
+    """What to say when apt has no headers of the running kernel; empty where DKMS can build without them.
+
+    A kernel that no package of this host brought (a container's, or one built by hand) may have its modules already.
+    """
+    found, exact = host["kernel_packages"], host["kernel_packages"]["headers"][0]
+    if not found["image"] or found["headers_found"]:
+        return ""
+    later = ", ".join(found["newer_without_headers"])
+    change = (
+        f"Reboot into the newer kernel that is installed ({later})"
+        if later
+        else "Upgrade the kernel (apt-get dist-upgrade), reboot into it"
+    )
+    return (
+        f"Error while installing the kernel headers: no apt source of this host has {exact}, without which DKMS can't "
+        f"build the driver's modules for the running kernel. {change}, and run again; or add the source that has "
+        f"{exact}."
+    )

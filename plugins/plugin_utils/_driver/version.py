@@ -1,0 +1,173 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which version ``nvidia_driver_version: auto`` means on each host. Pure.
+
+The hosts of a pool get one version: the newest of the table that the repository of each host's distribution has, and
+that drives its GPUs. What a host has already is never changed by this choice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .._cuda import compatibility
+from .._cuda.families import by_device_id
+from .packages import PROPRIETARY, available, flavors, kind_for, newest, versions_in
+
+AUTO = "auto"
+_TAG = re.compile(r":(\d{3}\.\d+(?:\.\d+)?)(?:-[\w.-]*)?(?:@\S*)?\Z")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host with GPUs; ``facts`` are those of preflight_info, empty for one that was not read."""
+
+    name: str
+    version: str
+    source: str
+    pool: str
+    facts: Mapping[str, Any]
+    modules: str = AUTO
+    image: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has a say in its pool's version."""
+        return self.version == AUTO and self.source == "cuda_repository" and bool(self.facts.get("gpus"))
+
+    @property
+    def system(self) -> str:
+        return str(self.facts["os"]["key"])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``version`` is empty where none can be chosen; ``why`` and ``advice`` say why, and what to do."""
+
+    version: str = ""
+    why: str = ""
+    advice: str = ""
+
+
+def choose(hosts: Mapping[str, Host], table: Mapping[str, Any]) -> dict[str, Choice]:
+    """The version of each host that was read and has GPUs."""
+    pools: dict[str, list[Host]] = {}
+    for host in hosts.values():
+        if host.counts:
+            pools.setdefault(host.pool, []).append(host)
+    found = {}
+    for host in hosts.values():
+        if not host.facts.get("gpus"):
+            continue
+        if host.version != AUTO:
+            found[host.name] = Choice(host.version)
+        elif host.source == "cuda_repository":
+            found[host.name] = _of_pool(host, pools[host.pool], table)
+        else:
+            found[host.name] = _of_source(host)
+    return found
+
+
+def unread(hosts: Mapping[str, Host], table: Mapping[str, Any]) -> list[str]:
+    """The hosts that would have to be read, because a host without a driver shares their pool."""
+    open_pools = {host.pool for host in hosts.values() if host.counts and not kept(host, table)}
+    return [
+        host.name
+        for host in hosts.values()
+        if not host.facts and host.version == AUTO and host.source == "cuda_repository" and host.pool in open_pools
+    ]
+
+
+def kept(host: Host, table: Mapping[str, Any]) -> str:
+    """The version of the table that a host has from NVIDIA's repository, empty if it has none."""
+    driver = host.facts["nvidia_driver"]
+    if driver["origin"] != "cuda_repository":
+        return ""
+    installed = [version for version in versions_in(driver["packages"].values()) if version in table]
+    loaded = str(driver["loaded_version"])
+    return loaded if loaded in installed else newest(installed)
+
+
+def fitting(host: Host, table: Mapping[str, Any]) -> list[str]:
+    """The table's versions that the host's repository has and that drive its GPUs, the oldest first."""
+    return [version for version in available(host.system, table) if _drives(host, version)]
+
+
+def _drives(host: Host, version: str) -> bool:
+    devices = [gpu["device_id"] for gpu in host.facts["gpus"]]
+    branch = compatibility.read_driver(version).branch
+    families = [family for family in map(by_device_id, devices) if family]
+    if kind_for(devices, host.modules) == PROPRIETARY and PROPRIETARY not in flavors(str(branch)):
+        return False
+    return not any(compatibility.branch_problem(family, branch) for family in families)
+
+
+def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
+    mine = kept(host, table)
+    if mine:
+        return Choice(mine)
+    able = fitting(host, table)
+    label = f"the pool {host.pool}" if host.pool else "the hosts without a pool"
+    running = {version for version in (kept(each, table) for each in pool) if version}
+    if running:
+        common = [version for version in able if version in running]
+        if common:
+            return Choice(newest(common))
+        return Choice(
+            "",
+            f"{label} runs {', '.join(sorted(running))}, and this host ({host.system}) can have "
+            f"{', '.join(able) or 'none of the table'}",
+            "Upgrade the pool first (playbooks/upgrade_driver.yml), give this host a pool of its own "
+            "(cluster_node_pool), or set nvidia_driver_version for it",
+        )
+    common = [version for version in able if all(version in fitting(each, table) for each in pool)]
+    if common:
+        return Choice(newest(common))
+    return Choice(
+        "",
+        f"no version fits all hosts of {label}: {'; '.join(_each(pool, table))}",
+        "Give hosts that differ pools of their own (cluster_node_pool), or set nvidia_driver_version for them",
+    )
+
+
+def _each(pool: list[Host], table: Mapping[str, Any]) -> Iterator[str]:
+    by_choice: dict[str, list[str]] = {}
+    for host in pool:
+        able = ", ".join(fitting(host, table)) or "none of the table"
+        by_choice.setdefault(f"{able} ({host.system})", []).append(host.name)
+    for words, names in by_choice.items():
+        yield f"{', '.join(names)} can have {words}"
+
+
+def _of_source(host: Host) -> Choice:
+    driver = host.facts["nvidia_driver"]
+    loaded = str(driver["loaded_version"])
+    if host.source == "preinstalled":
+        return Choice(loaded)
+    if host.source == "operator":
+        # The chart of the GPU Operator names one.
+        return Choice("")
+    if host.source == "daemonset":
+        tag = _TAG.search(host.image)
+        if tag:
+            return Choice(tag.group(1))
+        return Choice(
+            "",
+            "nvidia_driver_source is daemonset, and the tag of nvidia_driver_installer_image names no version",
+            "Set nvidia_driver_version to the version that this image installs",
+        )
+    if driver["origin"] == "distribution":
+        installed = versions_in(driver["packages"].values())
+        found = loaded if loaded in installed else newest(installed)
+        if found:
+            return Choice(found)
+    name = "nvidia-open-kernel-dkms" if host.system.startswith("Debian") else "'nvidia-headless-*-server-open'"
+    return Choice(
+        "",
+        "nvidia_driver_source is distribution, whose versions are not in the table",
+        f"Set nvidia_driver_version to one that its archive holds, as in 550.163.01: apt list -a {name}",
+    )

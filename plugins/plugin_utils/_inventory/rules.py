@@ -1,0 +1,281 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an argument specification can't say of variables: forms of entries, and which values go together.
+
+Values are those of the inventory, with defaults in the place of what it leaves open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ...module_utils._apt.key import AptKeyError, read_pins
+from ...module_utils._cluster import pools
+from ...module_utils._nvidia import sharing
+from .. import _gpu_operator, _images
+from .._cuda.plan import MINOR_VERSION, RELEASE
+from .._preflight.model import Problem, listing
+
+Values = Mapping[str, Any]
+
+_CHARTS = Path(__file__).resolve().parents[3] / "roles/gpu_operator/files"
+_POOL = "gpulab.io/pool"
+# The sources whose driver may lie below another directory than /.
+_ELSEWHERE = ("daemonset", "preinstalled", "operator")
+_QUOTE = "put it into quotes"
+_SERIAL = re.compile(r"[1-9][0-9]*|(?:[1-9][0-9]?|100)%", re.ASCII)
+# As Go reads it, in the units that make sense for a time limit.
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
+_ZERO = re.compile(r"[0.]+(?:[a-z]+[0.]+)*[a-z]+", re.ASCII)
+_DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
+_DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
+
+
+def _pool(value: Any) -> Iterator[str]:
+    if value != "":
+        yield from pools.problems({_POOL: value}, [])
+
+
+def _labels(value: Any) -> Iterator[str]:
+    yield from pools.problems(value, [])
+
+
+def _taints(value: Any) -> Iterator[str]:
+    yield from pools.problems({}, value)
+
+
+def _releases(value: Any) -> Iterator[str]:
+    minors: dict[str, str] = {}
+    for entry in value:
+        wrong = _wrong_release(entry)
+        if wrong:
+            yield wrong
+        elif minors.setdefault(_minor(entry), entry) != entry:
+            yield f"{minors[_minor(entry)]} and {entry} can't be side by side: both are CUDA {_minor(entry)}"
+
+
+def _release(value: Any) -> Iterator[str]:
+    wrong = _wrong_release(value) if value != "" else ""
+    if wrong:
+        yield wrong
+
+
+def _wrong_release(entry: Any) -> str:
+    if not isinstance(entry, str):
+        return f"{entry!r} is no text; write all three digits, and {_QUOTE}, as in '12.9.1'"
+    return "" if RELEASE.fullmatch(entry) else f"{entry!r:.60} is no release; write all three digits, as in 12.9.1"
+
+
+def _minors(value: Any) -> Iterator[str]:
+    for entry in value:
+        if not isinstance(entry, str):
+            yield f"{entry!r} is no text: a number loses its zeros, and 12.10 is 12.1 then; {_QUOTE}, as in '12.9'"
+        elif not MINOR_VERSION.fullmatch(entry):
+            yield f"{entry!r:.60} is no minor version; write it as in 12.9"
+
+
+def _minor(release: str) -> str:
+    return release.rpartition(".")[0]
+
+
+def _serial(value: Any) -> Iterator[str]:
+    if not _SERIAL.fullmatch(str(value)):
+        yield f"it must be a number of nodes, such as 2, or a part of them from 1% to 100%, not {str(value)!r}"
+
+
+def _directory(value: Any) -> Iterator[str]:
+    if not _DIRECTORY.fullmatch(str(value)):
+        yield f"it must be an absolute path without a slash at its end, such as /opt/nvidia/driver, not {str(value)!r}"
+
+
+def _timeouts(value: Any) -> Iterator[str]:
+    for key, duration in value.items():
+        if not _DURATION.fullmatch(str(duration)):
+            yield f"{key} must be a duration with a unit, such as 90s, 5m or 1h30m, not {str(duration)!r}"
+        elif _ZERO.fullmatch(str(duration)):
+            yield f"{key} is {duration}, which leaves kubeadm no time"
+
+
+def _driver(value: Any) -> Iterator[str]:
+    if not _DRIVER.fullmatch(str(value)):
+        yield f"it must be auto, or a version such as 595.91.07, not {str(value)!r:.60}"
+
+
+def _file(value: Any) -> Iterator[str]:
+    if value != "" and not (_DIRECTORY.fullmatch(str(value)) and value != "/"):
+        yield f"it must be the absolute path of a file, such as /etc/resolv.conf, or empty, not {str(value)!r:.120}"
+
+
+def _disk(value: Any) -> Iterator[str]:
+    for path, mib in value.items():
+        if not isinstance(path, str) or not path.startswith("/"):
+            yield f"{path!r:.120} is not an absolute path, such as /usr"
+        if isinstance(mib, bool) or not re.fullmatch(r"[0-9]+", str(mib), re.ASCII):
+            yield f"{path} must have a whole number of MiB, such as 2000, not {mib!r:.60}"
+
+
+def _delegate(value: Any) -> Iterator[str]:
+    if not str(value).strip():
+        yield "it is empty; name a host of the inventory, or leave it out for the controller"
+
+
+def _fingerprints(value: Any) -> Iterator[str]:
+    try:
+        read_pins(value)
+    except AptKeyError as error:
+        yield str(error).partition(": ")[2]
+
+
+# By variable what is wrong with its value, as the end of a sentence. Types are right already.
+VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
+    "nvidia_device_plugin_sharing": sharing.problems,
+    "cluster_image_digests": _images.problems,
+    "cluster_node_pool": _pool,
+    "cluster_node_labels": _labels,
+    "cluster_node_taints": _taints,
+    "cuda_toolkit_versions": _releases,
+    "cuda_toolkit_default": _release,
+    "cuda_toolkit_remove": _minors,
+    "nvidia_driver_upgrade_serial": _serial,
+    "nvidia_driver_root": _directory,
+    "kubeadm_timeouts": _timeouts,
+    "kubeadm_resolv_conf": _file,
+    "nvidia_driver_version": _driver,
+    "preflight_disk_mib": _disk,
+    "preflight_driver_disk_mib": _disk,
+    "cluster_api_delegate": _delegate,
+    **{
+        f"{role}_repository_key_fingerprints": _fingerprints
+        for role in ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
+    },
+}
+
+
+def _installer(host: str, values: Values) -> Iterator[Problem]:
+    if values["nvidia_driver_source"] == "daemonset" and not values["nvidia_driver_installer_image"]:
+        yield Problem(
+            host,
+            "nvidia_driver_source is daemonset, and nvidia_driver_installer_image is empty",
+            "nvidia_driver_installer_image",
+            "A pod of that image installs the driver",
+            "Name the image, or choose another nvidia_driver_source",
+        )
+
+
+def _root(host: str, values: Values) -> Iterator[Problem]:
+    root, source = values["nvidia_driver_root"], values["nvidia_driver_source"]
+    if root != "/" and source not in _ELSEWHERE:
+        yield Problem(
+            host,
+            f"nvidia_driver_root is {root}, and nvidia_driver_source is {source}",
+            "nvidia_driver_root",
+            "Packages install the driver below /, and nowhere else",
+            f"Leave nvidia_driver_root out, or set nvidia_driver_source to {' or '.join(_ELSEWHERE)}",
+        )
+
+
+def _operator(host: str, values: Values) -> Iterator[Problem]:
+    source, manager = values["nvidia_driver_source"], values["cluster_gpu_manager"]
+    if source == "operator" and manager != "gpu_operator":
+        yield Problem(
+            host,
+            f"nvidia_driver_source is operator, and cluster_gpu_manager is {manager}",
+            "nvidia_driver_source, cluster_gpu_manager",
+            "The GPU Operator is to bring the driver, and would not be there: nobody brings one",
+            "Set cluster_gpu_manager to gpu_operator for all hosts, or choose another nvidia_driver_source",
+        )
+
+
+def _tunnel(host: str, values: Values) -> Iterator[Problem]:
+    if boolean(values["cluster_api_tunnel"]) and values["cluster_api_delegate"] != "localhost":
+        yield Problem(
+            host,
+            f"cluster_api_tunnel is true, and cluster_api_delegate is {values['cluster_api_delegate']}",
+            "cluster_api_tunnel, cluster_api_delegate",
+            "The tunnel begins on the controller, so the work against the API has to be done there",
+            "Leave one of the two out",
+        )
+
+
+def _toolkits(host: str, values: Values) -> Iterator[Problem]:
+    versions, default = values["cuda_toolkit_versions"], values["cuda_toolkit_default"]
+    both = [version for version in versions if _minor(version) in values["cuda_toolkit_remove"]]
+    if both:
+        yield Problem(
+            host,
+            f"CUDA {listing(map(_minor, both))} is both wanted and removed",
+            "cuda_toolkit_versions, cuda_toolkit_remove",
+            f"Wanted is {listing(both)}",
+            "Take it out of one of the two",
+        )
+    if default and default not in versions:
+        yield Problem(
+            host,
+            f"cuda_toolkit_default is {default}, which is not among cuda_toolkit_versions",
+            "cuda_toolkit_default",
+            f"Only a release that is wanted can be the default; wanted is {listing(versions) or 'none'}",
+            "Choose one of them, add it to cuda_toolkit_versions, or leave cuda_toolkit_default out",
+        )
+
+
+# Which values of one host go together: the variables that a rule needs, and the rule.
+HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], ...] = (
+    (("nvidia_driver_source", "nvidia_driver_installer_image"), _installer),
+    (("nvidia_driver_source", "nvidia_driver_root"), _root),
+    (("nvidia_driver_source", "cluster_gpu_manager"), _operator),
+    (("cluster_api_tunnel", "cluster_api_delegate"), _tunnel),
+    (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
+)
+
+
+def _one_manager(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+    found: dict[str, list[str]] = {}
+    for host, values in hosts.items():
+        found.setdefault(values["cluster_gpu_manager"], []).append(host)
+    if len(found) > 1:
+        words = "; ".join(f"{manager} for {listing(names)}" for manager, names in found.items())
+        yield Problem(
+            "",
+            f"cluster_gpu_manager differs between hosts of the cluster: {words}",
+            "cluster_gpu_manager",
+            "One of the two offers the GPUs of all nodes, and the other is kept away",
+            "Set it once for all hosts, the control plane included (group_vars/all)",
+        )
+
+
+def _homeless(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+    wishes = {host: pools.wanted({}, values["cluster_node_taints"]) for host, values in hosts.items()}
+    if pools.homeless([{"metadata": {"name": host}, "spec": {}} for host in hosts], wishes):
+        yield Problem(
+            "",
+            f"Every node would have a taint: {listing(hosts)}",
+            "cluster_node_taints",
+            "Pods that tolerate none of them, such as the cluster's DNS, would have no place",
+            "Take it from one, such as with cluster_node_taints=[]: leave the control plane or a worker without",
+        )
+
+
+def _operator_values(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+    found: dict[Problem, None] = {}
+    for values in hosts.values():
+        if values["cluster_gpu_manager"] == "gpu_operator" and boolean(values["gpu_operator_check_values"]):
+            table = _CHARTS / f"values-{values['gpu_operator_chart_version']}.yml"
+            found |= dict.fromkeys(_gpu_operator.table_problems(values["gpu_operator_values"], table))
+    yield from found
+
+
+# The same for all hosts of the cluster.
+CLUSTER: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Values]], Iterable[Problem]]], ...] = (
+    (("cluster_gpu_manager",), _one_manager),
+    (("cluster_node_taints",), _homeless),
+    (
+        ("cluster_gpu_manager", "gpu_operator_values", "gpu_operator_check_values", "gpu_operator_chart_version"),
+        _operator_values,
+    ),
+)

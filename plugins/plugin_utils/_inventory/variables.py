@@ -1,0 +1,194 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with the variables of a host by themselves: types, choices, forms, misspelt names.
+
+Ansible checks a role's variables when the role begins, which is too late: earlier roles have changed the host by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleTemplateSyntaxError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.errors import UnsupportedError
+from jinja2 import Undefined, UndefinedError
+
+from .._preflight.model import Problem
+from . import rules
+
+Specification = Mapping[str, Mapping[str, Any]]
+
+_ROLES = Path(__file__).resolve().parents[3] / "roles"
+# Names of one's own that are merely similar stay below it.
+_MISSPELT = 0.9
+_MARKUP = re.compile(r"\b[COV]\(([^)]*)\)")
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_LARGEST = 2**31 - 1
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/].*|file:///\S*")
+_FORMS = (
+    (re.compile(r".*_(?:http|https)_proxy"), _URL, "a URL, such as http://proxy.example.org:3128"),
+    (
+        re.compile(r".*_repository_url"),
+        # apt's sources can be read by everyone, and so could a password in them.
+        re.compile(rf"(?!\S+://[^/]*@)(?:{_URL.pattern})"),
+        "a URL without a user or a password, such as https://mirror.example.org/debs",
+    ),
+    (
+        re.compile(r"cluster_api_endpoint"),
+        re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}"),
+        "host:port, such as api.example.org:6443",
+    ),
+    (
+        re.compile(r"cluster_dns_domain"),
+        re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"),
+        "a DNS domain in lower case, such as cluster.local",
+    ),
+)
+
+
+def specification() -> dict[str, Mapping[str, Any]]:
+    """Every variable of this collection's roles, by name what its role's argument specification says of it."""
+    options: dict[str, Mapping[str, Any]] = {}
+    for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
+        options |= yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
+    return options
+
+
+def find(host: str, variables: Mapping[str, Any], known: Specification) -> Iterator[Problem]:
+    for name in variables:
+        if name not in known:
+            yield from _misspelt(host, name, known)
+            continue
+        for wrong in _wrong_or_unknown(name, variables, known[name]):
+            yield Problem(
+                host,
+                " ".join(wrong.split()),
+                name,
+                f"What it is: {_first_line(known[name]['description'])}",
+                "Correct the value, or leave the variable out: docs/variables.md holds types and defaults",
+            )
+    for names, rule in rules.HOST:
+        values = _values(names, variables, known)
+        if len(values) == len(names):
+            yield from rule(host, values)
+
+
+def across(hosts: Mapping[str, Mapping[str, Any]], known: Specification) -> Iterator[Problem]:
+    """What is wrong with the variables of all hosts of a cluster side by side."""
+    for names, rule in rules.CLUSTER:
+        values = {host: _values(names, variables, known) for host, variables in hosts.items()}
+        if all(len(found) == len(names) for found in values.values()):
+            yield from rule(values)
+
+
+def _values(names: Iterable[str], variables: Mapping[str, Any], known: Specification) -> dict[str, Any]:
+    """Of these variables those whose value is known and right, with what is left out at its default."""
+    found = {}
+    for name in names:
+        if name not in variables:
+            default = known[name]["default"]
+            if "{{" not in str(default):
+                found[name] = default
+        elif not _wrong_or_unknown(name, variables, known[name]):
+            with contextlib.suppress(UndefinedError):
+                found[name] = _plain(variables[name])
+    return found
+
+
+def _first_line(description: str | list[str]) -> str:
+    first = description if isinstance(description, str) else description[0]
+    return _MARKUP.sub(r"\1", " ".join(first.split()))
+
+
+def _wrong_or_unknown(name: str, variables: Mapping[str, Any], option: Mapping[str, Any]) -> list[str]:
+    """A value that refers to facts can't be known before the hosts are read, and counts as right."""
+    try:
+        return list(_wrong(name, variables[name], option))
+    except UndefinedError as error:
+        # Ansible hands errors of templates on as undefined values; their cause tells the difference.
+        broken = isinstance(error.__cause__, AnsibleTemplateSyntaxError)
+        return [f"{name} is no template that can be read: {error.__cause__}"] if broken else []
+
+
+def _misspelt(host: str, name: str, known: Specification) -> Iterator[Problem]:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELT)
+    if near:
+        yield Problem(
+            host,
+            f"There is no variable {name}",
+            name,
+            f"It looks like {near[0]} misspelt, which would then keep its default",
+            f"Write {near[0]}, or give a variable of your own a name that differs more",
+        )
+
+
+def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
+    kind = option.get("type", "str")
+    if value is None:
+        if "default" in option:
+            yield f"{name} is empty (null)"
+    elif kind == "list" and not isinstance(value, (list, tuple)):
+        yield f"{name} is no list: {_shown(value)}"
+    elif option.get("elements") == "dict" and not all(isinstance(entry, Mapping) for entry in value):
+        yield f"{name} has an entry that is no mapping: {_shown(_plain(value))}"
+    elif kind == "dict" and not isinstance(value, Mapping):
+        yield f"{name} is no mapping: {_shown(value)}"
+    elif "options" in option and kind == "dict" and not all(isinstance(key, str) for key in value):
+        yield f"{name} has a key that is no text: {_shown(_plain(value))}"
+    elif kind == "str" and isinstance(value, (list, tuple, Mapping)):
+        yield f"{name} is no text: {_shown(_plain(value))}"
+    elif kind == "int" and "inf" in str(value).lower():
+        # Ansible's own check stumbles over infinity.
+        yield f"{name} is not a whole number in digits: {_shown(value)}"
+    else:
+        errors = list(ArgumentSpecValidator({name: dict(option)}).validate({name: _plain(value)}).errors)
+        for error in errors:
+            message = error.msg.replace(str(value), "***") if "@" in str(value) else error.msg
+            yield f"{name}: {'unknown key ' if isinstance(error, UnsupportedError) else ''}{message}"
+        if not errors:
+            yield from _wrong_form(name, value, kind)
+            rule = rules.VALUES.get(name, lambda _value: ())
+            yield from (f"{name}: {problem}" for problem in rule(_plain(value)))
+
+
+def _plain(value: Any) -> Any:
+    """The validator copies what it is given, and Ansible's own objects would take all of Ansible along."""
+    if isinstance(value, Undefined):
+        str(value)  # raises UndefinedError, with its cause
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def _shown(value: Any) -> str:
+    """A value for a message; what may be an address with a password in it is not shown."""
+    return "***" if "@" in str(value) else repr(value)
+
+
+def _wrong_number(name: str, value: Any) -> Iterator[str]:
+    """Ansible takes true and 1e3 for numbers."""
+    whole = value.is_integer() if isinstance(value, float) else _WHOLE.fullmatch(str(value).strip())
+    if isinstance(value, bool) or not whole:
+        yield f"{name} is not a whole number in digits: {_shown(value)}"
+    elif int(value) < 0:
+        yield f"{name} is negative: {value}"
+    elif int(value) > _LARGEST:
+        yield f"{name} is larger than {_LARGEST}: {value}"
+
+
+def _wrong_form(name: str, value: Any, kind: str) -> Iterator[str]:
+    """All numbers among the variables count something or last seconds."""
+    if kind == "int":
+        yield from _wrong_number(name, value)
+    for names, form, words in _FORMS:
+        shown = _shown(str(value))
+        if value != "" and names.fullmatch(name) and not form.fullmatch(str(value)):
+            yield f"{name} must be {words}, not {shown}"

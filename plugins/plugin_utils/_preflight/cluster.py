@@ -1,0 +1,275 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules about the cluster as a whole, and about hosts side by side."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+from ...module_utils._apt.dpkg import compare_versions
+from .model import Cluster, ClusterRule, Problem, Reading, listing
+
+# Interfaces that the pod network makes on a node.
+_OF_THE_CLUSTER = re.compile(r"(?:cni|flannel|veth|kube-|nodelocaldns|tunl|cali|cilium|lxc|weave)")
+_NODE_POD_PREFIX = 24
+# Of the collection kubernetes.core.
+_KUBERNETES_PACKAGE = "24.2.0"
+
+
+def control_planes(cluster: Cluster) -> Iterator[Problem]:
+    names, group = cluster.settings["control_plane"], cluster.settings["control_plane_group"]
+    if len(names) == 1:
+        return
+    have = f"it has {len(names)} ({listing(names)})" if names else "it has none"
+    yield Problem(
+        "",
+        f"The group {group} must hold exactly one host, {have}",
+        f"inventory group {group}",
+        "The first control plane makes the cluster; this version does not add further ones",
+        f"Leave one host in {group}" if names else f"Put the host that is to be the control plane into {group}",
+    )
+
+
+def workers(cluster: Cluster) -> Iterator[Problem]:
+    group = cluster.settings["workers_group"]
+    if not cluster.settings["workers"]:
+        yield Problem(
+            "",
+            f"The group {group} holds no host",
+            f"inventory group {group}",
+            "Pods run on workers, so nothing could be proven; the group's name may be misspelt in the inventory",
+            f"Put the workers into {group}; a single machine goes into both groups",
+        )
+
+
+def known_versions(cluster: Cluster) -> Iterator[Problem]:
+    for variable, (version, known) in cluster.settings["versions"].items():
+        if version and version not in known:
+            yield Problem(
+                "",
+                f"{variable} is {version}, which is not in the table of versions",
+                variable,
+                "Only versions that are known to fit the others are installed",
+                f"Choose one of {listing(known)}",
+            )
+
+
+def containerd_is_new_enough(cluster: Cluster) -> Iterator[Problem]:
+    version, least = cluster.settings["containerd_version"], cluster.settings["containerd_minimum"]
+    if least and compare_versions(version, least) < 0:
+        kubernetes = cluster.settings["kubernetes_version"]
+        yield Problem(
+            "",
+            f"containerd {version} is too old for Kubernetes {kubernetes}",
+            "containerd_version",
+            f"Kubernetes {kubernetes} needs containerd {least} or newer",
+            f"Set containerd_version to {least} or newer",
+        )
+
+
+def networks(cluster: Cluster) -> Iterator[Problem]:
+    parsed: dict[str, ipaddress.IPv4Network] = {}
+    for variable in ("cluster_pod_network", "cluster_service_network"):
+        text = cluster.settings[variable]
+        try:
+            parsed[variable] = ipaddress.IPv4Network(text)
+        except ValueError as error:
+            yield Problem(
+                "",
+                f"{variable} is {text!r}, which is no IPv4 network",
+                variable,
+                str(error),
+                "Give a network in CIDR form, such as 10.244.0.0/16",
+            )
+    if len(parsed) < 2:
+        return
+    pods, services = parsed["cluster_pod_network"], parsed["cluster_service_network"]
+    yield from _sizes(cluster, pods, services)
+    if pods.overlaps(services):
+        yield Problem(
+            "",
+            f"The pod network {pods} and the service network {services} overlap",
+            "cluster_pod_network, cluster_service_network",
+            "An address could belong to a pod and to a service",
+            "Choose networks that share no address",
+        )
+    nodes = {str(reading.settings["node_address"]) for reading in cluster.read}
+    for reading in cluster.read:
+        yield from _overlaps(reading, parsed, nodes)
+
+
+def _sizes(cluster: Cluster, pods: ipaddress.IPv4Network, services: ipaddress.IPv4Network) -> Iterator[Problem]:
+    nodes = len({*cluster.settings["control_plane"], *cluster.settings["workers"]})
+    room = 2 ** (_NODE_POD_PREFIX - pods.prefixlen) if pods.prefixlen <= _NODE_POD_PREFIX else 0
+    if room < nodes:
+        yield Problem(
+            "",
+            f"The pod network {pods} has room for {room} nodes, the inventory holds {nodes}",
+            "cluster_pod_network",
+            f"Each node gets a /{_NODE_POD_PREFIX} of it",
+            "Choose a larger network",
+        )
+    if not 12 <= services.prefixlen <= 28:
+        yield Problem(
+            "",
+            f"The service network {services} has a size that kubeadm refuses",
+            "cluster_service_network",
+            "It takes networks from /12 to /28",
+            "Choose a network of such a size, such as 10.96.0.0/12",
+        )
+
+
+def _overlaps(reading: Reading, parsed: dict[str, ipaddress.IPv4Network], nodes: set[str]) -> Iterator[Problem]:
+    for variable, network in parsed.items():
+        for destination, interface in sorted(set(_host_networks(reading, nodes))):
+            if destination.overlaps(network):
+                yield reading.problem(
+                    f"{variable} {network} overlaps the host's network {destination} ({interface})",
+                    variable,
+                    "Traffic to those addresses would leave or enter the cluster by mistake",
+                    f"Set {variable} to a network that nobody uses",
+                )
+
+
+def _host_networks(reading: Reading, nodes: set[str]) -> Iterator[tuple[ipaddress.IPv4Network, str]]:
+    """The networks that a host reaches by itself, without those of the pod network."""
+    for route in reading.facts["routes"]:
+        by_cluster = _OF_THE_CLUSTER.match(route["interface"]) or route["gateway"] in nodes
+        if route["destination"] != "default" and not by_cluster:
+            try:
+                yield ipaddress.IPv4Network(route["destination"]), f"route by {route['interface']}"
+            except ValueError:
+                continue
+    for entry in reading.facts["addresses"]:
+        if entry["family"] == "inet" and not _OF_THE_CLUSTER.match(entry["interface"]):
+            yield ipaddress.IPv4Network(entry["address"]), f"address of {entry['interface']}"
+
+
+def unique_names(cluster: Cluster) -> Iterator[Problem]:
+    yield from _unique(
+        cluster,
+        {reading.host: reading.settings["node_name"] for reading in cluster.read},
+        ("Hosts {hosts} have the same node name {value}", "host name, cluster_node_name"),
+        "The second one would take the place of the first in the cluster",
+        "Give each host a name of its own: hostnamectl set-hostname NAME, or the variable cluster_node_name",
+    )
+
+
+def unique_addresses(cluster: Cluster) -> Iterator[Problem]:
+    yield from _unique(
+        cluster,
+        {reading.host: reading.settings["node_address"] for reading in cluster.read},
+        ("Hosts {hosts} have the same node address {value}", "cluster_node_address"),
+        "They may be one machine under two names in the inventory",
+        "Give each host its own address, or remove the duplicate from the inventory",
+    )
+
+
+def unique_machine_ids(cluster: Cluster) -> Iterator[Problem]:
+    yield from _unique(
+        cluster,
+        {reading.host: reading.facts["machine_id"] for reading in cluster.read},
+        ("Hosts {hosts} have the same machine id {value}", "/etc/machine-id"),
+        "They were cloned; addresses from DHCP, journals and leases get mixed up between them",
+        "On each clone: rm /etc/machine-id /var/lib/dbus/machine-id; systemd-machine-id-setup; reboot",
+    )
+
+
+def _unique(cluster: Cluster, values: dict[str, Any], what: tuple[str, str], why: str, do: str) -> Iterator[Problem]:
+    hosts = defaultdict(list)
+    for host, value in values.items():
+        hosts[value].append(host)
+    for value, names in hosts.items():
+        if value and len(names) > 1:
+            yield Problem("", what[0].format(hosts=listing(names), value=value), what[1], why, do)
+
+
+def clocks(cluster: Cluster) -> Iterator[Problem]:
+    offsets = [float(reading.facts["clock_offset"]) for reading in cluster.read]
+    if not offsets:
+        return
+    middle, most, spread = median(offsets), float(cluster.settings["clock_skew_s"]), max(offsets) - min(offsets)
+    for reading, offset in zip(cluster.read, offsets):
+        # With two hosts both are equally far from the middle, and both are named.
+        if spread > most and abs(offset - middle) >= spread / 2:
+            ahead = "ahead of" if offset > middle else "behind"
+            yield reading.problem(
+                f"The clock is {abs(offset - middle):.0f} s {ahead} the other hosts' (the spread is {spread:.0f} s)",
+                "system clock",
+                f"Certificates and leases fail when clocks differ by more than {most:.0f} s",
+                "Turn on time synchronisation: timedatectl set-ntp true, then see timedatectl timesync-status",
+            )
+
+
+def api(cluster: Cluster) -> Iterator[Problem]:
+    """Whether the host that works against the API gets there, and has what it needs. Not read: nothing is said."""
+    found, where = cluster.settings["api"], str(cluster.settings["api_delegate"])
+    here = "this controller" if where == "localhost" else where
+    if found.get("reach") in ("silent", "unreachable"):
+        yield Problem(
+            "",
+            f"The API's address {cluster.settings['api_endpoint']} can't be reached from {here}: {found['error']}",
+            "cluster_api_endpoint, cluster_api_tunnel, cluster_api_delegate",
+            "Everything after kubeadm is done through the API, and the run would stop there",
+            "Let that port in (firewall, security group, VPN), or set cluster_api_tunnel=true, which gets there "
+            "through SSH; preflight_check_api=false leaves this check out",
+        )
+    packages = found.get("packages", {"kubernetes": _KUBERNETES_PACKAGE, "yaml": "unknown"})
+    version = str(packages["kubernetes"])
+    if compare_versions(version or "0", _KUBERNETES_PACKAGE) < 0 or not packages["yaml"]:
+        have = f"kubernetes {version}" if version else "no package kubernetes"
+        need = f"{_KUBERNETES_PACKAGE} or newer is needed, with PyYAML"
+        yield Problem(
+            "",
+            f"The Python of {here} ({found['python']}) has {have}; {need}",
+            "cluster_api_delegate",
+            "The modules that work against the API need it",
+            f"{found['python']} -m pip install 'kubernetes>={_KUBERNETES_PACKAGE}' PyYAML"
+            + ("" if where == "localhost" else ", or leave cluster_api_delegate out and set cluster_api_tunnel=true"),
+        )
+
+
+def membership(cluster: Cluster) -> Iterator[Problem]:
+    first = cluster.control_plane
+    for reading in cluster.read:
+        state = reading.facts["cluster"]
+        if reading.host in cluster.settings["control_plane"]:
+            if state["role"] == "worker":
+                yield _foreign(reading, "this host is a worker of another cluster, not a control plane")
+        elif state["role"] == "control_plane":
+            yield _foreign(reading, "this host is a control plane, the inventory says worker")
+        elif first and state["ca_hashes"] and not set(state["ca_hashes"]) & set(first.facts["cluster"]["ca_hashes"]):
+            whose = "has another CA" if first.facts["cluster"]["ca_hashes"] else "has no cluster yet"
+            yield _foreign(reading, f"it belongs to another cluster: {first.host} {whose}")
+
+
+def _foreign(reading: Reading, why: str) -> Problem:
+    server = reading.facts["cluster"]["server"]
+    return reading.problem(
+        "The host belongs to a cluster already" + (f" ({server})" if server else ""),
+        "/etc/kubernetes",
+        why[0].upper() + why[1:],
+        "Take it out of the inventory, or take it out of that cluster (kubectl drain, kubectl delete node) and run "
+        "`kubeadm reset` on it yourself",
+    )
+
+
+RULES: tuple[ClusterRule, ...] = (
+    control_planes,
+    workers,
+    known_versions,
+    containerd_is_new_enough,
+    networks,
+    unique_names,
+    unique_addresses,
+    unique_machine_ids,
+    clocks,
+    api,
+    membership,
+)

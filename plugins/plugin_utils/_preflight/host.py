@@ -1,0 +1,169 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules about one host."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from ...module_utils._apt.dpkg import compare_versions
+from . import network, packages
+from .failure import PYTHON, core_for_python
+from .model import Cluster, Facts, HostRule, Problem, Reading, listing
+
+# kube-proxy works with either.
+_PACKET_FILTERS = {"ip_tables", "nf_tables"}
+
+
+def root(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    if reading.facts["is_root"]:
+        return
+    if reading.settings["become"]:
+        what, where = "Ansible is not root on this host", "ansible_become_user, ansible_become_method"
+        do = "The playbooks set become: true; correct the user and method that the inventory names, or leave them out"
+    else:
+        what, where = "Ansible is not root on this host: your inventory has ansible_become=false", "ansible_become"
+        do = "Remove ansible_become from the inventory (the playbooks set become: true), or connect as root"
+    yield reading.problem(what, where, "Installing packages and services needs root", do)
+
+
+def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    facts, known = reading.facts, cluster.settings["distributions"]
+    if facts["os"]["key"] not in known:
+        yield reading.problem(
+            f"The operating system is {facts['os']['pretty_name'] or 'unknown'}",
+            "/etc/os-release",
+            "There are packages and settings only for the supported ones",
+            f"Use one of {listing(known)}",
+        )
+    if facts["architecture"] != "amd64":
+        yield reading.problem(
+            f"The architecture is {facts['architecture']}",
+            "processor",
+            "Packages are pinned for amd64 only",
+            "Use a machine with an x86-64 processor",
+        )
+    if compare_versions(facts["python"], PYTHON) < 0:
+        yield reading.problem(
+            f"Python is {facts['python']}",
+            "ansible_python_interpreter",
+            f"The modules of this collection need {PYTHON} or newer",
+            "Name a newer one with ansible_python_interpreter",
+        )
+
+
+def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    facts = reading.facts
+    modules = facts["kernel_modules"]
+    missing = {name for name, state in modules.items() if state == "missing"}
+    if not missing >= _PACKET_FILTERS:
+        missing -= _PACKET_FILTERS
+    if missing:
+        names = " nor ".join(sorted(missing)) if missing == _PACKET_FILTERS else listing(sorted(missing))
+        yield reading.problem(
+            f"The running kernel {facts['kernel']} has no module {names}",
+            f"/lib/modules/{facts['kernel']}",
+            "The container runtime, kube-proxy and the pod network need it",
+            f"If the kernel was upgraded, reboot; else {_more_modules(facts)}",
+        )
+    allowed = cluster.settings["kubelet_configuration"].get("failCgroupV1", True) is False
+    if facts["cgroup_version"] == 1 and not allowed:
+        yield reading.problem(
+            "The host uses cgroup v1",
+            "kernel command line",
+            "kubelet 1.35 and newer refuse to start with it",
+            "Remove systemd.unified_cgroup_hierarchy=0 from the kernel command line and reboot",
+        )
+
+
+def _more_modules(facts: Facts) -> str:
+    """What brings the modules that small kernels leave out."""
+    release, system = facts["kernel"], facts["os"]["key"]
+    if system.startswith("Ubuntu") and not release.endswith("-kvm"):
+        return (
+            f"install linux-modules-extra-{release}, or, where there is no such package, linux-image-generic with its "
+            "modules, and reboot"
+        )
+    if system.startswith("Ubuntu"):
+        return "install linux-image-generic, as this one is made for small virtual machines, and reboot"
+    if "-cloud-" in release:
+        return "install linux-image-amd64, as this one is made for virtual machines only, and reboot"
+    return "install the modules that belong to this kernel"
+
+
+def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    facts = reading.facts
+    kind = "control_plane" if reading.host in cluster.settings["control_plane"] else "worker"
+    least = cluster.settings["minimum"][kind]
+    for name, unit in (("memory_mib", "MiB of memory"), ("cpus", "processors")):
+        if facts[name] < int(least[name]):
+            yield reading.problem(
+                f"The host has {facts[name]} {unit}, a {kind.replace('_', ' ')} needs {least[name]}",
+                "hardware",
+                "kubeadm refuses such a host, or its pods would be killed",
+                f"Use a larger machine, or lower preflight_{kind}_{name} if you know better",
+            )
+    if reading.finished:
+        return
+    wanted = Counter(_mib(cluster.settings["disk_mib"]))
+    variables = ["preflight_disk_mib"]
+    if _driver_is_built(reading):
+        wanted.update(_mib(cluster.settings["driver_disk_mib"]))
+        variables.append("preflight_driver_disk_mib")
+    needed: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    for disk in facts["disks"]:
+        if wanted[disk["path"]]:
+            needed[disk["device"]].append((disk["path"], wanted[disk["path"]], disk["free_mib"]))
+    for shares in needed.values():
+        want, free = sum(share[1] for share in shares), min(share[2] for share in shares)
+        if free < want:
+            yield reading.problem(
+                f"The disk of {listing(share[0] for share in shares)} has {free} MiB free, {want} MiB are needed",
+                "disk",
+                "Images and packages would fill it, and kubelet evicts pods when it is nearly full",
+                f"Free some space, mount a larger disk there, or lower {' or '.join(variables)}",
+            )
+
+
+def _mib(by_path: Facts) -> dict[str, int]:
+    return {path: int(size) for path, size in by_path.items()}
+
+
+def _driver_is_built(reading: Reading) -> bool:
+    """Whether this collection will install a driver on the host, and not only keep the one that is there."""
+    settings, driver = reading.settings, reading.facts["nvidia_driver"]
+    source, version = settings["nvidia_driver_source"], str(settings["nvidia_driver_version"])
+    if not reading.facts["gpus"] or source not in ("cuda_repository", "distribution"):
+        return False
+    there = driver["origin"] == source and driver["loaded_version"]
+    return not there or (source == "cuda_repository" and version not in ("auto", driver["loaded_version"]))
+
+
+def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    # Swap on zram lies in memory already.
+    used = sum(one["used_mib"] for one in reading.facts["swaps"] if not one["name"].startswith("/dev/zram"))
+    available = reading.facts["memory_available_mib"]
+    if used > available:
+        yield reading.problem(
+            f"Swap can't be turned off: {used} MiB lie in it, {available} MiB of memory are available",
+            listing(
+                f"{one['name']}, turned on by {one['origin']}" if one.get("origin") else one["name"]
+                for one in reading.facts["swaps"]
+            ),
+            "Kubernetes wants swap off, and what lies in it has to go back into memory",
+            "Stop programs that use much memory, then run again",
+        )
+
+
+RULES: tuple[HostRule, ...] = (
+    root,
+    platform,
+    core_for_python,
+    kernel,
+    resources,
+    swap,
+    *network.RULES,
+    *packages.RULES,
+)

@@ -1,0 +1,127 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules about the network of one host: ports, firewall, name, address, name servers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .._resolver import resolv_conf, usable
+from .model import Cluster, HostRule, Problem, Reading, listing
+
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_CLUSTER_PROGRAMS = (
+    "etcd",
+    "flanneld",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubelet",
+)
+
+
+def ports(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    ours = reading.facts["cluster"]["begun"]
+    for listener in reading.facts["listeners"]:
+        program = listener["process"]
+        if ours and (_of_the_cluster(program) or not reading.facts["is_root"]):
+            continue
+        who = f"{program} (process {listener['pid']})" if listener["pid"] else program or "another program"
+        yield reading.problem(
+            f"Port {listener['port']}/{listener['protocol']} is in use by {who}",
+            f"{listener['address']}:{listener['port']}",
+            "Kubernetes needs this port",
+            "Stop that program, or move it to another port",
+        )
+
+
+def firewall(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    found = reading.facts["firewall"]
+    tool = found["tool"] or "packet filter"
+    if found["active"] and found["blocks"] is None and reading.facts["is_root"]:
+        yield reading.problem(
+            f"A firewall ({tool}) is active, and its rules can't be read",
+            tool,
+            "It may cut the nodes off from each other",
+            f"Let these ports in: {listing(cluster.settings['reachable_ports'])}",
+        )
+    elif found["blocks"]:
+        commands = {"ufw": "ufw allow {}", "firewalld": "firewall-cmd --permanent --add-port={}"}
+        command = commands.get(found["tool"], "")
+        yield reading.problem(
+            f"A firewall ({tool}) blocks {listing(found['blocks'])}",
+            tool,
+            "Nodes reach each other and the API server through these ports",
+            "Let them in from the other nodes"
+            + (f": {'; '.join(command.format(port) for port in found['blocks'])}" if command else "")
+            + ("; firewall-cmd --reload" if found["tool"] == "firewalld" else ""),
+        )
+
+
+def name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    node = str(reading.settings["node_name"])
+    if not _NODE_NAME.fullmatch(node) or len(node) > 253 or node == "localhost":
+        yield reading.problem(
+            f"{node!r} can't be the name of a node",
+            "host name, cluster_node_name",
+            "Names of nodes are DNS names: lower-case letters, digits, dots and hyphens, and not localhost",
+            "Rename the host (hostnamectl set-hostname NAME), or set cluster_node_name",
+        )
+
+
+def node_address(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    wanted = str(reading.settings["node_address"])
+    own = [entry["address"] for entry in reading.facts["addresses"]]
+    if not wanted:
+        yield reading.problem(
+            "The host has no default route, so its address in the cluster is unknown",
+            "cluster_node_address",
+            "Nodes reach each other by one address per node",
+            f"Set cluster_node_address for the host, to one of {listing(own) or '(it has no address)'}",
+        )
+    elif wanted not in own:
+        yield reading.problem(
+            f"The node address {wanted} is not on this host",
+            "cluster_node_address",
+            "kubelet and the API server can't use an address that the host does not have",
+            f"Set cluster_node_address to one of {listing(own) or '(it has no address)'}",
+        )
+
+
+def resolver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """A finished host keeps its file, and is only told of one that keeps every pod from starting."""
+    found, shared = reading.facts["resolver"], cluster.settings["kubelet_configuration"].get("resolvConf")
+    path = resolv_conf(found, reading.settings["resolv_conf"], shared, reading.finished)
+    nameservers = found["files"].get(path)
+    if not path or (reading.finished and nameservers is not None):
+        return
+    where, change = "kubeadm_resolv_conf", "Set kubeadm_resolv_conf for the host to a file that names the real ones"
+    if reading.finished:
+        where = "/var/lib/kubelet/config.yaml"
+        better = resolv_conf(found, reading.settings["resolv_conf"], shared, finished=False)
+        change = f"Set resolvConf to {better} there, then: systemctl restart kubelet"
+    if nameservers is None:
+        yield reading.problem(
+            f"kubelet is to take name servers from {path}, and there is no such file",
+            where,
+            "Pods don't start without it",
+            change,
+        )
+    elif not usable(nameservers):
+        yield reading.problem(
+            f"{path} names {listing(nameservers) or 'no name server'}, which no pod can reach",
+            where,
+            "CoreDNS and other pods take their name servers from it, and a loopback address there is the pod's own",
+            change,
+        )
+
+
+def _of_the_cluster(program: str) -> bool:
+    # The kernel cuts names off at 15 characters.
+    return any(program == name or (len(program) == 15 and name.startswith(program)) for name in _CLUSTER_PROGRAMS)
+
+
+RULES: tuple[HostRule, ...] = (ports, firewall, name, node_address, resolver)

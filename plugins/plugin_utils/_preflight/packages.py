@@ -1,0 +1,98 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules about package repositories, their keys, and packages that are in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .model import Cluster, Facts, HostRule, Problem, Reading, listing
+
+# What distributions call them; containerd.io can't be installed next to them.
+_FOREIGN_RUNTIMES = ("containerd", "docker.io", "runc")
+# How the settings of each repository begin.
+_SETTINGS = {
+    "Kubernetes": "kubeadm",
+    "containerd": "containerd",
+    "NVIDIA container toolkit": "nvidia_container_toolkit",
+    "NVIDIA driver": "nvidia_driver",
+}
+
+
+def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    for repository in reading.facts["repositories"]:
+        label = f"{repository['name']} ({repository['uri']})"
+        if repository["error"]:
+            yield reading.problem(
+                f"The repository {repository['name']} can't be read: {repository['error']}",
+                repository["uri"],
+                "Packages are installed from it",
+                "Check the address, DNS and the way out of this host; set cluster_http_proxy, or name a mirror",
+            )
+        else:
+            yield from _key(reading, repository)
+        for package, version in repository["missing"].items():
+            known = repository["available"].get(package, [])
+            yield reading.problem(
+                f"The repository {label} does not hold {package} {version}",
+                repository["uri"],
+                "Exactly this version is pinned",
+                f"It holds {listing(known[:12]) or 'no version of it'}. Choose one of those, or bring the mirror up to "
+                "date",
+            )
+        for conflict in repository["conflicts"]:
+            yield reading.problem(
+                f"Another apt source names the repository {label}",
+                f"{conflict['file']} line {conflict['line']}",
+                "apt stops working when one address has two keys (Conflicting values set for option Signed-By)",
+                "Remove or comment out that entry; this collection brings its own",
+            )
+
+
+def runtimes(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    installed = reading.facts["installed"]
+    foreign = [f"{package} {installed[package]}" for package in _FOREIGN_RUNTIMES if package in installed]
+    if foreign:
+        yield reading.problem(
+            f"A container runtime of the distribution is installed: {listing(foreign)}",
+            "dpkg",
+            "containerd.io can't be installed beside it, and what runs in it would stop",
+            "Move what runs in it elsewhere and remove these packages",
+        )
+
+
+def _key(reading: Reading, repository: Facts) -> Iterator[Problem]:
+    key = repository.get("key") or {}
+    setting = _SETTINGS.get(repository["name"], "")
+    what, why, do = {
+        "unexpected": (
+            "is not the expected one",
+            "Whoever has the key of a repository can install anything on this host",
+            f"Compare it with what the repository's owner publishes; name it in {setting}_repository_key_fingerprints "
+            "if it is right, as that of a mirror with a key of its own",
+        ),
+        "expired": (
+            "has expired",
+            "apt refuses what it signs",
+            "Check the host's clock. If that is right, the repository's owner has to publish a renewed key, or the "
+            "mirror has to fetch it",
+        ),
+        "unreachable": (
+            "can't be read",
+            "apt accepts packages only under this key",
+            f"Check the address; a mirror ({setting}_repository_url) has to hold this file, too",
+        ),
+        "unreadable": (
+            "can't be read",
+            "apt accepts packages only under this key",
+            "Check what answers at this address; a proxy may do so in its place",
+        ),
+    }.get(key.get("kind", ""), ("", "", ""))
+    if what:
+        yield reading.problem(
+            f"The key of the repository {repository['name']} {what}: {key['cause']}", key["url"], why, do
+        )
+
+
+RULES: tuple[HostRule, ...] = (repositories, runtimes)

@@ -1,0 +1,239 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the events of a run to phases and progress. Pure: what time it is stands in the events.
+
+An event is a dictionary as ansible-runner hands it over: ``event``, ``created`` (ISO 8601, or seconds since 1970) and
+``event_data`` with ``play``, ``role``, ``task``, ``host`` and ``res``. The callback plugin makes the same dictionaries
+from its calls. A phase is a play; where a play has several roles, each further one is a phase of its own. Titles are
+the names of the plays and roles, so that none can lack one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .model import COUNTS, Host, Line, Phase, Row, Task
+from .text import names, one_line, said, seconds_of, what_failed
+
+DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
+# Ansible's own first task of a role; a dependency that only has settings has no other.
+CHECKS = ("validate_argument_spec", "ansible.builtin.validate_argument_spec")
+SLOWEST = 5
+# ansible-runner's names in playbook_on_stats
+STATS = {"dark": "unreachable", "failures": "failed"}
+ENDS = {"runner_on_ok": "ok", "runner_on_skipped": "skipped"}
+FAILURES = {"runner_on_failed": "failed", "runner_on_unreachable": "unreachable"}
+
+
+def earlier(text: str | bytes) -> dict[str, Any]:
+    """What a file says of an earlier run, empty where that can't be read: a run must not fail for want of it."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and {"status", "phase"} <= found.keys() else {}
+
+
+class Progress:
+    """The state of one run; `feed` takes any event, never raises, and returns the lines it is worth."""
+
+    def __init__(self, before: Any = None) -> None:
+        """Begin with what `result` said of an earlier run, if there is one: it tells how many tasks to expect."""
+        self.started, self.now = math.inf, 0.0
+        self.play = ""
+        self.phase: Phase | None = None
+        self.phases: dict[tuple[str, str], Phase] = {}
+        self.hosts: dict[str, Host] = {}
+        self.ended = False
+        self._failed_in: Phase | None = None
+        self._task: Task | None = None
+        self._slow: list[Task] = []
+        self._shown: set[tuple[str, str]] = set()
+        self._names: dict[str, str] = {}
+        earlier = before.get("phases") if isinstance(before, Mapping) else None
+        found = [each for each in earlier if isinstance(each, Mapping)] if isinstance(earlier, list) else []
+        self._expected = {(str(each.get("play")), str(each.get("role"))): each.get("tasks") for each in found}
+
+    @property
+    def elapsed(self) -> float:
+        return max(self.now - self.started, 0.0)
+
+    def feed(self, event: Any) -> list[Line]:
+        """Take in one event, of whatever shape, and return what it has to tell for good."""
+        if not isinstance(event, Mapping):
+            return []
+        given = event.get("event_data")
+        data: Mapping[Any, Any] = given if isinstance(given, Mapping) else {}
+        self.now = seconds_of(event.get("created"), self.now)
+        self.started = min(self.started, self.now)
+        kind, host = _text(event.get("event")), _text(data.get("host"))
+        if kind == "playbook_on_play_start":
+            self._play(_text(data.get("name")) or _text(data.get("play")))
+        elif kind == "playbook_on_task_start":
+            name = _text(data.get("task")) or _text(data.get("name"))
+            # Only here the name has its variables filled in.
+            self._names[_text(data.get("task_uuid"))] = name
+            return self._begin(name, "" if _text(data.get("task_action")) in CHECKS else _text(data.get("role")))
+        elif kind == "playbook_on_stats":
+            self._end(data)
+        elif host:
+            return self._on_host(kind, self.hosts.setdefault(host, Host(host)), data)
+        return []
+
+    def _play(self, name: str) -> None:
+        self._close()
+        self.play = name or "a play without a name"
+        for host in self.hosts.values():
+            host.phase, host.task = None, ""
+
+    def _begin(self, name: str, role: str) -> list[Line]:
+        self._close()
+        phase, known = self._phase(role.rpartition(".")[2])
+        phase.tasks += 1
+        self.phase, self._task = phase, Task(name, phase, self.now)
+        self._shown.clear()
+        return [] if known else [Line("phase", "", one_line(phase.title))]
+
+    def _phase(self, role: str) -> tuple[Phase, bool]:
+        """Return the phase of a role in this play, and whether it was seen before."""
+        tasks = self._expected.get((self.play, role))
+        expected = tasks if isinstance(tasks, int) else None
+        of_play = [phase for phase in self.phases.values() if phase.play == self.play]
+        if not of_play:
+            self.phases[self.play, role] = Phase(self.play, role, expected=expected)
+            return self.phases[self.play, role], False
+        if not role:
+            return (self.phase if self.phase in of_play else of_play[0]), True
+        if not of_play[0].role:
+            self.phases[self.play, role] = self.phases.pop((self.play, ""))
+            of_play[0].role, of_play[0].expected = role, expected
+        known = (self.play, role) in self.phases
+        return self.phases.setdefault((self.play, role), Phase(self.play, role, False, expected)), known
+
+    def _close(self) -> None:
+        if self._task:
+            self._task.seconds = self.now - self._task.started
+            self._task.phase.seconds += self._task.seconds
+            self._slow = sorted([*self._slow, self._task], key=lambda task: -task.seconds)[:SLOWEST]
+        self._task = None
+
+    def _end(self, data: Mapping[Any, Any]) -> None:
+        self._close()
+        self.ended = True
+        for key, found in data.items():
+            name = STATS.get(key, key) if isinstance(key, str) else ""
+            if name not in COUNTS or not isinstance(found, Mapping):
+                continue
+            for each in self.hosts.values():
+                each.counts[name] = 0
+            for host, count in found.items():
+                if isinstance(host, str) and isinstance(count, int):
+                    self.hosts.setdefault(host, Host(host)).counts[name] = count
+        for each in self.hosts.values():
+            bad = next((word for word in ("unreachable", "failed") if each.counts[word]), "done")
+            each.state, each.task = bad, each.task if bad != "done" else ""
+
+    def _on_host(self, kind: str, host: Host, data: Mapping[Any, Any]) -> list[Line]:
+        given = data.get("res")
+        res: Mapping[Any, Any] = given if isinstance(given, Mapping) else {}
+        task = self._names.get(_text(data.get("task_uuid"))) or _text(data.get("task"))
+        if kind == "runner_on_start":
+            host.phase, host.task, host.since, host.attempt, host.state = self.phase, task, self.now, "", "running"
+        elif kind == "runner_retry":
+            host.attempt = f"attempt {res.get('attempts', '?')} of {res.get('retries', '?')}"
+        elif kind in ENDS:
+            return self._succeeded(ENDS[kind], host, task, res, _text(data.get("task_action")))
+        elif kind in FAILURES:
+            return self._failed(FAILURES[kind], host, task, res, bool(data.get("ignore_errors")))
+        elif kind == "runner_item_on_failed":
+            self._shown.add((host.name, task))
+            return [Line("failed", host.name, f"{one_line(task)}: {what_failed(res)}")]
+        elif kind == "runner_item_on_ok" and _text(data.get("task_action")) in DEBUG:
+            self._shown.add((host.name, task))
+            return [Line("message", host.name, said(res))]
+        return []
+
+    def _succeeded(self, word: str, host: Host, task: str, res: Mapping[Any, Any], action: str) -> list[Line]:
+        self._left(host)
+        host.counts[word] += 1
+        if action in DEBUG and word == "ok":
+            return [] if (host.name, task) in self._shown else [Line("message", host.name, said(res))]
+        if res.get("changed") is not True or word != "ok":
+            return []
+        host.counts["changed"] += 1
+        if self.phase:
+            self.phase.changed += 1
+        return [Line("changed", host.name, one_line(task))]
+
+    def _failed(self, word: str, host: Host, task: str, res: Mapping[Any, Any], ignored: bool) -> list[Line]:
+        self._left(host)
+        host.counts["ignored" if ignored else word] += 1
+        if not ignored:
+            host.state, host.task = word, task
+            self._failed_in = self._failed_in or self.phase
+        if (host.name, task) in self._shown:
+            return []
+        return [Line("ignored" if ignored else word, host.name, f"{one_line(task)}: {what_failed(res)}")]
+
+    def _left(self, host: Host) -> None:
+        host.task, host.attempt, host.since = "", "", self.now
+        if self._task:
+            self._task.host = host.name
+
+    def working(self) -> list[Host]:
+        """Return the hosts that work on a task now, those that have done so for longest first."""
+        return sorted((h for h in self.hosts.values() if h.task and h.state == "running"), key=lambda h: h.since)
+
+    def rows(self) -> list[Row]:
+        """Return a row for each host of this play that has begun, in the order in which they came."""
+        waiting, rows = self.waiting_for(), []
+        for host in self.hosts.values():
+            if host.phase and host.phase.play == self.play:
+                doing = f"{host.task} {host.attempt}".strip() if host.task else f"waits for {waiting}" * bool(waiting)
+                done = host.phase.tasks - bool(host.task)
+                rows.append(
+                    Row(host.name, host.phase, done, doing if host.state == "running" else host.state, host.since)
+                )
+        return rows
+
+    def waiting_for(self) -> str:
+        """Say which hosts are waited for, and what they do: ``gpu1, gpu2: Install the driver (attempt 2 of 9)``."""
+        groups: dict[str, list[str]] = {}
+        for host in self.working():
+            remark = f" ({host.attempt})" if host.attempt else ""
+            groups.setdefault(host.task + remark, []).append(host.name)
+        return one_line("; ".join(f"{names(hosts)}: {task}" for task, hosts in groups.items()))
+
+    def verdict(self) -> str:
+        """Say why a run did not succeed: failed, unreachable, error, or bad input: nothing was begun."""
+        states = {host.state for host in self.hosts.values()}
+        return next(
+            (word for word in ("failed", "unreachable") if word in states), "error" if self.phases else "bad input"
+        )
+
+    def result(self, now: float = 0.0) -> dict[str, Any]:
+        """Return the account of a run that is over as plain data. now: when it ended, if not with its last event."""
+        self.now = max(self.now, now)
+        self._close()
+        state = {"running": "unfinished"}
+        last = self._failed_in if self.verdict() in ("failed", "unreachable") and self._failed_in else self.phase
+        slowest = [
+            {"task": t.name, "phase": t.phase.title, "host": t.host, "seconds": round(t.seconds, 2)} for t in self._slow
+        ]
+        return {
+            "seconds": round(self.elapsed, 2),
+            "phase": last.title if last else "",
+            "phases": [phase.described() for phase in self.phases.values()],
+            "slowest": slowest,
+            "hosts": {
+                h.name: {"state": state.get(h.state, h.state), "task": h.task, **h.counts} for h in self.hosts.values()
+            },
+        }
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

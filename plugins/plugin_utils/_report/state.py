@@ -1,0 +1,149 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run read of the hosts, added to the report of the proof: health, versions, certificates, times. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .actions import API_FAILURE, actions
+from .read import Report, dictionaries, dictionary, number, text, texts
+
+_EPOCH = re.compile(r"^\d+:")
+# Of a device, what nvidia_smi_info tells and the report keeps; null stays null.
+_DEVICE = ("index", "pci_bus_id", "memory_total_mib", "temperature_c", "healthy")
+# Of an Xid, the same.
+_XID = ("xid", "pci_bus_id", "severity", "what", "advice", "message", "count", "first", "last", "over")
+_SLICE = ("profile", "uuid", "memory_total_mib")
+_KERNEL = ("running", "newest", "newest_has_driver", "newest_has_headers")
+_CERTIFICATE = ("name", "expires", "days_left", "externally_managed")
+
+
+def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any]) -> Report:
+    """The report with what was ``seen``, by inventory name (see the filter's documentation), and what to do."""
+    known = {text(entry.get("inventory_name")): node for node, entry in report["hosts"].items()}
+    hosts = {node: dict(entry) for node, entry in report["hosts"].items()}
+    for name, said in seen.items():
+        node = text(said.get("node")) or known.get(name) or name
+        hosts[node] = _host(hosts.get(node) or _bare(), name, dictionary(said))
+    phases = _phases(dictionary(settings.get("phases")), settings.get("now"))
+    whole: Report = {
+        **report,
+        "hosts": hosts,
+        "problems": _problems(report["problems"], text(settings.get("api_failure"))),
+        "observed": text(settings.get("observed")),
+        "phases": phases or dictionaries(settings.get("earlier_phases")),
+    }
+    return {
+        **whole,
+        "actions": [each.fields() for each in actions(whole, number(settings.get("certificate_days")) or 0)],
+    }
+
+
+def version_fits(wanted: str, found: str) -> bool:
+    """Whether the version of a package is the wanted one, given in full or without the packaging's own part.
+
+    2.3.6 fits 2.3.6-1~debian.12~bookworm, and 1:2.3.6-1, but neither 2.3.60-1 nor 2.3.6.1-1.
+    """
+    bare = _EPOCH.sub("", found).removeprefix("v")
+    plain = _EPOCH.sub("", wanted).removeprefix("v")
+    return bare == plain or bare.startswith((f"{plain}-", f"{plain}+", f"{plain}~"))
+
+
+def _bare() -> dict[str, Any]:
+    """A host that no report knows yet."""
+    gpus = dict.fromkeys(("expected", "nvidia_smi", "pci", "capacity", "allocatable", "proven", "in_use"), 0)
+    return {"gpus": gpus, "devices": [], "problems": []}
+
+
+def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    common = {**entry, "inventory_name": name, "roles": texts(said.get("roles"))}
+    failure = text(said.get("failure"))
+    if failure:
+        return {**common, "reachable": False, "failure": failure, "roles": common["roles"] or texts(entry.get("roles"))}
+    driver = dictionary(said.get("driver"))
+    certificates = dictionary(said.get("certificates"))
+    return {
+        **common,
+        "reachable": True,
+        "failure": "",
+        "driver_state": text(driver.get("state")),
+        "devices": _devices(dictionaries(entry.get("devices")), dictionaries(driver.get("gpus"))),
+        "xids": [{key: each.get(key) for key in _XID} for each in dictionaries(driver.get("xids"))],
+        "xids_failure": text(driver.get("xids_failure")),
+        "topology": {key: dictionary(driver.get("topology")).get(key) for key in ("gpus", "matrix")}
+        if driver.get("topology")
+        else {},
+        "kernel": {key: dictionary(said.get("kernel")).get(key) for key in _KERNEL} if said.get("kernel") else {},
+        "versions": _versions(dictionaries(said.get("pins")), dictionary(said.get("packages")), driver),
+        "certificates": [
+            {**{key: each.get(key) for key in _CERTIFICATE}, "authority": authority}
+            for key, authority in (("certificates", False), ("certificate_authorities", True))
+            for each in dictionaries(certificates.get(key))
+            if each.get("missing") is not True
+        ]
+        + [
+            {**{key: each.get(key) for key in _CERTIFICATE}, "authority": False, "apt_key": True}
+            for each in dictionaries(said.get("apt_keys"))
+        ],
+        "certificates_failure": text(certificates.get("msg")) if "certificates" not in certificates else "",
+    }
+
+
+def _devices(devices: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Devices of the proof with their health, then those that the proof knows nothing of."""
+    by_uuid = {text(gpu.get("uuid")): gpu for gpu in gpus if gpu.get("uuid")}
+    # A part of a GPU is as well as its GPU.
+    parents = {
+        text(part.get("uuid")): gpu for gpu in gpus for part in dictionaries(dictionary(gpu.get("mig")).get("devices"))
+    }
+    by_uuid = {**{uuid: {**gpu, "mig": {}} for uuid, gpu in parents.items()}, **by_uuid}
+    listed = {text(device.get("uuid")) for device in devices}
+    found = [{**device, **_health(by_uuid.get(text(device.get("uuid"))))} for device in devices]
+    for gpu in gpus:
+        if text(gpu.get("uuid")) not in listed and not any(parents.get(uuid) is gpu for uuid in listed):
+            own = {"uuid": text(gpu.get("uuid")), "name": text(gpu.get("name")), "state": "unproven"}
+            found.append({**own, "reason": "no proof covers it", **_health(gpu)})
+    return found
+
+
+def _health(gpu: Mapping[str, Any] | None) -> dict[str, Any]:
+    if gpu is None:
+        # The driver was asked, and doesn't list it.
+        return {"healthy": False, "health": ["nvidia-smi does not list it"], "mig": []}
+    slices = dictionaries(dictionary(gpu.get("mig")).get("devices"))
+    return {
+        **{key: gpu.get(key) for key in _DEVICE},
+        "health": texts(gpu.get("problems")),
+        "advice": texts(gpu.get("advice")),
+        "mig": [{key: each.get(key) for key in _SLICE} for each in slices],
+    }
+
+
+def _versions(
+    pins: Iterable[Mapping[str, Any]], packages: Mapping[str, Any], driver: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Each component with the version that is wanted and the one that is there."""
+    rows = []
+    for pin in pins:
+        name, wanted = text(pin.get("component")), text(pin.get("wanted"))
+        found = text(driver.get("driver_version")) if pin.get("driver") else text(packages.get(name))
+        rows.append({"component": name, "wanted": wanted, "found": found, "drift": not version_fits(wanted, found)})
+    return rows
+
+
+def _phases(starts: Mapping[str, Any], now: Any) -> list[dict[str, Any]]:
+    """Name -> when it began, in seconds of the clock, as a list of how long each took."""
+    begun = sorted((float(each), name) for name, each in starts.items())
+    ends = [moment for moment, _name in begun[1:]] + [float(now or 0)]
+    return [{"name": name, "seconds": round(max(0.0, end - moment), 1)} for (moment, name), end in zip(begun, ends)]
+
+
+def _problems(found: list[Any], api_failure: str) -> list[Any]:
+    """The problems, with this run's trouble with the API in place of an earlier one."""
+    others = [each for each in found if API_FAILURE not in text(dictionary(each).get("cause"))]
+    new = [{"host": "", "gpu": "", "cause": f"{API_FAILURE}: {api_failure}"}] if api_failure else []
+    return [*others, *new]

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.dpkg import Database
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.fetch import FetchError, fetch, use_proxies
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.index import index_urls, read_packages, survey
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+class Server:
+    """Answers with what ``pages`` holds; a list of answers is given one by one."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, list[tuple[int, bytes]]] = {}
+        self.asked: list[str] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.asked.append(self.path)
+                answers = outer.pages.get(self.path, [(404, b"")])
+                status, body = answers.pop(0) if len(answers) > 1 else answers[0]
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_words: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    for name in ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_server_that_stumbles_is_asked_again(server: Server) -> None:
+    server.pages["/key"] = [(503, b""), (200, b"key")]
+    assert fetch(f"{server.url}/key", "the key") == b"key"
+    assert server.asked == ["/key", "/key"]
+
+
+@pytest.mark.parametrize(("status", "times"), [(404, 1), (500, 3)])
+def test_refusal_is_said(server: Server, status: int, times: int) -> None:
+    server.pages["/key"] = [(status, b"")]
+    with pytest.raises(FetchError, match=rf"fetching the key from {server.url}/key: the server answered {status}"):
+        fetch(f"{server.url}/key", "the key")
+    assert len(server.asked) == times
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/x", "nonsense", "ftp:", "http://[::1", "file:///no/such/file"])
+def test_any_address_ends_in_one_error(url: str) -> None:
+    with pytest.raises(FetchError, match="Error while fetching it from"):
+        fetch(url, "it", timeout=2)
+
+
+def test_proxy_is_used_and_passed_by(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ: dict[str, str] = {}
+    monkeypatch.setattr("os.environ", environ)
+    server.pages["http://upstream.example/key"] = [(200, b"by proxy")]
+    use_proxies({"http_proxy": server.url, "https_proxy": "", "no_proxy": ["other.example"]})
+    assert environ == {"http_proxy": server.url, "no_proxy": "other.example"}
+    assert fetch("http://upstream.example/key", "it") == b"by proxy"
+
+
+@pytest.mark.parametrize(
+    ("repository", "url"),
+    [
+        ({"uri": "https://h/v1.36/deb/", "suite": "/"}, "https://h/v1.36/deb/Packages.gz"),
+        ({"uri": "https://h/flat", "suite": "./"}, "https://h/flat/Packages.gz"),
+        ({"uri": "https://h", "suite": "sub/dir/"}, "https://h/sub/dir/Packages.gz"),
+        (
+            {"uri": "https://h/debian/", "suite": "bookworm", "component": "stable"},
+            "https://h/debian/dists/bookworm/stable/binary-amd64/Packages.gz",
+        ),
+    ],
+)
+def test_where_the_index_is(repository: dict[str, str], url: str) -> None:
+    assert index_urls(repository) == [url, url.removesuffix(".gz")]
+
+
+def test_plain_index_where_there_is_no_other(server: Server, tmp_path: Path) -> None:
+    server.pages["/Packages"] = [(200, b"Package: cni\nVersion: 1\n")]
+    repository = {"name": "r", "uri": server.url, "suite": "/", "packages": {"cni": "1"}, "any": False}
+    (found,) = survey([repository], Database(iter(())), tmp_path, 5)
+    assert found["available"] == {"cni": ["1"]} and not found["error"]
+    assert server.asked == ["/Packages.gz", "/Packages"]
+
+
+def test_order_of_fields_does_not_matter() -> None:
+    text = "\nArchitecture: amd64\nVersion: 2\nPackage: cni\n\nPackage: cni\nVersion: 1\n\n\nPackage: x\nVersion: 1\n"
+    assert read_packages(text, ["cni"]) == {"cni": ["2", "1"]}
+
+
+@given(st.text())
+def test_any_index_has_a_result(text: str) -> None:
+    read_packages(text, ["cni"])

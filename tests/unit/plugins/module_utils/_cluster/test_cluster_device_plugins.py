@@ -1,0 +1,64 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.device_plugins import plugins, shared
+
+SOCKETS = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+SPEC: dict[str, Any] = {
+    "containers": [{"name": "nvidia-device-plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.19.0"}],
+    "volumes": SOCKETS,
+}
+
+
+def daemonset(namespace: str, name: str, spec: dict[str, Any] | None = None, owner: str = "") -> dict[str, Any]:
+    owners = [{"kind": "ClusterPolicy", "name": owner}] if owner else []
+    return {
+        "metadata": {"namespace": namespace, "name": name, "ownerReferences": owners},
+        "spec": {"template": {"spec": spec or SPEC}},
+    }
+
+
+def pod(namespace: str, owner: str, node: str, phase: str = "Running", **spec: Any) -> dict[str, Any]:
+    owners = [{"kind": "DaemonSet", "name": owner}] if owner else []
+    return {
+        "metadata": {"namespace": namespace, "name": f"{owner}-x", "ownerReferences": owners},
+        "spec": {**SPEC, "nodeName": node, **spec},
+        "status": {"phase": phase},
+    }
+
+
+def told(daemonsets: list[Any], pods: list[Any]) -> list[tuple[str, str, str, list[str]]]:
+    return [(p.namespace, p.name, p.policy, p.nodes) for p in plugins(daemonsets, pods)]
+
+
+@pytest.mark.parametrize(
+    ("daemonsets", "pods", "expected"),
+    [
+        ([], [], []),
+        ([daemonset("ours", "p")], [pod("ours", "p", "gpu1")], [("ours", "p", "", ["gpu1"])]),
+        ([daemonset("ours", "p")], [], [("ours", "p", "", [])]),
+        ([daemonset("op", "p", owner="cluster-policy")], [], [("op", "p", "cluster-policy", [])]),
+        # Pods that outlive their DaemonSet, and a pod of none.
+        ([], [pod("ours", "p", "gpu2"), pod("ours", "p", "gpu1")], [("ours", "p", "", ["gpu1", "gpu2"])]),
+        ([], [pod("ours", "", "gpu1")], [("ours", "-x", "", ["gpu1"])]),
+        # Ended, not yet bound.
+        ([], [pod("ours", "p", "gpu1", phase="Succeeded"), pod("ours", "p", "")], []),
+        # Feature discovery has the same image, a plugin of another vendor the same directory.
+        ([daemonset("ours", "gfd", {**SPEC, "volumes": [{"name": "s", "hostPath": {"path": "/sys"}}]})], [], []),
+        ([daemonset("x", "rdma", {**SPEC, "containers": [{"name": "rdma", "image": "mellanox/rdma"}]})], [], []),
+        ([daemonset("x", "p", {"containers": [{"name": "nvidia"}]})], [], []),
+    ],
+)
+def test_plugins_are_told_from_what_is_like_them(daemonsets: list[Any], pods: list[Any], expected: list[Any]) -> None:
+    assert told(daemonsets, pods) == expected
+
+
+def test_a_node_with_two_plugins_is_named() -> None:
+    found = plugins([], [pod("a", "p", "gpu1"), pod("b", "p", "gpu1"), pod("b", "p", "gpu2")])
+    assert shared(found) == {"gpu1": ["a/p", "b/p"]}
+    assert shared(plugins([], [pod("a", "p", "gpu1"), pod("b", "p", "gpu2")])) == {}

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import ApiError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.drain import DrainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.maintenance import (
+    Maintenance,
+    Plan,
+    read_record,
+)
+
+KEY = "gpulab.io/driver-upgrade"
+LEAVE = Plan(
+    labels={KEY: "running"}, pause_prefix="nvidia.com/gpu.deploy.", leaving=["plugins/device-plugin"], timeout=0.3
+)
+
+
+def pod(name: str, owner: str = "ReplicaSet", **meta: Any) -> dict[str, Any]:
+    owners = [{"kind": owner, "name": "device-plugin", "controller": True}] if owner else []
+    namespace = "plugins" if owner == "DaemonSet" else "team"
+    return {
+        "metadata": {"name": name, "namespace": namespace, "ownerReferences": owners, **meta},
+        "spec": {"nodeName": "gpu1"},
+        "status": {"phase": "Running"},
+    }
+
+
+class FakeApi:
+    """One node and its pods; a DaemonSet's pod leaves when the node's label says so, and returns afterwards."""
+
+    def __init__(self, *pods: dict[str, Any], cordoned: bool = False) -> None:
+        labels = {"nvidia.com/gpu.deploy.dcgm-exporter": "true", "kubernetes.io/os": "linux"}
+        spec = {"unschedulable": True} if cordoned else {}
+        self.node: dict[str, Any] = {"metadata": {"name": "gpu1", "labels": labels, "annotations": {}}, "spec": spec}
+        self.pods = [*pods, pod("plugin-x", "DaemonSet")]
+        self.protected: set[str] = set()
+        self.stubborn = False
+        self.merges = 0
+
+    def get(self, path: str) -> dict[str, Any]:
+        return copy.deepcopy(self.node)
+
+    def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+        assert query == {"fieldSelector": "spec.nodeName=gpu1"}
+        away = KEY in self.node["metadata"]["labels"] and not self.stubborn
+        return [each for each in self.pods if not (away and each["metadata"]["namespace"] == "plugins")]
+
+    def create(self, path: str, body: dict[str, Any]) -> None:
+        name = body["metadata"]["name"]
+        if name in self.protected:
+            raise ApiError("Error while asking the API: Cannot evict pod as it would violate the budget.", 429)
+        self.pods = [each for each in self.pods if each["metadata"]["name"] != name]
+
+    def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.merges += 1
+        for part in ("labels", "annotations"):
+            for key, value in body["metadata"].get(part, {}).items():
+                self.node["metadata"][part][key] = value
+                if value is None:
+                    del self.node["metadata"][part][key]
+        if "spec" in body:
+            self.node["spec"] = {key: value for key, value in body["spec"].items() if value is not None}
+        return copy.deepcopy(self.node)
+
+    @property
+    def record(self) -> Any:
+        return json.loads(self.node["metadata"]["annotations"].get(KEY, "null"))
+
+
+def work(api: FakeApi, check: bool = False) -> Maintenance:
+    return Maintenance(api, "gpu1", "driver-upgrade", check)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+def test_a_node_is_given_back_as_it_was(cordoned: bool) -> None:
+    api = FakeApi(pod("train-0"), cordoned=cordoned)
+    before = copy.deepcopy(api.node)
+    first = work(api)
+    first.begin({"from": "580"}, Plan(**{**LEAVE.__dict__, "drain": True}))
+    assert first.changed and first.evicted == ["team/train-0"]
+    assert api.node["spec"] == {"unschedulable": True} and api.items("", fieldSelector="spec.nodeName=gpu1") == []
+    assert api.record["cordoned"] is cordoned and api.record["data"] == {"from": "580"}
+    assert api.node["metadata"]["labels"]["nvidia.com/gpu.deploy.dcgm-exporter"] == "paused-for-driver-upgrade"
+    proving = work(api)
+    proving.prove()
+    assert api.node["metadata"]["labels"] == before["metadata"]["labels"] and api.node["spec"] == {
+        "unschedulable": True
+    }
+    work(api).end()
+    assert api.node == before
+    again = work(api)
+    again.end()
+    assert not again.changed
+
+
+def test_a_second_run_goes_on_with_what_the_first_one_knew() -> None:
+    api = FakeApi()
+    work(api).begin({"from": "580", "services": ["nvidia-persistenced"]}, LEAVE)
+    again = work(api)
+    again.begin({"from": "595", "services": []}, LEAVE)
+    assert not again.changed
+    assert api.record["data"] == {"from": "580", "services": ["nvidia-persistenced"]} and not api.record["cordoned"]
+    work(api).prove()
+    work(api).begin({"from": "595"}, LEAVE)
+    assert api.record["labels"] == {KEY: None, "nvidia.com/gpu.deploy.dcgm-exporter": "true"}
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+@pytest.mark.parametrize(
+    ("pods", "protected", "words"),
+    [
+        ([pod("train-0"), pod("web-0")], {"train-0"}, "team/train-0: a disruption budget protects it (Cannot evict"),
+        ([pod("train-0", deletionTimestamp="2026-11-22T05:00:00Z")], set(), "team/train-0: it has been told to end"),
+        ([pod("web-0"), pod("alone", "")], set(), "nothing would make these pods again elsewhere: team/alone"),
+    ],
+)
+def test_a_drain_that_cannot_be_done_is_undone(
+    pods: list[dict[str, Any]], protected: set[str], words: str, cordoned: bool
+) -> None:
+    api = FakeApi(*pods, cordoned=cordoned)
+    api.protected = protected
+    before = copy.deepcopy(api.node)
+    with pytest.raises(DrainError, match="draining node gpu1") as error:
+        work(api).begin({}, Plan(drain=True, timeout=0.3))
+    assert words in str(error.value)
+    assert api.node == before
+    assert ("web-0" in str(api.pods)) == ("alone" in words)
+
+
+def test_an_interrupted_run_is_not_undone_by_a_drain_that_fails() -> None:
+    api = FakeApi(pod("train-0"))
+    work(api).begin({}, Plan())
+    api.protected = {"train-0"}
+    with pytest.raises(DrainError):
+        work(api).begin({}, Plan(drain=True, timeout=0.1))
+    assert api.node["spec"] == {"unschedulable": True} and api.record is not None
+
+
+def test_pods_that_stay_are_named() -> None:
+    api = FakeApi()
+    api.stubborn = True
+    with pytest.raises(DrainError, match="plugins/plugin-x"):
+        work(api).begin({}, LEAVE)
+
+
+def test_what_failed_stays_cordoned_with_the_reason_until_a_run_succeeds() -> None:
+    api = FakeApi()
+    work(api).begin({"from": "580"}, LEAVE)
+    work(api).fail("nvidia-smi does not answer")
+    assert api.record["failure"] == "nvidia-smi does not answer" and api.node["spec"] == {"unschedulable": True}
+    assert KEY not in api.node["metadata"]["labels"]
+    work(api).begin({}, LEAVE)
+    assert api.record["failure"] == "" and api.record["data"] == {"from": "580"}
+    work(api).end()
+    assert api.record is None and api.node["spec"] == {}
+
+
+def test_check_mode_foretells_and_changes_nothing() -> None:
+    api = FakeApi(pod("train-0"))
+    before = copy.deepcopy(api.node)
+    first = work(api, check=True)
+    first.begin({}, Plan(**{**LEAVE.__dict__, "drain": True}))
+    assert first.changed and first.evicted == ["team/train-0"] and api.node == before and api.merges == 0
+    assert len(api.pods) == 2
+
+
+@pytest.mark.parametrize("text", [None, "", "nonsense", "[]", '{"cordoned": true, "more": 1}'])
+def test_any_annotation_is_read(text: str | None) -> None:
+    record = read_record(text)
+    assert (record is None) == (not text)
+    assert record is None or record.cordoned == ("true" in (text or ""))

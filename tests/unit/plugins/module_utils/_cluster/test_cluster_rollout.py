@@ -1,0 +1,163 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.objects import GPU
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout import Seen, Wanted, missing
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout_wait import Patience
+
+WANTED = Wanted(
+    daemonsets=("plugin",), deployments=("master",), nodes=("gpu1",), nodes_ready=True, allocatable={"gpu1": {GPU: 4}}
+)
+
+
+def condition(ready: bool) -> dict[str, Any]:
+    return {"type": "Ready", "status": "True" if ready else "False", "message": "words of the kubelet"}
+
+
+def node(name: str = "gpu1", allocatable: int = 4, capacity: int = 4, ready: bool = True) -> dict[str, Any]:
+    amounts = {"allocatable": {GPU: str(allocatable)}, "capacity": {GPU: str(capacity)}}
+    return {"metadata": {"name": name}, "status": {"conditions": [condition(ready)], **amounts}}
+
+
+def daemonset(generation: str = "2", observed: int = 2, **pod_spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "plugin",
+            "generation": 2,
+            "annotations": {"deprecated.daemonset.template.generation": generation},
+        },
+        "spec": {"selector": {"matchLabels": {"app": "plugin"}}, "template": {"spec": pod_spec}},
+        "status": {"observedGeneration": observed},
+    }
+
+
+def deployment(available: int = 1, updated: int = 1) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "master", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": "master"}}, "replicas": 1},
+        "status": {"observedGeneration": 1, "availableReplicas": available, "updatedReplicas": updated},
+    }
+
+
+def pod(
+    app: str = "plugin", where: str = "gpu1", ready: bool = True, generation: str = "2", **more: Any
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"{app}-x", "uid": "u", "labels": {"app": app, "pod-template-generation": generation}},
+        "spec": {"nodeName": where, "containers": []},
+        "status": {"phase": "Running", "conditions": [condition(ready)], **more},
+    }
+
+
+WELL = Seen(nodes=[node()], daemonsets=[daemonset()], deployments=[deployment()], pods=[pod()])
+
+
+def texts(wanted: Wanted, seen: Seen) -> list[str]:
+    return [str(entry) for entry in missing(wanted, seen)]
+
+
+def test_nothing_is_missing_when_all_is_as_wanted() -> None:
+    assert missing(WANTED, WELL) == []
+
+
+AFFINITY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "pci-10de.present", "operator": "In", "values": ["true"]}]}
+            ]
+        }
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("seen", "text"),
+    [
+        (replace(WELL, nodes=[]), "gpu1: there is no such node in the cluster"),
+        (replace(WELL, nodes=[node(ready=False)]), "gpu1: the node is not ready: words of the kubelet"),
+        (replace(WELL, nodes=[node(allocatable=0, capacity=0)]), "gpu1: 0 of 4 GPUs are allocatable"),
+        (replace(WELL, nodes=[node(allocatable=3)]), "gpu1: 3 of 4 GPUs are allocatable, 1 of 4 are unhealthy"),
+        (replace(WELL, daemonsets=[]), "gpu1: there is no DaemonSet plugin"),
+        (replace(WELL, pods=[]), "gpu1: DaemonSet plugin has no pod on this node"),
+        (replace(WELL, pods=[pod(where="gpu2")]), "gpu1: DaemonSet plugin has no pod on this node"),
+        (
+            replace(WELL, pods=[], daemonsets=[daemonset(affinity=AFFINITY)]),
+            "gpu1: DaemonSet plugin has no pod on this node (it asks for the label pci-10de.present In true)",
+        ),
+        (
+            replace(WELL, pods=[], daemonsets=[daemonset(affinity=AFFINITY, nodeSelector={"a": "b"})]),
+            "gpu1: DaemonSet plugin has no pod on this node (it asks for the label a=b and pci-10de.present In true)",
+        ),
+        (replace(WELL, pods=[pod(ready=False)]), "gpu1: DaemonSet plugin: pod plugin-x is not ready yet (Running)"),
+        (replace(WELL, pods=[pod(generation="1")]), "gpu1: DaemonSet plugin: pod plugin-x is not ready yet (Running)"),
+        (
+            replace(WELL, daemonsets=[daemonset(observed=1)]),
+            "gpu1: DaemonSet plugin: pod plugin-x is not ready yet (Running)",
+        ),
+        (replace(WELL, deployments=[]), "there is no Deployment master"),
+        (replace(WELL, deployments=[deployment(available=0)]), "Deployment master is not available yet"),
+        (replace(WELL, deployments=[deployment(updated=0)]), "Deployment master is not available yet"),
+    ],
+)
+def test_each_thing_that_is_missing_is_named(seen: Seen, text: str) -> None:
+    assert texts(WANTED, seen) == [text]
+
+
+def test_a_node_that_is_not_asked_for_does_not_matter() -> None:
+    down = node("gpu9", ready=False)
+    assert missing(WANTED, replace(WELL, nodes=[node(), down], pods=[pod(), pod(where="gpu9", ready=False)])) == []
+
+
+def test_the_events_of_a_pod_that_does_not_start_are_told() -> None:
+    event = {"involvedObject": {"uid": "u"}, "type": "Warning", "reason": "FailedMount", "message": "no such directory"}
+    other = {**event, "involvedObject": {"uid": "other"}, "message": "of another pod"}
+    seen = replace(WELL, pods=[pod(ready=False, phase="Pending")], events=[event, other])
+    assert texts(WANTED, seen) == ["gpu1: DaemonSet plugin: FailedMount: no such directory"]
+
+
+def test_the_pod_whose_log_tells_more_is_named_with_missing_gpus() -> None:
+    [entry] = missing(WANTED, replace(WELL, nodes=[node(allocatable=0)]))
+    assert entry.pod == "plugin-x"
+
+
+def test_a_pod_that_is_being_deleted_does_not_count() -> None:
+    going = pod()
+    going["metadata"]["deletionTimestamp"] = "2026-11-21T00:00:00Z"
+    assert texts(WANTED, replace(WELL, pods=[going])) == ["gpu1: DaemonSet plugin has no pod on this node"]
+
+
+def test_patience_ends_only_with_a_trouble_that_lasts() -> None:
+    patience = Patience(60)
+    assert not patience.lost(["image"], 0)
+    assert not patience.lost([], 30)
+    assert not patience.lost(["image"], 61)
+    assert not patience.lost(["image", "other"], 100)
+    assert patience.lost(["image"], 121)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "there", "texts"),
+    [
+        ({"nvidia.com/gpu.shared": 8}, {GPU: "0", "nvidia.com/gpu.shared": "8"}, []),
+        ({"nvidia.com/mig-1g.5gb": 14}, {"nvidia.com/mig-1g.5gb": "14"}, []),
+        (
+            {"nvidia.com/mig-1g.5gb": 14},
+            {GPU: "2", "nvidia.com/mig-1g.5gb": "7"},
+            ["gpu1: 2 of 0 GPUs are allocatable", "gpu1: 7 of 14 nvidia.com/mig-1g.5gb are allocatable"],
+        ),
+    ],
+)
+def test_every_resource_of_shared_and_cut_gpus_counts(
+    amounts: dict[str, int], there: dict[str, str], texts: list[str]
+) -> None:
+    shared = node()
+    shared["status"].update(allocatable=there, capacity=there)
+    found = missing(replace(WANTED, allocatable={"gpu1": amounts}), replace(WELL, nodes=[shared]))
+    assert [str(entry) for entry in found] == texts

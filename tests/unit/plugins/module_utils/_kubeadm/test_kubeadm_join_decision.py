@@ -1,0 +1,57 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.join_decision import (
+    CLEAN,
+    DELETED,
+    JOIN,
+    JOINED,
+    KNOWN,
+    REFUSE,
+    REFUSED,
+    SILENT,
+    UNASKED,
+    Evidence,
+    decide,
+)
+
+OURS, OTHER = "sha256:" + "1a" * 32, "sha256:" + "2b" * 32
+MEMBER: dict[str, Any] = {
+    "kubelet_conf": True,
+    "server": "https://a:1",
+    "ca_cert_hashes": (OURS,),
+    "node": "gpu1",
+    "api": KNOWN,
+}
+
+TABLE = [
+    ("bare host", {}, [OURS], JOIN, False),
+    ("interrupted join", {"leftovers": ("/etc/kubernetes/pki/ca.crt",)}, [OURS], CLEAN, False),
+    ("member", MEMBER, [OURS], JOINED, False),
+    ("member, hashes in capitals", MEMBER, [OURS.upper().replace("SHA", "sha")], JOINED, False),
+    ("member, CA being replaced", {**MEMBER, "ca_cert_hashes": (OTHER, OURS)}, [OURS], JOINED, False),
+    ("member, nothing to compare with", MEMBER, [], JOINED, False),
+    ("member that is a control plane", {**MEMBER, "control_plane": True}, [OURS], JOINED, False),
+    ("member, API silent", {**MEMBER, "api": SILENT}, [OURS], JOINED, True),
+    ("member whose certificate can't be read", {**MEMBER, "api": UNASKED, "node": None}, [OURS], JOINED, True),
+    ("member whose CA can't be read", {**MEMBER, "ca_cert_hashes": ()}, [OURS], JOINED, False),
+    ("deleted", {**MEMBER, "api": DELETED}, [OURS], REFUSE, False),
+    ("refused", {**MEMBER, "api": REFUSED}, [OURS], REFUSE, False),
+    ("other cluster", MEMBER, [OTHER], REFUSE, False),
+    ("other cluster, deleted there", {**MEMBER, "api": DELETED}, [OTHER], REFUSE, False),
+    ("unfinished control plane", {"control_plane": True}, [OURS], REFUSE, False),
+    ("unfinished control plane with leftovers", {"control_plane": True, "leftovers": ("x",)}, [OURS], REFUSE, False),
+]
+
+
+@pytest.mark.parametrize(("name", "found", "hashes", "action", "warned"), TABLE, ids=[row[0] for row in TABLE])
+def test_decision_table(name: str, found: dict[str, Any], hashes: list[str], action: str, warned: bool) -> None:
+    verdict = decide(Evidence(**found), hashes)
+    assert (verdict.action, bool(verdict.warnings)) == (action, warned)
+    assert bool(verdict.advice) == (action == REFUSE)
+    assert verdict.reason

@@ -1,0 +1,127 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Health by nvidia-smi and by the kernel log in one picture, and where the kernel log is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandNotFoundError, Result
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.health import complete
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.kernel_log import xid_events
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid import Finding, findings, read_dmesg
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import states as state
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.values import PENDING, empty_gpu
+
+FIRST, SECOND = "00000000:3B:00.0", "00000000:5E:00.0"
+LOST = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+MINOR = "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=a, MMU Fault"
+STRAY = "NVRM: Xid (PCI:0000:af:00): 79, GPU has fallen off the bus."
+
+
+def facts(found: str = "ok", problems: Sequence[str] = ()) -> dict[str, Any]:
+    gpus = [
+        {**empty_gpu(index=0, pci_bus_id=FIRST, problems=list(problems)), "healthy": not problems},
+        {**empty_gpu(index=1, pci_bus_id=SECOND), "healthy": True},
+    ]
+    return {"state": found, "message": None if found == "ok" else "said", "advice": None, "gpus": gpus}
+
+
+def found(*lines: str) -> list[Finding]:
+    return findings(read_dmesg("\n".join(lines)))
+
+
+def test_without_xids_the_facts_stay() -> None:
+    known = complete(facts(), found(MINOR))
+    assert (known["state"], known["message"], known["problems"]) == ("ok", None, [])
+    assert [(gpu["healthy"], gpu["advice"]) for gpu in known["gpus"]] == [(True, []), (True, [])]
+
+
+def test_a_critical_xid_makes_its_gpu_unhealthy() -> None:
+    known = complete(facts(), found(LOST, MINOR))
+    assert known["state"] == "degraded"
+    assert known["message"] == f"GPU 0, {FIRST}: Xid 79: the GPU has fallen off the bus"
+    assert known["advice"] == known["gpus"][0]["advice"][0]
+    first, second = known["gpus"]
+    assert (first["healthy"], first["problems"]) == (False, ["Xid 79: the GPU has fallen off the bus"])
+    assert len(first["advice"]) == 1 and first["advice"][0].startswith("Reboot the host")
+    assert second["healthy"]
+
+
+def test_of_a_gpu_that_nvidia_smi_does_not_list_it_is_told_too() -> None:
+    known = complete(facts(), found(STRAY))
+    assert (known["state"], known["message"]) == (
+        "degraded",
+        "GPU 00000000:AF:00.0: Xid 79: the GPU has fallen off the bus",
+    )
+
+
+def test_a_worse_state_stays() -> None:
+    known = complete(facts("gpu_lost", ["GPU is lost"]), found(LOST))
+    assert known["state"] == "gpu_lost"
+    assert known["message"].startswith("said\nGPU 0")
+    assert known["gpus"][0]["problems"] == ["GPU is lost", "Xid 79: the GPU has fallen off the bus"]
+    assert known["problems"] == ["GPU 0: GPU is lost, Xid 79: the GPU has fallen off the bus"]
+    assert len(known["gpus"][0]["advice"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        ("GPU is lost", "Reboot the host"),
+        ("GPU requires reset", "--gpu-reset"),
+        ("a reset is required", "--gpu-reset"),
+        ("recovery action: Reset", "--gpu-reset"),
+        ("recovery action: Drain and Reset", "--gpu-reset"),
+        ("recovery action: Reboot", "Reboot the host"),
+        ("row remapping failed", "vendor"),
+        (PENDING, "next reset"),
+        ("fabric state: In Progress", "nvidia-fabricmanager"),
+        ("temperature: Unknown Error", "Look at nvidia-smi -q"),
+    ],
+)
+def test_every_problem_has_its_advice(problem: str, words: str) -> None:
+    known = complete(facts("degraded", [problem]), [])
+    (advice,) = known["gpus"][0]["advice"]
+    assert words in advice
+    assert known["advice"] == (advice if not problem.startswith("temp") else state.ADVICE[state.DEGRADED])
+    assert known["message"] == "said"
+
+
+def test_general_advice_only_where_there_is_no_better_one() -> None:
+    known = complete(facts("degraded", ["power: ERR!", "GPU is lost"]), [])
+    assert len(known["gpus"][0]["advice"]) == 1
+
+
+def runner(**answers: Result | None) -> Callable[[Sequence[str]], Result]:
+    def run(argv: Sequence[str]) -> Result:
+        answer = answers.get(argv[0])
+        if answer is None:
+            raise CommandNotFoundError(f"Error while running {argv[0]}: there is no such program on this host")
+        return answer
+
+    return run
+
+
+JOURNAL = json.dumps({"MESSAGE": LOST, "_TRANSPORT": "kernel"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "numbers", "failure"),
+    [
+        ({"journalctl": Result((), 0, JOURNAL, "")}, [79], None),
+        ({"journalctl": Result((), 0, "", ""), "dmesg": Result((), 0, LOST, "")}, [], None),
+        ({"journalctl": Result((), 1, "", "No journal"), "dmesg": Result((), 0, LOST, "")}, [79], None),
+        ({"dmesg": Result((), 0, LOST, "")}, [79], None),
+        ({"dmesg": Result((), 1, "", "Operation not permitted")}, None, "dmesg: Operation not permitted"),
+        ({}, None, "there is no such program"),
+    ],
+)
+def test_the_journal_is_asked_first(answers: dict[str, Result], numbers: list[int] | None, failure: str | None) -> None:
+    events, said = xid_events(runner(**answers))
+    assert (None if events is None else [event.xid for event in events]) == numbers
+    assert (failure is None) == (said is None) and (failure or "") in (said or "")

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._training import judge
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.judge import Seen, Wanted
+
+Json = dict[str, Any]
+JOB: Json = {"metadata": {"name": "train", "uid": "job-1"}}
+
+
+def node(name: str, gpus: int, *, ready: bool = True, cordoned: bool = False, labels: Json | None = None) -> Json:
+    condition = {"type": "Ready", "status": str(ready), "message": "kubelet stopped posting"}
+    return {
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"unschedulable": True} if cordoned else {},
+        "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": [condition]},
+    }
+
+
+def pod(name: str, phase: str = "Running", *, where: str = "gpu1", gpus: int = 2, **more: Any) -> Json:
+    container = {"name": "train", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    metadata = {"name": name, "namespace": "team", "uid": name, **more.pop("metadata", {})}
+    return {
+        "metadata": metadata,
+        "spec": {"nodeName": where, "containers": [container]},
+        "status": {"phase": phase, **more},
+    }
+
+
+def terminated(status: int, at: str, reason: str = "Error") -> Json:
+    state = {"terminated": {"exitCode": status, "reason": reason, "finishedAt": at}}
+    return {"containerStatuses": [{"name": "train", "image": "i", "state": state}]}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "wanted", "enough", "words"),
+    [
+        ([node("a", 4), node("b", 4)], [], Wanted(2, 4), 2, "2 of 2 nodes have 4 GPUs free (a 4 of 4; b 4 of 4)"),
+        (
+            [node("a", 4), node("b", 2)],
+            [pod("x", where="a", gpus=3)],
+            Wanted(2, 4),
+            0,
+            "0 of 2 nodes have 4 GPUs free (a 1 of 4, held by team/x; b 2 of 2)",
+        ),
+        ([node("a", 4), node("cp", 0)], [], Wanted(1, 1), 1, "1 of 1 nodes have 1 GPUs free (a 4 of 4)"),
+        ([node("a", 4, cordoned=True)], [], Wanted(1, 1), 0, "0 of 1 nodes have 1 GPUs free (a 4 of 4, cordoned)"),
+        (
+            [node("a", 4, ready=False)],
+            [],
+            Wanted(1, 1),
+            0,
+            "0 of 1 nodes have 1 GPUs free (a 4 of 4, the node is not ready: kubelet stopped posting)",
+        ),
+        ([node("a", 4, labels={"x": "1"}), node("b", 4)], [], Wanted(2, 1, {"x": "1"}), 1, "1 of 2 nodes have 1 GPUs"),
+        ([node("cp", 0)], [], Wanted(2, 1), 0, "0 of 2 nodes have 1 GPUs free (no node offers any)"),
+        ([node("a", 2), node("b", 2)], [pod("x", "Succeeded")], Wanted(1, 2), 2, "1 of 1 nodes have 2 GPUs free (a 2"),
+    ],
+)
+def test_room_is_counted_by_node(nodes: list[Json], pods: list[Json], wanted: Wanted, enough: int, words: str) -> None:
+    found = judge.room(wanted, nodes, pods)
+    assert found[0] == enough
+    assert found[1].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("pods", "want"),
+    [
+        ([pod("a", "Failed", **terminated(81, "1")), pod("b", "Failed", **terminated(80, "2"))], "b"),
+        ([pod("a", "Failed", **terminated(80, "1")), pod("b", "Failed", **terminated(80, "2", "OOMKilled"))], "b"),
+        ([pod("a", "Failed", **terminated(137, "1")), pod("b", "Failed", **terminated(81, "2"))], "a"),
+        ([pod("a", "Failed", **terminated(137, "1")), pod("b", "Failed", **terminated(137, "2"))], "b"),
+        ([pod("a", "Failed"), pod("b", "Running")], "a"),
+    ],
+    ids=["the script's", "no memory", "lost", "the last of several", "no word of its end"],
+)
+def test_the_pod_to_blame(pods: list[Json], want: str) -> None:
+    found = judge.failing(pods)
+    assert found is not None and found["metadata"]["name"] == want
+
+
+def test_nobody_is_to_blame_where_none_failed() -> None:
+    assert judge.failing([pod("a"), pod("b", "Succeeded")]) is None
+
+
+def test_a_deadline_has_no_pod_to_blame() -> None:
+    condition = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "Job was active too long"}
+    verdict = judge.judge(Seen({**JOB, "status": {"conditions": [condition]}}), Wanted(2, 2))
+    assert (verdict.state, verdict.text, verdict.pod) == ("failed", "Job was active too long", "")
+
+
+def test_a_pod_that_was_lost_is_waited_for() -> None:
+    lost = pod("a", "Failed", **terminated(137, "1"))
+    verdict = judge.judge(Seen(JOB, [lost, pod("b")]), Wanted(2, 2))
+    assert (verdict.state, verdict.text, verdict.troubled) == ("waiting", "1 of 2 pods run", {})
+
+
+def test_a_trouble_of_one_pod_is_told_but_not_final() -> None:
+    event = {"type": "Warning", "reason": "FailedMount", "message": "no such volume", "involvedObject": {"uid": "a"}}
+    verdict = judge.judge(Seen(JOB, [pod("a", "Pending"), pod("b")], events=[event]), Wanted(2, 2))
+    assert verdict.text == "1 of 2 pods run; pod a: FailedMount: no such volume"
+    assert verdict.troubled == {}
+
+
+@pytest.mark.parametrize("told", [{}, {"annotations": None}, {"annotations": {judge.INDEX: "x"}}])
+def test_a_pod_without_an_index_is_not_the_first(told: Json) -> None:
+    assert judge.first([pod("a", metadata=told)]) is None
+
+
+def test_the_newest_of_the_first_pods_counts() -> None:
+    marked = {"annotations": {judge.INDEX: "0"}}
+    pods = [pod(name, metadata={**marked, "creationTimestamp": name}) for name in ("2026-1", "2026-2")]
+    found = judge.first(pods)
+    assert found is not None and found["metadata"]["name"] == "2026-2"

@@ -1,0 +1,320 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.events import Progress, earlier
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.model import COUNTS, Line
+from hypothesis import given
+from hypothesis import strategies as st
+
+REPOSITORY = Path(__file__).resolve().parents[5]
+
+
+@pytest.mark.parametrize("text", [b"", b"{broken", b"\xff\xfe{}", b"[" * 100_000, b"[]", b'{"status": "failed"}'])
+def test_a_file_that_is_no_account_is_none(text: bytes) -> None:
+    assert earlier(text) == {}
+
+
+def test_an_account_is_read() -> None:
+    assert earlier('{"status": "failed", "phase": "p"}') == {"status": "failed", "phase": "p"}
+
+
+def event(at: Any, kind: str, **data: Any) -> dict[str, Any]:
+    return {"event": kind, "created": at, "pid": 1, "uuid": "x", "event_data": data}
+
+
+def play(at: float, name: str) -> dict[str, Any]:
+    return event(at, "playbook_on_play_start", name=name, pattern="all")
+
+
+def task(at: float, name: str, role: str = "", uuid: str = "") -> dict[str, Any]:
+    return event(at, "playbook_on_task_start", task=name, role=role, task_uuid=uuid, name=f"{role} : {name}")
+
+
+def starts(at: float, *hosts: str, name: str = "t") -> list[dict[str, Any]]:
+    return [event(at, "runner_on_start", host=host, task=name) for host in hosts]
+
+
+def ok(at: float, host: str, **res: Any) -> dict[str, Any]:
+    return event(at, "runner_on_ok", host=host, task="t", task_action="copy", res=res)
+
+
+def fed(*events: Any) -> tuple[Progress, list[Line]]:
+    progress = Progress()
+    return progress, [line for each in events for line in progress.feed(each)]
+
+
+API_PLAY = [
+    play(100, "Prepare the hosts"),
+    task(101, "t", "gpulab.kubernetes.host"),
+    *starts(101, "cp1", "gpu1"),
+    ok(103, "cp1", changed=True),
+    ok(106, "gpu1", changed=False),
+    play(107, "Use the GPUs"),
+    task(107, "t", "kubeadm"),
+    *starts(107, "cp1"),
+    ok(108, "cp1"),
+    task(108, "t", "flannel"),
+    *starts(108, "cp1"),
+    ok(110, "cp1", changed=True),
+    task(110, "t", "nvidia_device_plugin"),
+    *starts(110, "cp1"),
+    ok(120, "cp1"),
+    task(120, "t", "kubeadm"),
+    *starts(120, "cp1"),
+    ok(121, "cp1"),
+    event(
+        122,
+        "playbook_on_stats",
+        ok={"cp1": 5, "gpu1": 1},
+        changed={"cp1": 2},
+        dark={},
+        failures={},
+        processed={"cp1": 1},
+    ),
+]
+
+
+def test_a_play_is_a_phase_and_each_further_role_of_it_too() -> None:
+    progress, lines = fed(*API_PLAY)
+    assert [line.text for line in lines if line.kind == "phase"] == [
+        "Prepare the hosts",
+        "Use the GPUs",
+        "Flannel",
+        "Nvidia device plugin",
+    ]
+    phases = {phase["title"]: phase for phase in progress.result()["phases"]}
+    assert {title: phase["seconds"] for title, phase in phases.items()} == {
+        "Prepare the hosts": 6,
+        "Use the GPUs": 3,
+        "Flannel": 2,
+        "Nvidia device plugin": 10,
+    }
+    assert {title: (phase["tasks"], phase["changed"]) for title, phase in phases.items()} == {
+        "Prepare the hosts": (1, 1),
+        "Use the GPUs": (2, 0),
+        "Flannel": (1, 1),
+        "Nvidia device plugin": (1, 0),
+    }
+
+
+def test_every_role_and_play_of_the_collection_has_a_title_of_its_own() -> None:
+    plays = [
+        each["name"]
+        for path in (REPOSITORY / "playbooks").glob("*.yml")
+        for each in yaml.safe_load(path.read_text())
+        if "hosts" in each
+    ]
+    roles = sorted(path.name for path in (REPOSITORY / "roles").iterdir())
+    _progress, lines = fed(play(0, plays[0]), task(0, "t", "first"), *(task(0, "t", role) for role in roles))
+    titles = [line.text for line in lines if line.kind == "phase"][1:]
+    assert len(titles) == len(set(titles)) == len(roles)
+    _progress, lines = fed(*(each for name in plays for each in (play(0, name), task(0, "t"))))
+    assert [line.text for line in lines] == list(dict.fromkeys(" ".join(name.split()) for name in plays))
+
+
+def test_a_role_is_not_a_phase_for_having_its_settings_checked() -> None:
+    checks = [task(0, "t", role) for role in ("cluster", "containerd")]
+    for check in checks:
+        check["event_data"]["task_action"] = "ansible.builtin.validate_argument_spec"
+    progress, lines = fed(play(0, "p"), *checks, task(2, "t", "containerd"), task(5, "t", "host"), task(9, "t"))
+    assert [line.text for line in lines] == ["p", "Host"]
+    phases = progress.result(10)["phases"]
+    assert [(phase["role"], phase["seconds"]) for phase in phases] == [("containerd", 5), ("host", 5)]
+
+
+def test_the_account_adds_up_to_the_time_between_the_first_task_and_the_end() -> None:
+    result = fed(*API_PLAY)[0].result()
+    assert result["seconds"] == 22
+    assert sum(phase["seconds"] for phase in result["phases"]) == 21
+    assert result["slowest"][0] == {"task": "t", "phase": "Nvidia device plugin", "host": "cp1", "seconds": 10}
+
+
+def test_a_host_that_has_finished_a_task_waits_for_the_others() -> None:
+    progress, _lines = fed(*API_PLAY[:5])
+    assert progress.waiting_for() == "gpu1: t"
+    assert [(row.host, row.doing, row.done) for row in progress.rows()] == [
+        ("cp1", "waits for gpu1: t", 1),
+        ("gpu1", "t", 0),
+    ]
+
+
+def test_a_repeated_task_says_which_attempt_it_is_in() -> None:
+    progress, _lines = fed(
+        play(0, "p"),
+        task(0, "Wait for it"),
+        *starts(0, "a", name="Wait for it"),
+        event(5, "runner_retry", host="a", task="Wait for it", res={"attempts": 3, "retries": 60}),
+    )
+    assert progress.waiting_for() == "a: Wait for it (attempt 3 of 60)"
+
+
+def test_many_hosts_are_not_all_named() -> None:
+    progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, *"abcdef"))
+    assert progress.waiting_for() == "a, b, c, d and 2 more: t"
+
+
+STATES: list[tuple[str, list[dict[str, Any]], str, str]] = [
+    ("failed", [event(1, "runner_on_failed", host="a", task="t", res={"msg": "no"})], "failed", "failed"),
+    (
+        "unreachable",
+        [event(1, "runner_on_unreachable", host="a", task="t", res={"msg": "x"})],
+        "unreachable",
+        "unreachable",
+    ),
+    ("ignored", [event(1, "runner_on_failed", host="a", task="t", res={}, ignore_errors=True)], "running", "error"),
+    ("skipped", [event(1, "runner_on_skipped", host="a", task="t")], "running", "error"),
+    (
+        "rescued",
+        [event(1, "runner_on_failed", host="a", task="t", res={}), task(2, "u"), *starts(2, "a")],
+        "running",
+        "error",
+    ),
+]
+
+
+@pytest.mark.parametrize(("events", "state", "verdict"), [s[1:] for s in STATES], ids=[s[0] for s in STATES])
+def test_the_state_of_a_host(events: list[dict[str, Any]], state: str, verdict: str) -> None:
+    progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), *events)
+    assert progress.hosts["a"].state == state
+    assert progress.verdict() == verdict
+
+
+def test_the_statistics_have_the_last_word() -> None:
+    stats = event(9, "playbook_on_stats", ok={"a": 7, "b": 1}, failures={}, dark={"b": 1}, rescued={"a": 1})
+    failed = event(1, "runner_on_failed", host="a", task="t", res={"msg": "no"})
+    progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a", "b"), failed, stats)
+    hosts = progress.result()["hosts"]
+    assert (hosts["a"]["state"], hosts["a"]["ok"], hosts["a"]["rescued"]) == ("done", 7, 1)
+    assert (hosts["b"]["state"], progress.verdict()) == ("unreachable", "unreachable")
+
+
+def test_a_run_that_was_cut_short_accounts_for_the_task_in_which_it_was() -> None:
+    result = fed(play(100, "p"), task(100, "Take long"), *starts(100, "a", name="Take long"))[0].result(142)
+    assert (result["seconds"], result["phases"][0]["seconds"], result["phase"]) == (42, 42, "p")
+    assert (result["hosts"]["a"]["state"], result["hosts"]["a"]["task"]) == ("unfinished", "Take long")
+
+
+def test_what_is_tidied_up_after_a_failure_is_not_where_it_failed() -> None:
+    failed = event(1, "runner_on_failed", host="a", task="t", res={"msg": "no"})
+    stats = event(3, "playbook_on_stats", failures={"a": 1}, ok={"a": 1})
+    events = [play(0, "p"), task(0, "t", "first"), task(0, "t", "acceptance"), *starts(0, "a"), failed]
+    progress, _lines = fed(*events, task(2, "u", "first"), *starts(2, "a"), ok(3, "a"), stats)
+    assert progress.result()["phase"] == "Acceptance"
+
+
+def test_nothing_begun_is_the_inputs_fault() -> None:
+    assert Progress().result()["seconds"] == 0
+    assert Progress().verdict() == "bad input"
+
+
+def test_an_error_is_told_once_also_where_items_failed_before() -> None:
+    _progress, lines = fed(
+        play(0, "p"),
+        task(0, "t"),
+        *starts(0, "a"),
+        event(1, "runner_item_on_failed", host="a", task="t", res={"msg": "no such file", "item": "x", "rc": 2}),
+        event(2, "runner_on_failed", host="a", task="t", res={"msg": "One or more items failed", "results": [1]}),
+    )
+    assert lines[1:] == [Line("failed", "a", "t: x: no such file\nrc: 2")]
+
+
+def test_a_change_and_a_message_are_told() -> None:
+    said = event(2, "runner_on_ok", host="a", task="Tell", task_action="debug", res={"msg": ["6 of 6", "fine"]})
+    _progress, lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), ok(1, "a", changed=True), said)
+    assert lines[1:] == [Line("changed", "a", "t"), Line("message", "a", "6 of 6\nfine")]
+
+
+def test_the_name_with_its_variables_filled_in_is_shown() -> None:
+    done = event(1, "runner_on_ok", host="a", task="Say {{ x }}", task_uuid="u", res={"changed": True})
+    assert fed(play(0, "p"), task(0, "Say 2", uuid="u"), done)[1][-1] == Line("changed", "a", "Say 2")
+
+
+def test_what_is_hidden_stays_hidden() -> None:
+    hidden = {"censored": "hidden by no_log", "_ansible_no_log": True, "msg": "SECRET", "stdout": "SECRET"}
+    _progress, lines = fed(play(0, "p"), task(0, "t"), event(1, "runner_on_failed", host="a", task="t", res=hidden))
+    assert lines[-1].text == "t: hidden by no_log"
+
+
+def test_an_earlier_run_tells_how_many_tasks_to_expect() -> None:
+    progress = Progress(fed(*API_PLAY)[0].result())
+    for each in API_PLAY[:4]:
+        progress.feed(each)
+    assert [row.phase.expected for row in progress.rows()] == [1, 1]
+
+
+@pytest.mark.parametrize("before", [None, [], {"phases": 7}, {"phases": [None, {}, {"tasks": "x", "play": "p"}]}])
+def test_an_earlier_run_of_any_shape_does_no_harm(before: Any) -> None:
+    progress = Progress(before)
+    progress.feed(play(0, "p"))
+    progress.feed(task(0, "t"))
+    assert progress.phase and progress.phase.expected is None
+
+
+KINDS = st.sampled_from(
+    [
+        "playbook_on_start",
+        "playbook_on_play_start",
+        "playbook_on_task_start",
+        "playbook_on_stats",
+        "runner_on_start",
+        "runner_on_ok",
+        "runner_on_failed",
+        "runner_on_skipped",
+        "runner_on_unreachable",
+        "runner_retry",
+        "runner_item_on_ok",
+        "runner_item_on_failed",
+        "verbose",
+    ]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+HOSTS = st.sampled_from(["a", "b", "c"])
+DATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "host": HOSTS | JSON,
+        "task": st.text() | JSON,
+        "name": st.text() | JSON,
+        "role": st.text() | JSON,
+        "task_action": st.sampled_from(["debug", "copy"]) | JSON,
+        "task_uuid": JSON,
+        "ignore_errors": JSON,
+        "res": st.dictionaries(st.sampled_from(["msg", "changed", "item", "results", "censored", "rc", "x"]), JSON)
+        | JSON,
+        **{name: st.dictionaries(HOSTS, JSON) | JSON for name in (*COUNTS, "dark", "failures")},
+    },
+)
+CREATED = st.floats(0, 1e9) | JSON | st.datetimes().map(lambda moment: moment.isoformat())
+EVENTS = st.fixed_dictionaries({"event": KINDS | JSON, "created": CREATED, "event_data": DATA | JSON}) | JSON
+
+
+@given(st.lists(EVENTS, max_size=20))
+def test_any_events_are_taken_and_the_account_stays_consistent(events: list[Any]) -> None:
+    progress = Progress()
+    lines = [line for each in events for line in progress.feed(each)]
+    result = progress.result()
+    assert sum(phase["seconds"] for phase in result["phases"]) <= result["seconds"] + 0.01 * (len(events) + 1)
+    assert all(phase["title"] is not None and phase["seconds"] >= 0 for phase in result["phases"])
+    assert all("\x1b" not in line.text and "\r" not in line.text for line in lines)
+    assert {row.host for row in progress.rows()} <= set(result["hosts"])
+    assert "\n" not in progress.waiting_for()
+
+
+@given(st.lists(st.tuples(st.sampled_from(["cp1", "gpu1", "gpu2"]), st.floats(0, 100)), min_size=1, max_size=30))
+def test_the_phases_of_well_formed_runs_sum_to_the_whole(steps: list[tuple[str, float]]) -> None:
+    at, events = 1000.0, [play(1000.0, "p")]
+    for number, (host, seconds) in enumerate(steps):
+        events += [task(at, "t", f"role_{number % 3}"), *starts(at, host), ok(at := at + seconds, host)]
+    progress, _lines = fed(*events, event(at, "playbook_on_stats", ok={}))
+    assert sum(phase["seconds"] for phase in progress.result()["phases"]) == pytest.approx(at - 1000, abs=0.05)

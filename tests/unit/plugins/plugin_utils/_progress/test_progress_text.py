@@ -1,0 +1,168 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.text import (
+    account,
+    clip,
+    clock,
+    duration,
+    printable,
+    said,
+    seconds_of,
+    title_of,
+    what_failed,
+    written,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words", "column"),
+    [
+        (0, "0.0 s", "0:00"),
+        (3.24, "3.2 s", "0:03"),
+        (9.96, "10 s", "0:09"),
+        (59.4, "59 s", "0:59"),
+        (59.7, "1 min 00 s", "0:59"),
+        (125, "2 min 05 s", "2:05"),
+        (3725, "62 min 05 s", "62:05"),
+    ],
+)
+def test_durations(seconds: float, words: str, column: str) -> None:
+    assert (duration(seconds), clock(seconds)) == (words, column)
+
+
+@pytest.mark.parametrize(
+    ("created", "seconds"),
+    [
+        ("1970-01-01T00:01:40+00:00", 100),
+        ("1970-01-01T01:01:40+01:00", 100),
+        ("1970-01-01T00:01:40.500000", 100.5),
+        (100, 100),
+        ("yesterday", 7),
+        (None, 7),
+        (float("nan"), 7),
+        (float("inf"), 7),
+        (10**400, 7),
+        (3, 7),
+        ({}, 7),
+    ],
+)
+def test_times_are_read_or_stand_still(created: Any, seconds: float) -> None:
+    assert seconds_of(created, 7) == seconds
+
+
+def test_titles() -> None:
+    assert title_of("nvidia_device_plugin") == "Nvidia device plugin"
+
+
+FAILURES: list[tuple[dict[str, Any], str]] = [
+    ({"msg": "no", "changed": False, "invocation": {"a": 1}}, "no"),
+    (
+        {"msg": "no", "rc": 3, "stdout": "out", "stderr": "two\nlines"},
+        "no\nrc: 3\nstdout: out\nstderr:\n  two\n  lines",
+    ),
+    ({"msg": "it said: out", "stdout": "out"}, "it said: out"),
+    ({"msg": "no", "item": "x", "ansible_loop_var": "item"}, "x: no"),
+    ({"msg": "no", "item": {"a": 1}, "_ansible_item_label": "short"}, "short: no"),
+    ({}, "no reason given"),
+    ({"censored": "hidden", "msg": "SECRET"}, "hidden"),
+    ({"msg": "a\x1b[2Jb\rc"}, "a?[2Jb c"),
+    ({"msg": ["several", "lines"]}, '["several", "lines"]'),
+]
+
+
+@pytest.mark.parametrize(("res", "text"), FAILURES)
+def test_an_error_is_told_in_full_and_once(res: dict[str, Any], text: str) -> None:
+    assert what_failed(res) == text
+
+
+@pytest.mark.parametrize(
+    ("res", "text"),
+    [
+        ({"msg": "one"}, "one"),
+        ({"msg": ["one", "two"]}, "one\ntwo"),
+        ({"msg": 7}, "7"),
+        ({"gpus": [1, 2], "changed": False, "_ansible_verbose_always": True}, "gpus: [1, 2]"),
+        ({"censored": "hidden"}, "hidden"),
+    ],
+)
+def test_what_a_debug_task_says(res: dict[str, Any], text: str) -> None:
+    assert said(res) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "line"),
+    [
+        ("phase", "Make it", "[2:05] Make it"),
+        ("changed", "Do it", "  a: changed: Do it"),
+        ("message", "one\ntwo", "  a says:\n    one\n    two"),
+        ("failed", "Do it: no\nrc: 1", "  a: FAILED: Do it: no\n    rc: 1"),
+        ("unreachable", "Do it: no", "  a: UNREACHABLE: Do it: no"),
+        ("ignored", "Do it: no", "  a: failed (ignored): Do it: no"),
+    ],
+)
+def test_lines(kind: str, text: str, line: str) -> None:
+    assert written(kind, "a", text, 125) == line
+
+
+def test_the_account() -> None:
+    host = {
+        "state": "done",
+        "ok": 5,
+        "changed": 2,
+        "skipped": 0,
+        "failed": 0,
+        "unreachable": 0,
+        "rescued": 1,
+        "ignored": 0,
+    }
+    result = {
+        "seconds": 65,
+        "phases": [{"title": "Make it", "seconds": 60.2}, {"title": "In no time", "seconds": 0.01}],
+        "slowest": [{"task": "Wait", "phase": "Make it", "host": "a", "seconds": 42}],
+        "hosts": {"a": host},
+    }
+    assert account(result) == [
+        "Where the time went (1 min 05 s)",
+        "  1 min 00 s  Make it",
+        "Slowest tasks",
+        "        42 s  a: Wait (Make it)",
+        "Hosts",
+        "  a  done         ok=5, changed=2, skipped=0, failed=0, unreachable=0, rescued=1",
+    ]
+
+
+@given(st.text(), st.integers(0, 80))
+def test_a_clipped_line_fits(text: str, width: int) -> None:
+    clipped = clip(text, width)
+    columns = sum(
+        2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1 for c in clipped
+    )
+    assert columns <= width
+    assert "\n" not in clipped
+
+
+@given(st.text())
+def test_nothing_printed_moves_the_cursor(text: str) -> None:
+    assert all(c.isprintable() or c in "\n\t" for c in printable(text))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text() | st.sampled_from(["msg", "item", "stdout", "censored"]), JSON))
+def test_any_result_can_be_told(res: dict[str, Any]) -> None:
+    assert isinstance(said(res), str)
+    assert what_failed(res).strip() or str(res.get("msg")).strip() == ""
