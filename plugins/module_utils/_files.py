@@ -1,35 +1,67 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of a host as bytes: read, written whole or not at all, put back as they were."""
+"""Files of a host: read with every byte kept, written whole or not at all, moved aside rather than deleted."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import tempfile
+from collections.abc import Iterable
+from datetime import datetime, timezone
 from pathlib import Path
+
+from ._errors import DomainError
+
+BACKUP = ".gpulab-backup"
+
+
+def under(root: str, path: str) -> Path:
+    """Where an absolute path lies when ``root`` stands for the root directory."""
+    return Path(root) / path.lstrip("/")
 
 
 def read_file(path: Path) -> bytes | None:
-    """The content, None when there is no such file."""
+    """The content, None if there is no such file. Raises OSError."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
+def read_text(path: Path) -> str | None:
+    """The text, None if there is no such file. Bytes that are not UTF-8 survive (surrogateescape)."""
+    try:
+        data = read_file(path)
+    except OSError as error:
+        raise DomainError(f"Error while reading {path}: {error.strerror}") from error
+    return None if data is None else data.decode("utf-8", "surrogateescape")
+
+
+def text_or_nothing(root: str, path: str) -> str:
+    """A file's text; a file that does not exist or can't be read (not root) counts as empty."""
+    try:
+        return read_text(under(root, path)) or ""
+    except DomainError:
+        return ""
+
+
 def file_mode(path: Path) -> int | None:
-    """The permission bits, None when there is no such file."""
+    """The permission bits, None if there is no such file."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def put_file(path: Path, data: bytes | None, mode: int = 0o644) -> None:
-    """Make the file hold exactly this, in one step; None removes it. Directories are made, open to read for all."""
+def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
+    """Make the file hold exactly this, in one step; None removes it. Raises OSError.
+
+    ``owner`` is a user and a group by number; directories are made, open to read for all.
+    """
     if data is None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
@@ -44,6 +76,8 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
+            if owner:
+                os.fchown(file.fileno(), *owner)
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(temporary).replace(path)
@@ -51,3 +85,68 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644) -> None:
         with contextlib.suppress(FileNotFoundError):
             Path(temporary).unlink()
         raise
+
+
+def write_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replace a file in one step. An existing file keeps its mode and owner, a new one gets ``mode``."""
+    path = path.resolve()
+    try:
+        owner = None
+        if path.exists():
+            state = path.stat()
+            mode, owner = stat.S_IMODE(state.st_mode), (state.st_uid, state.st_gid)
+        put_file(path, text.encode("utf-8", "surrogateescape"), mode, owner)
+    except OSError as error:
+        raise DomainError(f"Error while writing {path}: {error.strerror}") from error
+
+
+def back_up(path: Path) -> Path:
+    """Keep a copy of a file next to it, with its mode and owner; only the one from before the first change."""
+    backup = path.with_name(path.name + BACKUP)
+    if not backup.exists():
+        try:
+            state = path.stat()
+            put_file(backup, path.read_bytes(), stat.S_IMODE(state.st_mode), (state.st_uid, state.st_gid))
+        except OSError as error:
+            raise DomainError(f"Error while writing {backup}: {error.strerror}") from error
+    return backup
+
+
+def difference(path: Path, before: str | None, after: str | None) -> dict[str, str]:
+    """One entry of a module's ``diff``."""
+    return {
+        "before_header": str(path),
+        "after_header": str(path),
+        "before": printable(before),
+        "after": printable(after),
+    }
+
+
+def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
+    """Move files and directories under ``into`` (0700), keeping their paths; those that don't exist are left out.
+
+    Returns the places where they lie now.
+    """
+    moved = []
+    for path in paths:
+        if not os.path.lexists(path):
+            continue
+        target = into / path.relative_to(root)
+        try:
+            into.mkdir(parents=True, exist_ok=True, mode=0o700)
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            shutil.move(str(path), str(target))
+        except OSError as error:
+            raise DomainError(f"Error while moving {path} aside to {target}: {error.strerror or error}") from error
+        moved.append(str(target))
+    return moved
+
+
+def time_stamp() -> str:
+    """The time now in UTC, fit for a file name; later ones sort after earlier ones."""
+    return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
+
+
+def printable(text: str | None) -> str:
+    """The text with what is not UTF-8 replaced, fit for a module's result."""
+    return (text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -161,6 +161,7 @@ missing:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -169,12 +170,12 @@ from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
 from ..module_utils._apt.packages import Directories, Packages
 from ..module_utils._apt.wishes import Follow, Policy, Wish
 from ..module_utils._command import Runner
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 
 _POLICY = ("hold", "allow_downgrade", "allow_change_held", "allow_removal")
 
 
-def run_module(module: AnsibleModule) -> None:
+def run_module(module: AnsibleModule) -> dict[str, Any]:
     use_proxies(module.params)
     wishes = [Wish(**package) for package in module.params["packages"]]
     policy = Policy(**{name: module.params[name] for name in _POLICY})
@@ -186,15 +187,15 @@ def run_module(module: AnsibleModule) -> None:
     asked = {wish.name for wish in wishes}
     for text in apt.notes():
         module.warn(text)
-    module.exit_json(
-        changed=outcome.changed,
-        diff=outcome.diff(),
-        installed={name: version for name, version in outcome.after.items() if name in asked},
-        before={name: version for name, version in outcome.before.items() if name in asked},
-        others={name: outcome.after.get(name, "") for name in {*outcome.before, *outcome.after} - asked},
-        held=sorted(outcome.held),
-        missing=outcome.missing,
-    )
+    return {
+        "changed": outcome.changed,
+        "diff": outcome.diff(),
+        "installed": {name: version for name, version in outcome.after.items() if name in asked},
+        "before": {name: version for name, version in outcome.before.items() if name in asked},
+        "others": {name: outcome.after.get(name, "") for name in {*outcome.before, *outcome.after} - asked},
+        "held": sorted(outcome.held),
+        "missing": outcome.missing,
+    }
 
 
 def main() -> None:
@@ -230,10 +231,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        run_module(module)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

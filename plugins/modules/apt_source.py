@@ -156,7 +156,7 @@ from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
 from ..module_utils._apt.key import date, read_pins
 from ..module_utils._apt.source import Wanted, apply, plan, remove, renew
 from ..module_utils._command import Runner
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 
 
 def _wanted(params: dict[str, Any]) -> Wanted:
@@ -173,7 +173,7 @@ def _wanted(params: dict[str, Any]) -> Wanted:
     )
 
 
-def run_module(module: AnsibleModule) -> None:
+def run_module(module: AnsibleModule) -> dict[str, Any]:
     wanted, now = _wanted(module.params), time.time()
     present = module.params["state"] == "present"
     todo = plan(wanted, module.params["replace_conflicting"], now) if present else remove(wanted)
@@ -186,16 +186,16 @@ def run_module(module: AnsibleModule) -> None:
         todo.warnings += apt.notes()
     for text in todo.warnings:
         module.warn(text)
-    module.exit_json(
-        changed=todo.changed,
-        diff=todo.diffs(wanted.key_path, wanted.key_url),
-        path=str(wanted.path),
-        key_path=str(wanted.key_path),
-        key_fingerprints=list(todo.key.fingerprints) if todo.key else [],
-        key_expires=date(todo.key.expires) or None if todo.key else None,
-        refreshed=todo.refresh,
-        disabled=sorted(str(path) for path in todo.files if path not in (wanted.path, wanted.key_path)),
-    )
+    return {
+        "changed": todo.changed,
+        "diff": todo.diffs(wanted.key_path, wanted.key_url),
+        "path": str(wanted.path),
+        "key_path": str(wanted.key_path),
+        "key_fingerprints": list(todo.key.fingerprints) if todo.key else [],
+        "key_expires": date(todo.key.expires) or None if todo.key else None,
+        "refreshed": todo.refresh,
+        "disabled": sorted(str(path) for path in todo.files if path not in (wanted.path, wanted.key_path)),
+    }
 
 
 def main() -> None:
@@ -218,10 +218,7 @@ def main() -> None:
         required_if=[("state", "present", ("uris", "key_url"))],
         supports_check_mode=True,
     )
-    try:
-        run_module(module)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -92,11 +92,19 @@ active_since:
   sample: Sat 2026-11-21 03:14:15 UTC
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
 from ..module_utils._containerd.info import read_containerd
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    runner = Runner(module, timeout=module.params["timeout"])
+    names = ("executable", "config", "drop_ins", "unit")
+    return read_containerd(runner, *(module.params[name] for name in names))
 
 
 def main() -> None:
@@ -110,12 +118,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        runner = Runner(module, timeout=module.params["timeout"])
-        names = ("executable", "config", "drop_ins", "unit")
-        module.exit_json(changed=False, **read_containerd(runner, *(module.params[name] for name in names)))
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

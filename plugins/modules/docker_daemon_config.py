@@ -115,13 +115,21 @@ data_root:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
 from ..module_utils._docker.daemon import DaemonFile
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 from ..module_utils._systemd import RUN_DIR, Restarts, Systemd
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
+    file = DaemonFile(module, params["root"], params["path"], restarts, params["service"] or "")
+    return file.ensure(params["settings"], params["replace"])
 
 
 def main() -> None:
@@ -136,13 +144,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
-    try:
-        file = DaemonFile(module, params["root"], params["path"], restarts, params["service"] or "")
-        module.exit_json(**file.ensure(params["settings"], params["replace"]))
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -212,14 +212,16 @@ problems:
   sample: []
 """
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._acceptance.hosts import read_hosts
 from ..module_utils._acceptance.pods import Settings
 from ..module_utils._acceptance.session import Session
 from ..module_utils._acceptance.summary import problems, summary
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
-from ..module_utils._errors import DomainError
+from ..module_utils._cluster.api import Api
+from ..module_utils._module import run
 
 _NODE = {
     "name": {"type": "str", "required": True},
@@ -236,6 +238,23 @@ _NODE = {
 }
 
 
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    settings = Settings(params["namespace"], params["image"], params["network_image"], params["timeout"])
+    session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
+    if params["prove"]:
+        changed, report = session.accept(params["force"], module.check_mode)
+    else:
+        changed, report = False, session.look()
+    return {
+        "changed": changed,
+        "report": report,
+        "kept": bool(report) and report["kept"],
+        "summary": summary(report) if report else [],
+        "problems": problems(report) if report else [],
+    }
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -250,25 +269,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
-    params = module.params
-    settings = Settings(params["namespace"], params["image"], params["network_image"], params["timeout"])
-    try:
-        session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
-        if params["prove"]:
-            changed, report = session.accept(params["force"], module.check_mode)
-        else:
-            changed, report = False, session.look()
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(
-        changed=changed,
-        report=report,
-        kept=bool(report) and report["kept"],
-        summary=summary(report) if report else [],
-        problems=problems(report) if report else [],
-    )
+    run(module, run_module)
 
 
 if __name__ == "__main__":

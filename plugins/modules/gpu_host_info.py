@@ -98,15 +98,38 @@ containerd_files:
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._apt.dpkg import read_database
 from ..module_utils._apt.key import ending_keys
 from ..module_utils._containerd.files import config_files
-from ..module_utils._errors import DomainError
-from ..module_utils._nvidia.host import given_back, held, installed, pci_gpus
+from ..module_utils._files import under
+from ..module_utils._module import run
 from ..module_utils._nvidia.installed import kernels
-from ..module_utils._nvidia.kubelet_devices import running_gpu_pods
+from ..module_utils._nvidia.kernel_log import given_back
+from ..module_utils._nvidia.kubelet_devices import held, running_gpu_pods
+from ..module_utils._nvidia.pci import gpus
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params, top = module.params, module.params["root"]
+    root = Path(top)
+    pods = running_gpu_pods(root / "var/lib/kubelet", root / "proc", root / "var/log/pods")
+    database = read_database(under(top, "/var/lib/dpkg"))
+    versions = {name: database.version(name) for name in params["packages"]}
+    config, drop_ins = params["containerd_config"], params["containerd_drop_ins"]
+    files = config_files(top, config, drop_ins) if config else []
+    return {
+        "pci": [{name: gpu[name] for name in ("address", "device_id")} for gpu in gpus(top)[0]],
+        "packages": {name: version for name, version in versions.items() if version},
+        "held": held(pods),
+        "given_back": given_back(top),
+        "apt_keys": ending_keys(root / "etc/apt/keyrings", time.time()),
+        "kernel": kernels(top, os.uname().release),
+        "containerd_files": files,
+    }
 
 
 def main() -> None:
@@ -119,24 +142,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params, root = module.params, Path(module.params["root"])
-    try:
-        pods = running_gpu_pods(root / "var/lib/kubelet", root / "proc", root / "var/log/pods")
-        packages = installed(root, params["packages"])
-        config, drop_ins = params["containerd_config"], params["containerd_drop_ins"]
-        files = config_files(params["root"], config, drop_ins) if config else []
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(
-        changed=False,
-        pci=pci_gpus(root),
-        packages=packages,
-        held=held(pods),
-        given_back=given_back(root),
-        apt_keys=ending_keys(root / "etc/apt/keyrings", time.time()),
-        kernel=kernels(module.params["root"], os.uname().release),
-        containerd_files=files,
-    )
+    run(module, run_module)
 
 
 if __name__ == "__main__":

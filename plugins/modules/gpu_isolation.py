@@ -114,13 +114,23 @@ isolation:
 """
 
 import time
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.isolation import POLICIES, TAINT, Nodes
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 from ..module_utils._nvidia.xid import written
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    nodes = Nodes(Api(params["kubeconfig"]), module.check_mode)
+    if params["state"] == "isolated":
+        now = written(time.time()) or ""
+        return nodes.isolate(params["name"], params["policy"], params["reason"], now, params["during_work"])
+    return nodes.give_back(params["name"])
 
 
 def main() -> None:
@@ -135,19 +145,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
-    params = module.params
-    try:
-        nodes = Nodes(Api(params["kubeconfig"]), module.check_mode)
-        if params["state"] == "isolated":
-            now = written(time.time()) or ""
-            outcome = nodes.isolate(params["name"], params["policy"], params["reason"], now, params["during_work"])
-        else:
-            outcome = nodes.give_back(params["name"])
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(**outcome)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

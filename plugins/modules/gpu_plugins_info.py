@@ -81,36 +81,35 @@ service_monitors:
 """
 
 from dataclasses import asdict
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster import device_plugins
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.operator_wait import POLICIES
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _SERVICE_MONITORS = "servicemonitors.monitoring.coreos.com"
 
 
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    api = Api(module.params["kubeconfig"])
+    found = device_plugins.plugins(api.items("/apis/apps/v1/daemonsets"), api.items("/api/v1/pods"))
+    policies = (api.find(POLICIES) or {}).get("items") or []
+    monitors = api.find(f"{_DEFINITIONS}/{_SERVICE_MONITORS}") is not None
+    return {
+        "plugins": [asdict(plugin) for plugin in found],
+        "shared": device_plugins.shared(found),
+        "policies": sorted(policy["metadata"]["name"] for policy in policies),
+        "service_monitors": monitors,
+    }
+
+
 def main() -> None:
     module = AnsibleModule(argument_spec={"kubeconfig": {"type": "path", "required": True}}, supports_check_mode=True)
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
-    try:
-        api = Api(module.params["kubeconfig"])
-        found = device_plugins.plugins(api.items("/apis/apps/v1/daemonsets"), api.items("/api/v1/pods"))
-        policies = (api.find(POLICIES) or {}).get("items") or []
-        monitors = api.find(f"{_DEFINITIONS}/{_SERVICE_MONITORS}") is not None
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(
-        changed=False,
-        plugins=[asdict(plugin) for plugin in found],
-        shared=device_plugins.shared(found),
-        policies=sorted(policy["metadata"]["name"] for policy in policies),
-        service_monitors=monitors,
-    )
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -72,11 +72,18 @@ pods:
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 from ..module_utils._nvidia.kubelet_devices import running_gpu_pods
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    places = (Path(module.params[name]) for name in ("kubelet_root", "proc", "pod_logs"))
+    pods = running_gpu_pods(*places)
+    return {"pods": [asdict(pod) for pod in pods]}
 
 
 def main() -> None:
@@ -88,12 +95,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    places = (Path(module.params[name]) for name in ("kubelet_root", "proc", "pod_logs"))
-    try:
-        pods = running_gpu_pods(*places)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(changed=False, pods=[asdict(pod) for pod in pods])
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -93,11 +93,12 @@ RETURN = r"""
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.sharing import Labels, Node, resources
 from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
@@ -147,12 +148,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
-    try:
-        module.exit_json(**run_module(module))
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

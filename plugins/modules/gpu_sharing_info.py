@@ -78,12 +78,12 @@ nodes:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster import sharing
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.nodes import NODES
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 
 
 def compared(now: sharing.Node, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -93,6 +93,12 @@ def compared(now: sharing.Node, wanted: dict[str, Any]) -> dict[str, Any]:
         "drained": now.drained,
         "summary": f"{wanted['name']} {before} -> {after}" if before != after else "",
     }
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    found = {node["metadata"]["name"]: sharing.read(node) for node in Api(module.params["kubeconfig"]).items(NODES)}
+    nodes = {node["name"]: compared(found.get(node["name"], sharing.Node()), node) for node in module.params["nodes"]}
+    return {"nodes": nodes}
 
 
 def main() -> None:
@@ -108,14 +114,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
-    try:
-        found = {node["metadata"]["name"]: sharing.read(node) for node in Api(module.params["kubeconfig"]).items(NODES)}
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    nodes = {node["name"]: compared(found.get(node["name"], sharing.Node()), node) for node in module.params["nodes"]}
-    module.exit_json(changed=False, nodes=nodes)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

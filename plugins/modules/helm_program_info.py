@@ -50,12 +50,34 @@ version:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster.helm import check_version, parse_version
 from ..module_utils._command import Runner
 from ..module_utils._errors import DomainError
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    wanted, chart = module.params["helm"], module.params["chart"]
+    runner = Runner(module, timeout=60)
+    path = runner.find(wanted)
+    if path is None:
+        raise DomainError(
+            f"Error while looking for helm: there is no program {wanted} on this host. Install Helm 3 "
+            "(https://helm.sh/docs/intro/install) and name it with gpu_operator_helm, or name the host that has it "
+            "with cluster_api_delegate."
+        )
+    version = parse_version(runner.check([path, "version", "--short"], f"asking {path} for its version").stdout)
+    check_version(path, version)
+    if chart and not ((Path(chart) / "Chart.yaml").is_file() or Path(chart).is_file()):
+        raise DomainError(
+            f"Error while looking for the chart {chart}: there is neither an archive of this name on this host, "
+            "nor a directory with a Chart.yaml. Correct gpu_operator_chart_path."
+        )
+    return {"path": path, "version": version}
 
 
 def main() -> None:
@@ -63,26 +85,7 @@ def main() -> None:
         argument_spec={"helm": {"type": "str", "default": "helm"}, "chart": {"type": "path", "default": ""}},
         supports_check_mode=True,
     )
-    wanted, chart = module.params["helm"], module.params["chart"]
-    runner = Runner(module, timeout=60)
-    try:
-        path = runner.find(wanted)
-        if path is None:
-            raise DomainError(
-                f"Error while looking for helm: there is no program {wanted} on this host. Install Helm 3 "
-                "(https://helm.sh/docs/intro/install) and name it with gpu_operator_helm, or name the host that has it "
-                "with cluster_api_delegate."
-            )
-        version = parse_version(runner.check([path, "version", "--short"], f"asking {path} for its version").stdout)
-        check_version(path, version)
-        if chart and not ((Path(chart) / "Chart.yaml").is_file() or Path(chart).is_file()):
-            raise DomainError(
-                f"Error while looking for the chart {chart}: there is neither an archive of this name on this host, "
-                "nor a directory with a Chart.yaml. Correct gpu_operator_chart_path."
-            )
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(changed=False, path=path, version=version)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

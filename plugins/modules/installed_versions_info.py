@@ -77,11 +77,16 @@ swap:
 """
 
 import os
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 from ..module_utils._nvidia.installed import read
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    return read(module.params["root"], module.params["packages"], os.uname().release)
 
 
 def main() -> None:
@@ -92,11 +97,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        found = read(module.params["root"], module.params["packages"], os.uname().release)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(changed=False, **found)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -95,10 +95,26 @@ overridden:
   sample: []
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._errors import DomainError
 from ..module_utils._host.kernel_settings import KernelSettings
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    options = dict(module.params)
+    outcome = KernelSettings(module, options.pop("root")).apply(**options)
+    for found in outcome.overridden:
+        module.warn("{key} will be {value} again after a reboot: {file} sets it later".format(**found))
+    return {
+        "changed": outcome.changed,
+        "diff": outcome.diff,
+        "modules_loaded": outcome.loaded,
+        "sysctls_set": outcome.set,
+        "overridden": outcome.overridden,
+    }
 
 
 def main() -> None:
@@ -112,20 +128,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    options = dict(module.params)
-    try:
-        outcome = KernelSettings(module, options.pop("root")).apply(**options)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    for found in outcome.overridden:
-        module.warn("{key} will be {value} again after a reboot: {file} sets it later".format(**found))
-    module.exit_json(
-        changed=outcome.changed,
-        diff=outcome.diff,
-        modules_loaded=outcome.loaded,
-        sysctls_set=outcome.set,
-        overridden=outcome.overridden,
-    )
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -73,11 +73,19 @@ pulled:
 """
 
 from dataclasses import asdict
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._errors import DomainError
 from ..module_utils._kubeadm.images import KubeadmImages
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    images = KubeadmImages(module, params["executable"], params["timeout"], params["root"])
+    outcome = images.apply(params["config"])
+    return asdict(outcome)
 
 
 def main() -> None:
@@ -90,13 +98,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    try:
-        images = KubeadmImages(module, params["executable"], params["timeout"], params["root"])
-        outcome = images.apply(params["config"])
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(**asdict(outcome))
+    run(module, run_module)
 
 
 if __name__ == "__main__":

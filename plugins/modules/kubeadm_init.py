@@ -163,11 +163,26 @@ moved_aside:
 """
 
 from dataclasses import asdict
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._errors import DomainError
 from ..module_utils._kubeadm.init import KubeadmInit
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    init = KubeadmInit(
+        module,
+        params["executable"],
+        params["timeout"],
+        params["api_timeout"],
+        params["root"],
+        params["cleanup_timeout"],
+    )
+    outcome = init.apply(params["config"], params["ignore_preflight_errors"])
+    return asdict(outcome)
 
 
 def main() -> None:
@@ -183,20 +198,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    try:
-        init = KubeadmInit(
-            module,
-            params["executable"],
-            params["timeout"],
-            params["api_timeout"],
-            params["root"],
-            params["cleanup_timeout"],
-        )
-        outcome = init.apply(params["config"], params["ignore_preflight_errors"])
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(**asdict(outcome))
+    run(module, run_module)
 
 
 if __name__ == "__main__":

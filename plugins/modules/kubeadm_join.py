@@ -117,11 +117,32 @@ moved_aside:
 """
 
 from dataclasses import asdict
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._errors import DomainError
 from ..module_utils._kubeadm.join import KubeadmJoin, Wanted
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    endpoint = params["api_endpoint"] or {}
+    wanted = Wanted(
+        host=endpoint.get("host"),
+        port=endpoint.get("port"),
+        token=params["token"],
+        ca_cert_hashes=tuple(params["ca_cert_hashes"]),
+        config=params["config"],
+        ignored=tuple(params["ignore_preflight_errors"]),
+        node_name=params["node_name"],
+    )
+    join = KubeadmJoin(module, params["executable"], params["timeout"], params["api_timeout"], params["root"])
+    outcome = join.apply(wanted)
+    facts = asdict(outcome)
+    for warning in facts.pop("warnings"):
+        module.warn(warning)
+    return facts
 
 
 def main() -> None:
@@ -140,26 +161,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    endpoint = params["api_endpoint"] or {}
-    wanted = Wanted(
-        host=endpoint.get("host"),
-        port=endpoint.get("port"),
-        token=params["token"],
-        ca_cert_hashes=tuple(params["ca_cert_hashes"]),
-        config=params["config"],
-        ignored=tuple(params["ignore_preflight_errors"]),
-        node_name=params["node_name"],
-    )
-    try:
-        join = KubeadmJoin(module, params["executable"], params["timeout"], params["api_timeout"], params["root"])
-        outcome = join.apply(wanted)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    facts = asdict(outcome)
-    for warning in facts.pop("warnings"):
-        module.warn(warning)
-    module.exit_json(**facts)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

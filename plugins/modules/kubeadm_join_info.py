@@ -131,10 +131,18 @@ unsafe_skip_ca_verification:
   sample: false
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._errors import DomainError
 from ..module_utils._kubeadm.join_info import JoinInfo, Wanted
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    wanted = Wanted(params["ttl"], params["reuse"], params["min_life"], params["control_plane"], params["description"])
+    return JoinInfo(module, params["executable"], params["kubeconfig"], params["timeout"]).facts(wanted)
 
 
 def main() -> None:
@@ -151,13 +159,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    wanted = Wanted(params["ttl"], params["reuse"], params["min_life"], params["control_plane"], params["description"])
-    try:
-        facts = JoinInfo(module, params["executable"], params["kubeconfig"], params["timeout"]).facts(wanted)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(**facts)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -84,11 +84,18 @@ tokens:
       lets_join: true
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._errors import DomainError
 from ..module_utils._kubeadm.info import token_info
 from ..module_utils._kubeadm.run import Kubeadm
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    kubeadm = Kubeadm(module, module.params["executable"], module.params["timeout"])
+    return token_info(kubeadm, module.params["kubeconfig"])
 
 
 def main() -> None:
@@ -100,11 +107,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    kubeadm = Kubeadm(module, module.params["executable"], module.params["timeout"])
-    try:
-        module.exit_json(changed=False, **token_info(kubeadm, module.params["kubeconfig"]))
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

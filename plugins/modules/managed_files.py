@@ -124,16 +124,17 @@ services:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
-from ..module_utils._errors import DomainError
 from ..module_utils._host.managed_files import ManagedFiles, Wanted
+from ..module_utils._module import run
 from ..module_utils._systemd import RUN_DIR, Restarts, Systemd
 
 
-def run_module(module: AnsibleModule) -> None:
+def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
     files = ManagedFiles(params["root"], params["marker"], restarts, module.check_mode)
@@ -141,13 +142,13 @@ def run_module(module: AnsibleModule) -> None:
         [Wanted.from_params(entry) for entry in params["files"]],
         [(entry["directory"], entry["pattern"]) for entry in params["prune"]],
     )
-    module.exit_json(
-        changed=bool(outcome.changed),
-        diff=outcome.diff,
-        files=outcome.changed,
-        kept=outcome.kept,
-        services=outcome.services,
-    )
+    return {
+        "changed": bool(outcome.changed),
+        "diff": outcome.diff,
+        "files": outcome.changed,
+        "kept": outcome.kept,
+        "services": outcome.services,
+    }
 
 
 def main() -> None:
@@ -182,10 +183,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        run_module(module)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

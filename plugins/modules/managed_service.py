@@ -77,44 +77,46 @@ state:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
 from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 from ..module_utils._systemd import RUN_DIR, Restarts, Systemd, needed
 
 
-def run_module(module: AnsibleModule) -> None:
+def run_module(module: AnsibleModule) -> dict[str, Any]:
     systemd = Systemd(Runner(module, timeout=300))
     restarts = Restarts(systemd, Path(module.params["run_dir"]))
     unit = systemd.unit(module.params["name"])
     if not unit.exists:
         if module.params["optional"] and not module.check_mode:
-            module.exit_json(changed=False, actions=[], restart=False, state=unit.load)
+            return {"actions": [], "restart": False, "state": unit.load}
         if not module.check_mode:
             raise DomainError(
                 f"Error while starting {unit.name}: this host has no such unit. Install the package that brings it."
             )
         changed = module.params["when_missing"] == "changed"
-        module.exit_json(changed=changed, actions=["start"] if changed else [], restart=False, state=unit.load)
+        return {"changed": changed, "actions": ["start"] if changed else [], "restart": False, "state": unit.load}
     verbs = needed(unit, restarts.pending(unit), module.params["enabled"])
     if not module.check_mode:
         for verb in verbs:
             systemd.do(verb, "" if verb == "daemon-reload" else unit.name)
         restarts.settle(unit)
-    module.exit_json(
-        changed=bool(verbs),
-        actions=verbs,
-        restart="restart" in verbs,
-        state=unit.active,
-        diff={
+    return {
+        "changed": bool(verbs),
+        "actions": verbs,
+        "restart": "restart" in verbs,
+        "state": unit.active,
+        "diff": {
             "before_header": unit.name,
             "after_header": unit.name,
             "before": f"{unit.active}, {unit.file_state}\n",
             "after": "".join(f"{verb}\n" for verb in verbs) or f"{unit.active}, {unit.file_state}\n",
         },
-    )
+    }
 
 
 def main() -> None:
@@ -128,10 +130,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        run_module(module)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

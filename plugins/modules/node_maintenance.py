@@ -129,15 +129,16 @@ evicted:
 """
 
 from dataclasses import asdict
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.maintenance import Maintenance, Plan
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 
 
-def run_module(module: AnsibleModule) -> None:
+def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     work = Maintenance(Api(params["kubeconfig"]), params["node"], params["purpose"], module.check_mode)
     if params["state"] == "begun":
@@ -149,7 +150,7 @@ def run_module(module: AnsibleModule) -> None:
         work.fail(params["failure"])
     else:
         work.end()
-    module.exit_json(changed=work.changed, record=asdict(work.record) if work.record else None, evicted=work.evicted)
+    return {"changed": work.changed, "record": asdict(work.record) if work.record else None, "evicted": work.evicted}
 
 
 def main() -> None:
@@ -169,12 +170,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
-    try:
-        run_module(module)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -94,13 +94,14 @@ changes:
 """
 
 import json
+from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.pools import EFFECTS, wanted
 from ..module_utils._cluster.pools_run import ensure
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 
 _TAINT = {
     "key": {"type": "str", "required": True, "no_log": False},
@@ -114,6 +115,16 @@ _NODE = {
 }
 
 
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    wishes = {node["name"]: wanted(node["labels"], node["taints"]) for node in module.params["nodes"]}
+    changes = ensure(Api(module.params["kubeconfig"]), wishes, module.check_mode)
+    sides = {
+        side: json.dumps({node: change[side] for node, change in changes.items()}, indent=2) + "\n"
+        for side in ("before", "after")
+    }
+    return {"changed": bool(changes), "changes": changes, "diff": sides}
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -122,18 +133,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
-    try:
-        wishes = {node["name"]: wanted(node["labels"], node["taints"]) for node in module.params["nodes"]}
-        changes = ensure(Api(module.params["kubeconfig"]), wishes, module.check_mode)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    sides = {
-        side: json.dumps({node: change[side] for node, change in changes.items()}, indent=2) + "\n"
-        for side in ("before", "after")
-    }
-    module.exit_json(changed=bool(changes), changes=changes, diff=sides)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

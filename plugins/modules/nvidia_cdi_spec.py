@@ -90,21 +90,22 @@ actions:
 """
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 from ..module_utils._nvidia.cdi import CdiSpec, Expected
 
 
-def run_module(module: AnsibleModule) -> None:
+def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     expected = Expected(params["count"], tuple(params["uuids"]), params["driver_version"], params["mig_devices"])
     units = (params["unit"], params["path_unit"])
     spec = CdiSpec(Runner(module, timeout=params["timeout"]), Path(params["path"]), params["kind"], units)
     outcome = spec.ensure(expected, params["timeout"], module.check_mode)
-    module.exit_json(changed=outcome.changed, devices=outcome.devices, actions=outcome.actions)
+    return {"changed": outcome.changed, "devices": outcome.devices, "actions": outcome.actions}
 
 
 def main() -> None:
@@ -122,10 +123,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        run_module(module)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -75,12 +75,13 @@ reason:
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
-from ..module_utils._errors import DomainError
-from ..module_utils._hostfiles import read_text
+from ..module_utils._files import read_text
+from ..module_utils._module import run
 from ..module_utils._nvidia.dkms import parse_status, telling_lines
 
 
@@ -91,7 +92,7 @@ def last_log(root: Path, version: str, kernel: str) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def run_module(module: AnsibleModule) -> None:
+def run_module(module: AnsibleModule) -> dict[str, Any]:
     version, kernel = module.params["version"], module.params["kernel"] or os.uname().release
     runner = Runner(module, timeout=60)
     builds = []
@@ -101,14 +102,13 @@ def run_module(module: AnsibleModule) -> None:
     own = [build for build in builds if build.version == version and build.kernel == kernel]
     installed = any(build.installed for build in own) if version and runner.find("dkms") else None
     path = last_log(Path(module.params["root"]), version, kernel) if version and not installed else None
-    module.exit_json(
-        changed=False,
-        builds=[asdict(build) for build in builds],
-        installed=installed,
-        differs=any(build.differs for build in own),
-        log=str(path or ""),
-        reason=telling_lines(read_text(path) or "") if path else [],
-    )
+    return {
+        "builds": [asdict(build) for build in builds],
+        "installed": installed,
+        "differs": any(build.differs for build in own),
+        "log": str(path or ""),
+        "reason": telling_lines(read_text(path) or "") if path else [],
+    }
 
 
 def main() -> None:
@@ -120,10 +120,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        run_module(module)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -101,13 +101,40 @@ reason:
 """
 
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 from ..module_utils._nvidia.kernel_module import Driver
 from ..module_utils._nvidia.xid import written
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    loaded = module.params["state"] == "loaded"
+    version = module.params["version"] if loaded else ""
+    blacklist, further = module.params["blacklist"] or "", module.params["further"]
+    began = written(time.time())
+    driver = Driver(Runner(module, timeout=600), module.params["root"], module.check_mode)
+    outcome = driver.ensure(version, blacklist, further) if loaded else driver.remove()
+    for warning in outcome.warnings:
+        module.warn(warning)
+    return {
+        "changed": outcome.changed,
+        "began": began,
+        "modules": outcome.modules,
+        "loaded_before": outcome.loaded_before,
+        "loaded_version": outcome.loaded_version,
+        "reboot_required": outcome.reboot_required,
+        "reason": outcome.reason,
+        "diff": {
+            "before_header": "loaded NVIDIA driver",
+            "after_header": "loaded NVIDIA driver",
+            "before": f"{outcome.loaded_before or 'none'}\n",
+            "after": f"{version or 'none'}\n",
+        },
+    }
 
 
 def main() -> None:
@@ -122,32 +149,7 @@ def main() -> None:
         required_if=[("state", "loaded", ["version"])],
         supports_check_mode=True,
     )
-    loaded = module.params["state"] == "loaded"
-    version = module.params["version"] if loaded else ""
-    blacklist, further = module.params["blacklist"] or "", module.params["further"]
-    began = written(time.time())
-    driver = Driver(Runner(module, timeout=600), module.params["root"], module.check_mode)
-    try:
-        outcome = driver.ensure(version, blacklist, further) if loaded else driver.remove()
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    for warning in outcome.warnings:
-        module.warn(warning)
-    module.exit_json(
-        changed=outcome.changed,
-        began=began,
-        modules=outcome.modules,
-        loaded_before=outcome.loaded_before,
-        loaded_version=outcome.loaded_version,
-        reboot_required=outcome.reboot_required,
-        reason=outcome.reason,
-        diff={
-            "before_header": "loaded NVIDIA driver",
-            "after_header": "loaded NVIDIA driver",
-            "before": f"{outcome.loaded_before or 'none'}\n",
-            "after": f"{version or 'none'}\n",
-        },
-    )
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -78,14 +78,24 @@ services:
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 from ..module_utils._nvidia.device_users import driver_users
 from ..module_utils._nvidia.kubelet_devices import pod_names
 from ..module_utils._systemd import Systemd, full_name
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    users = driver_users(Path(module.params["proc"]), pod_names(Path(module.params["pod_logs"])))
+    systemd = Systemd(Runner(module, timeout=30))
+    named = [full_name(name) for name in module.params["services"]]
+    others = sorted({user.unit for user in users if user.unit} - set(named))
+    services = [name for name in dict.fromkeys([*named, *others]) if systemd.unit(name).running]
+    return {"users": [asdict(user) for user in users], "services": services}
 
 
 def main() -> None:
@@ -97,15 +107,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        users = driver_users(Path(module.params["proc"]), pod_names(Path(module.params["pod_logs"])))
-        systemd = Systemd(Runner(module, timeout=30))
-        named = [full_name(name) for name in module.params["services"]]
-        others = sorted({user.unit for user in users if user.unit} - set(named))
-        services = [name for name in dict.fromkeys([*named, *others]) if systemd.unit(name).running]
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(changed=False, users=[asdict(user) for user in users], services=services)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

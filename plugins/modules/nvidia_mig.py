@@ -116,8 +116,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import CommandError, Runner
-from ..module_utils._errors import DomainError
 from ..module_utils._mig.geometry import Geometry, described, foreign, wishes
+from ..module_utils._module import run
 from ..module_utils._nvidia.root import nvidia_smi
 
 
@@ -177,10 +177,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(**run_module(module))
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

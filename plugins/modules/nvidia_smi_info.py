@@ -403,10 +403,12 @@ topology:
 """
 
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
+from ..module_utils._module import run
 from ..module_utils._nvidia.health import complete
 from ..module_utils._nvidia.kernel_log import xid_events
 from ..module_utils._nvidia.root import nvidia_smi
@@ -415,28 +417,7 @@ from ..module_utils._nvidia_smi.facts import NvidiaSmi
 from ..module_utils._nvidia_smi.states import OK, STATES
 
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "executable": {"type": "str", "default": "nvidia-smi"},
-            "driver_root": {"type": "path", "default": "/"},
-            "timeout": {"type": "int", "default": 60},
-            "gather": {
-                "type": "list",
-                "elements": "str",
-                "choices": ["gpus", "mig", "processes", "topology", "xids"],
-                "default": ["gpus", "mig", "processes"],
-            },
-            "xids_since": {"type": "str", "default": ""},
-            "fail_on": {
-                "type": "list",
-                "elements": "str",
-                "choices": [state for state in STATES if state != OK],
-                "default": [],
-            },
-        },
-        supports_check_mode=True,
-    )
+def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     if params["timeout"] < 1:
         module.fail_json(msg=f"Error while reading the GPUs: timeout is {params['timeout']} s; give it 1 s or more")
@@ -461,7 +442,32 @@ def main() -> None:
         said = facts["message"] or facts["state"]
         module.fail_json(msg=f"Error while reading the GPUs: {facts['state']}: {said}. {facts['advice']}", **facts)
     # Ansible takes a result with an rc other than 0 for a failure unless it's told otherwise.
-    module.exit_json(changed=False, failed=False, **facts)
+    return {"failed": False, **facts}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "executable": {"type": "str", "default": "nvidia-smi"},
+            "driver_root": {"type": "path", "default": "/"},
+            "timeout": {"type": "int", "default": 60},
+            "gather": {
+                "type": "list",
+                "elements": "str",
+                "choices": ["gpus", "mig", "processes", "topology", "xids"],
+                "default": ["gpus", "mig", "processes"],
+            },
+            "xids_since": {"type": "str", "default": ""},
+            "fail_on": {
+                "type": "list",
+                "elements": "str",
+                "choices": [state for state in STATES if state != OK],
+                "default": [],
+            },
+        },
+        supports_check_mode=True,
+    )
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -398,18 +398,19 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._apt.cli import distribution_drivers
-from ..module_utils._apt.dpkg import Database, read_status
+from ..module_utils._apt.dpkg import read_database
 from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
 from ..module_utils._apt.index import resolve, survey
-from ..module_utils._apt.lists import components, native_architecture
+from ..module_utils._apt.lists import components
 from ..module_utils._command import Runner
-from ..module_utils._errors import DomainError
+from ..module_utils._files import under
 from ..module_utils._host import facts as host
 from ..module_utils._host import network
 from ..module_utils._host.cloud_init import CloudInit, wait
-from ..module_utils._hostfiles import read_text, under
 from ..module_utils._kubeadm.membership import membership
-from ..module_utils._nvidia import facts as gpu
+from ..module_utils._module import run
+from ..module_utils._nvidia import pci
+from ..module_utils._nvidia.driver import driver_facts
 
 _REPOSITORY: dict[str, dict[str, Any]] = {
     "name": {"type": "str", "required": True},
@@ -428,9 +429,8 @@ _REPOSITORY: dict[str, dict[str, Any]] = {
 
 def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> dict[str, Any]:
     root = params["root"]
-    status = read_text(under(root, "/var/lib/dpkg/status")) or ""
-    database = Database(read_status(status), native_architecture())
-    gpus, nvswitches = gpu.gpus(root)
+    database = read_database(under(root, "/var/lib/dpkg"))
+    gpus, nvswitches = pci.gpus(root)
     controller_time = params["controller_time"] and params["controller_time"] + cloud_init.waited
     system = host.system(root, controller_time)
     asked = [
@@ -453,8 +453,8 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
         "firewall": network.firewall(runner, root, params["reachable_ports"]),
         "gpus": gpus,
         "nvswitches": nvswitches,
-        "nvlink_bridges": gpu.nvlink_bridges(root),
-        "nvidia_driver": gpu.nvidia_driver(root, database),
+        "nvlink_bridges": pci.nvlink_bridges(root),
+        "nvidia_driver": driver_facts(root, database),
         "installed": host.installed(database),
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
         "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
@@ -464,6 +464,15 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
         "cluster": membership(root),
         "cloud_init": cloud_init.fields(),
     }
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    use_proxies(module.params)
+    runner = Runner(module, timeout=30)
+    cloud_init = wait(runner, module.params["root"], module.params["cloud_init_timeout"])
+    for text in cloud_init.notes():
+        module.warn(text)
+    return read_host(module.params, runner, cloud_init)
 
 
 def main() -> None:
@@ -485,15 +494,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    use_proxies(module.params)
-    try:
-        runner = Runner(module, timeout=30)
-        cloud_init = wait(runner, module.params["root"], module.params["cloud_init_timeout"])
-        for text in cloud_init.notes():
-            module.warn(text)
-        module.exit_json(changed=False, **read_host(module.params, runner, cloud_init))
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

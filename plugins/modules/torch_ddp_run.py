@@ -124,12 +124,32 @@ last_words:
   sample: ["ValueError: nothing to learn"]
 """
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from typing import Any
 
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
-from ..module_utils._errors import DomainError
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._cluster.api import Api
+from ..module_utils._module import run
 from ..module_utils._training.judge import Wanted
 from ..module_utils._training.run import Training
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    wanted = Wanted(params["nodes"], params["gpus"], params["node_selector"])
+    if module.check_mode:
+        return {"changed": True}
+    training = Training(Api(params["kubeconfig"]), params["namespace"], params["name"], wanted)
+    if params["step"] == "start":
+        training.start(params["job"], params["objects"])
+        result = {}
+    elif params["step"] == "watch":
+        result = training.watch(params["since"], params["slice"], params["schedule_timeout"])
+    elif params["step"] == "last_words":
+        result = {"lines": training.last_words()}
+    else:
+        result = {"removed": training.remove()}
+    return {"changed": params["step"] in ("start", "remove"), **result}
 
 
 def main() -> None:
@@ -152,26 +172,7 @@ def main() -> None:
         required_if=[("step", "start", ["job"])],
         supports_check_mode=True,
     )
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
-    params = module.params
-    wanted = Wanted(params["nodes"], params["gpus"], params["node_selector"])
-    if module.check_mode:
-        module.exit_json(changed=True)
-    try:
-        training = Training(Api(params["kubeconfig"]), params["namespace"], params["name"], wanted)
-        if params["step"] == "start":
-            training.start(params["job"], params["objects"])
-            result = {}
-        elif params["step"] == "watch":
-            result = training.watch(params["since"], params["slice"], params["schedule_timeout"])
-        elif params["step"] == "last_words":
-            result = {"lines": training.last_words()}
-        else:
-            result = {"removed": training.remove()}
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(changed=params["step"] in ("start", "remove"), **result)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

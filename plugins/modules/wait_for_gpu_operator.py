@@ -76,9 +76,9 @@ missing:
 
 import time
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.operator_wait import Waiter
 from ..module_utils._errors import DomainError
 
@@ -94,8 +94,6 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
     params = module.params
     started = time.monotonic()
     try:

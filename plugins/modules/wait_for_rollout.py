@@ -103,9 +103,9 @@ missing:
 import time
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
+from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.objects import GPU
 from ..module_utils._cluster.rollout import Wanted
 from ..module_utils._cluster.rollout_wait import Waiter
@@ -132,8 +132,6 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if KUBERNETES_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
     params = module.params
     wanted = Wanted(
         daemonsets=tuple(params["daemonsets"]),

@@ -1,18 +1,23 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads dpkg's database and compares versions as dpkg does. Pure."""
+"""Reads dpkg's database and compares versions as dpkg does."""
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
+
+from .._files import read_text
 
 _FIELD = re.compile(r"^(Package|Status|Version|Architecture|Maintainer|Depends): (.*)$", re.MULTILINE)
 _NAME = re.compile(r"[^\s,|(:]+")
 _PARTS = re.compile(r"(\D*)(\d*)")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el", "armv7l": "armhf"}
 ABSENT_STATES = frozenset({"not-installed", "config-files"})
 
 
@@ -75,6 +80,17 @@ class Database:
 
     def names(self) -> list[str]:
         return sorted(self._packages)
+
+
+def native_architecture() -> str:
+    """Debian's name of this machine's architecture."""
+    machine = platform.machine()
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def read_database(directory: Path) -> Database:
+    """dpkg's database in this directory, usually /var/lib/dpkg; empty if there is none. Raises DomainError."""
+    return Database(read_status(read_text(directory / "status") or ""), native_architecture())
 
 
 def read_status(text: str) -> Iterator[Package]:

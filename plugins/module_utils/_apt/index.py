@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from .._files import read_file
-from .dpkg import Database
+from .dpkg import Database, native_architecture
 from .fetch import FetchError, fetch
 from .key import AptKeyError, fetch_key, read_pins
-from .lists import native_architecture, sources_of
+from .lists import sources_of
 from .source import MARK
 from .sources_list import address, paragraphs
 

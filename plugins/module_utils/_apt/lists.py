@@ -1,30 +1,23 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What apt has on this host: its architecture, its sources, and the indexes that it fetched."""
+"""What apt has on this host: its sources and the indexes that it fetched."""
 
 from __future__ import annotations
 
 import contextlib
-import platform
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from .._files import read_file
+from .dpkg import native_architecture
 from .sources_list import FILE_NAME, Source, read_sources
 
 _QUOTED = re.compile(r"[\\|{}\[\]<>\"^~_=!@#$%&*]")
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el", "armv7l": "armhf"}
 _DAY_S = 86400
 # Distributions' own hooks touch the same one after an update.
 _STAMP = "update-success-stamp"
-
-
-def native_architecture() -> str:
-    """Debian's name of this machine's architecture."""
-    machine = platform.machine()
-    return _ARCHITECTURES.get(machine, machine)
 
 
 def sources_of(etc: Path) -> Iterator[tuple[Path, list[Source]]]:

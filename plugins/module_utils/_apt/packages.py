@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._command import CommandError
-from .._files import read_file
 from .cli import Apt
-from .dpkg import Database, compare_versions, read_status
-from .lists import indexes_fresh, native_architecture, note_refresh
+from .dpkg import Database, compare_versions, read_database
+from .lists import indexes_fresh, note_refresh
 from .wishes import (
     Follow,
     Outcome,
@@ -141,8 +140,7 @@ class Packages:
             ) from error
 
     def _read(self) -> Database:
-        text = (read_file(self._dpkg / "status") or b"").decode("utf-8", "replace")
-        return Database(read_status(text), native_architecture())
+        return read_database(self._dpkg)
 
     def _interrupted(self) -> bool:
         updates = self._dpkg / "updates"

@@ -15,8 +15,9 @@ from .._command import CommandError
 from .._errors import DomainError
 from .._files import file_mode, put_file, read_file
 from .cli import Apt
+from .dpkg import native_architecture
 from .key import RENEW_S, AptKey, date, fetch_key, stored_key
-from .lists import native_architecture, release_file, sources_of
+from .lists import release_file, sources_of
 from .sources_list import Source, address, comment_out
 
 MARK = "# Managed by gpulab.kubernetes.apt_source"

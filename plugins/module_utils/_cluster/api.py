@@ -9,6 +9,8 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
+from ansible.module_utils.basic import missing_required_lib
+
 from .._errors import DomainError
 
 try:
@@ -16,9 +18,9 @@ try:
     from kubernetes import config
 
     _config: Any = config
-    KUBERNETES_ERROR = None
+    _MISSING = ""
 except ImportError as error:
-    KUBERNETES_ERROR = error
+    _MISSING = str(error)
 
 _ADVICE = "Is the control plane up, and can this host reach it (cluster_api_delegate)?"
 
@@ -38,6 +40,8 @@ class Api:
     """
 
     def __init__(self, kubeconfig: str, timeout: float = 20) -> None:
+        if _MISSING:
+            raise DomainError(missing_required_lib("kubernetes"), exception=_MISSING)
         try:
             client = _config.new_client_from_config(config_file=kubeconfig)
         except (_config.ConfigException, OSError, ValueError) as error:

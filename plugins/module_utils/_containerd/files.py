@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._hostfiles import printable, read_text, under
+from .._files import printable, read_text, under
 
 _WORD = re.compile(r"(?:[ \t\r]+|#[^\n]*)*([^\s=\[\]{},.\"'#]+|[\s=\[\]{},.]|\Z)?")
 _MAGIC = re.compile(r"[*?[]")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._errors import DomainError
-from .._hostfiles import back_up, difference, read_text, under, write_text
+from .._files import back_up, difference, read_text, under, write_text
 from .._systemd import Restarts
 from . import settings as docker
 
@@ -55,10 +55,10 @@ class DaemonFile:
         }
 
     def _write(self, before: str | None, after: str) -> str | None:
-        backup = str(back_up(self._module, self._file)) if before is not None else None
+        backup = str(back_up(self._file)) if before is not None else None
         if self._service:
             self._restarts.note(self._service)
-        write_text(self._module, self._file, after)
+        write_text(self._file, after)
         return backup
 
     def _contradicted(self, merged: docker.Merged) -> DomainError:

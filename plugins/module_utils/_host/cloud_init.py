@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .._command import CommandError, Runner
-from .._hostfiles import text_or_nothing, under
+from .._files import text_or_nothing, under
 
 _RESULT = "/run/cloud-init/result.json"
 _OFF = ("/run/cloud-init/disabled", "/etc/cloud/cloud-init.disabled")

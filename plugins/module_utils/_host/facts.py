@@ -13,12 +13,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .._apt.dpkg import Database
-from .._apt.lists import native_architecture
+from .._apt.dpkg import Database, native_architecture
 from .._command import Runner
 from .._containerd.files import imported_files
 from .._errors import DomainError
-from .._hostfiles import read_text, text_or_nothing, under
+from .._files import read_text, text_or_nothing, under
 from .._systemd import is_active
 from .kernel import builtin_modules, loaded_modules
 from .kernel_packages import read as read_kernel_packages

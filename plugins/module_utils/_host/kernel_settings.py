@@ -13,7 +13,7 @@ from typing import Any
 
 from .._command import Runner
 from .._errors import DomainError
-from .._hostfiles import difference, read_text, under, write_text
+from .._files import difference, read_text, under, write_text
 from . import kernel
 
 _SYSCTL_DIRECTORIES = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d")
@@ -37,7 +37,6 @@ class KernelSettings:
     """``module`` is an AnsibleModule, ``root`` stands for the root directory."""
 
     def __init__(self, module: Any, root: str) -> None:
-        self._module = module
         self._root = root
         self._runner = Runner(module, timeout=120)
         self._check: bool = module.check_mode
@@ -118,7 +117,7 @@ class KernelSettings:
         if before == text or (before is None and not needed):
             return
         if not self._check:
-            write_text(self._module, file, text)
+            write_text(file, text)
         self._outcome.diff.append(difference(file, before, text))
 
     def _other_files(self, ours: str) -> dict[str, str]:

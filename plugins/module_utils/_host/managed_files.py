@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import file_mode, put_file
-from .._hostfiles import difference, read_text, under
+from .._files import difference, file_mode, put_file, read_text, under
 from .._systemd import Restarts
 
 _KEPT = ".before-gpulab"

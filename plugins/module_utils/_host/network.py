@@ -16,7 +16,7 @@ from typing import Any
 
 from .._command import CommandError, CommandNotFoundError, Runner
 from .._errors import DomainError
-from .._hostfiles import text_or_nothing, under
+from .._files import text_or_nothing, under
 from .._systemd import is_active
 from .firewall import Filter, nft_tables, read_iptables, read_nft
 

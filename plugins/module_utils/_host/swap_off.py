@@ -14,7 +14,7 @@ from typing import Any
 
 from .._command import Result, Runner
 from .._errors import DomainError
-from .._hostfiles import BACKUP, back_up, difference, printable, read_text, under, write_text
+from .._files import BACKUP, back_up, difference, printable, read_text, under, write_text
 from . import swap_state as swap
 from .swap_origins import MASKS, WAAGENT, blamed, origins, units_to_mask
 
@@ -85,11 +85,11 @@ class SwapOff:
     def _keep_off(self, outcome: Outcome, text: str, waagent: str) -> None:
         self._mask(outcome.units)
         if outcome.fstab:
-            outcome.backup = str(back_up(self._module, self._fstab))
-            write_text(self._module, self._fstab, swap.without_swap(text))
+            outcome.backup = str(back_up(self._fstab))
+            write_text(self._fstab, swap.without_swap(text))
         if outcome.configuration:
-            back_up(self._module, self._waagent)
-            write_text(self._module, self._waagent, waagent)
+            back_up(self._waagent)
+            write_text(self._waagent, waagent)
         self._reload()
 
     def _reload(self) -> None:
@@ -114,7 +114,7 @@ class SwapOff:
 
     def _restore(self, path: Path, text: str) -> None:
         if (read_text(path) or "") != text:
-            write_text(self._module, path, text)
+            write_text(path, text)
 
     def _unmask(self) -> None:
         for path, kept in self._masked:

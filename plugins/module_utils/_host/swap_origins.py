@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._hostfiles import read_text, text_or_nothing, under
+from .._files import read_text, text_or_nothing, under
 from . import swap_state as swap
 
 MASKS = "/etc/systemd/system"

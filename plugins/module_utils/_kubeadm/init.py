@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._hostfiles import move_aside, read_text, time_stamp, under, write_text
+from .._files import move_aside, read_text, time_stamp, under, write_text
 from . import init_decision as state
 from . import leftovers
 from .init_evidence import COMPONENTS, RECORD, gather
@@ -94,7 +94,7 @@ class KubeadmInit:
             return
         files = sorted(path for path in self._etc.rglob("*") if path.is_file()) if bare else []
         record = {"began": time_stamp(), "before": [str(path.relative_to(self._etc)) for path in files]}
-        write_text(self._module, self._record, json.dumps(record), mode=0o600)
+        write_text(self._record, json.dumps(record), mode=0o600)
 
     def _clean(self, config: str, outcome: Outcome) -> None:
         aside = under(self._root, f"{_ASIDE}{time_stamp()}")

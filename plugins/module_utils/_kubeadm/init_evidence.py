@@ -15,7 +15,7 @@ from typing import Any
 
 from .._command import Runner
 from .._errors import DomainError
-from .._hostfiles import read_text, under
+from .._files import read_text, under
 from . import init_decision as state
 from .kubeconfig import Kubeconfig, KubeconfigError, read_kubeconfig
 from .probe import Api, ApiRefusedError, ApiSilentError

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._errors import DomainError
-from .._hostfiles import move_aside, read_text, time_stamp, under
+from .._files import move_aside, read_text, time_stamp, under
 from . import join_decision as state
 from .join_command import is_ca_hash
 from .kubeconfig import Kubeconfig, read_kubeconfig

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._hostfiles import read_text
+from .._files import read_text
 from .join_command import JoinCommand, certificate_key, join_command
 from .kubeconfig import read_kubeconfig
 from .run import Kubeadm

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._hostfiles import text_or_nothing, under
+from .._files import text_or_nothing, under
 from .kubeconfig import KubeconfigError, read_kubeconfig
 from .x509 import CertificateError, certificates, public_key_hash
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from .._command import CommandError, CommandTimeoutError, Runner
 from .._errors import DomainError
-from .._hostfiles import under
+from .._files import under
 from .join_command import complaint
 from .text import mask
 

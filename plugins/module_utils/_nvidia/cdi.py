@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .._command import CommandNotFoundError, Runner
 from .._errors import DomainError
-from .._hostfiles import read_text
+from .._files import read_text
 from .._systemd import Systemd, needed
 
 _INTERVAL = 1.0

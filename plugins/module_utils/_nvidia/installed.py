@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._apt.dpkg import Database, compare_versions, read_status
+from .._apt.dpkg import Database, compare_versions, read_database
+from .._files import read_text, under
 from .._host.swap_origins import blamed, origins
 from .._host.swap_state import active_swaps
-from .._hostfiles import read_text, under
 from .kernel_module import parse_version
 
 _LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+(?:\.\d+)+)\Z")
@@ -77,7 +77,7 @@ def swap(root: str) -> list[dict[str, str]]:
 
 def read(root: str, names: Sequence[str], running: str) -> dict[str, Any]:
     """The fields that the module installed_versions_info returns."""
-    database = Database(read_status(read_text(under(root, "/var/lib/dpkg/status")) or ""))
+    database = read_database(under(root, "/var/lib/dpkg"))
     return {
         "packages": packages(database, names),
         "driver": {

@@ -1,14 +1,15 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks for the kernel log of this boot: the journal, else the kernel's own buffer."""
+"""The kernel log of this boot, from the journal or the kernel's own buffer, and the time until which it is settled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from .._command import CommandError, Result
-from .xid import Event, read_dmesg, read_journal
+from .._files import text_or_nothing
+from .xid import Event, moment, read_dmesg, read_journal
 
 # The identifier is the kernel's also where a daemon hands its log on, as in containers and with ReadKMsg=no.
 _JOURNAL = (
@@ -20,6 +21,7 @@ _JOURNAL = (
     "--no-pager",
     "--quiet",
 )
+GIVEN_BACK = "/var/lib/gpulab/gpus-given-back"
 _DMESG = ("dmesg", "--time-format", "iso")
 
 
@@ -36,3 +38,9 @@ def xid_events(run: Callable[[Sequence[str]], Result]) -> tuple[list[Event] | No
             return read(result.stdout), None
         trouble.append(f"{argv[0]}: {result.said[:500]}")
     return None, "; ".join(trouble)
+
+
+def given_back(root: str) -> str:
+    """When GPUs of this host were last given back after an isolation, empty if never; earlier errors are settled."""
+    found = text_or_nothing(root, GIVEN_BACK).strip()
+    return found if moment(found) is not None else ""

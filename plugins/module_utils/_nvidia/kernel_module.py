@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .._command import Result, Runner
 from .._errors import DomainError
-from .._hostfiles import read_text, under
+from .._files import read_text, under
 
 _VERSION_FILE = "/proc/driver/nvidia/version"
 # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.178.04  ..." or "... UNIX Open Kernel Module for x86_64  580..."

@@ -49,6 +49,11 @@ def parse_checkpoint(text: str, prefix: str = "nvidia.com/") -> list[Pod]:
     return [pods[uid] for uid in sorted(pods)]
 
 
+def held(pods: Iterable[Pod]) -> dict[str, str]:
+    """Device -> ``namespace/name`` of the pod that holds it, of those whose names are known."""
+    return {device: f"{pod.namespace}/{pod.name}" for pod in pods if pod.name for device in pod.devices}
+
+
 def _ids(devices: Any) -> Iterable[str]:
     # By NUMA node since Kubernetes 1.20.
     if isinstance(devices, dict):
