@@ -124,8 +124,8 @@ def variables() -> str:
 
 def versions() -> str:
     """Return the README's table of versions, from the one table that the roles use."""
-    table = load(ROOT / "roles" / "cluster" / "vars" / "main.yml")
-    known, default = table["_cluster_versions"], defaults()
+    table = load(ROOT / "roles" / "cluster" / "vars" / "main" / "versions.yml")
+    known, default = table["cluster_versions"], defaults()
 
     def listed(component: str, variable: str) -> str:
         chosen = default.get(variable)
@@ -133,7 +133,7 @@ def versions() -> str:
 
     def drivers() -> str:
         """Return the versions of the driver, with the distributions that have them where not all do."""
-        everywhere = table["_cluster_distributions"]
+        everywhere = table["cluster_distributions"]
         found = []
         for version, entry in known["nvidia_driver"].items():
             systems = [system for system in everywhere if system in entry["packages"]]
@@ -141,7 +141,7 @@ def versions() -> str:
         return f"{', '.join(found)}; by default the newest that all hosts of a pool can have"
 
     rows = [
-        ("Hosts", ", ".join(table["_cluster_distributions"]) + " (amd64)"),
+        ("Hosts", ", ".join(table["cluster_distributions"]) + " (amd64)"),
         ("Kubernetes", listed("kubernetes", "cluster_kubernetes_version")),
         ("containerd.io", listed("containerd", "containerd_version")),
         ("NVIDIA driver", drivers()),

@@ -16,7 +16,7 @@ from upstream.lock import PATH, RELATIONS, Lock, LockError, Package, Repository
 OLD_AFTER_DAYS = 60
 # The source of what upstream itself answered, and of what it has yet to be asked.
 UPSTREAM = "upstream"
-TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main.yml"
+TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main" / "versions.yml"
 
 # What packages of the lock ask of the distribution itself, which has it in each of its releases.
 OF_THE_DISTRIBUTION = (
@@ -88,9 +88,9 @@ def malformed(content: Mapping[str, Any]) -> list[str]:
 
 def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
     """Return what the product's table of versions names and the lock does not have, or has otherwise."""
-    versions, keys = table["_cluster_versions"], table["_cluster_repositories"]
+    versions, keys = table["cluster_versions"], table["cluster_repositories"]
     found: list[str] = []
-    for release in table["_cluster_distributions"]:
+    for release in table["cluster_distributions"]:
         name = release.replace(" ", "").replace(".", "").lower()
         for version, entry in versions["kubernetes"].items():
             family = "kubernetes-v" + ".".join(version.split(".")[:2])

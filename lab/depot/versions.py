@@ -11,7 +11,7 @@ from lab import paths
 from lab.depot.cache import DepotError
 from upstream.lock import load
 
-_TABLE = paths.REPOSITORY / "roles" / "cluster" / "vars" / "main.yml"
+_TABLE = paths.REPOSITORY / "roles" / "cluster" / "vars" / "main" / "versions.yml"
 
 DEFAULT_KUBERNETES = "1.36.4"
 
@@ -35,7 +35,7 @@ _CRICTL_INSTEAD = {"v1.35.0": "v1.36.0", "v1.37.0": "v1.36.0"}
 def table() -> dict[str, Any]:
     """Return the product's table of versions."""
     loaded: dict[str, Any] = yaml.safe_load(_TABLE.read_text())
-    versions: dict[str, Any] = loaded["_cluster_versions"]
+    versions: dict[str, Any] = loaded["cluster_versions"]
     return versions
 
 

@@ -11,7 +11,7 @@ import yaml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.key import read_pins
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE: dict[str, Any] = yaml.safe_load((ROOT / "roles/cluster/vars/main.yml").read_text())
+TABLE: dict[str, Any] = yaml.safe_load((ROOT / "roles/cluster/vars/main/versions.yml").read_text())
 MODULES = ("gpulab.kubernetes.apt_source", "gpulab.kubernetes.apt_packages", "ansible.builtin.apt")
 
 
@@ -43,8 +43,8 @@ def test_a_task_waits_for_the_lock_and_pins_the_key(role: str, module: str, opti
 
 
 def test_each_distribution_has_a_key_of_each_repository() -> None:
-    repositories = TABLE["_cluster_repositories"]
+    repositories = TABLE["cluster_repositories"]
     cuda = repositories.pop("cuda")
-    assert set(cuda) == {name.lower().replace(" ", "").replace(".", "") for name in TABLE["_cluster_distributions"]}
+    assert set(cuda) == {name.lower().replace(" ", "").replace(".", "") for name in TABLE["cluster_distributions"]}
     for entry in [*repositories.values(), *cuda.values()]:
         assert entry["key"] and list(read_pins(entry["fingerprints"])) == entry["fingerprints"] != []

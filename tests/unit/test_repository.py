@@ -74,6 +74,24 @@ def test_what_runs_where_the_api_is_asked_never_becomes_root() -> None:
     assert found > 60
 
 
+# What sharing GPUs needs of the device plugin's role, until it is a role of its own.
+SHARING = {("gpu_operator", "nvidia_device_plugin"), ("nvidia_driver", "nvidia_device_plugin")}
+
+
+def test_no_role_reads_the_private_names_of_another() -> None:
+    roles = sorted((path.name for path in (ROOT / "roles").iterdir()), key=len, reverse=True)
+    private = re.compile(rf"(?<![a-z0-9_])__?({'|'.join(roles)})_[a-z]")
+    found = {
+        (role, owner)
+        for role in roles
+        for path in (ROOT / "roles" / role).rglob("*")
+        if path.suffix in (".yml", ".j2")
+        for owner in private.findall(path.read_text())
+        if owner != role
+    }
+    assert found == SHARING
+
+
 def test_example_inventories_leave_becoming_root_to_the_playbooks() -> None:
     files = [path for path in (ROOT / "inventories").rglob("*") if path.is_file()]
     assert files and [path for path in files if "ansible_become" in path.read_text()] == []

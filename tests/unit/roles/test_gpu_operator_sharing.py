@@ -41,7 +41,7 @@ class Shared(Site):  # type: ignore[misc]
             "ansible_become": False,
             "gpu_operator_chart_path": "/chart",
             # Of the inventory's two hosts, only this one is played with.
-            "_cluster_hosts": ["gpu1"],
+            "cluster_hosts": ["gpu1"],
             **more,
         }
         return *self.play(PLAYBOOK, settings), self.calls()
@@ -75,11 +75,11 @@ def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) 
 
 
 def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(site: Shared) -> None:
-    status, output, calls = site.run(_cluster_hosts=["gpu1", "gpu2"])
+    status, output, calls = site.run(cluster_hosts=["gpu1", "gpu2"])
     assert status != 0 and "this run leaves out gpu2" in output and "helm" not in calls
     own = {"namespace": "gpu-operator", "name": "p", "kind": "DaemonSet", "policy": "cluster-policy", "nodes": []}
     site.answer("gpu_plugins_info", {"changed": False, "plugins": [own], "policies": [], "service_monitors": False})
-    status, output, calls = site.run(_cluster_hosts=["gpu1", "gpu2"])
+    status, output, calls = site.run(cluster_hosts=["gpu1", "gpu2"])
     assert status == 0, output
     assert "helm" not in calls and "wait_for_gpu_operator" in calls
 

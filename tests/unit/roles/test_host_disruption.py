@@ -22,14 +22,14 @@ PLAYBOOK = """
         host_disruption_reason: a restart
     - name: Check that it is known
       ansible.builtin.assert:
-        that: __host_drained
+        that: host_drained
     - name: Go on
       ansible.builtin.include_role:
         name: gpulab.kubernetes.host
         tasks_from: disruption_end
     - name: Check that it is over
       ansible.builtin.assert:
-        that: not __host_drained
+        that: not host_drained
 """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
-_PINNED = "gpulab.kubernetes.pinned_image(_cluster_digests)"
+_PINNED = "gpulab.kubernetes.pinned_image(cluster_digests)"
 TEMPLATES = sorted(path for path in ROLES.glob("*/templates/*.j2") if re.search(r"^ +image: ", path.read_text(), re.M))
 
 

@@ -19,7 +19,7 @@ PLAYBOOK = """
   hosts: gpu1
   gather_facts: false
   vars:
-    __nvidia_driver_upgrading: true
+    nvidia_driver_upgrading: true
   tasks:
     - name: Upgrade
       ansible.builtin.import_role:

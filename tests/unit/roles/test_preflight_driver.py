@@ -36,7 +36,7 @@ PLAYBOOK = """
         dest: "{{ place }}/found"
         mode: "0644"
         content: >-
-          {{ {'choice': __preflight_reading['settings']['driver_choice'], 'version': _cluster_driver_version,
+          {{ {'choice': __preflight_reading['settings']['driver_choice'], 'version': cluster_driver_version,
               'repositories': __preflight_reading['facts']['repositories']} | to_json }}
 """
 OLD, NEW = "580.178.04", "595.91.07"

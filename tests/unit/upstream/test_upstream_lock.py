@@ -44,8 +44,8 @@ PLAYBOOK = """
     - ansible.builtin.set_fact:
         told:
           packages: >-
-            {{{{ _kubeadm_packages + [_containerd_package] + _nvidia_container_toolkit_packages
-               + (_nvidia_driver_plan['pinning'] + _nvidia_driver_plan['packages'] if driver else []) }}}}
+            {{{{ _kubeadm_packages + [_containerd_package] + nvidia_container_toolkit_packages
+               + (nvidia_driver_plan['pinning'] + nvidia_driver_plan['packages'] if driver else []) }}}}
           key_files: "{{{{ _nvidia_driver_key_url if driver else '' }}}}"
     - ansible.builtin.copy:
         content: >-
@@ -84,8 +84,8 @@ def test_version_table_is_in_the_lock(table: dict[str, Any], lock: reader.Lock) 
 
 
 def test_every_distribution_has_every_repository(table: dict[str, Any], lock: reader.Lock) -> None:
-    minors = {".".join(version.split(".")[:2]) for version in table["_cluster_versions"]["kubernetes"]}
-    for release in table["_cluster_distributions"]:
+    minors = {".".join(version.split(".")[:2]) for version in table["cluster_versions"]["kubernetes"]}
+    for release in table["cluster_distributions"]:
         for family in (*(f"kubernetes-v{minor}" for minor in minors), "docker", "container-toolkit", "cuda"):
             assert lock.repository(family, release).key.url.startswith("https://"), (release, family)
 
@@ -94,9 +94,9 @@ def test_images_that_roles_name_are_in_the_lock(table: dict[str, Any], lock: rea
     defaults: dict[str, Any] = {}
     for path in REPOSITORY.glob("roles/*/defaults/main.yml"):
         defaults.update(yaml.safe_load(path.read_text()) or {})
-    versions = table["_cluster_versions"]
+    versions = table["cluster_versions"]
     wanted = {
-        re.sub(r"\{\{ _cluster_versions\.(\w+) }}", lambda found: str(versions[found[1]]), defaults[name]).strip()
+        re.sub(r"\{\{ cluster_versions\.(\w+) }}", lambda found: str(versions[found[1]]), defaults[name]).strip()
         for name in SETTINGS["images"]
     }
     wanted |= {f"registry.k8s.io/pause:{entry['pause']}" for entry in versions["kubernetes"].values()}
@@ -109,9 +109,9 @@ def test_images_that_roles_name_are_in_the_lock(table: dict[str, Any], lock: rea
 def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the roles ask apt for on each distribution, with each version of Kubernetes and of the driver it has."""
     place = tmp_path_factory.mktemp("asked")
-    versions = table["_cluster_versions"]
+    versions = table["cluster_versions"]
     hosts: dict[str, Any] = {}
-    for release in table["_cluster_distributions"]:
+    for release in table["cluster_distributions"]:
         drivers = [v for v, entry in versions["nvidia_driver"].items() if release in entry["packages"]]
         for index, kubernetes in enumerate(versions["kubernetes"]):
             driver = drivers[index % len(drivers)] if drivers else ""
@@ -136,7 +136,7 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
     defaults: dict[str, Any] = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     for role in ROLES:
         defaults |= yaml.safe_load((REPOSITORY / "roles" / role / "defaults/main.yml").read_text())
-    files = [str(REPOSITORY / "roles" / role / "vars/main.yml") for role in ROLES]
+    files = [str(path) for role in ROLES for path in sorted((REPOSITORY / "roles" / role / "vars").rglob("*.yml"))]
     (place / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": defaults}}))
     (place / "play.yml").write_text(PLAYBOOK.format(files=json.dumps(files), out=place / "told.json"))
     (place / "ansible.cfg").write_text("[defaults]\n")
