@@ -39,7 +39,7 @@ options:
         description:
           - Leave the package out when no repository of the host holds it.
           - On its behalf alone the indexes are refreshed only when that of a source is missing, or when they are older
-            than a day.
+            than a day. In check mode, which does not refresh them, the package counts as held by a repository then.
         type: bool
         default: false
       hold:

@@ -215,6 +215,9 @@ class Packages:
         pending = undone(wishes, database)
         doubtful = [wish for wish in pending if wish.optional]
         unknown = self._unknown(doubtful) if doubtful else {}
+        if unknown and check_mode and not self._fresh():
+            # A real run would refresh the indexes, and most likely find them.
+            return [*wishes], []
         # Without other work only indexes that may be too old to know it, or every run would refresh them for a package
         # that does not exist.
         if unknown and not check_mode and (len(doubtful) < len(pending) or not self._fresh()):
