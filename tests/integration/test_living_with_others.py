@@ -11,12 +11,12 @@ from support.play import play
 
 # What a pod gets that opens its device node: 195 is known to nobody here (ENXIO) but denied with EPERM where the
 # device was taken away.
-OPEN = "(exec 3</dev/nvidia0) 2>&1 || true"
+OPEN = 'set -- /dev/nvidia[0-9]*; (exec 3<"$1") 2>&1 || true'
 DROP_IN = "/etc/containerd/conf.d/50-nvidia.toml"
 
 
 def opened(built: Built, pod: str) -> str:
-    """Return what a pod is told that opens the first GPU's device node."""
+    """Return what a pod is told that opens the device node of the first GPU it has."""
     said: str = built.cluster.kubectl("exec", pod, "--", "/bin/sh", "-c", OPEN)
     return said
 
