@@ -102,6 +102,16 @@ def test_a_host_that_the_run_leaves_out_has_a_say(site: Site) -> None:
     assert play(site, FACTS)["version"] == OLD
 
 
+def test_a_host_that_the_run_leaves_out_may_be_down(site: Site) -> None:
+    ssh = site.place / "ssh"
+    ssh.write_text("#!/bin/sh\necho 'No route to host' >&2\nexit 255\n")
+    ssh.chmod(0o755)
+    (site.place / "host_vars").mkdir()
+    down = {"ansible_connection": "ssh", "ansible_host": "192.0.2.9", "ansible_ssh_executable": str(ssh)}
+    (site.place / "host_vars/cp1.json").write_text(json.dumps(down))
+    assert play(site, FACTS)["version"] == NEW
+
+
 def test_nothing_is_asked_of_a_finished_host(site: Site) -> None:
     installed = {
         f"nvidia-driver-pinning-{NEW}": "595-1",
