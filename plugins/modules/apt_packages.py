@@ -160,78 +160,14 @@ missing:
   elements: str
 """
 
-from pathlib import Path
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._apt.cli import Apt
-from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
-from ..module_utils._apt.packages import Directories, Packages
-from ..module_utils._apt.wishes import Follow, Policy, Wish
-from ..module_utils._command import Runner
 from ..module_utils._module import run
-
-_POLICY = ("hold", "allow_downgrade", "allow_change_held", "allow_removal")
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    use_proxies(module.params)
-    wishes = [Wish(**package) for package in module.params["packages"]]
-    policy = Policy(**{name: module.params[name] for name in _POLICY})
-    apt = Apt(Runner(module), module.params["lock_timeout"])
-    follow = module.params["follow"]
-    release = Follow(follow["version"], tuple(follow["replaces"])) if follow else None
-    directories = Directories(*(Path(module.params[name]) for name in ("dpkg_dir", "etc_dir", "lists_dir")))
-    outcome = Packages(apt, policy, directories).ensure(wishes, module.check_mode, release)
-    asked = {wish.name for wish in wishes}
-    for text in apt.notes():
-        module.warn(text)
-    return {
-        "changed": outcome.changed,
-        "diff": outcome.diff(),
-        "installed": {name: version for name, version in outcome.after.items() if name in asked},
-        "before": {name: version for name, version in outcome.before.items() if name in asked},
-        "others": {name: outcome.after.get(name, "") for name in {*outcome.before, *outcome.after} - asked},
-        "held": sorted(outcome.held),
-        "missing": outcome.missing,
-    }
+from ..module_utils._states.apt_packages import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "packages": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "name": {"type": "str", "required": True},
-                    "version": {"type": "str", "default": ""},
-                    "optional": {"type": "bool", "default": False},
-                    "hold": {"type": "bool"},
-                },
-            },
-            "follow": {
-                "type": "dict",
-                "options": {
-                    "version": {"type": "str", "required": True},
-                    "replaces": {"type": "list", "elements": "str", "required": True},
-                },
-            },
-            "hold": {"type": "bool", "default": True},
-            "allow_downgrade": {"type": "bool", "default": False},
-            "allow_change_held": {"type": "bool", "default": True},
-            "allow_removal": {"type": "bool", "default": False},
-            "lock_timeout": {"type": "float", "default": 900},
-            "dpkg_dir": {"type": "path", "default": "/var/lib/dpkg"},
-            "etc_dir": {"type": "path", "default": "/etc/apt"},
-            "lists_dir": {"type": "path", "default": "/var/lib/apt/lists"},
-            **PROXY_OPTIONS,
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

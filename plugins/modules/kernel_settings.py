@@ -95,40 +95,14 @@ overridden:
   sample: []
 """
 
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host.kernel_settings import KernelSettings
 from ..module_utils._module import run
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    options = dict(module.params)
-    outcome = KernelSettings(module, options.pop("root")).apply(**options)
-    for found in outcome.overridden:
-        module.warn("{key} will be {value} again after a reboot: {file} sets it later".format(**found))
-    return {
-        "changed": outcome.changed,
-        "diff": outcome.diff,
-        "modules_loaded": outcome.loaded,
-        "sysctls_set": outcome.set,
-        "overridden": outcome.overridden,
-    }
+from ..module_utils._states.kernel_settings import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "modules": {"type": "list", "elements": "str"},
-            "sysctls": {"type": "dict"},
-            "modules_file": {"type": "path", "default": "/etc/modules-load.d/gpulab.conf"},
-            "sysctl_file": {"type": "path", "default": "/etc/sysctl.d/95-gpulab.conf"},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

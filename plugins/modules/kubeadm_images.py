@@ -72,33 +72,14 @@ pulled:
   sample: []
 """
 
-from dataclasses import asdict
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._kubeadm.images import KubeadmImages
 from ..module_utils._module import run
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    params = module.params
-    images = KubeadmImages(module, params["executable"], params["timeout"], params["root"])
-    outcome = images.apply(params["config"])
-    return asdict(outcome)
+from ..module_utils._states.kubeadm_images import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "config": {"type": "str", "required": True, "no_log": True},
-            "timeout": {"type": "int", "default": 900},
-            "executable": {"type": "str", "default": "kubeadm"},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

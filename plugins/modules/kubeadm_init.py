@@ -162,43 +162,14 @@ moved_aside:
   sample: [/var/lib/gpulab/aside-20261120T210001.000000Z/var/lib/etcd/member]
 """
 
-from dataclasses import asdict
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._kubeadm.init import KubeadmInit
 from ..module_utils._module import run
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    params = module.params
-    init = KubeadmInit(
-        module,
-        params["executable"],
-        params["timeout"],
-        params["api_timeout"],
-        params["root"],
-        params["cleanup_timeout"],
-    )
-    outcome = init.apply(params["config"], params["ignore_preflight_errors"])
-    return asdict(outcome)
+from ..module_utils._states.kubeadm_init import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "config": {"type": "str", "required": True, "no_log": True},
-            "ignore_preflight_errors": {"type": "list", "elements": "str", "default": []},
-            "timeout": {"type": "int", "default": 900},
-            "api_timeout": {"type": "int", "default": 60},
-            "cleanup_timeout": {"type": "int", "default": 60},
-            "executable": {"type": "str", "default": "kubeadm"},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

@@ -116,52 +116,14 @@ moved_aside:
   sample: []
 """
 
-from dataclasses import asdict
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._kubeadm.join import KubeadmJoin, Wanted
 from ..module_utils._module import run
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    params = module.params
-    endpoint = params["api_endpoint"] or {}
-    wanted = Wanted(
-        host=endpoint.get("host"),
-        port=endpoint.get("port"),
-        token=params["token"],
-        ca_cert_hashes=tuple(params["ca_cert_hashes"]),
-        config=params["config"],
-        ignored=tuple(params["ignore_preflight_errors"]),
-        node_name=params["node_name"],
-    )
-    join = KubeadmJoin(module, params["executable"], params["timeout"], params["api_timeout"], params["root"])
-    outcome = join.apply(wanted)
-    facts = asdict(outcome)
-    for warning in facts.pop("warnings"):
-        module.warn(warning)
-    return facts
+from ..module_utils._states.kubeadm_join import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "api_endpoint": {"type": "dict", "options": {"host": {"type": "str"}, "port": {"type": "int"}}},
-            "token": {"type": "str", "no_log": True},
-            "ca_cert_hashes": {"type": "list", "elements": "str", "default": []},
-            "config": {"type": "str", "no_log": True},
-            "ignore_preflight_errors": {"type": "list", "elements": "str", "default": []},
-            "node_name": {"type": "str"},
-            "timeout": {"type": "int", "default": 600},
-            "api_timeout": {"type": "int", "default": 60},
-            "executable": {"type": "str", "default": "kubeadm"},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

@@ -123,67 +123,14 @@ services:
   sample: [containerd]
 """
 
-from pathlib import Path
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._command import Runner
-from ..module_utils._host.managed_files import ManagedFiles, Wanted
 from ..module_utils._module import run
-from ..module_utils._systemd import RUN_DIR, Restarts, Systemd
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    params = module.params
-    restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
-    files = ManagedFiles(params["root"], params["marker"], restarts, module.check_mode)
-    outcome = files.ensure(
-        [Wanted.from_params(entry) for entry in params["files"]],
-        [(entry["directory"], entry["pattern"]) for entry in params["prune"]],
-    )
-    return {
-        "changed": bool(outcome.changed),
-        "diff": outcome.diff,
-        "files": outcome.changed,
-        "kept": outcome.kept,
-        "services": outcome.services,
-    }
+from ..module_utils._states.managed_files import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "files": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "content": {"type": "str", "default": ""},
-                    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-                    "mode": {"type": "str", "default": "0644"},
-                    "service": {"type": "str"},
-                    "keep_foreign": {"type": "bool", "default": True},
-                    "keep_replaced": {"type": "bool", "default": False},
-                },
-            },
-            "prune": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "directory": {"type": "path", "required": True},
-                    "pattern": {"type": "str", "required": True},
-                },
-            },
-            "marker": {"type": "str", "default": "Managed by gpulab.kubernetes"},
-            "run_dir": {"type": "path", "default": RUN_DIR},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

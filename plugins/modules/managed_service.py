@@ -76,61 +76,14 @@ state:
   sample: active
 """
 
-from pathlib import Path
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._command import Runner
-from ..module_utils._errors import DomainError
 from ..module_utils._module import run
-from ..module_utils._systemd import RUN_DIR, Restarts, Systemd, needed
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    systemd = Systemd(Runner(module, timeout=300))
-    restarts = Restarts(systemd, Path(module.params["run_dir"]))
-    unit = systemd.unit(module.params["name"])
-    if not unit.exists:
-        if module.params["optional"] and not module.check_mode:
-            return {"actions": [], "restart": False, "state": unit.load}
-        if not module.check_mode:
-            raise DomainError(
-                f"Error while starting {unit.name}: this host has no such unit. Install the package that brings it."
-            )
-        changed = module.params["when_missing"] == "changed"
-        return {"changed": changed, "actions": ["start"] if changed else [], "restart": False, "state": unit.load}
-    verbs = needed(unit, restarts.pending(unit), module.params["enabled"])
-    if not module.check_mode:
-        for verb in verbs:
-            systemd.do(verb, "" if verb == "daemon-reload" else unit.name)
-        restarts.settle(unit)
-    return {
-        "changed": bool(verbs),
-        "actions": verbs,
-        "restart": "restart" in verbs,
-        "state": unit.active,
-        "diff": {
-            "before_header": unit.name,
-            "after_header": unit.name,
-            "before": f"{unit.active}, {unit.file_state}\n",
-            "after": "".join(f"{verb}\n" for verb in verbs) or f"{unit.active}, {unit.file_state}\n",
-        },
-    }
+from ..module_utils._states.managed_service import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "enabled": {"type": "bool", "default": True},
-            "when_missing": {"type": "str", "choices": ["unchanged", "changed"], "default": "unchanged"},
-            "optional": {"type": "bool", "default": False},
-            "run_dir": {"type": "path", "default": RUN_DIR},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

@@ -89,41 +89,14 @@ actions:
   sample: [start nvidia-cdi-refresh.service]
 """
 
-from pathlib import Path
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._command import Runner
 from ..module_utils._module import run
-from ..module_utils._nvidia.cdi import CdiSpec, Expected
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    params = module.params
-    expected = Expected(params["count"], tuple(params["uuids"]), params["driver_version"], params["mig_devices"])
-    units = (params["unit"], params["path_unit"])
-    spec = CdiSpec(Runner(module, timeout=params["timeout"]), Path(params["path"]), params["kind"], units)
-    outcome = spec.ensure(expected, params["timeout"], module.check_mode)
-    return {"changed": outcome.changed, "devices": outcome.devices, "actions": outcome.actions}
+from ..module_utils._states.nvidia_cdi_spec import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "count": {"type": "int", "required": True},
-            "uuids": {"type": "list", "elements": "str", "default": []},
-            "mig_devices": {"type": "int"},
-            "driver_version": {"type": "str", "default": ""},
-            "path": {"type": "path", "default": "/var/run/cdi/nvidia.yaml"},
-            "kind": {"type": "str", "default": "nvidia.com/gpu"},
-            "unit": {"type": "str", "default": "nvidia-cdi-refresh.service"},
-            "path_unit": {"type": "str", "default": "nvidia-cdi-refresh.path"},
-            "timeout": {"type": "float", "default": 120},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

@@ -100,56 +100,14 @@ reason:
   type: str
 """
 
-import time
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._command import Runner
 from ..module_utils._module import run
-from ..module_utils._nvidia.kernel_module import Driver
-from ..module_utils._nvidia.xid import written
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    loaded = module.params["state"] == "loaded"
-    version = module.params["version"] if loaded else ""
-    blacklist, further = module.params["blacklist"] or "", module.params["further"]
-    began = written(time.time())
-    driver = Driver(Runner(module, timeout=600), module.params["root"], module.check_mode)
-    outcome = driver.ensure(version, blacklist, further) if loaded else driver.remove()
-    for warning in outcome.warnings:
-        module.warn(warning)
-    return {
-        "changed": outcome.changed,
-        "began": began,
-        "modules": outcome.modules,
-        "loaded_before": outcome.loaded_before,
-        "loaded_version": outcome.loaded_version,
-        "reboot_required": outcome.reboot_required,
-        "reason": outcome.reason,
-        "diff": {
-            "before_header": "loaded NVIDIA driver",
-            "after_header": "loaded NVIDIA driver",
-            "before": f"{outcome.loaded_before or 'none'}\n",
-            "after": f"{version or 'none'}\n",
-        },
-    }
+from ..module_utils._states.nvidia_driver_module import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "version": {"type": "str"},
-            "state": {"type": "str", "choices": ["loaded", "absent"], "default": "loaded"},
-            "blacklist": {"type": "path", "default": ""},
-            "further": {"type": "list", "elements": "str", "default": []},
-            "root": {"type": "path", "default": "/"},
-        },
-        required_if=[("state", "loaded", ["version"])],
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

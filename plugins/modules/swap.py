@@ -137,44 +137,14 @@ backup:
   sample: /etc/fstab.gpulab-backup
 """
 
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._host.swap_off import SwapOff
-from ..module_utils._host.swap_origins import origins
 from ..module_utils._module import run
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    params = module.params
-    outcome = SwapOff(module, params["fstab"], params["proc_swaps"], params["root"]).apply()
-    left = [str(origin) for origin in origins(params["root"]) if origin.at_boot and not origin.kept_off]
-    if left:
-        module.warn(f"Swap will be turned on again at boot by {', '.join(left)}. Remove swapon from it.")
-    return {
-        "changed": outcome.changed,
-        "diff": outcome.diff,
-        "active_before": [area.facts() for area in outcome.active],
-        "fstab_lines": outcome.fstab_facts(),
-        "units": outcome.units,
-        "configuration": outcome.configuration,
-        "comes_back_by": left,
-        "backup": outcome.backup,
-    }
+from ..module_utils._states.swap import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["absent"], "default": "absent"},
-            "fstab": {"type": "path", "default": "/etc/fstab"},
-            "proc_swaps": {"type": "path", "default": "/proc/swaps"},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A service that runs, restarted after its files changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .._command import Runner
+from .._errors import DomainError
+from .._systemd import RUN_DIR, Restarts, Systemd, needed
+
+
+def ensure(module: Any) -> dict[str, Any]:
+    systemd = Systemd(Runner(module, timeout=300))
+    restarts = Restarts(systemd, Path(module.params["run_dir"]))
+    unit = systemd.unit(module.params["name"])
+    if not unit.exists:
+        if module.params["optional"] and not module.check_mode:
+            return {"actions": [], "restart": False, "state": unit.load}
+        if not module.check_mode:
+            raise DomainError(
+                f"Error while starting {unit.name}: this host has no such unit. Install the package that brings it."
+            )
+        changed = module.params["when_missing"] == "changed"
+        return {"changed": changed, "actions": ["start"] if changed else [], "restart": False, "state": unit.load}
+    verbs = needed(unit, restarts.pending(unit), module.params["enabled"])
+    if not module.check_mode:
+        for verb in verbs:
+            systemd.do(verb, "" if verb == "daemon-reload" else unit.name)
+        restarts.settle(unit)
+    return {
+        "changed": bool(verbs),
+        "actions": verbs,
+        "restart": "restart" in verbs,
+        "state": unit.active,
+        "diff": {
+            "before_header": unit.name,
+            "after_header": unit.name,
+            "before": f"{unit.active}, {unit.file_state}\n",
+            "after": "".join(f"{verb}\n" for verb in verbs) or f"{unit.active}, {unit.file_state}\n",
+        },
+    }
+
+
+SPECIFICATION: dict[str, Any] = {
+    "argument_spec": {
+        "name": {"type": "str", "required": True},
+        "enabled": {"type": "bool", "default": True},
+        "when_missing": {"type": "str", "choices": ["unchanged", "changed"], "default": "unchanged"},
+        "optional": {"type": "bool", "default": False},
+        "run_dir": {"type": "path", "default": RUN_DIR},
+    },
+    "supports_check_mode": True,
+}

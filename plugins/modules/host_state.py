@@ -1,0 +1,119 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_state
+short_description: Bring several things of a host into their states, in one remote execution
+version_added: 0.2.0
+description:
+  - Does what the modules named in O(states) would do one after the other, with the same arguments and results, in one
+    process. Each remote execution that is saved saves about half a second.
+  - In check mode it returns everything that is pending on the host.
+  - All arguments are checked before the first state is touched. The first state that fails ends the module.
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+options:
+  states:
+    description: What is brought about, in this order.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the state in RV(states) and in messages. Must not occur twice.
+        type: str
+        required: true
+      module:
+        description: The module of this collection that does it.
+        type: str
+        required: true
+        choices:
+          - apt_packages
+          - apt_source
+          - kernel_settings
+          - kubeadm_images
+          - kubeadm_init
+          - kubeadm_join
+          - managed_files
+          - managed_service
+          - nvidia_cdi_spec
+          - nvidia_driver_module
+          - swap
+      args:
+        description: Its arguments.
+        type: dict
+        default: {}
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Find out what is pending
+  gpulab.kubernetes.host_state:
+    states:
+      - name: kernel
+        module: kernel_settings
+        args:
+          modules: [overlay, br_netfilter]
+          sysctls: {net.ipv4.ip_forward: 1}
+      - name: swap
+        module: swap
+  check_mode: true
+  register: pending
+"""
+
+RETURN = r"""
+states:
+  description: The result of each state, by its name, as the module of the state documents it.
+  returned: when the arguments are right; after a failure those of the states before the one that failed
+  type: dict
+  sample:
+    kernel: {changed: true, modules_loaded: [overlay], sysctls_set: []}
+    swap: {changed: false}
+failed_state:
+  description: Name of the state that failed.
+  returned: failure of a state
+  type: str
+  sample: swap
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._module import run
+from ..module_utils._states.several import MODULES, ensure
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "states": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "module": {"type": "str", "required": True, "choices": list(MODULES)},
+                    "args": {"type": "dict", "default": {}},
+                },
+            },
+        },
+        # The log of the host would show arguments before it is known which of them are secret.
+        no_log=True,
+        supports_check_mode=True,
+    )
+    run(module, ensure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "proc").mkdir(parents=True)
+    (root / "proc/modules").write_text("")
+    (root / "proc/swaps").write_text("Filename Type Size Used Priority\n")
+    return root
+
+
+def file(root: Path, name: str, content: str = "x\n") -> dict[str, Any]:
+    args = {"files": [{"path": f"/etc/{name}", "content": f"# Managed by gpulab.kubernetes\n{content}"}]}
+    return {"name": name, "module": "managed_files", "args": {**args, "root": str(root), "run_dir": str(root / "run")}}
+
+
+def swap(root: Path) -> dict[str, Any]:
+    return {"name": "swap", "module": "swap", "args": {"root": str(root)}}
+
+
+def test_each_state_has_the_result_of_its_module(run_module: Run, root: Path) -> None:
+    states = [file(root, "one"), swap(root), file(root, "two")]
+    predicted = run_module("host_state", {"states": states}, check=True)
+    assert predicted["changed"] and not (root / "etc").exists()
+    done = run_module("host_state", {"states": states})
+    assert {name: result["changed"] for name, result in done["states"].items()} == {
+        "one": True,
+        "swap": False,
+        "two": True,
+    }
+    assert predicted["states"] == done["states"]
+    assert [entry["after_header"] for entry in done["diff"]] == [str(root / "etc" / name) for name in ("one", "two")]
+    assert (root / "etc/two").read_text().endswith("x\n")
+    again = run_module("host_state", {"states": states})
+    assert not again["changed"] and again["diff"] == []
+
+
+def test_a_state_gives_what_its_module_gives(run_module: Run, root: Path) -> None:
+    entry = file(root, "one")
+    alone = run_module("managed_files", entry["args"], check=True)
+    assert run_module("host_state", {"states": [entry]}, check=True)["states"]["one"].items() <= alone.items()
+
+
+def test_the_first_failure_ends_it_and_is_named(run_module: Run, root: Path) -> None:
+    (root / "etc").mkdir()
+    (root / "etc/two").mkdir()
+    result = run_module("host_state", {"states": [file(root, "one"), file(root, "two"), file(root, "three")]})
+    assert result["failed"] and result["failed_state"] == "two" and result["msg"].startswith("two: Error while ")
+    assert list(result["states"]) == ["one"] and not (root / "etc/three").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"module": "no_such"}, "value of module must be one of: apt_packages,"),
+        ({"args": {"no_such": 1}}, "; unsupported: no_such. Supported parameters include: "),
+        ({"args": {}}, "two: managed_files: missing required arguments: files"),
+        ({"name": "one"}, "Error while reading states: one: each needs a name of its own"),
+    ],
+)
+def test_wrong_arguments_are_found_before_anything_changes(
+    run_module: Run, root: Path, change: dict[str, Any], said: str
+) -> None:
+    result = run_module("host_state", {"states": [file(root, "one"), {**file(root, "two"), **change}]})
+    assert result["failed"] and said in result["msg"]
+    assert not (root / "etc").exists()
+
+
+def test_secrets_of_a_state_stay_secret(run_module: Run, root: Path) -> None:
+    join = {"module": "kubeadm_join", "name": "join"}
+    args = {"token": "abcdef.0123456789abcdef", "root": str(root), "executable": "/no/kubeadm"}
+    result = run_module("host_state", {"states": [{**join, "args": args}]})
+    assert result["failed"] and "0123456789abcdef" not in str(result)
