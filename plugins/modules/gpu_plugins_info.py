@@ -86,7 +86,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils._cluster import device_plugins
 from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
-from ..module_utils._cluster.operator_wait import POLICIES
+from ..module_utils._cluster.operator import POLICIES
 from ..module_utils._errors import DomainError
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

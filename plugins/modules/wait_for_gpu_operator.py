@@ -7,15 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wait_for_gpu_operator
-short_description: Wait until the GPU Operator says that all its operands are ready
+short_description: Former name of wait_for_rollout with cluster_policy
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Waits until C(.status.state) of a ClusterPolicy is C(ready), and the operator itself and the DaemonSets that
-    belong to the ClusterPolicy are rolled out.
-  - When the time is over, or an operand has been in a trouble for a minute that seldom ends by itself, it fails and
-    names each operand that is not ready, node and cause, with the last lines of the pod's log.
+  - Use M(gpulab.kubernetes.wait_for_rollout) with its option C(cluster_policy) instead.
+deprecated:
+  removed_in: 1.0.0
+  why: One module waits for every kind of rollout.
+  alternative: Use M(gpulab.kubernetes.wait_for_rollout).
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -26,13 +27,11 @@ options:
     type: str
     default: gpu-operator
   policy:
-    description: Name of the ClusterPolicy. NVIDIA's chart calls it C(cluster-policy).
+    description: Name of the ClusterPolicy.
     type: str
     default: cluster-policy
   settle:
-    description:
-      - How long it must have been ready, in seconds. After a change the operator says for a moment that it is ready,
-        because it has not yet looked.
+    description: How long it must have been ready, in seconds.
     type: float
     default: 0
   timeout:
@@ -44,9 +43,7 @@ extends_documentation_fragment:
   - gpulab.kubernetes.attributes.reader
 attributes:
   check_mode:
-    details:
-      - It does not wait in check mode, because what it would wait for may only have been predicted. What is missing
-        is returned.
+    details: [It does not wait in check mode. What is missing is returned.]
 requirements:
   - kubernetes (Python package)
 """
@@ -60,26 +57,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 missing:
-  description: What is not ready. Anything missing is an error, but in check mode.
+  description: What is not ready, as M(gpulab.kubernetes.wait_for_rollout) returns it.
   returned: always
   type: list
   elements: dict
-  contains:
-    node:
-      description: Name of the node, empty when it is about the whole cluster.
-      type: str
-    text:
-      description: Which operand, and why.
-      type: str
   sample: []
 """
-
-import time
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ..module_utils._cluster.api import KUBERNETES_ERROR, Api
-from ..module_utils._cluster.operator_wait import Waiter
+from ..module_utils._cluster.rollout import Wanted
+from ..module_utils._cluster.rollout_wait import Waiter
 from ..module_utils._errors import DomainError
 
 
@@ -97,21 +86,12 @@ def main() -> None:
     if KUBERNETES_ERROR is not None:
         module.fail_json(msg=missing_required_lib("kubernetes"), exception=str(KUBERNETES_ERROR))
     params = module.params
-    started = time.monotonic()
     try:
-        waiter = Waiter(Api(params["kubeconfig"]), params["namespace"], params["policy"])
-        found = waiter.wait(*((0, 0) if module.check_mode else (params["timeout"], params["settle"])))
-        result = {"missing": [{"node": entry.node, "text": entry.text} for entry in found]}
-        if found and not module.check_mode:
-            waited = f"{time.monotonic() - started:.0f} s"
-            module.fail_json(
-                msg=f"Error while waiting for the GPU Operator ({waited}), ClusterPolicy {params['policy']}:\n"
-                f"{waiter.explain(found)}",
-                **result,
-            )
+        waiter = Waiter(Api(params["kubeconfig"]), params["namespace"], Wanted(cluster_policy=params["policy"]))
+        found = waiter.look() if module.check_mode else waiter.wait(params["timeout"], params["settle"])
     except DomainError as error:
         module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(changed=False, **result)
+    module.exit_json(changed=False, missing=[entry.fields() for entry in found])
 
 
 if __name__ == "__main__":

@@ -46,6 +46,12 @@ def phase(pod: Object) -> str:
     return (pod.get("status") or {}).get("phase") or "Pending"
 
 
+def container_statuses(pod: Object) -> list[Object]:
+    """How its containers are, init containers first."""
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+
+
 def is_ready(thing: Object) -> bool:
     """Whether a pod or a node says that it is ready."""
     return _condition(thing, "Ready").get("status") == "True" and not thing["metadata"].get("deletionTimestamp")
@@ -100,8 +106,7 @@ def trouble(pod: Object, events: Sequence[Object] = ()) -> Trouble | None:
     ``events`` are those of this pod, in any order.
     """
     status = pod.get("status") or {}
-    statuses = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-    for container in statuses:
+    for container in container_statuses(pod):
         found = _container_trouble(container)
         if found:
             return found
