@@ -87,7 +87,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster import device_plugins
 from ..module_utils._cluster.api import Api
-from ..module_utils._cluster.operator_wait import POLICIES
+from ..module_utils._cluster.operator import POLICIES
 from ..module_utils._module import run
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

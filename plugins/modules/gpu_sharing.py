@@ -120,7 +120,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         if changing and params["pause"]:
             changed |= labels.pause(params["pause"])
     if changing and params["leaving"] and not module.check_mode:
-        labels.wait_until_left(params["namespace"], params["leaving"], params["timeout"])
+        labels.wait_until_gone(params["namespace"], params["leaving"], params["timeout"])
     before, after = resources(now, params["amounts"])
     return {
         "changed": changed,

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wait_for_rollout
-short_description: Wait until workloads run on named nodes, and their GPUs are allocatable
+short_description: Wait until workloads run on named nodes, the GPU Operator is ready, and GPUs are allocatable
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Waits until each node named has a ready pod of each DaemonSet, made from its present template, and each Deployment
     is available. Other nodes of the cluster don't matter, so one that is down does not hold up the others.
-  - When the time is over, or an image can't be pulled for a minute, it fails and says for each node why, with the
-    last lines of the pod's log.
+  - With O(cluster_policy) it waits for the GPU Operator, until C(.status.state) of its ClusterPolicy is C(ready), and
+    the operator itself and the DaemonSets that belong to the ClusterPolicy are rolled out.
+  - It fails when the time is over, or when a pod has had a problem for a minute that seldom ends by itself, such as
+    an image that can't be pulled. The error names each thing that is missing with its node and cause, and has the last
+    lines of the pod's log.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -35,6 +38,12 @@ options:
     type: list
     elements: str
     default: []
+  cluster_policy:
+    description:
+      - Name of the ClusterPolicy whose operands must be ready. NVIDIA's chart calls it C(cluster-policy).
+      - O(namespace) is that of the operator and its operands then.
+    type: str
+    default: ""
   nodes:
     description: Names of the nodes, as the cluster has them.
     type: list
@@ -52,13 +61,19 @@ options:
     default: {}
   tolerate_unhealthy:
     description:
-      - Whether GPUs that the device plugin knows and calls unhealthy are a warning and no error, once it has done so
-        for 15 seconds. For a caller that looks at each GPU afterwards.
+      - Whether GPUs that the device plugin knows and calls unhealthy are a warning and no error, once nothing else has
+        been missing for 15 seconds. For a caller that looks at each GPU afterwards.
     type: bool
     default: false
+  settle:
+    description:
+      - How long everything must have been as wanted, in seconds. After a change the GPU Operator says for a moment that
+        it is ready, because it has not looked yet.
+    type: float
+    default: 0
   timeout:
     description: How long to wait, in seconds. V(0) looks once.
-    type: int
+    type: float
     default: 300
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
@@ -81,6 +96,13 @@ EXAMPLES = r"""
     nodes: [gpu1]
     allocatable:
       gpu1: 4
+
+- name: Wait until all operands of the GPU Operator are ready
+  gpulab.kubernetes.wait_for_rollout:
+    kubeconfig: /run/user/1000/kubeconfig
+    namespace: gpu-operator
+    cluster_policy: cluster-policy
+    timeout: 900
 """
 
 RETURN = r"""
@@ -100,21 +122,38 @@ missing:
   sample: []
 """
 
-import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.objects import GPU
-from ..module_utils._cluster.rollout import Wanted
+from ..module_utils._cluster.rollout import Wanted, acceptable
 from ..module_utils._cluster.rollout_wait import Waiter
-from ..module_utils._errors import DomainError
+from ..module_utils._module import run
 
 
 def _amounts(wanted: Any) -> dict[str, int]:
     amounts = wanted if isinstance(wanted, dict) else {GPU: wanted}
     return {name: int(amount) for name, amount in amounts.items()}
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    wanted = Wanted(
+        cluster_policy=params["cluster_policy"],
+        daemonsets=tuple(params["daemonsets"]),
+        deployments=tuple(params["deployments"]),
+        nodes=tuple(params["nodes"]),
+        nodes_ready=params["nodes_ready"],
+        allocatable={node: _amounts(wanted) for node, wanted in params["allocatable"].items()},
+        tolerate_unhealthy=params["tolerate_unhealthy"],
+    )
+    waiter = Waiter(Api(params["kubeconfig"]), params["namespace"], wanted)
+    found = waiter.look() if module.check_mode else waiter.wait(params["timeout"], params["settle"])
+    if found and acceptable(wanted, found):
+        module.warn(waiter.explain(found))
+    return {"missing": [entry.fields() for entry in found]}
 
 
 def main() -> None:
@@ -124,37 +163,17 @@ def main() -> None:
             "namespace": {"type": "str", "required": True},
             "daemonsets": {"type": "list", "elements": "str", "default": []},
             "deployments": {"type": "list", "elements": "str", "default": []},
+            "cluster_policy": {"type": "str", "default": ""},
             "nodes": {"type": "list", "elements": "str", "default": []},
             "nodes_ready": {"type": "bool", "default": False},
             "allocatable": {"type": "dict", "default": {}},
             "tolerate_unhealthy": {"type": "bool", "default": False},
-            "timeout": {"type": "int", "default": 300},
+            "settle": {"type": "float", "default": 0},
+            "timeout": {"type": "float", "default": 300},
         },
         supports_check_mode=True,
     )
-    params = module.params
-    wanted = Wanted(
-        daemonsets=tuple(params["daemonsets"]),
-        deployments=tuple(params["deployments"]),
-        nodes=tuple(params["nodes"]),
-        nodes_ready=params["nodes_ready"],
-        allocatable={node: _amounts(wanted) for node, wanted in params["allocatable"].items()},
-    )
-    started = time.monotonic()
-    try:
-        waiter = Waiter(Api(params["kubeconfig"]), params["namespace"], wanted, params["tolerate_unhealthy"])
-        found = waiter.wait(0 if module.check_mode else params["timeout"])
-        result = {"missing": [{"node": entry.node, "text": entry.text} for entry in found]}
-        if found and waiter.tolerable(found):
-            module.warn(waiter.explain(found))
-        elif found and not module.check_mode:
-            waited = f"{time.monotonic() - started:.0f} s"
-            module.fail_json(
-                msg=f"Error while waiting for {params['namespace']} ({waited}):\n{waiter.explain(found)}", **result
-            )
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
-    module.exit_json(changed=False, **result)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from .._cluster import objects
 from .._cluster.api import Api, ApiError
 from .._cluster.objects import Object
-from .._cluster.rollout_wait import Patience, pauses
+from .._cluster.waiting import StuckFor, until, until_gone
 from .._errors import DomainError
 from . import pods as manifests
 from .pods import Settings
@@ -39,6 +39,8 @@ class PodProof:
     address: str = ""
     resource: str = objects.GPU
     ended: float | None = None
+    body: Object = field(default_factory=dict)
+    again: bool = False
 
 
 class Run:
@@ -82,7 +84,8 @@ class Run:
         for body in bodies:
             self._api.create(f"{self._core}/pods", body)
             kind = body["metadata"]["labels"]["acceptance"]
-            self.proofs.append(PodProof(objects.name(body), _node_wanted(body), kind, resource=_resource(body)))
+            proof = PodProof(objects.name(body), _node_wanted(body), kind, resource=_resource(body), body=body)
+            self.proofs.append(proof)
         self._watch()
         found = self._api.find(self._core)
         if found is None or found["metadata"]["uid"] != self._uid:
@@ -95,36 +98,36 @@ class Run:
         return [proof for proof in self.proofs if proof.kind == kind]
 
     def until(self, good: Callable[[], bool], limit: float) -> bool:
-        """Ask again and again, until it's good or the time is over."""
-        end = time.monotonic() + min(limit, self.remaining)
-        for pause in pauses():
-            if good():
-                return True
-            if time.monotonic() >= end:
-                break
-            time.sleep(pause)
-        return False
+        """Ask repeatedly, until it's good or the time is over; returns whether it is."""
+        return until(good, bool, min(limit, self.remaining))
 
     def _watch(self) -> None:
-        patience = Patience()
-        for pause in pauses():
-            pods = {objects.name(pod): pod for pod in self._api.items(f"{self._core}/pods")}
-            waiting = [proof for proof in self.proofs if not proof.done]
-            final = []
-            for proof in waiting:
-                trouble = self._look(proof, pods.get(proof.name))
-                if trouble and trouble.final and not proof.done:
-                    final.append(proof.name)
-            self._leave_taken(waiting, pods)
-            hopeless = patience.lost(final, time.monotonic())
-            if all(proof.done for proof in self.proofs) or hopeless or not self.remaining:
-                return
-            time.sleep(pause)
+        stuck = StuckFor()
+        until(
+            self._look_at_all,
+            lambda final: stuck.exceeded(final, time.monotonic()) or all(proof.done for proof in self.proofs),
+            self.remaining,
+        )
+
+    def _look_at_all(self) -> list[str]:
+        """Read what is new; returns the pods whose trouble seldom ends by itself."""
+        pods = {objects.name(pod): pod for pod in self._api.items(f"{self._core}/pods")}
+        waiting = [proof for proof in self.proofs if not proof.done]
+        final = []
+        for proof in waiting:
+            trouble = self._look(proof, pods.get(proof.name))
+            if trouble and trouble.final and not proof.done:
+                final.append(proof.name)
+        self._leave_taken(waiting, pods)
+        return final
 
     def _look(self, proof: PodProof, pod: Object | None) -> objects.Trouble | None:
         """Read a pod's report, if it has one by now, else what ails it."""
         if pod is None:
             proof.done, proof.trouble = True, f"somebody has deleted pod {proof.name}"
+            return None
+        if objects.could_not_freeze(pod) and not proof.again:
+            self._start_again(proof)
             return None
         phase = objects.phase(pod)
         if proof.kind == "network":
@@ -148,6 +151,14 @@ class Run:
             words = manifests.last_words(said or self._log(proof.name, manifests.CHECK))
             proof.trouble += f": {' / '.join(words.splitlines())}" if words else ""
         return trouble
+
+    def _start_again(self, proof: PodProof) -> None:
+        """Once, under another name, since the former one is taken until its pod is gone."""
+        self._api.delete(f"{self._core}/pods/{proof.name}", gracePeriodSeconds="0")
+        proof.again, proof.name = True, f"{proof.name}-again"
+        self._api.create(
+            f"{self._core}/pods", {**proof.body, "metadata": {**proof.body["metadata"], "name": proof.name}}
+        )
 
     def _report(self, proof: PodProof, log: str) -> None:
         proof.done, proof.trouble = True, ""
@@ -189,30 +200,27 @@ class Run:
 
     def _remove(self, insist: bool = True) -> None:
         """Delete the namespace with all that is in it, and wait until it's gone."""
-        path = self._core
-        end = time.monotonic() + _REMOVAL
-        asked = False
-        for pause in pauses():
-            found = self._api.find(path)
-            if found is None or self._uid not in ("", found["metadata"]["uid"]):
-                return
-            if (found["metadata"].get("labels") or {}).get(objects.OWNER_LABEL) != objects.OWNER:
-                raise DomainError(
-                    f"Error while preparing namespace {self._settings.namespace}: it exists and is not ours (no label"
-                    f" {objects.OWNER_LABEL}={objects.OWNER}). Choose another with acceptance_namespace."
-                )
-            if not asked:
-                self._api.delete(f"{self._core}/pods", gracePeriodSeconds="0")
-                self._api.delete(path)
-                asked = True
-            if time.monotonic() >= end:
-                if not insist:
-                    return
-                raise DomainError(
-                    f"Error while removing namespace {self._settings.namespace}: it is still there after {_REMOVAL} s."
-                    f" See kubectl get all,events --namespace {self._settings.namespace}"
-                )
-            time.sleep(pause)
+        if not self._exists():
+            return
+        self._api.delete(f"{self._core}/pods", gracePeriodSeconds="0")
+        self._api.delete(self._core)
+        if until_gone(self._exists, _REMOVAL) and insist:
+            raise DomainError(
+                f"Error while removing namespace {self._settings.namespace}: it is still there after {_REMOVAL} s."
+                f" See kubectl get all,events --namespace {self._settings.namespace}"
+            )
+
+    def _exists(self) -> bool:
+        """Whether the namespace of this run is there, or before a run one that an earlier run left."""
+        found = self._api.find(self._core)
+        if found is None or self._uid not in ("", found["metadata"]["uid"]):
+            return False
+        if (found["metadata"].get("labels") or {}).get(objects.OWNER_LABEL) != objects.OWNER:
+            raise DomainError(
+                f"Error while preparing namespace {self._settings.namespace}: it exists and is not ours (no label"
+                f" {objects.OWNER_LABEL}={objects.OWNER}). Choose another with acceptance_namespace."
+            )
+        return True
 
 
 def _resource(body: Object) -> str:

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from .._errors import DomainError
 from .api import Api, ApiError
 from .objects import Object, full_name, phase
-from .rollout_wait import pauses
+from .waiting import until_gone
 
 _MIRROR = "kubernetes.io/config.mirror"
 _GONE, _BUDGET = 404, 429
@@ -54,18 +53,14 @@ def refuse_unmanaged(node: str, pods: Sequence[Object]) -> None:
 
 def drain(api: Api, node: str, timeout: float) -> list[str]:
     """Evict the pods and wait until they are gone; returns their names. Raises DrainError when the time is over."""
-    deadline = time.monotonic() + timeout
     evicted: list[str] = []
     refuse_unmanaged(node, to_evict(pods_on(api, node)))
-    for pause in pauses():
-        left = to_evict(pods_on(api, node))
-        if not left:
-            break
-        words = {full_name(pod): _evict(api, pod, evicted) for pod in left}
-        if time.monotonic() >= deadline:
-            told = "\n".join(f"- {name}: {why}" for name, why in words.items())
-            raise DrainError(f"Error while draining node {node}: after {timeout:g} s there are still pods:\n{told}")
-        time.sleep(pause)
+    left = until_gone(
+        lambda: [f"- {full_name(pod)}: {_evict(api, pod, evicted)}" for pod in to_evict(pods_on(api, node))], timeout
+    )
+    if left:
+        listed = "\n".join(left)
+        raise DrainError(f"Error while draining node {node}: after {timeout:g} s there are still pods:\n{listed}")
     return evicted
 
 

@@ -10,7 +10,6 @@ interrupts the work, the next run knows how the node was before, and goes on.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -19,7 +18,7 @@ from . import nodes
 from .api import Api
 from .drain import DrainError, drain, pods_on, refuse_unmanaged, to_evict
 from .objects import Object, full_name
-from .rollout_wait import pauses
+from .waiting import until_gone
 
 PREFIX = "gpulab.io"
 PAUSED = "paused-for-driver-upgrade"
@@ -96,7 +95,7 @@ class Maintenance:
             raise
         self._relabel(record, self._wanted_labels(plan))
         if plan.leaving and not self._check:
-            self._wait_until_left(plan)
+            self._wait_until_gone(plan)
 
     def prove(self) -> None:
         """Let the DaemonSets' pods return; the node stays cordoned."""
@@ -154,18 +153,16 @@ class Maintenance:
         if not self._check:
             self._node = self._api.merge(self._path, body)
 
-    def _wait_until_left(self, plan: Plan) -> None:
-        deadline = time.monotonic() + plan.timeout
-        for pause in pauses():
-            left = [full_name(pod) for pod in pods_on(self._api, self._name) if _daemonset(pod) in plan.leaving]
-            if not left:
-                return
-            if time.monotonic() >= deadline:
-                raise DrainError(
-                    f"Error while emptying node {self._name}: after {plan.timeout:g} s these pods still hold its GPUs: "
-                    f"{', '.join(left)}. See kubectl describe pod"
-                )
-            time.sleep(pause)
+    def _wait_until_gone(self, plan: Plan) -> None:
+        left = until_gone(
+            lambda: [full_name(pod) for pod in pods_on(self._api, self._name) if _daemonset(pod) in plan.leaving],
+            plan.timeout,
+        )
+        if left:
+            raise DrainError(
+                f"Error while emptying node {self._name}: after {plan.timeout:g} s these pods still hold its GPUs: "
+                f"{', '.join(left)}. See kubectl describe pod"
+            )
 
 
 def _daemonset(pod: Object) -> str:

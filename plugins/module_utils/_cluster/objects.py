@@ -46,6 +46,12 @@ def phase(pod: Object) -> str:
     return (pod.get("status") or {}).get("phase") or "Pending"
 
 
+def container_statuses(pod: Object) -> list[Object]:
+    """How its containers are, init containers first."""
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+
+
 def is_ready(thing: Object) -> bool:
     """Whether a pod or a node says that it is ready."""
     return _condition(thing, "Ready").get("status") == "True" and not thing["metadata"].get("deletionTimestamp")
@@ -100,8 +106,7 @@ def trouble(pod: Object, events: Sequence[Object] = ()) -> Trouble | None:
     ``events`` are those of this pod, in any order.
     """
     status = pod.get("status") or {}
-    statuses = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-    for container in statuses:
+    for container in container_statuses(pod):
         found = _container_trouble(container)
         if found:
             return found
@@ -113,6 +118,16 @@ def trouble(pod: Object, events: Sequence[Object] = ()) -> Trouble | None:
     if phase(pod) == "Pending":
         return _last_warning(events)
     return None
+
+
+def could_not_freeze(pod: Object) -> bool:
+    """Whether runc gave up before the pod's program ran, since the freezer of cgroup version 1 did not settle.
+
+    It is a game of chances that says nothing about the pod (opencontainers/cgroups, fs/freezer.go;
+    https://github.com/kubernetes/kubernetes/issues/131087).
+    """
+    ends = ((container.get("state") or {}).get("terminated") or {} for container in container_statuses(pod))
+    return any(end.get("reason") == "StartError" and "unable to freeze" in (end.get("message") or "") for end in ends)
 
 
 def restarts(pod: Object) -> int:

@@ -1,18 +1,18 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judges how far the GPU Operator has come. Pure: its ClusterPolicy, DaemonSets and pods in, what is missing out."""
+"""Judges how far the GPU Operator has come. Pure: objects of the API in, what is still missing out."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from . import objects
 from .objects import Object
-from .rollout import Missing
+from .rollout import Missing, Seen, available, selects, unready
 
+POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 READY = "ready"
 # The operator's states and the DaemonSets that they are made of (controllers/state_manager.go and assets/, v26.7.0).
 OPERANDS = {
@@ -28,17 +28,6 @@ OPERANDS = {
     "state-node-status-exporter": "nvidia-node-status-exporter",
 }
 _STATES = re.compile(r"states not ready: \[([^\]]*)\]")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the API has: all ClusterPolicies, and the workloads, pods and events of the operator's namespace."""
-
-    policies: Sequence[Object] = ()
-    daemonsets: Sequence[Object] = ()
-    deployments: Sequence[Object] = ()
-    pods: Sequence[Object] = ()
-    events: Sequence[Object] = ()
 
 
 def missing(name: str, seen: Seen) -> list[Missing]:
@@ -74,8 +63,7 @@ def _late(seen: Seen) -> Iterator[Missing]:
         if "ClusterPolicy" not in owners or _complete(daemonset):
             continue
         what = f"operand {objects.name(daemonset)}"
-        troubled = list(_pods_of(daemonset, what, seen))
-        yield from troubled or [Missing("", f"{what}: {_count(daemonset)}")]
+        yield from _pods_of(daemonset, what, seen) or [Missing("", f"{what}: {_count(daemonset)}")]
 
 
 def _complete(daemonset: Object) -> bool:
@@ -93,33 +81,17 @@ def _count(daemonset: Object) -> str:
     return f"{status.get('numberAvailable', 0)} of {status.get('desiredNumberScheduled', 0)} pods are ready"
 
 
-def _pods_of(workload: Object, what: str, seen: Seen) -> Iterator[Missing]:
-    labels = workload["spec"]["selector"].get("matchLabels") or {}
-    for pod in seen.pods:
-        have = pod["metadata"].get("labels") or {}
-        if all(have.get(key) == value for key, value in labels.items()) and not objects.is_ready(pod):
-            yield _ill(pod, what, seen)
+def _pods_of(workload: Object, what: str, seen: Seen) -> list[Missing]:
+    return [unready(pod, what, seen) for pod in seen.pods if selects(workload, pod) and not objects.is_ready(pod)]
 
 
 def _deployments(seen: Seen) -> Iterator[Missing]:
     """The operator itself and what helps it: one that is being replaced says nothing of the new state yet."""
     for deployment in seen.deployments:
-        status = deployment.get("status") or {}
-        replicas = deployment["spec"].get("replicas", 1)
-        observed = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
-        new = min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0))
-        if not observed or new < replicas or status.get("replicas", 0) > replicas:
+        former = (deployment.get("status") or {}).get("replicas", 0) > deployment["spec"].get("replicas", 1)
+        if former or not available(deployment):
             what = f"Deployment {objects.name(deployment)}"
-            yield from list(_pods_of(deployment, what, seen)) or [Missing("", f"{what} is not available yet")]
-
-
-def _ill(pod: Object, what: str, seen: Seen) -> Missing:
-    uid = pod["metadata"].get("uid")
-    events = [event for event in seen.events if (event.get("involvedObject") or {}).get("uid") == uid]
-    found = objects.trouble(pod, events) or objects.Trouble(
-        f"pod {objects.name(pod)} is not ready ({objects.phase(pod)})"
-    )
-    return Missing(objects.node_of(pod), f"{what}: {found.text}", objects.name(pod), found.final)
+            yield from _pods_of(deployment, what, seen) or [Missing("", f"{what} is not available yet")]
 
 
 def _said(policy: Object) -> str:

@@ -17,20 +17,25 @@ _POD_GENERATION = "pod-template-generation"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What has to be so: pods of DaemonSets on these nodes, Deployments available, and what is allocatable per node."""
+    """What must be so: pods of DaemonSets on these nodes, Deployments available, what is allocatable per node, and the
+    operands of a ClusterPolicy ready. With ``tolerate_unhealthy``, unhealthy GPUs are for others to judge.
+    """
 
+    cluster_policy: str = ""
     daemonsets: tuple[str, ...] = ()
     deployments: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     nodes_ready: bool = False
     allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    tolerate_unhealthy: bool = False
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the API has: nodes, and the workloads, pods and events of one namespace."""
+    """What the API has: nodes, ClusterPolicies, and the workloads, pods and events of one namespace."""
 
     nodes: Sequence[Object] = ()
+    policies: Sequence[Object] = ()
     daemonsets: Sequence[Object] = ()
     deployments: Sequence[Object] = ()
     pods: Sequence[Object] = ()
@@ -50,12 +55,45 @@ class Missing:
     final: bool = False
     unhealthy: bool = False
 
+    def fields(self) -> dict[str, str]:
+        return {"node": self.node, "text": self.text}
+
     def __str__(self) -> str:
         return f"{self.node}: {self.text}" if self.node else self.text
 
 
+def available(deployment: Object) -> bool:
+    """Whether a Deployment has enough available pods of its present template."""
+    status = deployment.get("status") or {}
+    current = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+    ready = min(status.get("updatedReplicas") or 0, status.get("availableReplicas") or 0)
+    return bool(current and ready >= deployment["spec"].get("replicas", 1))
+
+
+def selects(workload: Object, pod: Object) -> bool:
+    """Whether a pod has the labels that a DaemonSet or a Deployment selects."""
+    labels = pod["metadata"].get("labels") or {}
+    wanted = workload["spec"]["selector"].get("matchLabels") or {}
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def unready(pod: Object, what: str, seen: Seen) -> Missing:
+    """Why a pod of ``what`` is not ready."""
+    uid = pod["metadata"].get("uid")
+    events = [event for event in seen.events if (event.get("involvedObject") or {}).get("uid") == uid]
+    found = objects.trouble(pod, events) or objects.Trouble(
+        f"pod {objects.name(pod)} is not ready yet ({objects.phase(pod)})"
+    )
+    return Missing(objects.node_of(pod), f"{what}: {found.text}", objects.name(pod), found.final)
+
+
+def acceptable(wanted: Wanted, found: Iterable[Missing]) -> bool:
+    """Whether nothing is missing, or nothing but what is tolerated."""
+    return all(entry.unhealthy and wanted.tolerate_unhealthy for entry in found)
+
+
 def missing(wanted: Wanted, seen: Seen) -> list[Missing]:
-    """Everything that is not yet as wanted, nodes in the order given."""
+    """Everything that is not yet as wanted, nodes in the order given; for a ClusterPolicy see operator."""
     nodes = {objects.name(node): node for node in seen.nodes}
     found = [entry for deployment in wanted.deployments for entry in _deployment(deployment, seen)]
     for node in dict.fromkeys([*wanted.nodes, *wanted.allocatable]):
@@ -76,15 +114,11 @@ def _deployment(wanted: str, seen: Seen) -> Iterable[Missing]:
     if found is None:
         yield Missing("", f"there is no Deployment {wanted}")
         return
-    status = found.get("status") or {}
-    replicas = found["spec"].get("replicas", 1)
-    current = status.get("observedGeneration", 0) >= found["metadata"].get("generation", 0)
-    if current and min(status.get("updatedReplicas") or 0, status.get("availableReplicas") or 0) >= replicas:
+    if available(found):
         return
     for pod in seen.pods:
-        if _labelled(pod, found) and not objects.is_ready(pod):
-            ill = _trouble(pod, seen)
-            yield Missing(objects.node_of(pod), f"Deployment {wanted}: {ill.text}", objects.name(pod), ill.final)
+        if _of(found, pod) and not objects.is_ready(pod):
+            yield unready(pod, f"Deployment {wanted}", seen)
             return
     yield Missing("", f"Deployment {wanted} is not available yet")
 
@@ -95,12 +129,11 @@ def _daemonset(wanted: str, node: Object, seen: Seen) -> Iterable[Missing]:
     if found is None:
         yield Missing(where, f"there is no DaemonSet {wanted}")
         return
-    pods = [pod for pod in seen.pods if _labelled(pod, found) and objects.node_of(pod) == where]
+    pods = [pod for pod in seen.pods if _of(found, pod) and objects.node_of(pod) == where]
     if not pods:
         yield Missing(where, f"DaemonSet {wanted} has no pod on this node{_asks(found)}")
     elif not any(objects.is_ready(pod) and _current(pod, found) for pod in pods):
-        ill = _trouble(pods[-1], seen)
-        yield Missing(where, f"DaemonSet {wanted}: {ill.text}", objects.name(pods[-1]), ill.final)
+        yield unready(pods[-1], f"DaemonSet {wanted}", seen)
 
 
 def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
@@ -116,7 +149,7 @@ def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
         if objects.quantity(node, "allocatable", name) != want
     }
     sets = [found for found in seen.daemonsets if objects.name(found) in wanted.daemonsets]
-    pods = [pod for pod in seen.pods if objects.node_of(pod) == where and any(_labelled(pod, found) for found in sets)]
+    pods = [pod for pod in seen.pods if objects.node_of(pod) == where and any(_of(found, pod) for found in sets)]
     pod = objects.name(pods[0]) if pods else ""
     for name, want in wrong.items():
         have, capacity = objects.quantity(node, "allocatable", name), objects.quantity(node, "capacity", name)
@@ -124,14 +157,6 @@ def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
         ill = f", {capacity - have} of {capacity} are unhealthy" if capacity > have and want else ""
         unhealthy = bool(want) and have < capacity == want
         yield Missing(where, f"{have} of {want} {what} are allocatable{ill}", pod, unhealthy=unhealthy)
-
-
-def _trouble(pod: Object, seen: Seen) -> objects.Trouble:
-    uid = pod["metadata"].get("uid")
-    events = [event for event in seen.events if (event.get("involvedObject") or {}).get("uid") == uid]
-    return objects.trouble(pod, events) or objects.Trouble(
-        f"pod {objects.name(pod)} is not ready yet ({objects.phase(pod)})"
-    )
 
 
 def _current(pod: Object, daemonset: Object) -> bool:
@@ -158,12 +183,8 @@ def _asks(daemonset: Object) -> str:
     return f" (it asks for the label {asked})" if asked else ""
 
 
-def _labelled(pod: Object, workload: Object) -> bool:
-    labels = pod["metadata"].get("labels") or {}
-    wanted = workload["spec"]["selector"].get("matchLabels") or {}
-    return not pod["metadata"].get("deletionTimestamp") and all(
-        labels.get(key) == value for key, value in wanted.items()
-    )
+def _of(workload: Object, pod: Object) -> bool:
+    return not pod["metadata"].get("deletionTimestamp") and selects(workload, pod)
 
 
 def _named(things: Sequence[Object], wanted: str) -> Object | None:

@@ -1,71 +1,72 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits for a rollout: the loop around the judgement in _rollout."""
+"""Waits for a rollout: asks the API for what rollout and operator judge, until there is an end, and explains it."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
+from .._errors import DomainError
+from . import objects, operator, rollout
 from .api import Api, ApiError
-from .rollout import Missing, Seen, Wanted, missing
+from .rollout import Missing, Seen, Wanted
+from .waiting import StuckFor, until
 
-# How long a trouble that seldom ends by itself is watched before it is taken for good, in seconds.
-PATIENCE = 60.0
 # A plugin that has just started calls its GPUs unhealthy for a moment.
 UNHEALTHY_FOR = 15.0
 _LOG_LINES = "8"
 
 
-class Patience:
-    """Remembers since when each troubled thing has been so; what it says about it may change meanwhile."""
+class End:
+    """Whether waiting has come to its end: all has been as wanted for ``settle`` seconds, or something is stuck."""
 
-    def __init__(self, limit: float = PATIENCE) -> None:
-        self._limit = limit
-        self._since: dict[str, float] = {}
+    def __init__(self, wanted: Wanted, settle: float = 0) -> None:
+        self._wanted = wanted
+        self._stuck, self._unhealthy, self._stable = StuckFor(), StuckFor(UNHEALTHY_FOR), StuckFor(settle)
 
-    def lost(self, troubled: Iterable[str], now: float) -> bool:
-        """Whether one of them has been in trouble for too long."""
-        self._since = {name: self._since.get(name, now) for name in troubled}
-        return any(now - since >= self._limit for since in self._since.values())
-
-
-def pauses() -> Iterator[float]:
-    """Seconds between looks: short at first, for what is there in a moment, then a second each."""
-    pause = 0.1
-    while True:
-        yield pause
-        pause = min(1.0, pause * 2)
+    def reached(self, found: Sequence[Missing], now: float) -> bool:
+        """``found`` is what is missing at ``now``, a time in seconds; to be asked after each look."""
+        acceptable = rollout.acceptable(self._wanted, found)
+        # By the pod: the text changes from look to look (ErrImagePull, ImagePullBackOff).
+        stuck = self._stuck.exceeded((f"{entry.node} {entry.pod or entry.text}" for entry in found if entry.final), now)
+        # GPUs seem unhealthy as long as their plugin is not there, so only what follows counts.
+        unhealthy = self._unhealthy.exceeded((entry.node for entry in found if acceptable), now)
+        stable = self._stable.exceeded(["acceptable"] if acceptable else [], now)
+        return stuck or (stable and (unhealthy or not found))
 
 
 class Waiter:
     """Looks at one namespace until what is wanted is there."""
 
-    def __init__(self, api: Api, namespace: str, wanted: Wanted, tolerate_unhealthy: bool = False) -> None:
-        self._tolerate = tolerate_unhealthy
+    def __init__(self, api: Api, namespace: str, wanted: Wanted) -> None:
         self._api = api
         self._namespace = namespace
         self._wanted = wanted
+        self._seen = Seen()
 
-    def wait(self, timeout: float) -> list[Missing]:
-        """What is missing when everything is there (nothing), or the time or the hope is over."""
-        deadline = time.monotonic() + timeout
-        patience, sick = Patience(), Patience(UNHEALTHY_FOR)
-        for pause in pauses():
-            found = missing(self._wanted, self._look())
-            now = time.monotonic()
-            hopeless = patience.lost((f"{entry.node} {entry.pod}" for entry in found if entry.final), now)
-            settled = sick.lost((entry.node for entry in found if entry.unhealthy), now) and self.tolerable(found)
-            if not found or now >= deadline or hopeless or settled:
-                break
-            time.sleep(pause)
-        return found
+    def look(self) -> list[Missing]:
+        """What is missing now."""
+        self._seen = self._look()
+        policy = self._wanted.cluster_policy
+        operands = operator.missing(policy, self._seen) if policy else []
+        return [*operands, *rollout.missing(self._wanted, self._seen)]
 
-    def tolerable(self, found: Sequence[Missing]) -> bool:
-        """Whether it's nothing but unhealthy GPUs, and these are for others to judge."""
-        return self._tolerate and all(entry.unhealthy for entry in found)
+    def wait(self, timeout: float, settle: float = 0) -> list[Missing]:
+        """What is missing at the end, and acceptable. Raises DomainError, with all that is missing, when it is not."""
+        started, end = time.monotonic(), End(self._wanted, settle)
+        found = until(self.look, lambda found: end.reached(found, time.monotonic()), timeout)
+        if rollout.acceptable(self._wanted, found):
+            return found
+        waited = f"{time.monotonic() - started:.0f} s"
+        message = f"Error while waiting for {self._namespace} ({waited})"
+        if self._wanted.cluster_policy:
+            message = (
+                f"Error while waiting for the GPU Operator ({waited}), ClusterPolicy {self._wanted.cluster_policy}"
+            )
+        raise DomainError(f"{message}:\n{self.explain(found)}", missing=[entry.fields() for entry in found])
 
     def explain(self, found: Sequence[Missing]) -> str:
         """The missing things as text, each with the last lines of its pod's log."""
@@ -77,20 +78,34 @@ class Waiter:
 
     def _look(self) -> Seen:
         core, apps = f"/api/v1/namespaces/{self._namespace}", f"/apis/apps/v1/namespaces/{self._namespace}"
+        wanted, policy = self._wanted, bool(self._wanted.cluster_policy)
         return Seen(
-            nodes=self._api.items("/api/v1/nodes"),
-            daemonsets=self._api.items(f"{apps}/daemonsets") if self._wanted.daemonsets else (),
-            deployments=self._api.items(f"{apps}/deployments") if self._wanted.deployments else (),
+            nodes=self._api.items("/api/v1/nodes") if wanted.nodes or wanted.allocatable else (),
+            policies=(self._api.find(operator.POLICIES) or {}).get("items") or () if policy else (),
+            daemonsets=self._api.items(f"{apps}/daemonsets") if policy or wanted.daemonsets else (),
+            deployments=self._api.items(f"{apps}/deployments") if policy or wanted.deployments else (),
             pods=self._api.items(f"{core}/pods"),
             events=self._api.items(f"{core}/events", fieldSelector="involvedObject.kind=Pod"),
         )
 
     def _log(self, pod: str) -> list[str]:
-        """The last lines of a pod's log, of its last life when the present one has said nothing."""
+        """The last lines of a container that is not ready, of its last life when the present one has said nothing."""
         path = f"/api/v1/namespaces/{self._namespace}/pods/{pod}/log"
-        for previous in ("false", "true") if pod else ():
-            with contextlib.suppress(ApiError):
-                text = self._api.text(path, tailLines=_LOG_LINES, previous=previous)
-                if text.strip():
-                    return [f"log of pod {pod}:", *text.splitlines()]
+        for container in self._containers(pod) or [{}] if pod else ():
+            for previous in ("false", "true"):
+                with contextlib.suppress(ApiError):
+                    text = self._api.text(path, tailLines=_LOG_LINES, previous=previous, **container)
+                    if text.strip():
+                        where = "".join(f", container {name}" for name in container.values())
+                        return [f"log of pod {pod}{where}:", *text.splitlines()]
         return []
+
+    def _containers(self, name: str) -> list[dict[str, str]]:
+        """The containers that are not ready, as queries; without one the API takes a pod's only container."""
+        return [
+            {"container": each["name"]}
+            for pod in self._seen.pods
+            if objects.name(pod) == name
+            for each in objects.container_statuses(pod)
+            if not each.get("ready") and ((each.get("state") or {}).get("terminated") or {}).get("exitCode") != 0
+        ]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +14,7 @@ from .._errors import DomainError
 from .._nvidia.sharing import EXCLUSIVE, described
 from . import nodes, objects
 from .api import Api
-from .rollout_wait import pauses
+from .waiting import until_gone
 
 # The device plugin's own label (cmd/config-manager/main.go of v0.19.0), and ours, which its pods keep away from.
 CONFIGURATION_LABEL = "nvidia.com/device-plugin.config"
@@ -96,26 +95,24 @@ class Labels:
         before, after = nodes.change(self._api, self._name, f"sharing the GPUs of {self._name}", plan)
         return after is not before
 
-    def wait_until_left(self, namespace: str, apps: list[str], timeout: float) -> None:
+    def wait_until_gone(self, namespace: str, apps: list[str], timeout: float) -> None:
         """Raises DomainError when pods with these labels ``app`` are still on the node after the time."""
-        end = time.monotonic() + timeout
-        for pause in pauses():
-            pods = self._api.items(
-                f"/api/v1/namespaces/{namespace}/pods",
-                labelSelector=f"app in ({','.join(apps)})",
-                fieldSelector=f"spec.nodeName={self._name}",
+        left = until_gone(lambda: self._pods(namespace, apps), timeout)
+        if left:
+            raise DomainError(
+                f"Error while keeping the users of the GPUs away from {self._name}: {', '.join(left)} in namespace "
+                f"{namespace} are still there after {timeout:.0f} s. See kubectl --namespace {namespace} describe "
+                f"pod {left[0]}; the GPUs were not touched, and the next run resumes."
             )
-            # A pod on another node shows that the API was not asked for this one.
-            here = [objects.name(pod) for pod in pods if objects.node_of(pod) == self._name]
-            if not here:
-                return
-            if time.monotonic() >= end:
-                raise DomainError(
-                    f"Error while keeping the users of the GPUs away from {self._name}: {', '.join(here)} in namespace "
-                    f"{namespace} are still there after {timeout:.0f} s. See kubectl --namespace {namespace} describe "
-                    f"pod {here[0]}; the GPUs were not touched, and the next run goes on."
-                )
-            time.sleep(pause)
+
+    def _pods(self, namespace: str, apps: list[str]) -> list[str]:
+        pods = self._api.items(
+            f"/api/v1/namespaces/{namespace}/pods",
+            labelSelector=f"app in ({','.join(apps)})",
+            fieldSelector=f"spec.nodeName={self._name}",
+        )
+        # A pod on another node shows that the API was not asked for this one.
+        return [objects.name(pod) for pod in pods if objects.node_of(pod) == self._name]
 
 
 def _relabelled(wanted: Mapping[str, tuple[str, str]], node: Mapping[str, Any]) -> dict[str, Any] | None:

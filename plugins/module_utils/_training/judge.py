@@ -50,6 +50,10 @@ class Verdict:
     troubled: Mapping[str, str] = field(default_factory=dict)
     unschedulable: bool = False
 
+    @property
+    def over(self) -> bool:
+        return self.state in ("succeeded", "failed")
+
 
 def room(wanted: Wanted, nodes: Iterable[Object], pods: Iterable[Object], ever: bool = False) -> tuple[int, str]:
     """(how many nodes have enough GPUs free, the same in words with what each node has).

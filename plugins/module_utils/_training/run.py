@@ -13,7 +13,7 @@ from typing import Any
 from .._cluster import objects
 from .._cluster.api import Api, ApiError
 from .._cluster.objects import OWNER, OWNER_LABEL, Object
-from .._cluster.rollout_wait import PATIENCE, pauses
+from .._cluster.waiting import STUCK, StuckFor, until, until_gone
 from .._errors import DomainError
 from . import judge, log
 from .judge import Seen, Verdict, Wanted
@@ -66,21 +66,25 @@ class Training:
         ``since`` is what the last call returned as ``since``, empty in the first one.
         """
         known: dict[str, Any] = {"pod": "", "stamp": "", "troubled": {}, "text": "", **since}
-        end = time.monotonic() + seconds
-        for pause in pauses():
+
+        def look() -> tuple[Seen, Verdict, list[str]]:
             seen = self._look()
             verdict = judge.judge(seen, self._wanted)
-            lines = self._news(seen, known)
-            limit = schedule_timeout if verdict.unschedulable else PATIENCE
-            if self._lost(verdict, known, limit):
+            # Calls may be far apart, so it is the wall clock that counts.
+            stuck = StuckFor(schedule_timeout if verdict.unschedulable else STUCK, known["troubled"])
+            if stuck.exceeded(verdict.troubled, time.time()):
                 verdict = Verdict("failed", verdict.troubled[verdict.pod], verdict.pod)
-            over = verdict.state in ("succeeded", "failed")
-            if over or lines or verdict.text != known["text"] or time.monotonic() >= end:
-                known["text"] = verdict.text
-                break
-            time.sleep(pause)
-        told = {"state": verdict.state, "text": verdict.text, "pod": verdict.pod, "lines": lines, "since": known}
-        return {**told, **(self._result(seen, verdict) if over else {})}
+            known["troubled"] = stuck.since
+            return seen, verdict, self._news(seen, known)
+
+        def done(found: tuple[Seen, Verdict, list[str]]) -> bool:
+            _seen, verdict, lines = found
+            return verdict.over or bool(lines) or verdict.text != known["text"]
+
+        seen, verdict, lines = until(look, done, seconds)
+        known["text"] = verdict.text
+        news = {"state": verdict.state, "text": verdict.text, "pod": verdict.pod, "lines": lines, "since": known}
+        return {**news, **(self._result(seen, verdict) if verdict.over else {})}
 
     def last_words(self) -> list[str]:
         """The last lines that rank 0's pod said."""
@@ -98,16 +102,11 @@ class Training:
             if found and _is_ours(found):
                 there = True
                 self._api.delete(f"{self._core}/{kind}/{self._name}")
-        end = time.monotonic() + _REMOVAL
-        for pause in pauses():
-            if not self._api.find(self._job) and not self._pods():
-                return there
-            if time.monotonic() >= end:
-                raise DomainError(
-                    f"{doing}: it is still there after {_REMOVAL} s. See kubectl --namespace {self._namespace} get "
-                    f"jobs,pods --selector {_JOB_LABEL}={self._name}"
-                )
-            time.sleep(pause)
+        if until_gone(lambda: self._api.find(self._job) or self._pods(), _REMOVAL):
+            raise DomainError(
+                f"{doing}: it is still there after {_REMOVAL} s. See kubectl --namespace {self._namespace} get "
+                f"jobs,pods --selector {_JOB_LABEL}={self._name}"
+            )
         return there
 
     def _owned(self, doing: str) -> bool:
@@ -147,13 +146,6 @@ class Training:
         query = {"timestamps": "true", **({"sinceTime": known["stamp"]} if known["stamp"] else {})}
         lines, known["stamp"] = log.news(self._log(objects.name(pod), **query), known["stamp"])
         return lines
-
-    @staticmethod
-    def _lost(verdict: Verdict, known: dict[str, Any], limit: float) -> bool:
-        """Whether a pod has been in the same kind of trouble for too long; calls may be far apart."""
-        now = time.time()
-        known["troubled"] = {name: known["troubled"].get(name, now) for name in verdict.troubled}
-        return any(now - since >= limit for since in known["troubled"].values())
 
     def _result(self, seen: Seen, verdict: Verdict) -> dict[str, Any]:
         if verdict.state == "succeeded":

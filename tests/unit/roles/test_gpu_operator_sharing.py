@@ -63,15 +63,11 @@ def site(tmp_path: Path) -> Shared:
 def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) -> None:
     status, output, calls = site.run()
     assert status == 0, output
-    assert calls == [
-        "nvidia_mig",
-        "k8s absent",
-        "k8s",
-        "helm",
-        "wait_for_gpu_operator",
-        "wait_for_rollout",
-    ]
-    assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": {"nvidia.com/gpu": 1}}
+    assert calls == ["nvidia_mig", "k8s absent", "k8s", "helm", "wait_for_rollout"]
+    [waited] = site.asked("wait_for_rollout")
+    assert waited["cluster_policy"] == "cluster-policy" and waited["namespace"] == "gpu-operator"
+    assert waited["allocatable"] == {"gpu1": {"nvidia.com/gpu": 1}} and waited["tolerate_unhealthy"]
+    assert not int(waited["settle"])
 
 
 def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(site: Shared) -> None:
@@ -81,7 +77,7 @@ def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(si
     site.answer("gpu_plugins_info", {"changed": False, "plugins": [own], "policies": [], "service_monitors": False})
     status, output, calls = site.run(cluster_hosts=["gpu1", "gpu2"])
     assert status == 0, output
-    assert "helm" not in calls and "wait_for_gpu_operator" in calls
+    assert "helm" not in calls and "wait_for_rollout" in calls
 
 
 def test_the_operators_pods_leave_before_the_gpus_are_cut_and_return_after_the_chart(site: Shared) -> None:
@@ -91,7 +87,7 @@ def test_the_operators_pods_leave_before_the_gpus_are_cut_and_return_after_the_c
     assert calls == [
         "nvidia_mig",
         *("gpu_sharing changing", "gpu_sharing changing", "nvidia_mig", "managed_service", "nvidia_cdi_spec"),
-        *("k8s absent", "k8s", "helm", "gpu_sharing", "wait_for_gpu_operator", "wait_for_rollout"),
+        *("k8s absent", "k8s", "helm", "gpu_sharing", "wait_for_rollout"),
     ]
     begun, left = (asked for asked in site.asked("gpu_sharing") if asked.get("state") == "changing")
     assert begun["pause"] == left["pause"] == site.asked("gpu_sharing")[-1]["pause"] == PAUSE

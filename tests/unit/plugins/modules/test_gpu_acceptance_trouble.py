@@ -77,6 +77,20 @@ def test_a_log_may_arrive_after_its_pod_has_ended(lab: Lab) -> None:
     assert result["report"]["isolation"] == {"gpu1": True, "gpu2": True}
 
 
+def test_a_pod_that_could_not_be_frozen_to_start_gets_a_second_one(lab: Lab) -> None:
+    lab.cluster.unable_to_freeze = 2
+    result = lab.prove()
+    assert result["report"]["problems"] == []
+    assert sum(name.endswith("-again") for name in lab.cluster.created) == 2
+
+
+def test_a_node_on_which_no_pod_starts_is_a_problem(lab: Lab) -> None:
+    lab.cluster.unable_to_freeze = 1000
+    result = lab.prove()
+    assert any("StartError: failed to create containerd task" in cause for cause in causes(result, "gpu1"))
+    assert not any(name.endswith("-again-again") for name in lab.cluster.created)
+
+
 def test_wrong_labels_are_a_problem(lab: Lab) -> None:
     lab.node("gpu1").labels = {}
     lab.node("gpu2").labels = {**lab.node("gpu2").body()["metadata"]["labels"], "nvidia.com/gpu.count": "1"}

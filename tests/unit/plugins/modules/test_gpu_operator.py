@@ -30,8 +30,8 @@ class Cluster:
         self.state.objects[POLICIES] = {"items": [{"metadata": {"name": "cluster-policy"}, "status": status}]}
 
     def wait(self, check: bool = False, **more: Any) -> dict[str, Any]:
-        args = {"kubeconfig": self._kubeconfig, "namespace": "team", "timeout": 1, **more}
-        return self._run("wait_for_gpu_operator", args, check=check)
+        args = {"kubeconfig": self._kubeconfig, "namespace": "team", "cluster_policy": "cluster-policy", **more}
+        return self._run("wait_for_rollout", {"timeout": 1, **args}, check=check)
 
     def plugins(self) -> dict[str, Any]:
         return self._run("gpu_plugins_info", {"kubeconfig": self._kubeconfig})
@@ -88,6 +88,15 @@ def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:
     assert not result["failed"]
     assert result["missing"] == [{"node": "", "text": "there is no ClusterPolicy cluster-policy"}]
     assert time.monotonic() - started < 30
+
+
+def test_the_gpus_can_be_waited_for_together_with_the_operator(cluster: Cluster) -> None:
+    cluster.policy("ready")
+    cluster.state.nodes["gpu1"].allocatable = 0
+    assert "\n- gpu1: 0 of 1 GPUs are allocatable" in cluster.wait(allocatable={"gpu1": 1})["msg"]
+    result = cluster.wait(allocatable={"gpu1": 1}, tolerate_unhealthy=True)
+    assert not result["failed"]
+    assert [entry["node"] for entry in result["missing"]] == ["gpu1"]
 
 
 def test_who_offers_the_gpus(cluster: Cluster) -> None:

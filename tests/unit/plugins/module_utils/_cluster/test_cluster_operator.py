@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.operator import Seen, missing
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.operator import missing
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout import Seen
 
 PLUGIN = "nvidia-device-plugin-daemonset"
 
@@ -52,6 +54,10 @@ def pod(app: str = PLUGIN, node: str = "gpu1", waiting: dict[str, str] | None = 
     }
 
 
+def look(policies: Sequence[dict[str, Any]] = (), daemonsets: Sequence[dict[str, Any]] = (), **more: Any) -> Seen:
+    return Seen(policies=policies, daemonsets=daemonsets, **more)
+
+
 NOT_READY = "ClusterPolicy is not ready; states not ready: [state-device-plugin state-dcgm-exporter]"
 PULL = {"reason": "ImagePullBackOff", "message": "not found"}
 
@@ -59,14 +65,14 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (Seen([policy("ready")]), []),
-        (Seen([policy("ready")], [operand()]), []),
-        (Seen([policy("ready")], [operand(wanted=0, available=0, updated=0)]), []),
+        (look([policy("ready")]), []),
+        (look([policy("ready")], [operand()]), []),
+        (look([policy("ready")], [operand(wanted=0, available=0, updated=0)]), []),
         # Of others in its namespace.
-        (Seen([policy("ready")], [{**operand(available=0), "metadata": {"name": "nfd-worker"}}]), []),
-        (Seen(), ["there is no ClusterPolicy cluster-policy"]),
+        (look([policy("ready")], [{**operand(available=0), "metadata": {"name": "nfd-worker"}}]), []),
+        (look(), ["there is no ClusterPolicy cluster-policy"]),
         (
-            Seen(deployments=[deployment(available=0)], pods=[pod("gpu-operator", "cp1", PULL)]),
+            look(deployments=[deployment(available=0)], pods=[pod("gpu-operator", "cp1", PULL)]),
             [
                 "cp1: Deployment gpu-operator: ImagePullBackOff: image i can't be pulled: not found",
                 "there is no ClusterPolicy cluster-policy",
@@ -74,43 +80,43 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
         ),
         # The former operator says that the former operands are ready.
         (
-            Seen([policy("ready")], deployments=[deployment(replicas=2)]),
+            look([policy("ready")], deployments=[deployment(replicas=2)]),
             ["Deployment gpu-operator is not available yet"],
         ),
         (
-            Seen([policy("ready")], deployments=[deployment(generation=2)]),
+            look([policy("ready")], deployments=[deployment(generation=2)]),
             ["Deployment gpu-operator is not available yet"],
         ),
-        (Seen([policy("ready")], deployments=[deployment()]), []),
-        (Seen([policy()]), ["the ClusterPolicy cluster-policy has no state yet"]),
+        (look([policy("ready")], deployments=[deployment()]), []),
+        (look([policy()]), ["the ClusterPolicy cluster-policy has no state yet"]),
         (
-            Seen([policy("ignored"), policy("ready", name="other")]),
+            look([policy("ignored"), policy("ready", name="other")]),
             ["the operator ignores the ClusterPolicy cluster-policy, because there is other too"],
         ),
         # Said ready before it has looked at a change.
-        (Seen([policy("ready")], [operand(available=1)]), [f"operand {PLUGIN}: 1 of 2 pods are ready"]),
-        (Seen([policy("ready")], [operand(updated=1)]), [f"operand {PLUGIN}: 2 of 2 pods are ready"]),
-        (Seen([policy("ready")], [operand(updated=0, updateStrategy={"type": "OnDelete"})]), []),
+        (look([policy("ready")], [operand(available=1)]), [f"operand {PLUGIN}: 1 of 2 pods are ready"]),
+        (look([policy("ready")], [operand(updated=1)]), [f"operand {PLUGIN}: 2 of 2 pods are ready"]),
+        (look([policy("ready")], [operand(updated=0, updateStrategy={"type": "OnDelete"})]), []),
         # The operands' names, where the operator tells its own words for them only.
         (
-            Seen([policy("notReady", NOT_READY)]),
+            look([policy("notReady", NOT_READY)]),
             [
                 f"operand {PLUGIN}: the operator says that it is not ready",
                 "operand nvidia-dcgm-exporter: the operator says that it is not ready",
             ],
         ),
         (
-            Seen([policy("notReady", NOT_READY)], [operand(available=1)], pods=[pod(waiting=PULL)]),
+            look([policy("notReady", NOT_READY)], [operand(available=1)], pods=[pod(waiting=PULL)]),
             [
                 f"gpu1: operand {PLUGIN}: ImagePullBackOff: image i can't be pulled: not found",
                 "operand nvidia-dcgm-exporter: the operator says that it is not ready",
             ],
         ),
         (
-            Seen([policy("notReady", "Failed to reconcile state-driver: boom")]),
+            look([policy("notReady", "Failed to reconcile state-driver: boom")]),
             ["Failed to reconcile state-driver: boom"],
         ),
-        (Seen([policy("notReady", ready="still looking")]), ["still looking"]),
+        (look([policy("notReady", ready="still looking")]), ["still looking"]),
     ],
 )
 def test_what_is_not_ready_is_named(seen: Seen, expected: list[str]) -> None:

@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.objects import GPU
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout import Seen, Wanted, missing
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout_wait import Patience
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout import (
+    Missing,
+    Seen,
+    Wanted,
+    acceptable,
+    missing,
+)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout_wait import End
 
 WANTED = Wanted(
     daemonsets=("plugin",), deployments=("master",), nodes=("gpu1",), nodes_ready=True, allocatable={"gpu1": {GPU: 4}}
@@ -133,15 +139,6 @@ def test_a_pod_that_is_being_deleted_does_not_count() -> None:
     assert texts(WANTED, replace(WELL, pods=[going])) == ["gpu1: DaemonSet plugin has no pod on this node"]
 
 
-def test_patience_ends_only_with_a_trouble_that_lasts() -> None:
-    patience = Patience(60)
-    assert not patience.lost(["image"], 0)
-    assert not patience.lost([], 30)
-    assert not patience.lost(["image"], 61)
-    assert not patience.lost(["image", "other"], 100)
-    assert patience.lost(["image"], 121)
-
-
 @pytest.mark.parametrize(
     ("amounts", "there", "texts"),
     [
@@ -161,3 +158,47 @@ def test_every_resource_of_shared_and_cut_gpus_counts(
     shared["status"].update(allocatable=there, capacity=there)
     found = missing(replace(WANTED, allocatable={"gpu1": amounts}), replace(WELL, nodes=[shared]))
     assert [str(entry) for entry in found] == texts
+
+
+LATE = Missing("", "not available yet")
+PULL = Missing("gpu1", "ImagePullBackOff", "plugin-x", final=True)
+PULL_AGAIN = Missing("gpu1", "ErrImagePull", "plugin-x", final=True)
+UNHEALTHY = Missing("gpu1", "1 of 2 GPUs are allocatable", unhealthy=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "tolerate", "expected"),
+    [
+        ([], False, True),
+        ([LATE], True, False),
+        ([UNHEALTHY], False, False),
+        ([UNHEALTHY], True, True),
+        ([UNHEALTHY, LATE], True, False),
+    ],
+)
+def test_only_unhealthy_gpus_can_be_acceptable(found: list[Missing], tolerate: bool, expected: bool) -> None:
+    assert acceptable(Wanted(tolerate_unhealthy=tolerate), found) is expected
+
+
+@pytest.mark.parametrize(
+    ("looks", "settle", "tolerate", "end"),
+    [
+        ([(0, [])], 0, False, 0),
+        ([(0, [LATE]), (500, [LATE]), (501, [])], 0, False, 501),
+        # What was ready for a moment before it looked at a change.
+        ([(0, []), (5, [LATE]), (6, []), (15, []), (16, [])], 10, False, 16),
+        ([(0, [PULL]), (30, [PULL_AGAIN]), (60, [PULL])], 0, False, 60),
+        ([(0, [PULL]), (30, [LATE]), (61, [PULL]), (120, [PULL]), (121, [PULL])], 0, False, 121),
+        ([(0, [UNHEALTHY]), (500, [UNHEALTHY])], 0, False, None),
+        ([(0, [UNHEALTHY]), (14, [UNHEALTHY]), (15, [UNHEALTHY])], 0, True, 15),
+        # They seem so as long as their plugin is not there.
+        ([(0, [UNHEALTHY, LATE]), (20, [UNHEALTHY]), (34, [UNHEALTHY]), (35, [UNHEALTHY])], 0, True, 35),
+        ([(0, [UNHEALTHY, LATE]), (20, [UNHEALTHY]), (21, []), (22, [])], 0, True, 21),
+        ([(0, [UNHEALTHY]), (15, [UNHEALTHY]), (30, [UNHEALTHY])], 30, True, 30),
+    ],
+)
+def test_waiting_ends_when_all_is_settled_or_something_is_stuck(
+    looks: list[tuple[float, list[Missing]]], settle: float, tolerate: bool, end: float | None
+) -> None:
+    waiting = End(Wanted(tolerate_unhealthy=tolerate), settle)
+    assert next((now for now, found in looks if waiting.reached(found, now)), None) == end

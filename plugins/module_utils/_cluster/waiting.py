@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one loop that waits for what the API shows. What to look at, and when it is enough, is the caller's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+# How long a pod may have a problem that seldom ends by itself, in seconds.
+STUCK = 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+
+
+class StuckFor:
+    """Whether one of several things has been in the same state for ``limit`` seconds without a break.
+
+    ``since`` says when each of them got there, for a caller that continues in another process.
+    """
+
+    def __init__(self, limit: float = STUCK, since: Mapping[str, float] | None = None) -> None:
+        self._limit = limit
+        self.since = dict(since or {})
+
+    def exceeded(self, things: Iterable[str], now: float) -> bool:
+        """``things`` are all that are in that state now; the others start from the beginning."""
+        self.since = {thing: self.since.get(thing, now) for thing in things}
+        return any(now - since >= self._limit for since in self.since.values())
+
+
+def until(look: Callable[[], Found], done: Callable[[Found], bool], timeout: float) -> Found:
+    """What the last look found, when ``done`` accepts it or ``timeout`` seconds are over. 0 looks once."""
+    deadline = time.monotonic() + timeout
+    pause = _FIRST_PAUSE
+    while True:
+        found = look()
+        if done(found) or time.monotonic() >= deadline:
+            return found
+        time.sleep(pause)
+        pause = min(_LONGEST_PAUSE, pause * 2)
+
+
+def until_gone(look: Callable[[], Found], timeout: float) -> Found:
+    """What is still there: nothing, or what the last look found when ``timeout`` seconds are over."""
+    return until(look, lambda found: not found, timeout)

@@ -1,0 +1,43 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.waiting import StuckFor, until, until_gone
+
+
+def test_only_what_lasts_without_a_break_is_stuck() -> None:
+    stuck = StuckFor(60)
+    assert not stuck.exceeded(["image"], 0)
+    assert not stuck.exceeded([], 30)
+    assert not stuck.exceeded(["image"], 61)
+    assert not stuck.exceeded(["image", "other"], 100)
+    assert stuck.exceeded(["image"], 121)
+
+
+def test_another_process_continues_where_one_has_ended() -> None:
+    first = StuckFor(60)
+    assert not first.exceeded(["image"], 0)
+    assert StuckFor(60, first.since).exceeded(["image"], 60)
+
+
+@pytest.mark.parametrize(
+    ("left", "timeout", "expected", "looks"),
+    [
+        ([[]], 0, [], 1),
+        ([["a"], []], 0, ["a"], 1),
+        ([["a"], ["a", "b"], []], 60, [], 3),
+    ],
+)
+def test_it_looks_until_all_is_gone_or_the_time_is_over(
+    left: list[list[str]], timeout: float, expected: list[str], looks: int
+) -> None:
+    rest = iter(left)
+    assert until_gone(lambda: next(rest), timeout) == expected
+    assert len(list(rest)) == len(left) - looks
+
+
+def test_what_was_found_last_is_returned() -> None:
+    numbers = iter(range(9))
+    assert until(lambda: next(numbers), lambda number: number == 2, 60) == 2
