@@ -26,11 +26,12 @@ class Problem:
     gpu: str = ""
 
     def fields(self) -> dict[str, str]:
-        return asdict(self)
+        """As a dictionary, without a GPU where there is none."""
+        return {key: value for key, value in asdict(self).items() if value or key != "gpu"}
 
     def entry(self) -> dict[str, str]:
         """The fields as a report of acceptance holds them, where ``what`` is called cause."""
-        fields = self.fields()
+        fields = asdict(self)
         return {"cause": fields.pop("what"), **fields}
 
 
