@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .._problem import Problem
 
+UNOFFERED = "gpus_not_allocatable"
 PROVE = "Then prove it: ansible-playbook playbooks/verify.yml."
 _SITE = "Then run site.yml."
 _FIX = f"Fix what it says. {PROVE}"
@@ -23,7 +24,7 @@ REMEDIES = {
     "gpu_not_visible": _GPU,
     "gpu_not_listed": _GPU,
     "gpu_not_given": f"Look at the device plugin's pod on this node (kubectl logs), and at who holds GPUs. {PROVE}",
-    "gpus_not_allocatable": _PLUGIN,
+    UNOFFERED: _PLUGIN,
     "sharing_differs": "Fix what it says, or run site.yml, which cuts the GPUs as nvidia_device_plugin_sharing says.",
     "containerd_conflict": f"Correct or remove the file that it names, or run site.yml if it is ours. {PROVE}",
     "pod_failed": _FIX,

@@ -11,7 +11,7 @@ from typing import Any
 from .._cluster import objects
 from .._cluster.isolation import isolation
 from .._problem import Problem
-from .problems import problem
+from .problems import UNOFFERED, problem
 from .run import PodProof
 from .target import SILENT, PluginLog, Target, label_problem
 
@@ -40,9 +40,10 @@ def host_entry(
             problems += _pod_problems(target, proof, reported)
     devices = [*_devices(target, reported, proofs), *_gone(target, earlier)]
     problems += [
-        problem(device["kind"], target.name, device["reason"], device["uuid"])
-        for device in devices
-        if device["state"] == "missing"
+        problem(kind, target.name, each["reason"], each["uuid"], do=plugin_log.do if kind == UNOFFERED else "")
+        for each in devices
+        if each["state"] == "missing"
+        for kind in [each["kind"]]
     ]
     # Where several pods share a GPU, one that failed leaves no GPU unproven.
     if (not target.host.gpus and target.host.wanted) or target.host.shared:
@@ -128,10 +129,11 @@ def _host_problems(target: Target, plugin_log: PluginLog) -> list[Problem]:
         found.append(problem("sharing_differs", name, cause, where="nvidia_device_plugin_sharing"))
     for resource, amount in target.lacking.items() if host.state != SILENT else ():
         wanted, capacity = host.amounts.get(resource, 0), target.offered(resource, "capacity")
-        label = "GPUs" if resource == objects.GPU else resource
-        cause = f"{amount} of {wanted} {label} are allocatable (capacity {capacity})"
+        cause = f"{amount} of {wanted} GPUs are allocatable (capacity {capacity})"
+        if resource != objects.GPU:
+            cause = f"{amount} of {wanted} {resource} are allocatable (capacity {capacity})"
         cause += f": device plugin: {plugin_log.words}" if plugin_log.words else ""
-        found.append(problem("gpus_not_allocatable", name, cause, where=resource, do=plugin_log.do))
+        found.append(problem(UNOFFERED, name, cause, where=resource, do=plugin_log.do))
     for conflict in host.containerd.get("conflicts", []):
         if conflict["level"] == "problem":
             cause = f"containerd's configuration: {conflict['text']}{_files(conflict)}"
@@ -213,7 +215,7 @@ def _reason(target: Target, proofs: Sequence[PodProof], unnamed: int, pods: str)
     troubles = list(dict.fromkeys(proof.trouble for proof in proofs if proof.kind == "gpu" and proof.trouble))
     kind, reason = "pod_failed" if troubles else "gpu_not_given", "; ".join(troubles) or "no pod was given this GPU"
     if not troubles and target.allocatable < len(target.host.gpus):
-        kind = "gpus_not_allocatable"
+        kind = UNOFFERED
         reason = f"the device plugin offers {target.allocatable} of {len(target.host.gpus)} GPUs"
     return kind, f"{reason} (or it is one of {unnamed} GPUs held by {pods})" if unnamed > 0 else reason
 
