@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable
 
@@ -83,7 +82,7 @@ def gpu_operator_plan(
         *_gpu_operator.relation_problems(values),
         *_gpu_operator.toolkit_problems(values, found),
     ]
-    return {"values": values, "problems": [asdict(problem) for problem in problems]}
+    return {"values": values, "problems": [problem.fields() for problem in problems]}
 
 
 class FilterModule:

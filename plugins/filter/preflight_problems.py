@@ -9,12 +9,13 @@ from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 
+from ..module_utils._problem import Problem
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
 from ..plugin_utils._preflight.failure import failure
-from ..plugin_utils._preflight.model import Cluster, Problem, Reading
+from ..plugin_utils._preflight.model import Cluster, Reading
 
 DOCUMENTATION = r"""
 name: preflight_problems
@@ -67,6 +68,10 @@ _value:
   type: list
   elements: dict
   contains:
+    kind:
+      description: Identifier of the problem, such as V(gpu_count_differs). It stays when words change.
+      type: str
+      version_added: 0.2.0
     host:
       description: Host, empty for what concerns the whole cluster.
       type: str

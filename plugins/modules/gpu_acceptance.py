@@ -60,6 +60,11 @@ options:
         description: What is wrong when O(nodes[].state) is not V(ok).
         type: str
         default: ""
+      advice:
+        description: What to do about O(nodes[].complaint), as M(gpulab.kubernetes.nvidia_smi_info) returns it.
+        type: str
+        default: ""
+        version_added: 0.2.0
       driver:
         description: Version of the driver.
         type: str
@@ -185,9 +190,33 @@ report:
       description: Whether all of it is an earlier proof that still holds.
       type: bool
     problems:
-      description: Everything that is wrong, each with C(host), C(gpu) and C(cause).
+      description:
+        - Everything that is wrong.
+        - A problem that an earlier version remembered has C(host), C(gpu) and C(cause) alone.
       type: list
       elements: dict
+      contains:
+        kind:
+          description: Identifier of the problem, such as V(gpu_not_visible). It stays when words change.
+          type: str
+        host:
+          description: Name of the node.
+          type: str
+        gpu:
+          description: UUID of the GPU, empty where it is about no single one.
+          type: str
+        cause:
+          description: What is wrong.
+          type: str
+        where:
+          description: The variable, file or resource to look at, empty where there is none to name.
+          type: str
+        why:
+          description: Why it matters, empty where that needs no words.
+          type: str
+        do:
+          description: What to do.
+          type: str
   sample:
     generated: "2026-11-21T04:00:00Z"
     totals: {gpus: 1, proven: 1, in_use: 0}
@@ -210,6 +239,13 @@ problems:
   type: list
   elements: str
   sample: []
+remedies:
+  description: What to do about RV(problems), each once.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+  version_added: 0.2.0
 """
 
 from typing import Any
@@ -219,7 +255,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._acceptance.hosts import read_hosts
 from ..module_utils._acceptance.pods import Settings
 from ..module_utils._acceptance.session import Session
-from ..module_utils._acceptance.summary import problems, summary
+from ..module_utils._acceptance.summary import problems, remedies, summary
 from ..module_utils._cluster.api import Api
 from ..module_utils._module import run
 
@@ -230,6 +266,7 @@ _NODE = {
     "expected": {"type": "int"},
     "state": {"type": "str", "default": "ok"},
     "complaint": {"type": "str", "default": ""},
+    "advice": {"type": "str", "default": ""},
     "driver": {"type": "str", "default": ""},
     "toolkit": {"type": "str", "default": ""},
     "held": {"type": "dict", "default": {}},
@@ -252,6 +289,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         "kept": bool(report) and report["kept"],
         "summary": summary(report) if report else [],
         "problems": problems(report) if report else [],
+        "remedies": remedies(report) if report else [],
     }
 
 

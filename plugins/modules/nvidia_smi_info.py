@@ -316,6 +316,21 @@ gpus:
       type: list
       elements: str
       sample: ["Reboot the host. If it comes again, check the GPU's power, seat and cooling."]
+    faults:
+      description: The same one by one, for programs.
+      type: list
+      elements: dict
+      version_added: 0.2.0
+      contains:
+        kind:
+          description: Identifier, such as V(gpu_lost) or V(xid_79). It stays when words change.
+          type: str
+        what:
+          description: What is wrong, as in RV(gpus[].problems).
+          type: str
+        do:
+          description: What to do about it.
+          type: str
 problems:
   description: What is wrong with which GPU, a line each, in words that stay the same from call to call.
   returned: always

@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from ._preflight.model import Problem, listing
+from ..module_utils._problem import Problem
+from ._preflight.model import listing
 
 Values = Mapping[str, Any]
 
@@ -121,7 +122,7 @@ def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
     strategies = _strategies(wanted)
     if len(strategies) > 1:
         yield Problem(
-            "",
+            "mig_strategies_differ",
             f"GPUs are cut with different MIG strategies: {listing(strategies)}",
             "nvidia_device_plugin_sharing",
             "The operator knows one for all nodes (mig.strategy)",
@@ -144,17 +145,18 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
     for host in hosts:
         if not host.has_driver and not host.wants_driver:
             yield Problem(
-                host.host,
+                "driver_missing",
                 "There is no driver that answers",
                 "nvidia_driver_source",
                 f"It is {host.source}, so this host installs its driver itself, and the operator leaves drivers alone",
                 "Run site.yml for this host first, or set nvidia_driver_source=operator",
+                host.host,
             )
     equipped = [host.host for host in hosts if host.toolkit]
     bare = [host.host for host in hosts if not host.toolkit]
     if equipped and bare:
         yield Problem(
-            "",
+            "toolkit_on_some_hosts",
             f"The container toolkit is on {listing(equipped)}, and not on {listing(bare)}",
             "nvidia_container_toolkit",
             "The operator installs it everywhere or nowhere; where it is already, two would write containerd's files",
@@ -162,7 +164,7 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
         )
     elif equipped and any(host.wants_driver for host in hosts):
         yield Problem(
-            "",
+            "toolkit_on_host",
             f"The operator brings the driver, and {listing(equipped)} has a container toolkit of its own",
             "nvidia_container_toolkit",
             "That toolkit looks for the driver on the host, where the operator does not put it",
@@ -175,7 +177,7 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
         roots = sorted({host.root for host in hosts})
     if len(roots) > 1:
         yield Problem(
-            "",
+            "driver_roots_differ",
             f"The drivers lie below different directories: {listing(roots)}",
             "nvidia_driver_root",
             "The operator knows one directory for all nodes (hostPaths.driverInstallDir)",
@@ -188,9 +190,9 @@ def value_problems(values: Values, keys: Values, removed: Mapping[str, str]) -> 
     for path, what in _unknown(values, keys, ""):
         gone = next((name for name in removed if path == name or path.startswith(f"{name}.")), "")
         if gone:
-            yield _key_problem(f"{path} is no value of this chart any more", removed[gone])
+            yield _key_problem("chart_key_removed", f"{path} is no value of this chart any more", removed[gone])
         else:
-            yield _key_problem(f"{path} {what}", _near(path, keys))
+            yield _key_problem("chart_key_wrong", f"{path} {what}", _near(path, keys))
 
 
 def table_problems(values: Values, table: Path) -> Iterator[Problem]:
@@ -200,7 +202,7 @@ def table_problems(values: Values, table: Path) -> Iterator[Problem]:
         yield from value_problems(values, known["keys"], known["removed"])
     else:
         yield Problem(
-            "",
+            "chart_unknown",
             f"The keys of the chart {_version(table)} are not known",
             "gpu_operator_chart_version",
             f"Known are those of {listing(sorted(map(_version, table.parent.glob('values-*.yml'))))}",
@@ -223,16 +225,20 @@ def relation_problems(values: Values) -> Iterator[Problem]:
     found = {name: _at(values, name) for name in ("gpuCluster.deployCR", "clusterPolicy.deployCR")}
     if found["gpuCluster.deployCR"] or found["clusterPolicy.deployCR"] is False:
         yield _key_problem(
+            "cluster_policy_replaced",
             "The operator would work by GPUCluster (DRA) instead of ClusterPolicy",
             "Leave gpuCluster.deployCR and clusterPolicy.deployCR out: this role waits for the ClusterPolicy",
         )
     nri = _at(values, "cdi.nriPluginEnabled")
     if nri and not (_at(values, "cdi.enabled") and _at(values, "toolkit.enabled")):
         yield _key_problem(
-            "cdi.nriPluginEnabled needs cdi.enabled and toolkit.enabled", "Leave cdi.nriPluginEnabled out"
+            "nri_plugin_alone",
+            "cdi.nriPluginEnabled needs cdi.enabled and toolkit.enabled",
+            "Leave cdi.nriPluginEnabled out",
         )
     if not _at(values, "devicePlugin.enabled"):
         yield _key_problem(
+            "device_plugin_disabled",
             "devicePlugin.enabled is false, so nobody would offer the GPUs",
             "Leave it out, or set cluster_gpu_manager=device_plugin",
         )
@@ -244,16 +250,17 @@ def toolkit_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]
         for host in hosts:
             if host.toolkit and not host.wants_driver:
                 yield Problem(
-                    host.host,
+                    "toolkit_twice",
                     "The operator would install a second container toolkit",
                     f"{_OWN}: toolkit.enabled",
                     f"nvidia-container-toolkit {host.toolkit} is installed here, and containerd uses it",
                     "Leave toolkit.enabled out, or remove the package first",
+                    host.host,
                 )
 
 
-def _key_problem(what: str, do: str) -> Problem:
-    return Problem("", what, _OWN, "Helm takes every key, and says nothing of those that the chart does not read", do)
+def _key_problem(kind: str, what: str, do: str) -> Problem:
+    return Problem(kind, what, _OWN, "Helm takes every key, and says nothing of those that the chart does not read", do)
 
 
 def _unknown(values: Values, keys: Values, above: str) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,7 @@ def read_hosts(entries: Iterable[Mapping[str, Any]]) -> list[Host]:
             expected=entry["expected"],
             state=entry["state"],
             complaint=entry["complaint"] or "",
+            advice=entry.get("advice") or "",
             driver=entry["driver"] or "",
             toolkit=entry["toolkit"] or "",
             # The device plugin numbers the pods that share a GPU: "GPU-...::0".

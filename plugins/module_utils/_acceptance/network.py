@@ -11,6 +11,7 @@ from typing import Any
 
 from .._cluster.api import Api, ApiError
 from .pods import PORT, SERVICE
+from .problems import problem
 from .run import PodProof, Run
 
 # kube-proxy and the DNS server need a moment to learn of a new Service.
@@ -46,33 +47,36 @@ class Network:
         """The report's part about the network; every failure is in ``problems``."""
         pods = {proof.node: proof for proof in self._run.of("network")}
         problems = [
-            {"host": proof.node, "cause": f"no pod of the network check: {proof.trouble}"}
+            problem("network_pod_failed", proof.node, f"no pod of the network check: {proof.trouble}")
             for proof in pods.values()
             if proof.trouble
         ]
         well = {node: proof for node, proof in pods.items() if not proof.trouble}
         across = [self._across(well[here], well[there]) for here, there in pairs(list(well))]
         address = self._api.get(f"/api/v1/namespaces/{self._namespace}/services/{SERVICE}")["spec"]["clusterIP"]
-        service = [self._everyone(proof, "Service", address) for proof in well.values()]
-        names = [self._everyone(proof, "DNS name", f"{SERVICE}.{self._namespace}.svc") for proof in well.values()]
+        service = [self._everyone(proof, "service_not_reached", "Service", address) for proof in well.values()]
+        name = f"{SERVICE}.{self._namespace}.svc"
+        names = [self._everyone(proof, "dns_not_reached", "DNS name", name) for proof in well.values()]
         for dialled in (*across, *service, *names):
             if not dialled["ok"]:
-                problems.append({"host": dialled["from"], "cause": f"{dialled['what']}: {dialled['said']}"})
+                problems.append(problem(dialled["kind"], dialled["from"], f"{dialled['what']}: {dialled['said']}"))
         return {
             "pod_to_pod": [{"from": each["from"], "to": each["to"], "ok": each["ok"]} for each in across],
             "service": bool(service) and all(each["ok"] for each in service),
             "dns": bool(names) and all(each["ok"] for each in names),
-            "problems": problems,
+            "problems": [each.entry() for each in problems],
         }
 
     def _across(self, here: PodProof, there: PodProof) -> dict[str, Any]:
         ok, said = self._dial(here, there.address, PORT, there.name)
         what = f"pod network, a pod on {here.node} does not reach {there.address} on {there.node}"
-        return {"from": here.node, "to": there.node, "ok": ok, "said": said, "what": what}
+        found = {"from": here.node, "to": there.node, "ok": ok, "said": said, "what": what}
+        return {"kind": "pod_network_broken", **found}
 
-    def _everyone(self, here: PodProof, kind: str, host: str) -> dict[str, Any]:
+    def _everyone(self, here: PodProof, kind: str, label: str, host: str) -> dict[str, Any]:
         ok, said = self._dial(here, host, 80, "")
-        return {"from": here.node, "ok": ok, "said": said, "what": f"a pod on {here.node} does not reach {kind} {host}"}
+        what = f"a pod on {here.node} does not reach {label} {host}"
+        return {"kind": kind, "from": here.node, "ok": ok, "said": said, "what": what}
 
     def _dial(self, here: PodProof, host: str, port: int, expected: str) -> tuple[bool, str]:
         result = (False, "no answer")

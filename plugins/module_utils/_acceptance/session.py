@@ -17,13 +17,13 @@ from . import verdict as reports
 from .network import Network
 from .pods import LABELS, Settings
 from .run import Run
-from .target import Host, Target, label_problem, still_connected, still_proven, targets
+from .target import Host, PluginLog, Target, label_problem, still_connected, still_proven, targets
 
-# Where the proof is remembered: it goes with the cluster, and any controller finds it.
 _STAYS = (
-    ". It stays so until the plugin starts anew: when nvidia-smi finds the GPU well, "
+    "It stays so until the plugin starts anew: when nvidia-smi finds the GPU well, "
     "kubectl --namespace {namespace} delete pod {name}"
 )
+# Where the proof is remembered: it goes with the cluster, and any controller finds it.
 _MEMORY = "/api/v1/namespaces/kube-system/configmaps/gpulab-acceptance"
 # gpu-feature-discovery looks at the GPUs once a minute.
 _LABELLING = 90
@@ -114,10 +114,10 @@ class Session:
         self._found = self._look()
         return not any(label_problem(target) for target in self._found if target.node)
 
-    def _plugin_log(self, target: Target) -> str:
+    def _plugin_log(self, target: Target) -> PluginLog:
         """What the device plugin on a node says about GPUs that it does not offer."""
         if target.node is None or not target.lacking:
-            return ""
+            return PluginLog()
         query = {"labelSelector": _PLUGIN, "fieldSelector": f"spec.nodeName={target.name}"}
         for pod in self._api.items("/api/v1/pods", **query):
             namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
@@ -125,8 +125,9 @@ class Session:
                 lines = self._api.text(f"/api/v1/namespaces/{namespace}/pods/{name}/log", tailLines="200").splitlines()
                 telling = [line for line in lines if "unhealthy" in line or line[:1] in ("E", "F")] or lines[-1:]
                 words = " / ".join(telling[-3:])
-                return words + (_STAYS.format(namespace=namespace, name=name) if "unhealthy" in words else "")
-        return "there is no pod of it on this node"
+                stays = _STAYS.format(namespace=namespace, name=name) if "unhealthy" in words else ""
+                return PluginLog(words, stays)
+        return PluginLog("there is no pod of it on this node")
 
     def _whole(self, hosts: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, Any]:
         # Of a proof that is kept, too, this is what is so now.

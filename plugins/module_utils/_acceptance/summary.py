@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .._problem import together
+
 Report = Mapping[str, Any]
 
 
@@ -34,12 +36,12 @@ def summary(report: Report) -> list[str]:
 
 def problems(report: Report) -> list[str]:
     """Everything that is wrong, a line for each host and cause with the GPUs concerned."""
-    grouped: dict[tuple[str, str], list[str]] = {}
-    for each in report["problems"]:
-        grouped.setdefault((each["host"], each["cause"]), []).append(each["gpu"])
-    return [
-        ": ".join(filter(None, (host, ", ".join(filter(None, gpus)), cause))) for (host, cause), gpus in grouped.items()
-    ]
+    return [": ".join(filter(None, (each.host, each.gpu, each.what))) for each in together(report["problems"])]
+
+
+def remedies(report: Report) -> list[str]:
+    """What to do about it, each once."""
+    return list(dict.fromkeys(each.do for each in together(report["problems"]) if each.do))
 
 
 def _host(name: str, entry: Mapping[str, Any]) -> str:

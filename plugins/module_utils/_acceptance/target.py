@@ -48,6 +48,7 @@ class Host:
     expected: int | None = None
     state: str = "ok"
     complaint: str = ""
+    advice: str = ""
     driver: str = ""
     toolkit: str = ""
     held: Mapping[str, str] = field(default_factory=dict)
@@ -74,6 +75,14 @@ class Host:
     @property
     def shared(self) -> bool:
         return any(gpu.replicas > 1 for gpu in self.gpus)
+
+
+@dataclass(frozen=True)
+class PluginLog:
+    """What the device plugin says about GPUs that it does not offer, and what to do where the words tell."""
+
+    words: str = ""
+    do: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,24 @@ from typing import Any
 
 from .._cluster import objects
 from .._cluster.isolation import isolation
+from .._problem import Problem
+from .problems import UNOFFERED, problem
 from .run import PodProof
-from .target import SILENT, Gpu, Target, label_problem
+from .target import SILENT, PluginLog, Target, label_problem
 
 Report = Mapping[str, Any]
 
 # A check that does not really compute says so in its output, and the report repeats it.
 SIMULATED = "[simulated]"
+_NO_LOG = PluginLog()
 
 
 def host_entry(
-    target: Target, proofs: Sequence[PodProof], image: str, plugin_log: str = "", earlier: Report | None = None
+    target: Target,
+    proofs: Sequence[PodProof],
+    image: str,
+    plugin_log: PluginLog = _NO_LOG,
+    earlier: Report | None = None,
 ) -> dict[str, Any]:
     """A host's part of the report, from its own proofs.
 
@@ -33,15 +40,19 @@ def host_entry(
             problems += _pod_problems(target, proof, reported)
     devices = [*_devices(target, reported, proofs), *_gone(target, earlier)]
     problems += [
-        _problem(target, device["reason"], device["uuid"]) for device in devices if device["state"] == "missing"
+        problem(kind, target.name, each["reason"], each["uuid"], do=plugin_log.do if kind == UNOFFERED else "")
+        for each in devices
+        if each["state"] == "missing"
+        for kind in [each["kind"]]
     ]
     # Where several pods share a GPU, one that failed leaves no GPU unproven.
     if (not target.host.gpus and target.host.wanted) or target.host.shared:
-        problems += [_problem(target, f"pod {proof.name}: {proof.trouble}") for proof in proofs if proof.trouble]
+        failed = [proof for proof in proofs if proof.trouble]
+        problems += [problem("pod_failed", target.name, f"pod {proof.name}: {proof.trouble}") for proof in failed]
     # Of a driver that is not well, the labels are the smallest trouble.
     label = label_problem(target) if target.node is not None and target.host.state == "ok" else ""
     if label:
-        problems.append(_problem(target, label))
+        problems.append(problem("labels_differ", target.name, label))
     states = [device["state"] for device in devices]
     return {
         "os": target.info.get("osImage", ""),
@@ -68,23 +79,23 @@ def host_entry(
         "isolated": isolated(target),
         "fingerprint": target.fingerprint(image),
         "kept": False,
-        "problems": problems,
+        "problems": [each.entry() for each in problems],
     }
 
 
-def unproven_entry(target: Target, image: str, plugin_log: str = "", earlier: Report | None = None) -> dict[str, Any]:
+def unproven_entry(
+    target: Target, image: str, plugin_log: PluginLog = _NO_LOG, earlier: Report | None = None
+) -> dict[str, Any]:
     """A host's part of a report for which no pod was run: GPUs that it has and nobody holds are ``unproven``."""
     entry = host_entry(target, [], image, plugin_log, earlier)
     listed = {gpu.uuid for gpu in target.host.gpus}
     open_ones = {each["uuid"] for each in entry["devices"] if each["state"] == "missing"} & listed
     reason = "the host has changed since its proof" if earlier else "it was not proven yet"
+    state = {"state": "unproven", "kind": "gpu_unproven", "reason": reason}
     return {
         **entry,
-        "devices": [
-            {**each, "state": "unproven", "reason": reason} if each["uuid"] in open_ones else each
-            for each in entry["devices"]
-        ],
-        "problems": [problem for problem in entry["problems"] if problem["gpu"] not in open_ones],
+        "devices": [{**each, **state} if each["uuid"] in open_ones else each for each in entry["devices"]],
+        "problems": [each for each in entry["problems"] if each["gpu"] not in open_ones],
         "proven_at": "",
     }
 
@@ -95,33 +106,39 @@ def isolated(target: Target) -> dict[str, Any]:
     return known.fields() if known else {}
 
 
-def _host_problems(target: Target, plugin_log: str) -> list[dict[str, str]]:
-    host, found = target.host, []
+def _host_problems(target: Target, plugin_log: PluginLog) -> list[Problem]:
+    host, name, found = target.host, target.name, []
     if target.node is None:
-        return [_problem(target, "the cluster has no node of this name: it has not joined, or was deleted")]
+        cause = "the cluster has no node of this name: it has not joined, or was deleted"
+        return [problem("node_missing", name, cause)]
     if not target.ready:
-        found.append(_problem(target, objects.not_ready_reason(target.node)))
+        found.append(problem("node_not_ready", name, objects.not_ready_reason(target.node)))
     if host.state == SILENT:
-        found.append(_problem(target, host.complaint))
+        found.append(problem("host_silent", name, host.complaint))
     elif host.wanted and host.state != "ok":
-        found.append(_problem(target, f"nvidia-smi: {host.complaint or host.state}"))
+        do = host.advice and f"{host.advice} Then run site.yml, which installs and loads the driver."
+        found.append(problem("driver_not_ok", name, f"nvidia-smi: {host.complaint or host.state}", do=do))
     if host.expected is not None and host.expected != host.pci:
-        found.append(_problem(target, f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"))
+        cause = f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"
+        found.append(problem("gpu_count_differs", name, cause, where="cluster_expected_gpus"))
     if host.state == "ok" and len(host.models) != host.pci:
-        found.append(_problem(target, f"nvidia-smi sees {len(host.models)} of {host.pci} GPUs on the PCI bus"))
+        cause = f"nvidia-smi sees {len(host.models)} of {host.pci} GPUs on the PCI bus"
+        found.append(problem("gpu_not_visible", name, cause))
     if host.sharing.get("complaint"):
-        found.append(_problem(target, host.sharing["complaint"]))
-    for name, amount in target.lacking.items() if host.state != SILENT else ():
-        wanted, capacity = host.amounts.get(name, 0), target.offered(name, "capacity")
-        why = f"{amount} of {wanted} GPUs are allocatable (capacity {capacity})"
-        if name != objects.GPU:
-            why = f"{amount} of {wanted} {name} are allocatable (capacity {capacity})"
-        found.append(_problem(target, f"{why}{': device plugin: ' + plugin_log if plugin_log else ''}"))
-    return found + [
-        _problem(target, f"containerd's configuration: {conflict['text']}{_files(conflict)}")
-        for conflict in host.containerd.get("conflicts", [])
-        if conflict["level"] == "problem"
-    ]
+        cause = host.sharing["complaint"]
+        found.append(problem("sharing_differs", name, cause, where="nvidia_device_plugin_sharing"))
+    for resource, amount in target.lacking.items() if host.state != SILENT else ():
+        wanted, capacity = host.amounts.get(resource, 0), target.offered(resource, "capacity")
+        cause = f"{amount} of {wanted} GPUs are allocatable (capacity {capacity})"
+        if resource != objects.GPU:
+            cause = f"{amount} of {wanted} {resource} are allocatable (capacity {capacity})"
+        cause += f": device plugin: {plugin_log.words}" if plugin_log.words else ""
+        found.append(problem(UNOFFERED, name, cause, where=resource, do=plugin_log.do))
+    for conflict in host.containerd.get("conflicts", []):
+        if conflict["level"] == "problem":
+            cause = f"containerd's configuration: {conflict['text']}{_files(conflict)}"
+            found.append(problem("containerd_conflict", name, cause, where=", ".join(conflict["files"])))
+    return found
 
 
 def _files(conflict: Mapping[str, Any]) -> str:
@@ -130,24 +147,28 @@ def _files(conflict: Mapping[str, Any]) -> str:
     return f" (see {', '.join(unnamed)})" if unnamed else ""
 
 
-def _pod_problems(target: Target, proof: PodProof, reported: dict[str, list[PodProof]]) -> list[dict[str, str]]:
+def _pod_problems(target: Target, proof: PodProof, reported: dict[str, list[PodProof]]) -> list[Problem]:
     """What is wrong with a pod's report; GPUs that it may prove are added to ``reported``."""
     found = []
     own = {gpu.uuid: gpu for gpu in target.host.gpus}
     if not proof.trouble and len(proof.gpus) != 1:
         seen = ", ".join(gpu.uuid for gpu in proof.gpus) or "none"
-        found.append(_problem(target, f"pod {proof.name} asked for 1 GPU and saw {len(proof.gpus)} ({seen})"))
+        cause = f"pod {proof.name} asked for 1 GPU and saw {len(proof.gpus)} ({seen})"
+        found.append(problem("pod_gpu_count", target.name, cause))
     for gpu in proof.gpus:
         if gpu.uuid not in own:
-            found.append(_problem(target, f"pod {proof.name} reported a GPU that the host does not have", gpu.uuid))
+            kind, cause = "gpu_foreign", f"pod {proof.name} reported a GPU that the host does not have"
         elif len(reported.get(gpu.uuid, [])) >= own[gpu.uuid].replicas:
             others = ", ".join(other.name for other in reported[gpu.uuid])
-            found.append(_problem(target, f"pods {others} and {proof.name} were given the same GPU", gpu.uuid))
+            kind, cause = "gpu_given_twice", f"pods {others} and {proof.name} were given the same GPU"
         elif own[gpu.uuid].resource != proof.resource:
+            kind = "gpu_of_other_resource"
             cause = f"pod {proof.name} asked for {proof.resource} and was given a {own[gpu.uuid].resource}"
-            found.append(_problem(target, cause, gpu.uuid))
-        elif len(proof.gpus) == 1:
-            reported.setdefault(gpu.uuid, []).append(proof)
+        else:
+            if len(proof.gpus) == 1:
+                reported.setdefault(gpu.uuid, []).append(proof)
+            continue
+        found.append(problem(kind, target.name, cause, gpu.uuid))
     return found
 
 
@@ -171,49 +192,46 @@ def _devices(
         elif unnamed >= len(open_ones):
             device.update(state="in_use", pod=pods)
         else:
-            device.update(state="missing", reason=_reason(target, gpu, proofs, unnamed, pods))
+            kind, reason = _reason(target, proofs, unnamed, pods)
+            device.update(state="missing", kind=kind, reason=reason)
         found.append(device)
     return found
 
 
 def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
     """GPUs of an earlier report that nvidia-smi doesn't list now, as many as there are too few."""
-    if target.host.state == SILENT:
-        return [
-            {"uuid": each["uuid"], "name": each["name"], "state": "missing", "reason": target.host.complaint}
-            for each in (earlier or {}).get("devices", [])
-        ]
     listed = {gpu.uuid for gpu in target.host.gpus}
     known = [device for device in (earlier or {}).get("devices", []) if device["uuid"] not in listed]
-    reason = "nvidia-smi does not list it any more"
-    gone = [{"uuid": each["uuid"], "name": each["name"], "state": "missing", "reason": reason} for each in known]
-    return gone if len(gone) <= target.host.provable - len(listed) else []
+    silent = target.host.state == SILENT
+    if not silent and len(known) > target.host.provable - len(listed):
+        return []
+    why = {"kind": "gpu_not_listed", "reason": "nvidia-smi does not list it any more"}
+    why = {"kind": "host_silent", "reason": target.host.complaint} if silent else why
+    return [{"uuid": each["uuid"], "name": each["name"], "state": "missing", **why} for each in known]
 
 
-def _reason(target: Target, gpu: Gpu, proofs: Sequence[PodProof], unnamed: int, pods: str) -> str:
-    """Why a GPU was not proven. Which pod would have got it is not known, so all that failed are told."""
+def _reason(target: Target, proofs: Sequence[PodProof], unnamed: int, pods: str) -> tuple[str, str]:
+    """Kind and words of why a GPU was not proven. Of which pod would have got it nothing is known, so all are told."""
     troubles = list(dict.fromkeys(proof.trouble for proof in proofs if proof.kind == "gpu" and proof.trouble))
+    kind, reason = "pod_failed" if troubles else "gpu_not_given", "; ".join(troubles) or "no pod was given this GPU"
     if not troubles and target.allocatable < len(target.host.gpus):
-        troubles = [f"the device plugin offers {target.allocatable} of {len(target.host.gpus)} GPUs"]
-    reason = "; ".join(troubles) or "no pod was given this GPU"
-    return f"{reason} (or it is one of {unnamed} GPUs held by {pods})" if unnamed > 0 else reason
+        kind = UNOFFERED
+        reason = f"the device plugin offers {target.allocatable} of {len(target.host.gpus)} GPUs"
+    return kind, f"{reason} (or it is one of {unnamed} GPUs held by {pods})" if unnamed > 0 else reason
 
 
-def _isolation(target: Target, proofs: Sequence[PodProof], problems: list[dict[str, str]]) -> dict[str, Any]:
+def _isolation(target: Target, proofs: Sequence[PodProof], problems: list[Problem]) -> dict[str, Any]:
     for proof in proofs:
         if proof.kind != "isolation":
             continue
         if proof.trouble:
-            problems.append(_problem(target, f"isolation was not proven, pod {proof.name}: {proof.trouble}"))
+            cause = f"isolation was not proven, pod {proof.name}: {proof.trouble}"
+            problems.append(problem("isolation_not_proven", target.name, cause))
         elif proof.leaked:
-            seen = ", ".join(proof.leaked)
-            problems.append(_problem(target, f"a pod that asked for no GPU sees {seen} (NVIDIA_VISIBLE_DEVICES=all)"))
+            cause = f"a pod that asked for no GPU sees {', '.join(proof.leaked)} (NVIDIA_VISIBLE_DEVICES=all)"
+            problems.append(problem("isolation_broken", target.name, cause))
         return {"ok": not proof.trouble and not proof.leaked, "saw": proof.leaked}
     return {}
-
-
-def _problem(target: Target, cause: str, gpu: str = "") -> dict[str, str]:
-    return {"host": target.name, "gpu": gpu, "cause": cause}
 
 
 def whole(
@@ -222,8 +240,8 @@ def whole(
     """The report of one run, from its parts."""
     devices = [device for entry in hosts.values() for device in entry["devices"]]
     outputs = [device["check_output"].splitlines() for device in devices if device.get("check_output")]
-    problems = [problem for entry in hosts.values() for problem in entry["problems"]]
-    problems += [{"gpu": "", **problem} for problem in network.get("problems", [])]
+    problems = [each for entry in hosts.values() for each in entry["problems"]]
+    problems += [{"gpu": "", **each} for each in network.get("problems", [])]
     return {
         "generated": generated,
         "cluster": dict(cluster),

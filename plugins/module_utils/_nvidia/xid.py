@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from .._problem import Problem
 from . import xid_catalog as data
 
 # Longer lines are none of the driver's.
@@ -276,8 +277,8 @@ def _name(text: str | None) -> str | None:
     return None if bare in ("", "<unknown>") else bare
 
 
-def lines_of(found: Iterable[Finding]) -> Iterator[str]:
+def problems_of(found: Iterable[Finding]) -> Iterator[Problem]:
     """Each critical one that is not over as a problem of its GPU, in words that stay the same from run to run."""
     for each in found:
         if each.severity == data.CRITICAL and not each.over:
-            yield f"Xid {each.xid}: {each.what}"
+            yield Problem(f"xid_{each.xid}", f"Xid {each.xid}: {each.what}", "", "", each.advice)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .._nvidia_smi.faults import DO_LINKS, DO_REBOOT, DO_REMAP, DO_RESET, DO_SUPPORT
+
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
 SEVERITIES = (INFO, WARNING, CRITICAL)
 
@@ -22,33 +24,17 @@ CABLES, NVLINK, REMAP, UPDATE, NOTHING, LOOK_UP = "cables", "nvlink", "remap", "
 
 # Action -> (how bad an Xid is that asks for it, what to do).
 ACTIONS = {
-    RESET: (
-        CRITICAL,
-        "Stop what uses the GPU and reset it (nvidia-smi --gpu-reset), or reboot the host. If it comes again, have the "
-        "GPU checked by its vendor.",
-    ),
-    REBOOT: (
-        CRITICAL,
-        "Reboot the host. If it comes again, check the GPU's power, seat and cooling, and have it checked by its "
-        "vendor.",
-    ),
-    SUPPORT: (CRITICAL, "Have the GPU checked by its vendor; nvidia-bug-report.sh collects what they ask for."),
-    NVLINK: (
-        CRITICAL,
-        "Look at the links (nvidia-smi nvlink --status) and at nvidia-fabricmanager's log; reset all GPUs that are "
-        "linked, or reboot the host. If it comes again, have the connections checked.",
-    ),
+    RESET: (CRITICAL, DO_RESET),
+    REBOOT: (CRITICAL, DO_REBOOT),
+    SUPPORT: (CRITICAL, DO_SUPPORT),
+    NVLINK: (CRITICAL, DO_LINKS),
     RESTART: (
         WARNING,
         "The program that used the GPU has ended by it: start it again. If it comes with other programs too, suspect "
         "the GPU, and look at what else the kernel log says of it.",
     ),
     CABLES: (WARNING, "Check that the GPU's power cables are connected, and the power supply; then reboot the host."),
-    REMAP: (
-        WARNING,
-        "Bad memory was marked and is taken out of use by the next reset of the GPU (nvidia-smi --gpu-reset), or the "
-        "next reboot.",
-    ),
+    REMAP: (WARNING, DO_REMAP),
     UPDATE: (WARNING, "Use versions of the driver, the firmware and the vGPU manager that fit each other."),
     NOTHING: (INFO, "Nothing has to be done for it alone."),
     LOOK_UP: (WARNING, f"Look it up in NVIDIA's catalog: {CATALOG}"),

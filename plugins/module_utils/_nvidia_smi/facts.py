@@ -12,6 +12,7 @@ from typing import Any
 
 from .._command import CommandError, CommandNotFoundError, CommandTimeoutError, Result
 from . import states as state
+from .faults import fields
 from .listing import is_list, read_list, read_version
 from .merge import merge
 from .query import TEXT_START, XML_START, read_text, read_xml
@@ -167,9 +168,9 @@ class NvidiaSmi:
         ended_early = [failure for failure in failures if failure in (state.CRASHED, state.TIMEOUT)]
         if ended_early and not sound:
             return ended_early[0]
-        reasons = [state.hopeless(gpu["problems"]) for gpu in gpus]
-        if all(reasons):
-            return state.LOST if state.LOST in reasons else state.RESET
+        kinds = [{each.kind for each in gpu["problems"]} & {state.LOST, state.RESET} for gpu in gpus]
+        if all(kinds):
+            return state.LOST if state.LOST in set().union(*kinds) else state.RESET
         attached = max(attempt.reading.attached or 0 for attempt in attempts)
         partial = any(attempt.reading.gpus and not attempt.sound for attempt in attempts)
         known = all(gpu["index"] is not None and gpu["name"] and (gpu["uuid"] or gpu["pci_bus_id"]) for gpu in gpus)
@@ -187,7 +188,7 @@ class NvidiaSmi:
         if gpus and attached > len(gpus):
             notes.append(f"{attached} GPUs are attached, {len(gpus)} could be read.")
         for gpu in gpus:
-            unsaid = [problem for problem in gpu["problems"] if problem not in notes[0]]
+            unsaid = [each.what for each in gpu["problems"] if each.what not in notes[0]]
             if unsaid:
                 who = [str(gpu[key]) for key in ("index", "pci_bus_id") if gpu[key] is not None]
                 notes.append(f"GPU {', '.join(who)}: {', '.join(unsaid)}")
@@ -206,6 +207,8 @@ class NvidiaSmi:
 def _finished(gpu: dict[str, Any], gather: Sequence[str]) -> dict[str, Any]:
     devices = [{key: value for key, value in device.items() if key != "index"} for device in gpu["mig"]["devices"]]
     shown = {**gpu, "mig": {**gpu["mig"], "devices": devices}, "healthy": not gpu["problems"]}
+    shown["problems"] = list(dict.fromkeys(each.what for each in gpu["problems"]))
+    shown["faults"] = [fields(each) for each in gpu["problems"]]
     if "processes" not in gather:
         shown["processes"] = []
     return shown

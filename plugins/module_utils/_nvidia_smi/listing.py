@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from .values import MOST_GPUS, Reading, empty_gpu, empty_mig, faults, short_lines, version, word
+from .faults import faults
+from .values import MOST_GPUS, Reading, empty_gpu, empty_mig, short_lines, version, word
 
 _GPU = re.compile(r"\s{0,20}GPU (\d{1,4}): (.*) \(UUID: (.*)\)\s*")
 _MIG = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d{1,4}): \(UUID: (\S+)\)\s*")

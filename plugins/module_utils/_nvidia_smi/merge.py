@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .faults import fault, of_words
 from .states import complaint
 from .values import MOST_GPUS, Reading, bus_id, empty_gpu
-
-MISSING = "nvidia-smi tells nothing about it"
 
 _IDENTITY = ("pci_bus_id", "index", "uuid")
 
@@ -28,7 +27,7 @@ def merge(readings: Sequence[Reading]) -> list[dict[str, Any]]:
     for line in dict.fromkeys(line[:1000] for reading in readings for line in reading.messages):
         found = complaint(line)
         if found:
-            gpu = empty_gpu(index=found.index, pci_bus_id=bus_id(found.address), problems=[found.words])
+            gpu = empty_gpu(index=found.index, pci_bus_id=bus_id(found.address), problems=[of_words(found.words)])
             known.add(gpu, only_known=not found.unreadable)
     attached = max([reading.attached or 0 for reading in readings], default=0)
     return known.in_order(attached, listed=any(reading.gpus for reading in readings))
@@ -90,8 +89,9 @@ class _Gpus:
         if None in indices or len(indices) < len(self._all):
             return
         total = max(attached, *(index + 1 for index in indices))
+        missed = fault("gpu_silent", "nvidia-smi tells nothing about it")
         missing = sorted(set(range(min(total, MOST_GPUS))) - indices)
-        self._all += [empty_gpu(index=index, problems=[MISSING]) for index in missing]
+        self._all += [empty_gpu(index=index, problems=[missed]) for index in missing]
 
 
 def _fill(known: dict[str, Any], other: dict[str, Any]) -> None:

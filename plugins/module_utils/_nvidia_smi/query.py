@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, SubElement, XMLPullParser
 
+from .faults import faults, health, troubles
 from .states import complaint
 from .values import (
     MOST_GPUS,
@@ -18,12 +19,9 @@ from .values import (
     either,
     empty_gpu,
     empty_mig,
-    faults,
-    health,
     mib,
     mode,
     number,
-    troubles,
     version,
     whole,
     word,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .faults import faults, health, troubles
 from .states import complaint
 from .values import (
     MOST_GPUS,
@@ -15,12 +16,9 @@ from .values import (
     bus_id,
     either,
     empty_gpu,
-    faults,
-    health,
     mib,
     mode,
     number,
-    troubles,
     version,
     whole,
     word,

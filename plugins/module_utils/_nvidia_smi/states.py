@@ -151,7 +151,6 @@ def advice(state: str, gpus: Sequence[Mapping[str, Any]]) -> str | None:
     return _UNOPENED.format(", ".join(names))
 
 
-def hopeless(problems: list[str]) -> str | None:
-    """V(gpu_lost) or V(reset_required) for a GPU that can't be read for that reason, None for any other."""
-    words = "\n".join(problems)
+def hopeless(words: str) -> str | None:
+    """V(gpu_lost) or V(reset_required) where nvidia-smi says that it can't read a GPU for that reason, else None."""
     return next((state for state, pattern in _PATTERNS if state in (LOST, RESET) and pattern.search(words)), None)

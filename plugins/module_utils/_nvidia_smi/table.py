@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .faults import faults
 from .values import (
     MOST_GPUS,
     Reading,
     bus_id,
     empty_gpu,
     empty_mig,
-    faults,
     mib,
     mode,
     number,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,9 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\ufffe\uffff\ud800-\udfff]")
 # 610 sets it behind the values of names that it will give up.
 _REMARK = re.compile(r"\s\[Deprecated[^\]]{0,200}\]$")
-_NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?:\s*([A-Za-z%]+))?")
+NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?:\s*([A-Za-z%]+))?")
 _BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _MIB = {"MiB": 1.0, "MB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, None: 1.0}
-
-PENDING = "bad memory waits for a reset to be taken out of use"
 
 _UNKNOWN = {
     "",
@@ -44,8 +42,8 @@ _UNKNOWN = {
     "invalid state",
 }
 # Words in the place of a value that say that the GPU itself is not well.
-_WHOLE_GPU = {"gpu is lost", "gpu requires reset", "reset required"}
-_FAULTS = {*_WHOLE_GPU, "unknown error", "err!", "timeout"}
+WHOLE_GPU = {"gpu is lost", "gpu requires reset", "reset required"}
+FAULTS = {*WHOLE_GPU, "unknown error", "err!", "timeout"}
 
 # Every key of a GPU in the result, with what it is when nothing is known.
 _EMPTY: dict[str, Any] = {
@@ -112,7 +110,7 @@ def short_lines(text: str) -> Iterator[str]:
     return (line for line in text.split("\n") if len(line) < 1000)
 
 
-def _bare(raw: str | None) -> str:
+def bare(raw: str | None) -> str:
     text = (raw or "").strip()
     return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
 
@@ -125,32 +123,11 @@ def word(raw: str | None) -> str | None:
     text = _REMARK.sub("", (raw or "").strip())
     lowered = text.lower()
     bracketed = text.startswith("[") and text.endswith("]")
-    return None if bracketed or lowered in _UNKNOWN or lowered in _FAULTS else text
-
-
-def faults(values: Iterable[tuple[str, str | None]], numbers: Iterable[str] = ()) -> list[str]:
-    """What stands in the place of values (each with the name of its field) and says that the GPU is not well.
-
-    In the fields ``numbers`` also what begins as a number and is none: it was damaged on its way.
-    """
-    found = []
-    for label, raw in values:
-        text = _bare(raw)
-        if text.lower() in _FAULTS:
-            found.append(text if text.lower().startswith("gpu ") else f"{label}: {text}")
-        elif label in numbers and text[:1].isdigit() and not _NUMBER.fullmatch(text):
-            found.append(f"{label}: {text[:40]}")
-    return list(dict.fromkeys(found))
-
-
-def troubles(raws: Iterable[str | None]) -> list[str]:
-    """Those words that say wherever they stand that the whole GPU can't be read."""
-    found = [_bare(raw) for raw in raws]
-    return list(dict.fromkeys(text for text in found if text.lower() in _WHOLE_GPU))
+    return None if bracketed or lowered in _UNKNOWN or lowered in FAULTS else text
 
 
 def number(raw: str | None) -> float | None:
-    match = _NUMBER.fullmatch(word(raw) or "")
+    match = NUMBER.fullmatch(word(raw) or "")
     return float(match[1]) if match else None
 
 
@@ -161,7 +138,7 @@ def whole(raw: str | None) -> int | None:
 
 def mib(raw: str | None) -> int | None:
     """A memory size in MiB; without a unit it is MiB, as with C(nounits)."""
-    match = _NUMBER.fullmatch(word(raw) or "")
+    match = NUMBER.fullmatch(word(raw) or "")
     return int(float(match[1]) * _MIB[match[2]]) if match and match[2] in _MIB else None
 
 
@@ -191,34 +168,3 @@ def either(*values: bool | None) -> bool | None:
     """True if any is, else False if any is, else None."""
     known = [value for value in values if value is not None]
     return any(known) if known else None
-
-
-def health(
-    recovery: str | None, reset: bool | None, fabric: Mapping[str, str | None], memory: Mapping[str, bool | None]
-) -> list[str]:
-    """What is wrong with a GPU by its own account. ``fabric`` has state, status, summary and others of its health.
-
-    ``memory``: whether pages or rows wait to be taken out of use (pending), and whether that went wrong (failure).
-    """
-    found = []
-    if word(recovery):
-        found.append(f"recovery action: {word(recovery)}")
-    if reset:
-        found.append("a reset is required")
-    if memory["failure"]:
-        found.append("row remapping failed")
-    if memory["pending"]:
-        found.append(PENDING)
-    state, status = word(fabric.get("state")), word(fabric.get("status"))
-    if state and state != "Completed":
-        found.append(f"fabric state: {state}")
-    if status and status != "Success":
-        found.append(f"fabric status: {status}")
-    summary = word(fabric.get("summary"))
-    if summary and summary != "Healthy":
-        found.append(f"fabric health: {summary}")
-    for key in ("route_unhealthy", "incorrect_configuration", "bandwidth"):
-        value = word(fabric.get(key))
-        if value and value.lower() not in ("false", "full", "no"):
-            found.append(f"fabric {key.replace('_', ' ')}: {value}")
-    return found

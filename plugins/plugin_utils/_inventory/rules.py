@@ -18,9 +18,10 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ...module_utils._apt.key import AptKeyError, read_pins
 from ...module_utils._cluster import pools
 from ...module_utils._nvidia import sharing
+from ...module_utils._problem import Problem
 from .. import _gpu_operator, _images
 from .._cuda.plan import MINOR_VERSION, RELEASE
-from .._preflight.model import Problem, listing
+from .._preflight.model import listing
 
 Values = Mapping[str, Any]
 
@@ -160,11 +161,12 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
 def _installer(host: str, values: Values) -> Iterator[Problem]:
     if values["nvidia_driver_source"] == "daemonset" and not values["nvidia_driver_installer_image"]:
         yield Problem(
-            host,
+            "installer_image_missing",
             "nvidia_driver_source is daemonset, and nvidia_driver_installer_image is empty",
             "nvidia_driver_installer_image",
             "A pod of that image installs the driver",
             "Name the image, or choose another nvidia_driver_source",
+            host,
         )
 
 
@@ -172,11 +174,12 @@ def _root(host: str, values: Values) -> Iterator[Problem]:
     root, source = values["nvidia_driver_root"], values["nvidia_driver_source"]
     if root != "/" and source not in _ELSEWHERE:
         yield Problem(
-            host,
+            "driver_root_unused",
             f"nvidia_driver_root is {root}, and nvidia_driver_source is {source}",
             "nvidia_driver_root",
             "Packages install the driver below /, and nowhere else",
             f"Leave nvidia_driver_root out, or set nvidia_driver_source to {' or '.join(_ELSEWHERE)}",
+            host,
         )
 
 
@@ -184,22 +187,24 @@ def _operator(host: str, values: Values) -> Iterator[Problem]:
     source, manager = values["nvidia_driver_source"], values["cluster_gpu_manager"]
     if source == "operator" and manager != "gpu_operator":
         yield Problem(
-            host,
+            "gpu_operator_not_chosen",
             f"nvidia_driver_source is operator, and cluster_gpu_manager is {manager}",
             "nvidia_driver_source, cluster_gpu_manager",
             "The GPU Operator is to bring the driver, and would not be there: nobody brings one",
             "Set cluster_gpu_manager to gpu_operator for all hosts, or choose another nvidia_driver_source",
+            host,
         )
 
 
 def _tunnel(host: str, values: Values) -> Iterator[Problem]:
     if boolean(values["cluster_api_tunnel"]) and values["cluster_api_delegate"] != "localhost":
         yield Problem(
-            host,
+            "tunnel_with_delegate",
             f"cluster_api_tunnel is true, and cluster_api_delegate is {values['cluster_api_delegate']}",
             "cluster_api_tunnel, cluster_api_delegate",
             "The tunnel begins on the controller, so the work against the API has to be done there",
             "Leave one of the two out",
+            host,
         )
 
 
@@ -208,19 +213,21 @@ def _toolkits(host: str, values: Values) -> Iterator[Problem]:
     both = [version for version in versions if _minor(version) in values["cuda_toolkit_remove"]]
     if both:
         yield Problem(
-            host,
+            "cuda_wanted_and_removed",
             f"CUDA {listing(map(_minor, both))} is both wanted and removed",
             "cuda_toolkit_versions, cuda_toolkit_remove",
             f"Wanted is {listing(both)}",
             "Take it out of one of the two",
+            host,
         )
     if default and default not in versions:
         yield Problem(
-            host,
+            "cuda_default_unknown",
             f"cuda_toolkit_default is {default}, which is not among cuda_toolkit_versions",
             "cuda_toolkit_default",
             f"Only a release that is wanted can be the default; wanted is {listing(versions) or 'none'}",
             "Choose one of them, add it to cuda_toolkit_versions, or leave cuda_toolkit_default out",
+            host,
         )
 
 
@@ -241,7 +248,7 @@ def _one_manager(hosts: Mapping[str, Values]) -> Iterator[Problem]:
     if len(found) > 1:
         words = "; ".join(f"{manager} for {listing(names)}" for manager, names in found.items())
         yield Problem(
-            "",
+            "gpu_managers_differ",
             f"cluster_gpu_manager differs between hosts of the cluster: {words}",
             "cluster_gpu_manager",
             "One of the two offers the GPUs of all nodes, and the other is kept away",
@@ -253,7 +260,7 @@ def _homeless(hosts: Mapping[str, Values]) -> Iterator[Problem]:
     wishes = {host: pools.wanted({}, values["cluster_node_taints"]) for host, values in hosts.items()}
     if pools.homeless([{"metadata": {"name": host}, "spec": {}} for host in hosts], wishes):
         yield Problem(
-            "",
+            "nodes_all_tainted",
             f"Every node would have a taint: {listing(hosts)}",
             "cluster_node_taints",
             "Pods that tolerate none of them, such as the cluster's DNS, would have no place",

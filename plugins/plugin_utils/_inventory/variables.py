@@ -21,7 +21,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from jinja2 import Undefined, UndefinedError
 
-from .._preflight.model import Problem
+from ...module_utils._problem import Problem
 from . import rules
 
 Specification = Mapping[str, Mapping[str, Any]]
@@ -69,11 +69,12 @@ def find(host: str, variables: Mapping[str, Any], known: Specification) -> Itera
             continue
         for wrong in _wrong_or_unknown(name, variables, known[name]):
             yield Problem(
-                host,
+                "variable_wrong",
                 " ".join(wrong.split()),
                 name,
                 f"What it is: {_first_line(known[name]['description'])}",
                 "Correct the value, or leave the variable out: docs/variables.md holds types and defaults",
+                host,
             )
     for names, rule in rules.HOST:
         values = _values(names, variables, known)
@@ -122,11 +123,12 @@ def _misspelt(host: str, name: str, known: Specification) -> Iterator[Problem]:
     near = difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELT)
     if near:
         yield Problem(
-            host,
+            "variable_unknown",
             f"There is no variable {name}",
             name,
             f"It looks like {near[0]} misspelt, which would then keep its default",
             f"Write {near[0]}, or give a variable of your own a name that differs more",
+            host,
         )
 
 

@@ -13,7 +13,8 @@ from statistics import median
 from typing import Any
 
 from ...module_utils._apt.dpkg import compare_versions
-from .model import Cluster, ClusterRule, Problem, Reading, listing
+from ...module_utils._problem import Problem
+from .model import Cluster, ClusterRule, Reading, listing
 
 # Interfaces that the pod network makes on a node.
 _OF_THE_CLUSTER = re.compile(r"(?:cni|flannel|veth|kube-|nodelocaldns|tunl|cali|cilium|lxc|weave)")
@@ -28,7 +29,7 @@ def control_planes(cluster: Cluster) -> Iterator[Problem]:
         return
     have = f"it has {len(names)} ({listing(names)})" if names else "it has none"
     yield Problem(
-        "",
+        "control_plane_count",
         f"The group {group} must hold exactly one host, {have}",
         f"inventory group {group}",
         "The first control plane makes the cluster; this version does not add further ones",
@@ -40,7 +41,7 @@ def workers(cluster: Cluster) -> Iterator[Problem]:
     group = cluster.settings["workers_group"]
     if not cluster.settings["workers"]:
         yield Problem(
-            "",
+            "no_workers",
             f"The group {group} holds no host",
             f"inventory group {group}",
             "Pods run on workers, so nothing could be proven; the group's name may be misspelt in the inventory",
@@ -52,7 +53,7 @@ def known_versions(cluster: Cluster) -> Iterator[Problem]:
     for variable, (version, known) in cluster.settings["versions"].items():
         if version and version not in known:
             yield Problem(
-                "",
+                "version_unknown",
                 f"{variable} is {version}, which is not in the table of versions",
                 variable,
                 "Only versions that are known to fit the others are installed",
@@ -65,7 +66,7 @@ def containerd_is_new_enough(cluster: Cluster) -> Iterator[Problem]:
     if least and compare_versions(version, least) < 0:
         kubernetes = cluster.settings["kubernetes_version"]
         yield Problem(
-            "",
+            "containerd_too_old",
             f"containerd {version} is too old for Kubernetes {kubernetes}",
             "containerd_version",
             f"Kubernetes {kubernetes} needs containerd {least} or newer",
@@ -81,7 +82,7 @@ def networks(cluster: Cluster) -> Iterator[Problem]:
             parsed[variable] = ipaddress.IPv4Network(text)
         except ValueError as error:
             yield Problem(
-                "",
+                "network_invalid",
                 f"{variable} is {text!r}, which is no IPv4 network",
                 variable,
                 str(error),
@@ -93,7 +94,7 @@ def networks(cluster: Cluster) -> Iterator[Problem]:
     yield from _sizes(cluster, pods, services)
     if pods.overlaps(services):
         yield Problem(
-            "",
+            "networks_overlap",
             f"The pod network {pods} and the service network {services} overlap",
             "cluster_pod_network, cluster_service_network",
             "An address could belong to a pod and to a service",
@@ -109,7 +110,7 @@ def _sizes(cluster: Cluster, pods: ipaddress.IPv4Network, services: ipaddress.IP
     room = 2 ** (_NODE_POD_PREFIX - pods.prefixlen) if pods.prefixlen <= _NODE_POD_PREFIX else 0
     if room < nodes:
         yield Problem(
-            "",
+            "pod_network_too_small",
             f"The pod network {pods} has room for {room} nodes, the inventory holds {nodes}",
             "cluster_pod_network",
             f"Each node gets a /{_NODE_POD_PREFIX} of it",
@@ -117,7 +118,7 @@ def _sizes(cluster: Cluster, pods: ipaddress.IPv4Network, services: ipaddress.IP
         )
     if not 12 <= services.prefixlen <= 28:
         yield Problem(
-            "",
+            "service_network_size",
             f"The service network {services} has a size that kubeadm refuses",
             "cluster_service_network",
             "It takes networks from /12 to /28",
@@ -130,6 +131,7 @@ def _overlaps(reading: Reading, parsed: dict[str, ipaddress.IPv4Network], nodes:
         for destination, interface in sorted(set(_host_networks(reading, nodes))):
             if destination.overlaps(network):
                 yield reading.problem(
+                    "network_overlaps_host",
                     f"{variable} {network} overlaps the host's network {destination} ({interface})",
                     variable,
                     "Traffic to those addresses would leave or enter the cluster by mistake",
@@ -153,7 +155,7 @@ def _host_networks(reading: Reading, nodes: set[str]) -> Iterator[tuple[ipaddres
 
 def unique_names(cluster: Cluster) -> Iterator[Problem]:
     yield from _unique(
-        cluster,
+        "node_name_twice",
         {reading.host: reading.settings["node_name"] for reading in cluster.read},
         ("Hosts {hosts} have the same node name {value}", "host name, cluster_node_name"),
         "The second one would take the place of the first in the cluster",
@@ -163,7 +165,7 @@ def unique_names(cluster: Cluster) -> Iterator[Problem]:
 
 def unique_addresses(cluster: Cluster) -> Iterator[Problem]:
     yield from _unique(
-        cluster,
+        "node_address_twice",
         {reading.host: reading.settings["node_address"] for reading in cluster.read},
         ("Hosts {hosts} have the same node address {value}", "cluster_node_address"),
         "They may be one machine under two names in the inventory",
@@ -173,7 +175,7 @@ def unique_addresses(cluster: Cluster) -> Iterator[Problem]:
 
 def unique_machine_ids(cluster: Cluster) -> Iterator[Problem]:
     yield from _unique(
-        cluster,
+        "machine_id_twice",
         {reading.host: reading.facts["machine_id"] for reading in cluster.read},
         ("Hosts {hosts} have the same machine id {value}", "/etc/machine-id"),
         "They were cloned; addresses from DHCP, journals and leases get mixed up between them",
@@ -181,13 +183,13 @@ def unique_machine_ids(cluster: Cluster) -> Iterator[Problem]:
     )
 
 
-def _unique(cluster: Cluster, values: dict[str, Any], what: tuple[str, str], why: str, do: str) -> Iterator[Problem]:
+def _unique(kind: str, values: dict[str, Any], what: tuple[str, str], why: str, do: str) -> Iterator[Problem]:
     hosts = defaultdict(list)
     for host, value in values.items():
         hosts[value].append(host)
     for value, names in hosts.items():
         if value and len(names) > 1:
-            yield Problem("", what[0].format(hosts=listing(names), value=value), what[1], why, do)
+            yield Problem(kind, what[0].format(hosts=listing(names), value=value), what[1], why, do)
 
 
 def clocks(cluster: Cluster) -> Iterator[Problem]:
@@ -200,6 +202,7 @@ def clocks(cluster: Cluster) -> Iterator[Problem]:
         if spread > most and abs(offset - middle) >= spread / 2:
             ahead = "ahead of" if offset > middle else "behind"
             yield reading.problem(
+                "clock_differs",
                 f"The clock is {abs(offset - middle):.0f} s {ahead} the other hosts' (the spread is {spread:.0f} s)",
                 "system clock",
                 f"Certificates and leases fail when clocks differ by more than {most:.0f} s",
@@ -213,7 +216,7 @@ def api(cluster: Cluster) -> Iterator[Problem]:
     here = "this controller" if where == "localhost" else where
     if found.get("reach") in ("silent", "unreachable"):
         yield Problem(
-            "",
+            "api_unreachable",
             f"The API's address {cluster.settings['api_endpoint']} can't be reached from {here}: {found['error']}",
             "cluster_api_endpoint, cluster_api_tunnel, cluster_api_delegate",
             "Everything after kubeadm is done through the API, and the run would stop there",
@@ -226,7 +229,7 @@ def api(cluster: Cluster) -> Iterator[Problem]:
         have = f"kubernetes {version}" if version else "no package kubernetes"
         need = f"{_KUBERNETES_PACKAGE} or newer is needed, with PyYAML"
         yield Problem(
-            "",
+            "api_packages_missing",
             f"The Python of {here} ({found['python']}) has {have}; {need}",
             "cluster_api_delegate",
             "The modules that work against the API need it",
@@ -252,6 +255,7 @@ def membership(cluster: Cluster) -> Iterator[Problem]:
 def _foreign(reading: Reading, why: str) -> Problem:
     server = reading.facts["cluster"]["server"]
     return reading.problem(
+        "host_in_other_cluster",
         "The host belongs to a cluster already" + (f" ({server})" if server else ""),
         "/etc/kubernetes",
         why[0].upper() + why[1:],

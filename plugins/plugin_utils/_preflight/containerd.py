@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from ...module_utils._errors import DomainError
+from ...module_utils._problem import Problem
 from .._containerd import conflicts
 from .._containerd.config import Configuration, merge, parse, parse_release
-from .model import Cluster, Facts, HostRule, Problem, Reading, listing
+from .model import Cluster, Facts, HostRule, Reading, listing
 
 _OPERATOR = re.compile(r"/toolkit/nvidia-container-runtime(?:\.\w+)?\Z")
 _WHY = "containerd merges the drop-ins into the configuration that this collection writes, and would not run right"
@@ -27,12 +28,19 @@ def drop_ins(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         files = [parse(file["path"], file["text"]) for file in _in_order(ours, reading)]
         configuration = merge(files, parse_release(reading.settings["containerd_version"]))
     except DomainError as error:
-        yield reading.problem(str(error), error.fields.get("path", ""), "containerd does not start with it", _DO)
+        yield reading.problem(
+            "containerd_file_unreadable",
+            str(error),
+            error.fields.get("path", ""),
+            "containerd does not start with it",
+            _DO,
+        )
         return
     own = {file["path"] for file in ours}
     theirs = {path for path in _of_operator(configuration) if path not in own}
     if theirs and any(file["gpus"] for file in ours):
         yield reading.problem(
+            "toolkit_of_operator",
             "The GPU Operator's container toolkit has configured containerd, too",
             listing(sorted(theirs)),
             "Two toolkits would each make the runtime nvidia theirs, and the later file would count",
@@ -44,7 +52,7 @@ def drop_ins(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         # What others define among themselves is theirs; the later file counts.
         foreign = conflict.kind == "runtime_twice" and own.isdisjoint(conflict.files)
         if conflict.level == "problem" and not foreign:
-            yield reading.problem(conflict.text, listing(conflict.files), _WHY, _DO)
+            yield reading.problem("containerd_conflict", conflict.text, listing(conflict.files), _WHY, _DO)
     if any(file["gpus"] for file in ours):
         yield from _default_runtime(reading, configuration, own)
 
@@ -74,6 +82,7 @@ def _default_runtime(reading: Reading, configuration: Configuration, own: set[st
     for file, default in naming[-1:]:
         if wanted and default != wanted[0]:
             yield reading.problem(
+                "default_runtime_differs",
                 f"{file.path} makes {default} the default runtime, after another file has made it {wanted[0]}",
                 file.path,
                 "Pods that manage GPUs get them from the default runtime",

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from ...module_utils._problem import Problem
 from .._driver.packages import available, versions_in
 from .._driver.version import AUTO
-from .model import Cluster, Problem, Reading, listing
+from .model import Cluster, Reading, listing
 
 # Distribution and driver -> of each series of kernels the first one that is known to have the newer pci_resize_resource
 # (see include/linux/pci.h in linux-headers-*-common), for which the distribution's own packages fail.
@@ -47,6 +48,7 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     known = available(system, table)
     if version not in table:
         yield reading.problem(
+            "driver_version_unknown",
             f"nvidia_driver_version is {version}, which is not in the table of versions",
             "nvidia_driver_version",
             "Only versions that are known to fit the others are installed",
@@ -55,6 +57,7 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     # A distribution that is not supported is a problem of its own.
     elif system not in table[version]["packages"] and known:
         yield reading.problem(
+            "driver_version_not_offered",
             f"nvidia_driver_version is {version}, which NVIDIA's repository for {system} does not hold",
             "nvidia_driver_version",
             "It has another choice of versions for each distribution",
@@ -69,6 +72,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if settings["nvidia_driver_source"] == "preinstalled":
         if not found["loaded_version"]:
             yield reading.problem(
+                "driver_not_loaded",
                 "No NVIDIA driver is loaded, and nvidia_driver_source says that there is one",
                 "/proc/driver/nvidia/version",
                 "Nothing works without a driver",
@@ -80,6 +84,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         # One that no package and no .run file has brought is the operator's own, of an earlier run.
         if found["origin"] not in ("none", "other"):
             yield reading.problem(
+                "driver_present",
                 f"There is an NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}), and the GPU Operator "
                 "is to bring one (nvidia_driver_source)",
                 listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
@@ -98,6 +103,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if foreign or (versions - {wanted} and not settings["nvidia_driver_upgrading"]):
         reason = foreign or f"is not the wanted version {wanted}"
         yield reading.problem(
+            "driver_unmanaged",
             f"The NVIDIA driver that is there ({listing(sorted(versions)) or 'version unknown'}) {reason}",
             listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
             "A driver that somebody else chose is not replaced unasked",
@@ -121,6 +127,7 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     own = "install a signed driver yourself, or enroll a key for DKMS at the console, and set "
     yield reading.problem(
+        "secure_boot",
         "Secure Boot is on",
         "firmware",
         "The kernel refuses the driver's modules, which DKMS builds on the host and signs with an unknown key",
@@ -143,6 +150,7 @@ def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     # A mirror may have merged the components, or have none.
     if missing and not facts["distribution_drivers"]:
         yield reading.problem(
+            "apt_components_missing",
             f"The apt sources of this host do not enable {listing(missing)}",
             "/etc/apt/sources.list, /etc/apt/sources.list.d",
             "The distribution's own driver is in these components (nvidia_driver_source=distribution)",
@@ -162,6 +170,7 @@ def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     kernel = tuple(map(int, re.findall(r"\d+", release.group()))) if release else ()
     if any(kernel[: len(first) - 1] == first[:-1] and kernel >= first for first in known):
         yield reading.problem(
+            "driver_does_not_build",
             f"Debian's driver {wanted} does not build for the kernel {facts['kernel']}",
             "nvidia_driver_source",
             "This kernel's pci_resize_resource takes one more argument",
@@ -185,6 +194,7 @@ def _from_distribution(reading: Reading) -> bool:
 def _choice(reading: Reading, choice: Mapping[str, str]) -> Iterator[Problem]:
     if reading.settings["nvidia_driver_upgrading"]:
         yield reading.problem(
+            "driver_upgrade_without_version",
             "The driver is to be upgraded, and no version is named",
             "nvidia_driver_version",
             "auto keeps the version that a host has",
@@ -192,6 +202,7 @@ def _choice(reading: Reading, choice: Mapping[str, str]) -> Iterator[Problem]:
         )
     elif choice.get("why"):
         yield reading.problem(
+            "driver_version_undecided",
             f"nvidia_driver_version is auto, and no version can be chosen: {choice['why']}",
             "nvidia_driver_version",
             "All hosts of a pool get one version, so that jobs find the same on each of them",

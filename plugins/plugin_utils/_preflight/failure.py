@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 
 from ...module_utils._apt.dpkg import compare_versions
-from .model import Cluster, Facts, Problem, Reading
+from ...module_utils._problem import Problem
+from .model import Cluster, Facts, Reading
 
 PYTHON = "3.9"
 # The newest Python on hosts, by release of ansible-core (its support matrix). Later releases are not judged.
@@ -18,12 +19,14 @@ _IN_PYTHON = re.compile(r"python(3\.\d+)")
 _PREFIX = re.compile(r"\A(?:(?:Task|Action|Module) failed: )+")
 _FAILURES = (
     (
+        "become_refused",
         re.compile(r"sudo|become password|a password is required|\bsu: "),
         "Ansible can't become root",
         "Installing packages and services needs root",
         "Allow the user to use sudo without a password, or give one (--ask-become-pass, ansible_become_password)",
     ),
     (
+        "python_missing",
         re.compile(
             r"minimum of Python|[Nn]o python interpreter|python\S*: (?:not found|No such)|interpreter .*not found"
         ),
@@ -32,6 +35,7 @@ _FAILURES = (
         "Install it (apt-get install python3), or name it with ansible_python_interpreter",
     ),
     (
+        "program_ip_missing",
         re.compile(r"there is no program ip\b"),
         "The host's network can't be read",
         "Addresses and routes are read with the program ip, by kubeadm too",
@@ -50,17 +54,19 @@ def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     if reading.failure.get("unreachable"):
         yield reading.problem(
+            "host_unreachable",
             f"The host can't be reached: {said}",
             "ansible_host, ansible_user, ansible_port, SSH keys",
             "Nothing can be done on it",
             f"Try: ansible {reading.host} -i INVENTORY -m ansible.builtin.ping",
         )
         return
-    for pattern, what, why, do in _FAILURES:
+    for kind, pattern, what, why, do in _FAILURES:
         if pattern.search(said):
-            yield reading.problem(f"{what}: {said}", "host", why, do)
+            yield reading.problem(kind, f"{what}: {said}", "host", why, do)
             return
     yield reading.problem(
+        "host_unreadable",
         f"The host can't be read: {said}",
         "host",
         "Nothing is known of it",
@@ -83,6 +89,7 @@ def _said(result: Facts) -> str:
 
 def _too_old_for(reading: Reading, core: str, newest: str, python: str) -> Problem:
     return reading.problem(
+        "python_too_new",
         f"Python is {python}, and ansible-core {core} on the controller knows Python up to {newest}",
         "ansible-core on the controller, ansible_python_interpreter",
         "Its modules fail there with errors that don't say so",

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...module_utils._problem import Problem
 from .._cuda import compatibility
 from .._cuda import data as families
 from .._cuda.data import OPEN_REQUIRED, OPEN_UNSUPPORTED
 from .._cuda.families import by_device_id
 from .._driver.packages import PROPRIETARY, flavors
 from .driver import INSTALLED, components, does_not_build, driver, known_version, secure_boot, wanted_version
-from .model import Cluster, ClusterRule, HostRule, Problem, Reading, listing
+from .model import Cluster, ClusterRule, HostRule, Reading, listing
 
 # SXM modules of HGX systems; GB200 and GB300 are arm64.
 _NVLINK_5 = {"0x2901": "B200", "0x3182": "B300"}
@@ -34,6 +35,7 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     expected, found = reading.settings["expected_gpus"], reading.facts["gpus"]
     if expected is not None and int(expected) != len(found):
         yield reading.problem(
+            "gpu_count_differs",
             f"{expected} GPUs are expected, the PCI bus holds {len(found)}",
             "cluster_expected_gpus",
             "A GPU may have fallen off the bus, or sit badly in its slot",
@@ -42,6 +44,7 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     passed = [gpu["address"] for gpu in found if gpu["driver"] == "vfio-pci"]
     if passed:
         yield reading.problem(
+            "gpus_passed_through",
             f"GPUs are set aside for virtual machines: {listing(passed)}",
             "driver vfio-pci",
             "NVIDIA's driver can't use them",
@@ -56,6 +59,7 @@ def nvlink(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if (bridges or gpus) and reading.settings["nvidia_driver_source"] in INSTALLED:
         seen = f"bridges {listing(bridges)}" if bridges else f"{listing(gpus)} GPUs"
         yield reading.problem(
+            "nvlink5_unsupported",
             f"This is a system with NVLink 5 ({seen}), which this collection does not set up yet",
             "nvidia_driver_source",
             "Its NVSwitches are managed through ConnectX-7 bridges: CUDA starts only with NVIDIA's subnet manager "
@@ -74,6 +78,7 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         if found is None:
             if modules == "auto":
                 yield reading.problem(
+                    "gpu_unknown",
                     f"The GPU with the PCI id 10de:{device.removeprefix('0x')} is not known to this collection",
                     "nvidia_driver_modules",
                     "It takes either the open or the proprietary kernel modules",
@@ -85,6 +90,7 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         right = {"open": "proprietary", "proprietary": "open"}.get(str(wrong), "")
         if modules == wrong:
             yield reading.problem(
+                "kernel_modules_do_not_fit",
                 f"{label} do not work with the {wrong} kernel modules",
                 "nvidia_driver_modules",
                 f"They need the {right} ones",
@@ -95,6 +101,7 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             why = f"NVIDIA provides no proprietary kernel modules of branch {version.branch}"
         if version and why:
             yield reading.problem(
+                "driver_does_not_fit_gpu",
                 f"{label} do not work with the driver {version.text}",
                 "nvidia_driver_version",
                 why[0].upper() + why[1:],
@@ -123,6 +130,7 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 found[verdict.reason] = verdict
     for verdict in found.values():
         yield reading.problem(
+            "check_image_does_not_fit",
             f"The image of acceptance's check has CUDA {cuda}, which the driver {version.text} does not run here",
             f"acceptance_image ({image})",
             verdict.reason,
@@ -150,6 +158,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     unable = sorted({family.name for family in found if family in _WITHOUT_MIG})
     if unable:
         yield reading.problem(
+            "mig_unsupported",
             f"Its GPUs shall be cut by MIG, and {listing(unable)} GPUs can't be",
             "nvidia_device_plugin_sharing",
             "MIG needs a data center GPU of Ampere or newer",
@@ -157,6 +166,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
     if reading.settings["nvidia_driver_source"] == "operator":
         yield reading.problem(
+            "mig_with_driver_of_operator",
             "Its GPUs shall be cut by MIG, and the GPU Operator brings the driver (nvidia_driver_source)",
             "nvidia_device_plugin_sharing",
             "The host cuts its GPUs itself, and has no nvidia-smi then",
@@ -166,6 +176,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     absent = sorted(str(key) for key in layout if int(key) >= len(gpus)) if isinstance(layout, dict) else []
     if absent:
         yield reading.problem(
+            "mig_layout_unknown_gpu",
             f"The layout names GPU {listing(absent)}, and the host has {len(gpus)} (0 to {len(gpus) - 1})",
             "nvidia_device_plugin_sharing",
             "Its keys are indexes of GPUs",
@@ -186,7 +197,7 @@ def driver_roots(cluster: Cluster) -> Iterator[Problem]:
     if len(found) > 1:
         words = "; ".join(f"{root} on {listing(hosts)}" for root, hosts in sorted(found.items()))
         yield Problem(
-            "",
+            "driver_roots_differ",
             f"The drivers lie below different directories: {words}",
             "nvidia_driver_source, nvidia_driver_root",
             "One program offers the GPUs of all nodes, and looks for the driver in one directory",

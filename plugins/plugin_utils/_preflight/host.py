@@ -9,9 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from ...module_utils._apt.dpkg import compare_versions
+from ...module_utils._problem import Problem
 from . import network, packages
 from .failure import PYTHON, core_for_python
-from .model import Cluster, Facts, HostRule, Problem, Reading, listing
+from .model import Cluster, Facts, HostRule, Reading, listing
 
 # kube-proxy works with either.
 _PACKET_FILTERS = {"ip_tables", "nf_tables"}
@@ -26,13 +27,14 @@ def root(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     else:
         what, where = "Ansible is not root on this host: your inventory has ansible_become=false", "ansible_become"
         do = "Remove ansible_become from the inventory (the playbooks set become: true), or connect as root"
-    yield reading.problem(what, where, "Installing packages and services needs root", do)
+    yield reading.problem("not_root", what, where, "Installing packages and services needs root", do)
 
 
 def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     facts, known = reading.facts, cluster.settings["distributions"]
     if facts["os"]["key"] not in known:
         yield reading.problem(
+            "os_unsupported",
             f"The operating system is {facts['os']['pretty_name'] or 'unknown'}",
             "/etc/os-release",
             "There are packages and settings only for the supported ones",
@@ -40,6 +42,7 @@ def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
     if facts["architecture"] != "amd64":
         yield reading.problem(
+            "architecture_unsupported",
             f"The architecture is {facts['architecture']}",
             "processor",
             "Packages are pinned for amd64 only",
@@ -47,6 +50,7 @@ def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
     if compare_versions(facts["python"], PYTHON) < 0:
         yield reading.problem(
+            "python_too_old",
             f"Python is {facts['python']}",
             "ansible_python_interpreter",
             f"The modules of this collection need {PYTHON} or newer",
@@ -63,6 +67,7 @@ def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if missing:
         names = " nor ".join(sorted(missing)) if missing == _PACKET_FILTERS else listing(sorted(missing))
         yield reading.problem(
+            "kernel_modules_missing",
             f"The running kernel {facts['kernel']} has no module {names}",
             f"/lib/modules/{facts['kernel']}",
             "The container runtime, kube-proxy and the pod network need it",
@@ -71,6 +76,7 @@ def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     allowed = cluster.settings["kubelet_configuration"].get("failCgroupV1", True) is False
     if facts["cgroup_version"] == 1 and not allowed:
         yield reading.problem(
+            "cgroup_v1",
             "The host uses cgroup v1",
             "kernel command line",
             "kubelet 1.35 and newer refuse to start with it",
@@ -100,6 +106,7 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     for name, unit in (("memory_mib", "MiB of memory"), ("cpus", "processors")):
         if facts[name] < int(least[name]):
             yield reading.problem(
+                "host_too_small",
                 f"The host has {facts[name]} {unit}, a {kind.replace('_', ' ')} needs {least[name]}",
                 "hardware",
                 "kubeadm refuses such a host, or its pods would be killed",
@@ -120,6 +127,7 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         want, free = sum(share[1] for share in shares), min(share[2] for share in shares)
         if free < want:
             yield reading.problem(
+                "disk_too_small",
                 f"The disk of {listing(share[0] for share in shares)} has {free} MiB free, {want} MiB are needed",
                 "disk",
                 "Images and packages would fill it, and kubelet evicts pods when it is nearly full",
@@ -147,6 +155,7 @@ def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     available = reading.facts["memory_available_mib"]
     if used > available:
         yield reading.problem(
+            "swap_in_use",
             f"Swap can't be turned off: {used} MiB lie in it, {available} MiB of memory are available",
             listing(
                 f"{one['name']}, turned on by {one['origin']}" if one.get("origin") else one["name"]

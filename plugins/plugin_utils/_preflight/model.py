@@ -6,24 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from ...module_utils._problem import Problem
+
 Facts = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """``host`` is empty for what concerns the cluster; ``where`` names the variable, file or device to look at."""
-
-    host: str
-    what: str
-    where: str
-    why: str
-    do: str
-
-    def fields(self) -> dict[str, str]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -39,8 +27,8 @@ class Reading:
     settings: Facts = field(default_factory=dict)
     left_out: bool = False
 
-    def problem(self, what: str, where: str, why: str, do: str) -> Problem:
-        return Problem(self.host, what, where, why, do)
+    def problem(self, kind: str, what: str, where: str, why: str, do: str) -> Problem:
+        return Problem(kind, what, where, why, do, self.host)
 
     @property
     def finished(self) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ...module_utils._problem import Problem
 from .._resolver import resolv_conf, usable
-from .model import Cluster, HostRule, Problem, Reading, listing
+from .model import Cluster, HostRule, Reading, listing
 
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CLUSTER_PROGRAMS = (
@@ -31,6 +32,7 @@ def ports(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             continue
         who = f"{program} (process {listener['pid']})" if listener["pid"] else program or "another program"
         yield reading.problem(
+            "port_in_use",
             f"Port {listener['port']}/{listener['protocol']} is in use by {who}",
             f"{listener['address']}:{listener['port']}",
             "Kubernetes needs this port",
@@ -43,6 +45,7 @@ def firewall(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     tool = found["tool"] or "packet filter"
     if found["active"] and found["blocks"] is None and reading.facts["is_root"]:
         yield reading.problem(
+            "firewall_unreadable",
             f"A firewall ({tool}) is active, and its rules can't be read",
             tool,
             "It may cut the nodes off from each other",
@@ -52,6 +55,7 @@ def firewall(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         commands = {"ufw": "ufw allow {}", "firewalld": "firewall-cmd --permanent --add-port={}"}
         command = commands.get(found["tool"], "")
         yield reading.problem(
+            "firewall_blocks",
             f"A firewall ({tool}) blocks {listing(found['blocks'])}",
             tool,
             "Nodes reach each other and the API server through these ports",
@@ -65,6 +69,7 @@ def name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     node = str(reading.settings["node_name"])
     if not _NODE_NAME.fullmatch(node) or len(node) > 253 or node == "localhost":
         yield reading.problem(
+            "node_name_invalid",
             f"{node!r} can't be the name of a node",
             "host name, cluster_node_name",
             "Names of nodes are DNS names: lower-case letters, digits, dots and hyphens, and not localhost",
@@ -77,6 +82,7 @@ def node_address(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     own = [entry["address"] for entry in reading.facts["addresses"]]
     if not wanted:
         yield reading.problem(
+            "node_address_unknown",
             "The host has no default route, so its address in the cluster is unknown",
             "cluster_node_address",
             "Nodes reach each other by one address per node",
@@ -84,6 +90,7 @@ def node_address(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
     elif wanted not in own:
         yield reading.problem(
+            "node_address_not_on_host",
             f"The node address {wanted} is not on this host",
             "cluster_node_address",
             "kubelet and the API server can't use an address that the host does not have",
@@ -105,6 +112,7 @@ def resolver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         change = f"Set resolvConf to {better} there, then: systemctl restart kubelet"
     if nameservers is None:
         yield reading.problem(
+            "resolv_conf_missing",
             f"kubelet is to take name servers from {path}, and there is no such file",
             where,
             "Pods don't start without it",
@@ -112,6 +120,7 @@ def resolver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
     elif not usable(nameservers):
         yield reading.problem(
+            "resolv_conf_unusable",
             f"{path} names {listing(nameservers) or 'no name server'}, which no pod can reach",
             where,
             "CoreDNS and other pods take their name servers from it, and a loopback address there is the pod's own",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .model import Cluster, Facts, HostRule, Problem, Reading, listing
+from ...module_utils._problem import Problem
+from .model import Cluster, Facts, HostRule, Reading, listing
 
 # What distributions call them; containerd.io can't be installed next to them.
 _FOREIGN_RUNTIMES = ("containerd", "docker.io", "runc")
@@ -25,6 +26,7 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         label = f"{repository['name']} ({repository['uri']})"
         if repository["error"]:
             yield reading.problem(
+                "repository_unreadable",
                 f"The repository {repository['name']} can't be read: {repository['error']}",
                 repository["uri"],
                 "Packages are installed from it",
@@ -35,6 +37,7 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         for package, version in repository["missing"].items():
             known = repository["available"].get(package, [])
             yield reading.problem(
+                "package_not_offered",
                 f"The repository {label} does not hold {package} {version}",
                 repository["uri"],
                 "Exactly this version is pinned",
@@ -43,6 +46,7 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             )
         for conflict in repository["conflicts"]:
             yield reading.problem(
+                "apt_source_twice",
                 f"Another apt source names the repository {label}",
                 f"{conflict['file']} line {conflict['line']}",
                 "apt stops working when one address has two keys (Conflicting values set for option Signed-By)",
@@ -55,6 +59,7 @@ def runtimes(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     foreign = [f"{package} {installed[package]}" for package in _FOREIGN_RUNTIMES if package in installed]
     if foreign:
         yield reading.problem(
+            "container_runtime_installed",
             f"A container runtime of the distribution is installed: {listing(foreign)}",
             "dpkg",
             "containerd.io can't be installed beside it, and what runs in it would stop",
@@ -91,7 +96,11 @@ def _key(reading: Reading, repository: Facts) -> Iterator[Problem]:
     }.get(key.get("kind", ""), ("", "", ""))
     if what:
         yield reading.problem(
-            f"The key of the repository {repository['name']} {what}: {key['cause']}", key["url"], why, do
+            f"repository_key_{key['kind']}",
+            f"The key of the repository {repository['name']} {what}: {key['cause']}",
+            key["url"],
+            why,
+            do,
         )
 
 

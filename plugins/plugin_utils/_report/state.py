@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .actions import API_FAILURE, actions
+from .actions import API_UNREAD, actions, api_unread
 from .read import Report, dictionaries, dictionary, number, text, texts
 
 _EPOCH = re.compile(r"^\d+:")
@@ -119,6 +119,7 @@ def _health(gpu: Mapping[str, Any] | None) -> dict[str, Any]:
         **{key: gpu.get(key) for key in _DEVICE},
         "health": texts(gpu.get("problems")),
         "advice": texts(gpu.get("advice")),
+        "faults": dictionaries(gpu.get("faults")),
         "mig": [{key: each.get(key) for key in _SLICE} for each in slices],
     }
 
@@ -144,6 +145,7 @@ def _phases(starts: Mapping[str, Any], now: Any) -> list[dict[str, Any]]:
 
 def _problems(found: list[Any], api_failure: str) -> list[Any]:
     """The problems, with this run's trouble with the API in place of an earlier one."""
-    others = [each for each in found if API_FAILURE not in text(dictionary(each).get("cause"))]
-    new = [{"host": "", "gpu": "", "cause": f"{API_FAILURE}: {api_failure}"}] if api_failure else []
-    return [*others, *new]
+    # Older versions named no kind; theirs was the only problem without a host.
+    known = [(each.get("kind") or ("" if each.get("host") else API_UNREAD), each) for each in dictionaries(found)]
+    kept = [each for kind, each in known if kind != API_UNREAD]
+    return [*kept, api_unread(api_failure).entry()] if api_failure else kept

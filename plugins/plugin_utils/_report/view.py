@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...module_utils._problem import read
 from . import tables, words
 from .links import Links, links
 from .read import Report, dictionaries, dictionary, number, text, texts
@@ -24,7 +25,7 @@ WORDS = {
 }
 
 
-_ACTION = ("severity", "host", "gpu", "what", "do")
+_ACTION = ("severity", "problem", "host", "gpu", "what", "do")
 
 
 @dataclass(frozen=True)
@@ -133,9 +134,8 @@ def _actions(report: Report) -> list[dict[str, str]]:
     if "actions" in report:
         return [{key: text(each.get(key)) for key in _ACTION} for each in dictionaries(report["actions"])]
     return [
-        {"severity": "error", "host": text(each.get("host")), "gpu": text(each.get("gpu")), "do": ""}
-        | {"what": text(each.get("cause"))}
-        for each in dictionaries(report["problems"])
+        {"severity": "error", "problem": each.kind, "gpu": "", **each.fields()}
+        for each in map(read, dictionaries(report["problems"]))
     ]
 
 

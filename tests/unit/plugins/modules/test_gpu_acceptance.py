@@ -193,9 +193,12 @@ def test_kubelets_record_tells_in_use_from_missing(lab: Lab) -> None:
     plugin["metadata"]["labels"] = {"app": "nvidia-device-plugin"}
     result = lab.prove()
     assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "in_use", "GPU-t2": "missing"}
-    [told] = [cause for cause in causes(result, "gpu1") if "device marked unhealthy: GPU-t2" in cause]
-    assert "kubectl --namespace " in told
-    assert "delete pod " in told
+    problems = result["report"]["problems"]
+    [told] = [problem for problem in problems if "device marked unhealthy: GPU-t2" in problem["cause"]]
+    assert (told["kind"], told["host"]) == ("gpus_not_allocatable", "gpu1")
+    assert "kubectl --namespace " in told["do"]
+    assert "delete pod " in told["do"]
+    assert told["do"] in result["remedies"]
     assert any(problem["gpu"] == "GPU-t2" for problem in result["report"]["problems"])
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from acceptance_lab import A100, MODEL, T4, Lab, causes, states
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import REMEDIES
 from fake_cluster import FakeCluster, FakeNode
 
 
@@ -57,9 +58,13 @@ def test_a_gpu_that_the_host_does_not_have_is_named(lab: Lab) -> None:
     lab.node("gpu2").given = ["GPU-a0", "GPU-other"]
     result = lab.prove()
     assert {
+        "kind": "gpu_foreign",
         "host": "gpu2",
         "gpu": "GPU-other",
         "cause": "pod gpu-1-gpu2 reported a GPU that the host does not have",
+        "where": "",
+        "why": "",
+        "do": REMEDIES["gpu_foreign"],
     } in result["report"]["problems"]
 
 

@@ -15,7 +15,14 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.health i
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.kernel_log import xid_events
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid import Finding, findings, read_dmesg
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import states as state
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.values import PENDING, empty_gpu
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.faults import (
+    faults,
+    fields,
+    health,
+    of_words,
+)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.values import empty_gpu
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._problem import Problem
 
 FIRST, SECOND = "00000000:3B:00.0", "00000000:5E:00.0"
 LOST = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
@@ -23,10 +30,11 @@ MINOR = "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=a, MMU Fault"
 STRAY = "NVRM: Xid (PCI:0000:af:00): 79, GPU has fallen off the bus."
 
 
-def facts(found: str = "ok", problems: Sequence[str] = ()) -> dict[str, Any]:
+def facts(found: str = "ok", *faults: Problem) -> dict[str, Any]:
+    known = {"problems": [each.what for each in faults], "faults": [fields(each) for each in faults]}
     gpus = [
-        {**empty_gpu(index=0, pci_bus_id=FIRST, problems=list(problems)), "healthy": not problems},
-        {**empty_gpu(index=1, pci_bus_id=SECOND), "healthy": True},
+        {**empty_gpu(index=0, pci_bus_id=FIRST, **known), "healthy": not faults},
+        {**empty_gpu(index=1, pci_bus_id=SECOND), "faults": [], "healthy": True},
     ]
     return {"state": found, "message": None if found == "ok" else "said", "advice": None, "gpus": gpus}
 
@@ -61,7 +69,7 @@ def test_of_a_gpu_that_nvidia_smi_does_not_list_it_is_told_too() -> None:
 
 
 def test_a_worse_state_stays() -> None:
-    known = complete(facts("gpu_lost", ["GPU is lost"]), found(LOST))
+    known = complete(facts("gpu_lost", of_words("GPU is lost")), found(LOST))
     assert known["state"] == "gpu_lost"
     assert known["message"].startswith("said\nGPU 0")
     assert known["gpus"][0]["problems"] == ["GPU is lost", "Xid 79: the GPU has fallen off the bus"]
@@ -69,31 +77,42 @@ def test_a_worse_state_stays() -> None:
     assert len(known["gpus"][0]["advice"]) == 1
 
 
+SOUND: dict[str, Any] = {"recovery": None, "reset": None, "fabric": {}, "memory": {"pending": None, "failure": None}}
+
+
+def account(**more: Any) -> Problem:
+    """Return the one problem of a GPU that says this of itself."""
+    [found] = health(**{**SOUND, **more})
+    return found
+
+
 @pytest.mark.parametrize(
-    ("problem", "words"),
+    ("problem", "said", "words"),
     [
-        ("GPU is lost", "Reboot the host"),
-        ("GPU requires reset", "--gpu-reset"),
-        ("a reset is required", "--gpu-reset"),
-        ("recovery action: Reset", "--gpu-reset"),
-        ("recovery action: Drain and Reset", "--gpu-reset"),
-        ("recovery action: Reboot", "Reboot the host"),
-        ("row remapping failed", "vendor"),
-        (PENDING, "next reset"),
-        ("fabric state: In Progress", "nvidia-fabricmanager"),
-        ("temperature: Unknown Error", "Look at nvidia-smi -q"),
+        (of_words("GPU is lost"), "GPU is lost", "Reboot the host"),
+        (of_words("GPU requires reset"), "GPU requires reset", "--gpu-reset"),
+        (account(reset=True), "a reset is required", "--gpu-reset"),
+        (account(recovery="Reset"), "recovery action: Reset", "--gpu-reset"),
+        (account(recovery="Drain and Reset"), "recovery action: Drain and Reset", "--gpu-reset"),
+        (account(recovery="Reboot"), "recovery action: Reboot", "Reboot the host"),
+        (account(memory={"pending": None, "failure": True}), "row remapping failed", "vendor"),
+        (account(memory={"pending": True, "failure": None}), "bad memory waits for a reset", "next reset"),
+        (account(fabric={"state": "In Progress"}), "fabric state: In Progress", "nvidia-fabricmanager"),
+        (faults([("temperature", "Unknown Error")])[0], "temperature: Unknown Error", "Look at nvidia-smi -q"),
     ],
 )
-def test_every_problem_has_its_advice(problem: str, words: str) -> None:
-    known = complete(facts("degraded", [problem]), [])
+def test_every_problem_has_its_advice(problem: Problem, said: str, words: str) -> None:
+    known = complete(facts("degraded", problem), [])
     (advice,) = known["gpus"][0]["advice"]
-    assert words in advice
-    assert known["advice"] == (advice if not problem.startswith("temp") else state.ADVICE[state.DEGRADED])
+    assert words in advice and known["gpus"][0]["problems"][0].startswith(said)
+    assert known["gpus"][0]["faults"] == [{"kind": problem.kind, "what": problem.what, "do": advice}]
+    assert known["advice"] == (advice if not said.startswith("temp") else state.ADVICE[state.DEGRADED])
     assert known["message"] == "said"
 
 
 def test_general_advice_only_where_there_is_no_better_one() -> None:
-    known = complete(facts("degraded", ["power: ERR!", "GPU is lost"]), [])
+    known = complete(facts("degraded", *faults([("power", "ERR!"), ("name", "GPU is lost")])), [])
+    assert known["gpus"][0]["problems"] == ["power: ERR!", "GPU is lost"]
     assert len(known["gpus"][0]["advice"]) == 1
 
 

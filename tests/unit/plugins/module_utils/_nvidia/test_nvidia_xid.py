@@ -14,8 +14,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid impo
     Event,
     Finding,
     findings,
-    lines_of,
     moment,
+    problems_of,
     read_dmesg,
     read_journal,
     read_message,
@@ -207,7 +207,9 @@ def test_messages_of_one_number_are_one_finding() -> None:
     assert (one.count, one.first, one.last, one.severity, one.over) == (3, 1000.0, 1002.0, "critical", False)
     assert "Reboot the host" in one.advice
     assert one.fields()["first"] == "1970-01-01T00:16:40Z"
-    assert list(lines_of([one])) == ["Xid 79: the GPU has fallen off the bus"]
+    [problem] = problems_of([one])
+    assert (problem.kind, problem.do) == ("xid_79", one.advice)
+    assert problem.what == "Xid 79: the GPU has fallen off the bus"
 
 
 def test_only_since_a_time_and_always_what_has_none() -> None:
@@ -244,7 +246,7 @@ def test_what_the_driver_calls_recovered_is_over_and_what_comes_later_is_not() -
     other = "NVRM: Xid (PCI:0000:5e:00): 48, DBE"
     assert picked(findings(events(FALLEN, other, TO_NONE))) == {(79, True), (48, False), (154, True)}
     assert picked(findings(events(TO_NONE, FALLEN))) == {(79, False), (154, True)}
-    assert list(lines_of(findings(events(FALLEN, TO_NONE)))) == []
+    assert list(problems_of(findings(events(FALLEN, TO_NONE)))) == []
 
 
 def picked(found: list[Finding]) -> set[tuple[int, bool]]:

@@ -11,7 +11,7 @@ import time
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia import xid_catalog as data
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid import (
     findings,
-    lines_of,
+    problems_of,
     read_dmesg,
     read_journal,
     read_message,
@@ -67,7 +67,7 @@ def test_no_xid_is_lost_or_made_up(messages: list[str], noise: str) -> None:
 @given(st.lists(MESSAGES, max_size=20))
 def test_a_problem_is_a_critical_one_that_is_not_over(messages: list[str]) -> None:
     found = findings(event for event in map(read_message, messages) if event)
-    assert len(list(lines_of(found))) == sum(1 for each in found if each.severity == data.CRITICAL and not each.over)
+    assert len(list(problems_of(found))) == sum(1 for each in found if each.severity == data.CRITICAL and not each.over)
 
 
 def test_much_is_read_quickly() -> None:

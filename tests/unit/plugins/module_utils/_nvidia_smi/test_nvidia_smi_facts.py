@@ -85,6 +85,7 @@ def test_xml_alone_is_enough() -> None:
         ],
         "healthy": True,
         "problems": [],
+        "faults": [],
     }
 
 

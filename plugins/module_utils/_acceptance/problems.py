@@ -1,0 +1,47 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What acceptance can find wrong, and what to do about each. Data, and how a problem is made of it."""
+
+from __future__ import annotations
+
+from .._problem import Problem
+
+UNOFFERED = "gpus_not_allocatable"
+PROVE = "Then prove it: ansible-playbook playbooks/verify.yml."
+_SITE = "Then run site.yml."
+_FIX = f"Fix what it says. {PROVE}"
+_GPU = "Look at nvidia-smi and dmesg (Xid, fallen off the bus) on the host; reboot it when its pods may stop."
+_PLUGIN = "Look at the device plugin's pod on this node (kubectl logs), delete it to start it anew."
+
+# Kind -> what to do; HOST stands for the name of the node.
+REMEDIES = {
+    "node_missing": "Run site.yml, which joins it. If its name in the cluster differs, set cluster_node_name.",
+    "node_not_ready": f"On the host: systemctl status kubelet containerd, journalctl -u kubelet -n 50. {_SITE}",
+    "host_silent": "See that the host is up and reached by SSH (ansible HOST -m ping), and run again.",
+    "driver_not_ok": "Follow what nvidia-smi says, then run site.yml, which installs and loads the driver.",
+    "gpu_count_differs": "Look at lspci -d 10de: and dmesg on the host; correct cluster_expected_gpus if it is wrong.",
+    "gpu_not_visible": _GPU,
+    "gpu_not_listed": _GPU,
+    "gpu_not_given": f"Look at the device plugin's pod on this node (kubectl logs), and at who holds GPUs. {PROVE}",
+    UNOFFERED: _PLUGIN,
+    "sharing_differs": "Fix what it says, or run site.yml, which cuts the GPUs as nvidia_device_plugin_sharing says.",
+    "containerd_conflict": f"Correct or remove the file that it names, or run site.yml if it is ours. {PROVE}",
+    "pod_failed": _FIX,
+    "pod_gpu_count": _PLUGIN,
+    "gpu_foreign": _PLUGIN,
+    "gpu_given_twice": _PLUGIN,
+    "gpu_of_other_resource": _PLUGIN,
+    "labels_differ": "GPU feature discovery labels once a minute; look at its pod on this node when it stays so.",
+    "isolation_broken": "Run site.yml, which closes it in the container toolkit's configuration.",
+    "isolation_not_proven": _FIX,
+    "network_pod_failed": _FIX,
+    "pod_network_broken": f"See that UDP port 8472 is open between these nodes, and look at flannel's pods. {PROVE}",
+    "service_not_reached": f"Look at kube-proxy's pod on this node (kubectl --namespace kube-system logs). {PROVE}",
+    "dns_not_reached": f"Look at the pods of the cluster's DNS (kubectl --namespace kube-system get pods). {PROVE}",
+}
+
+
+def problem(kind: str, host: str, what: str, gpu: str = "", where: str = "", do: str = "") -> Problem:
+    """A problem of a kind of REMEDIES. ``do`` is given where more is known than what to do about any of the kind."""
+    return Problem(kind, what, where, "", do or REMEDIES[kind].replace("HOST", host), host, gpu)

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with a GPU by nvidia-smi's account, each with its kind and what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from .._problem import Problem
+from .states import LOST, RESET, hopeless
+from .values import FAULTS, NUMBER, WHOLE_GPU, bare, word
+
+DO_RESET = (
+    "Stop what uses the GPU and reset it (nvidia-smi --gpu-reset), or reboot the host. If it comes again, have the "
+    "GPU checked by its vendor."
+)
+DO_REBOOT = (
+    "Reboot the host. If it comes again, check the GPU's power, seat and cooling, and have it checked by its vendor."
+)
+DO_SUPPORT = "Have the GPU checked by its vendor; nvidia-bug-report.sh collects what they ask for."
+DO_LINKS = (
+    "Look at the links (nvidia-smi nvlink --status) and at nvidia-fabricmanager's log; reset all GPUs that are "
+    "linked, or reboot the host. If it comes again, have the connections checked."
+)
+DO_REMAP = (
+    "Bad memory was marked and is taken out of use by the next reset of the GPU (nvidia-smi --gpu-reset), or the "
+    "next reboot."
+)
+DO_LOOK = (
+    "Look at nvidia-smi -q and at the kernel log; a reset of the GPU (nvidia-smi --gpu-reset) or a reboot helps often."
+)
+
+# Kind -> what to do.
+REMEDIES = {
+    LOST: DO_REBOOT,
+    RESET: DO_RESET,
+    "gpu_silent": DO_LOOK,
+    "gpu_fault": DO_LOOK,
+    "reset_advised": DO_RESET,
+    "reboot_advised": DO_REBOOT,
+    "recovery_advised": DO_LOOK,
+    "row_remapping_failed": DO_SUPPORT,
+    "row_remapping_pending": DO_REMAP,
+    "fabric_not_healthy": DO_LINKS,
+}
+
+
+def fault(kind: str, what: str) -> Problem:
+    return Problem(kind, what, "", "", REMEDIES[kind])
+
+
+def fields(problem: Problem) -> dict[str, str]:
+    """The problem of a GPU as the module returns it."""
+    return {"kind": problem.kind, "what": problem.what, "do": problem.do}
+
+
+def of_words(words: str) -> Problem:
+    """What nvidia-smi says of a GPU. Its words are all that there is to tell the kind by."""
+    return fault(hopeless(words) or ("reset_advised" if "reset" in words.lower() else "gpu_fault"), words)
+
+
+def faults(values: Iterable[tuple[str, str | None]], numbers: Iterable[str] = ()) -> list[Problem]:
+    """What stands in the place of values (each with the name of its field) and says that the GPU is not well.
+
+    In the fields ``numbers`` also what begins as a number and is none: it was damaged on its way.
+    """
+    found = []
+    for label, raw in values:
+        text = bare(raw)
+        if text.lower() in FAULTS:
+            found.append(of_words(text if text.lower().startswith("gpu ") else f"{label}: {text}"))
+        elif label in numbers and text[:1].isdigit() and not NUMBER.fullmatch(text):
+            found.append(fault("gpu_fault", f"{label}: {text[:40]}"))
+    return list(dict.fromkeys(found))
+
+
+def troubles(raws: Iterable[str | None]) -> list[Problem]:
+    """Those words that say wherever they stand that the whole GPU can't be read."""
+    found = [bare(raw) for raw in raws]
+    return [of_words(text) for text in dict.fromkeys(found) if text.lower() in WHOLE_GPU]
+
+
+def health(
+    recovery: str | None, reset: bool | None, fabric: Mapping[str, str | None], memory: Mapping[str, bool | None]
+) -> list[Problem]:
+    """What is wrong with a GPU by its own account. ``fabric`` has state, status, summary and others of its health.
+
+    ``memory``: whether pages or rows wait to be taken out of use (pending), and whether that went wrong (failure).
+    """
+    found, wanted = [], word(recovery)
+    if wanted:
+        known = {"reboot": "reboot_advised", "drain": "reset_advised", "reset": "reset_advised"}
+        kind = next((kind for sign, kind in known.items() if sign in wanted.lower()), "recovery_advised")
+        found.append(fault(kind, f"recovery action: {wanted}"))
+    if reset:
+        found.append(fault("reset_advised", "a reset is required"))
+    if memory["failure"]:
+        found.append(fault("row_remapping_failed", "row remapping failed"))
+    if memory["pending"]:
+        found.append(fault("row_remapping_pending", "bad memory waits for a reset to be taken out of use"))
+    state, status = word(fabric.get("state")), word(fabric.get("status"))
+    ill = [f"state: {state}"] if state and state != "Completed" else []
+    ill += [f"status: {status}"] if status and status != "Success" else []
+    summary = word(fabric.get("summary"))
+    ill += [f"health: {summary}"] if summary and summary != "Healthy" else []
+    for key in ("route_unhealthy", "incorrect_configuration", "bandwidth"):
+        value = word(fabric.get(key))
+        if value and value.lower() not in ("false", "full", "no"):
+            ill.append(f"{key.replace('_', ' ')}: {value}")
+    return [*found, *(fault("fabric_not_healthy", f"fabric {each}") for each in ill)]
