@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from support.state import snapshots
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "training.yml"
 # Tried one by one below, in the order of the workflow.
-OWN_TESTS = {"gpulab preflight", "gpulab provision"}
+OWN_TESTS = {"gpulab preflight", "gpulab provision", "gpulab upgrade driver"}
 ANSWERS = {"gpulab train": {"torch_ddp_gpus_per_node": 2, "torch_ddp_timeout": 900}}
 
 
@@ -70,6 +71,19 @@ def test_provision_builds_and_proves_the_cluster_and_a_dry_run_then_predicts_not
 def test_every_other_template_succeeds_on_the_cluster(name: str, inventory: Inventory, directory: Path) -> None:
     job = launch(name, inventory, directory, answers=ANSWERS.get(name)).expect_success()
     assert templates()[name]["playbook"] in " ".join(job.command)
+
+
+def test_the_driver_is_upgraded_to_the_version_that_the_inventory_names(inventory: Inventory, directory: Path) -> None:
+    unnamed = launch("gpulab upgrade driver", inventory, directory)
+    assert unnamed.status == "failed"
+    assert "Set it in the inventory" in unnamed.output
+    version = inventory.workers[0].run("nvidia-smi --query-gpu=driver_version --format=csv,noheader").split()[0]
+    named = {
+        name: replace(host, variables={**host.variables, "nvidia_driver_version": version})
+        for name, host in inventory.hosts.items()
+    }
+    job = launch("gpulab upgrade driver", replace(inventory, hosts=named), directory.with_name("named"))
+    assert job.expect_success().changed() == set()
 
 
 def test_a_fault_fails_the_job_with_a_reason_and_the_workflow_would_stop_there(

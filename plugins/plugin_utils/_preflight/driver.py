@@ -198,7 +198,7 @@ def _choice(reading: Reading, choice: Mapping[str, str]) -> Iterator[Problem]:
             "The driver is to be upgraded, and no version is named",
             "nvidia_driver_version",
             "auto keeps the version that a host has",
-            "Run it again with -e nvidia_driver_version=VERSION",
+            "Set it in the inventory, or run again with -e nvidia_driver_version=VERSION",
         )
     elif choice.get("why"):
         yield reading.problem(
