@@ -43,6 +43,10 @@ options:
           - nvidia_cdi_spec
           - nvidia_driver_module
           - swap
+      when:
+        description: Whether it is brought about at all, so that a list of states can hold those of all cases.
+        type: bool
+        default: true
       args:
         description: Its arguments.
         type: dict
@@ -75,7 +79,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 states:
-  description: The result of each state, by its name, as the module of the state documents it.
+  description: The result of each state that O(states[].when) allows, by its name, as its module documents it.
   returned: when the arguments are right; after a failure those of the states before the one that failed
   type: dict
   sample:
@@ -104,6 +108,7 @@ def main() -> None:
                 "options": {
                     "name": {"type": "str", "required": True},
                     "module": {"type": "str", "required": True, "choices": list(MODULES)},
+                    "when": {"type": "bool", "default": True},
                     "args": {"type": "dict", "default": {}},
                 },
             },

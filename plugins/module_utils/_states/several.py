@@ -57,7 +57,8 @@ class Part:
 
 def ensure(module: Any) -> dict[str, Any]:
     """Bring one state after the other about. Raises DomainError with the results of those before."""
-    parts = [(entry["name"], entry["module"], _part(module, entry)) for entry in module.params["states"]]
+    wanted = [entry for entry in module.params["states"] if entry["when"]]
+    parts = [(entry["name"], entry["module"], _part(module, entry)) for entry in wanted]
     names = [name for name, _kind, _args in parts]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
