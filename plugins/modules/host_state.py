@@ -42,6 +42,7 @@ options:
           - managed_service
           - nvidia_cdi_spec
           - nvidia_driver_module
+          - nvidia_mig
           - swap
       when:
         description: Whether it is brought about at all, so that a list of states can hold those of all cases.
@@ -92,32 +93,57 @@ failed_state:
   sample: swap
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._module import run
-from ..module_utils._states.several import MODULES, ensure
+from ..module_utils._states import (
+    apt_packages,
+    apt_source,
+    kernel_settings,
+    kubeadm_images,
+    kubeadm_init,
+    kubeadm_join,
+    managed_files,
+    managed_service,
+    nvidia_cdi_spec,
+    nvidia_driver_module,
+    nvidia_mig,
+    swap,
+)
+from ..module_utils._states.several import by_name, ensure, specification
+
+STATES = by_name(
+    apt_packages,
+    apt_source,
+    kernel_settings,
+    kubeadm_images,
+    kubeadm_init,
+    kubeadm_join,
+    managed_files,
+    managed_service,
+    nvidia_cdi_spec,
+    nvidia_driver_module,
+    nvidia_mig,
+    swap,
+)
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    return ensure(module, STATES)
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "states": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "name": {"type": "str", "required": True},
-                    "module": {"type": "str", "required": True, "choices": list(MODULES)},
-                    "when": {"type": "bool", "default": True},
-                    "args": {"type": "dict", "default": {}},
-                },
-            },
+            "states": specification(STATES),
         },
         # The log of the host would show arguments before it is known which of them are secret.
         no_log=True,
         supports_check_mode=True,
     )
-    run(module, ensure)
+    run(module, run_module)
 
 
 if __name__ == "__main__":
