@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROLES = (
     "cluster",
     "preflight",
+    "plan",
     "host",
     "nvidia_driver",
     "containerd",
