@@ -10,15 +10,17 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from module_server import ModuleServer
 
 # A busy machine is no failure; `pytest --hypothesis-profile long` looks much further.
 settings.register_profile("usual", deadline=None, max_examples=300)
+settings.register_profile("few", deadline=None, max_examples=30)
 settings.register_profile("long", deadline=None, max_examples=100_000)
 settings.load_profile("usual")
 
@@ -37,18 +39,11 @@ except (ImportError, AttributeError):
 """
 exec(_IMPORTABLE)
 
-_LAUNCHER = (
-    _IMPORTABLE
-    + """
-import runpy
-from ansible.module_utils import basic
-basic._ANSIBLE_ARGS = sys.stdin.buffer.read()
-basic._ANSIBLE_PROFILE = "legacy"
-sys.stdin = open("/dev/null")
-name = "ansible_collections.gpulab.kubernetes.plugins.modules." + sys.argv.pop(1)
-runpy.run_module(name, run_name="__main__", alter_sys=True)
+_MODULES = "ansible_collections.gpulab.kubernetes.plugins.modules."
+_SERVER = f"""{_IMPORTABLE}
+sys.path.insert(0, {str(Path(__file__).with_name("fixtures"))!r})
+import module_server
 """
-)
 
 
 class FakePrograms:
@@ -71,7 +66,8 @@ class FakePrograms:
 class ModuleRunner:
     """Runs a module of this collection in a process of its own, as a host would."""
 
-    def __init__(self, programs: FakePrograms, directory: Path) -> None:
+    def __init__(self, server: ModuleServer, programs: FakePrograms, directory: Path) -> None:
+        self.server = server
         self.programs = programs
         self.directory = directory
 
@@ -87,16 +83,17 @@ class ModuleRunner:
         timeout: float = 60,
     ) -> dict[str, Any]:
         """The module's result; ``failed`` is always there. A traceback fails the test."""
-        process = self.start(module, args, check=check, diff=diff, environ=environ, path=path)
-        try:
-            stdout, stderr = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+        returncode, stdout, stderr = self.server.run(
+            _MODULES + module,
+            self._text(args, check, diff),
+            directory=self.directory,
+            environ=self._environ(environ, path),
+            timeout=timeout,
+        )
         assert "Traceback" not in stderr + stdout, stderr + stdout
         result: dict[str, Any] = json.loads(stdout)
         result.setdefault("failed", False)
-        assert process.returncode == (1 if result["failed"] else 0)
+        assert returncode == (1 if result["failed"] else 0)
         return result
 
     def start(
@@ -110,32 +107,40 @@ class ModuleRunner:
         path: str | None = None,
     ) -> subprocess.Popen[str]:
         """Only start the module, for tests that interrupt it."""
-        text = json.dumps(
-            {
-                "ANSIBLE_MODULE_ARGS": {
-                    **args,
-                    "_ansible_check_mode": check,
-                    "_ansible_diff": diff,
-                    "_ansible_remote_tmp": str(self.directory),
-                    "_ansible_tmpdir": str(self.directory),
-                }
-            }
-        )
-        search = path if path is not None else f"{self.programs.directory}{os.pathsep}{os.environ['PATH']}"
         process = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCHER, module],
+            [sys.executable, "-c", f"{_SERVER}module_server.run({_MODULES + module!r}, sys.stdin.buffer.read())"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.directory,
-            env={**os.environ, **(environ or {}), "PATH": search},
+            env=self._environ(environ, path),
         )
         assert process.stdin
-        process.stdin.write(text)
+        process.stdin.write(self._text(args, check, diff))
         process.stdin.close()
         process.stdin = None
         return process
+
+    def _text(self, args: Mapping[str, Any], check: bool, diff: bool) -> str:
+        given = {
+            "_ansible_check_mode": check,
+            "_ansible_diff": diff,
+            "_ansible_remote_tmp": str(self.directory),
+            "_ansible_tmpdir": str(self.directory),
+        }
+        return json.dumps({"ANSIBLE_MODULE_ARGS": {**args, **given}})
+
+    def _environ(self, environ: Mapping[str, str] | None, path: str | None) -> dict[str, str]:
+        search = path if path is not None else f"{self.programs.directory}{os.pathsep}{os.environ['PATH']}"
+        return {**os.environ, **(environ or {}), "PATH": search}
+
+
+@pytest.fixture(scope="session")
+def module_server() -> Iterator[ModuleServer]:
+    server = ModuleServer([sys.executable, "-c", f"{_SERVER}module_server.serve()"])
+    yield server
+    server.close()
 
 
 @pytest.fixture
@@ -144,7 +149,7 @@ def programs(tmp_path: Path) -> FakePrograms:
 
 
 @pytest.fixture
-def run_module(programs: FakePrograms, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def run_module(module_server: ModuleServer, programs: FakePrograms, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     scratch = tmp_path / "module-tmp"
     scratch.mkdir()
-    return ModuleRunner(programs, scratch)
+    return ModuleRunner(module_server, programs, scratch)
