@@ -20,6 +20,7 @@ from module_server import ModuleServer
 
 # A busy machine is no failure; `pytest --hypothesis-profile long` looks much further.
 settings.register_profile("usual", deadline=None, max_examples=300)
+settings.register_profile("few", deadline=None, max_examples=30)
 settings.register_profile("long", deadline=None, max_examples=100_000)
 settings.load_profile("usual")
 
