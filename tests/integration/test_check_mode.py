@@ -87,7 +87,7 @@ def test_on_bare_hosts_the_plan_names_the_roles_that_change_them(planned: dict[s
 
 def test_on_finished_hosts_nothing_is_pending(built: Built) -> None:
     assert plan(built.lab) == {
-        "hosts": dict.fromkeys(built.inventory.hosts, {}),
+        "hosts": {name: {} for name in built.inventory.hosts},
         "cluster": {},
         "cluster_is_known": True,
     }
