@@ -181,7 +181,7 @@ def test_where_there_is_no_way_back_it_is_told_before_anything_changes(site: Upg
     status, output, _calls = site.run(host={**HOST, "nvidia_driver": driver})
     assert status == 0, output
     told = " ".join(output.split())
-    assert told.index("570.1.02 can't return") < told.index("Take it out of use")
+    assert told.index("570.1.02 can't return") < told.index("Cordon the node")
 
 
 def test_a_service_needs_no_suffix(site: Upgrade) -> None:
