@@ -132,7 +132,7 @@ def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park,
     run = park.upgrade(NEW)
     assert run.status != 0
     failures = run.failures()
-    assert words in failures and f"The former version {OLD} is back" in failures
+    assert words in failures and f"The driver was rolled back to {OLD}" in failures
     assert park.versions() == {"gpu1": OLD, "gpu2": OLD}
     node = park.node("gpu1")
     assert node["spec"]["unschedulable"] is True
