@@ -50,8 +50,8 @@ def ensure(module: Any) -> dict[str, Any]:
         ],
         "before": [[instance.profile for instance in state.of(gpu.index)] for gpu in state.gpus],
         "diff": {
-            "before_header": "parts of the GPUs",
-            "after_header": "parts of the GPUs",
+            "before_header": "MIG devices of the GPUs",
+            "after_header": "MIG devices of the GPUs",
             "before": described((gpu, [part.profile for part in state.of(gpu.index)]) for gpu in state.gpus),
             "after": described((wish.gpu, wish.profiles) for wish in wanted),
         },
