@@ -111,7 +111,7 @@ def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: 
         "cluster_expected_gpus' is of type str",
         "cluster_dns_domain is not a valid template",
         "cluster_node_taints has an entry that is not a mapping: [None]",
-        "the value of the label ais not a string: True; put it into quotes",
+        "the value of the label a is not a string: True; put it into quotes",
         "12.9 is not a string: a number loses its zeros",
     ):
         assert words in output

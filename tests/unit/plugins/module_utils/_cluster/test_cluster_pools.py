@@ -118,7 +118,7 @@ def test_what_is_not_ours_to_write_is_refused(labels: Json, taints: list[Json], 
 @pytest.mark.parametrize(
     ("labels", "taints", "words"),
     [
-        ({"a": True}, [], "the value of the label ais not a string: True"),
+        ({"a": True}, [], "the value of the label a is not a string: True"),
         ({"a": None}, [], "the value of the label a is not a string: None"),
         ({}, [{"key": "a", "value": 1}], "the value of the taint a is not a string: 1"),
         ({}, [GPU, {"key": "nvidia.com/gpu"}], "the taint nvidia.com/gpu:NoSchedule is there twice"),

@@ -108,7 +108,7 @@ def test_file_without_settings(text: str) -> None:
         ('{"a": 1, "a": 2}', "the key a stands twice"),
         ("[]", "not a JSON object"),
         ("null", "not a JSON object"),
-        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": NaN}', "NaN is not a number"),
         ('{"a": 1e999}', "1e999 is too large"),
         ('{"a": ' + "9" * 5000, "is too long"),
         ("[" * 100_000, "nested too deep"),
