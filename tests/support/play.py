@@ -45,6 +45,10 @@ class Run:
         """Return how many modules ran on each remote host."""
         return dict(sorted(Counter(e["host"] for e in self.events if e["event"] == "execution").items()))
 
+    def tasks(self) -> int:
+        """Return how many tasks it printed."""
+        return self.output.count("\nTASK [")
+
     def killed_in(self) -> str | None:
         return next((e["role"] for e in self.events if e["event"] == "killed"), None)
 
