@@ -70,7 +70,7 @@ def test_the_next_run_goes_on_and_completes(lab: Lab) -> None:
     assert status == 0, shown
     titles = [phase["title"] for phase in report(lab)["phases"]]
     assert titles[: len(done_before)] == [phase["title"] for phase in done_before]
-    assert titles[-3:] == ["Flannel", "Nvidia device plugin", "Acceptance"]
+    assert titles[-4:] == ["Flannel", "Nvidia driver", "Nvidia device plugin", "Acceptance"]
     assert report(lab)["phases"][2]["changed"] == 0, "the hosts were prepared in the first run"
     assert Cluster.of(lab.inventory()).allocatable_gpus() == lab.inventory().expected_gpus()
 
