@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from .._cluster.api import Api
 from .._cluster.manifests import apply
 
@@ -17,7 +15,7 @@ def ensure(module: Any) -> dict[str, Any]:
     params = module.params
     changes = apply(Api(params["kubeconfig"]), params["definitions"], params["field_manager"], module.check_mode)
     sides = {
-        side: "".join(yaml.safe_dump(getattr(change, side), explicit_start=True) for change in changes)
+        side: {change.name: getattr(change, side) for change in changes if getattr(change, side)}
         for side in ("before", "after")
     }
     return {"changed": bool(changes), "changes": [change.name for change in changes], "diff": sides}

@@ -60,9 +60,9 @@ def test_only_what_differs_is_a_change_and_shown(lab: Lab) -> None:
     other = {**CONFIG, "data": {"mtu": "9000"}}
     result = lab.apply(NAMESPACE, other, diff=True)
     assert result["changes"] == ["ConfigMap net/c"]
-    assert "1450" in result["diff"]["before"]
-    assert "9000" in result["diff"]["after"]
-    assert "Namespace" not in result["diff"]["after"]
+    assert "1450" in str(result["diff"]["before"])
+    assert "9000" in str(result["diff"]["after"])
+    assert "Namespace" not in str(result["diff"]["after"])
 
 
 def test_what_the_api_adds_by_itself_is_no_change(lab: Lab) -> None:
