@@ -149,7 +149,7 @@ def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park,
     "task",
     [
         "Stop the services that use the driver",
-        "Keep nouveau out, and the driver's parts in one version",
+        "Add NVIDIA's CUDA repository, and keep nouveau out",
         "Load the kernel module",
         "Let the device plugin return",
     ],
