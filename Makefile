@@ -112,8 +112,9 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	mypy --no-error-summary plugins examples lab tests docs upstream
 	echo "lint: 3/6 yamllint"
 	yamllint --strict .
-	echo "lint: 4/6 documents are what their generators make, changelog fragments and upstream.lock are valid"
+	echo "lint: 4/6 documents are what their generators make, words are of the vocabulary, changelog fragments and upstream.lock are valid"
 	python docs/generate.py --check
+	python tests/sanity/words.py
 	antsibull-changelog lint
 	python -m upstream --check
 	echo "lint: 5/6 ansible-lint, production profile (about a minute)"

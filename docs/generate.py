@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROLES = (
     "cluster",
     "preflight",
+    "plan",
     "host",
     "nvidia_driver",
     "containerd",
@@ -50,7 +51,7 @@ CUDA = ROOT / "plugins" / "plugin_utils" / "_cuda" / "data.py"
 MATRIX_BRANCHES, NEWEST = ("470", "535", "550", "570", "580", "590", "595", "610"), 999
 MATRIX_HEAD = """\
 How the newest releases of a driver branch run a toolkit: native; by minor version compatibility, which lacks what is
-said below; with the package for forward compatibility, on data-centre GPUs; no: not at all, or nobody knows. The role
+said below; with the package for forward compatibility, on data-center GPUs; no: not at all, or nobody knows. The role
 `cuda_toolkit` compares a release with the very driver and GPUs of a host before it installs it.
 """
 CUDA_HEAD = """\
@@ -197,7 +198,7 @@ def cuda() -> str:
         "With at least this driver, all toolkits of a major version run, but an older driver than the toolkit's own "
         "compiles\nnone of its PTX and lacks features.\n",
         table(("CUDA", "least driver", "sources"), minor),
-        "## Forward compatibility (data-centre GPUs only)\n",
+        "## Forward compatibility (data-center GPUs only)\n",
         "The package works on these driver branches. On ended ones NVIDIA took it when it came, and does not list it "
         "now.\n",
         table(("package", "driver branches", "ended ones", "sources"), forward),

@@ -145,7 +145,7 @@ def needed(unit: Unit, pending: bool, enabled: bool) -> list[str]:
     """
     if unit.load == "masked" or unit.file_state == "masked":
         raise DomainError(
-            f"Error while enabling {unit.name}: it is masked. Somebody does not want it to run; "
+            f"Error while enabling {unit.name}: it is masked, so that it does not run; "
             f"if that is over, run: systemctl unmask {unit.name}"
         )
     verbs = []

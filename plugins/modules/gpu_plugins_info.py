@@ -35,6 +35,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+installers:
+  description: DaemonSets that install a driver of ours on the hosts.
+  returned: success
+  type: list
+  elements: str
+  sample: [driver-580-178-04]
 plugins:
   description: The device plugins, by namespace and name.
   returned: success
@@ -80,36 +86,14 @@ service_monitors:
   type: bool
 """
 
-from dataclasses import asdict
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster import device_plugins
-from ..module_utils._cluster.api import Api
-from ..module_utils._cluster.operator import POLICIES
 from ..module_utils._module import run
-
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_SERVICE_MONITORS = "servicemonitors.monitoring.coreos.com"
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    api = Api(module.params["kubeconfig"])
-    found = device_plugins.plugins(api.items("/apis/apps/v1/daemonsets"), api.items("/api/v1/pods"))
-    policies = (api.find(POLICIES) or {}).get("items") or []
-    monitors = api.find(f"{_DEFINITIONS}/{_SERVICE_MONITORS}") is not None
-    return {
-        "plugins": [asdict(plugin) for plugin in found],
-        "shared": device_plugins.shared(found),
-        "policies": sorted(policy["metadata"]["name"] for policy in policies),
-        "service_monitors": monitors,
-    }
+from ..module_utils._states.gpu_plugins_info import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"kubeconfig": {"type": "path", "required": True}}, supports_check_mode=True)
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

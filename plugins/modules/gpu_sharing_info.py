@@ -76,45 +76,14 @@ nodes:
       summary: gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-1g.5gb 14
 """
 
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster import sharing
-from ..module_utils._cluster.api import Api
-from ..module_utils._cluster.nodes import NODES
 from ..module_utils._module import run
-
-
-def compared(now: sharing.Node, wanted: dict[str, Any]) -> dict[str, Any]:
-    before, after = sharing.resources(now, wanted["amounts"])
-    return {
-        "differs": now.configuration != wanted["configuration"] or now.changing,
-        "drained": now.drained,
-        "summary": f"{wanted['name']} {before} -> {after}" if before != after else "",
-    }
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    found = {node["metadata"]["name"]: sharing.read(node) for node in Api(module.params["kubeconfig"]).items(NODES)}
-    nodes = {node["name"]: compared(found.get(node["name"], sharing.Node()), node) for node in module.params["nodes"]}
-    return {"nodes": nodes}
+from ..module_utils._states.gpu_sharing_info import SPECIFICATION, ensure
 
 
 def main() -> None:
-    wanted = {
-        "name": {"type": "str", "required": True},
-        "configuration": {"type": "str", "required": True},
-        "amounts": {"type": "dict", "required": True},
-    }
-    module = AnsibleModule(
-        argument_spec={
-            "kubeconfig": {"type": "path", "required": True},
-            "nodes": {"type": "list", "elements": "dict", "required": True, "options": wanted},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,12 @@ options:
           - managed_service
           - nvidia_cdi_spec
           - nvidia_driver_module
+          - nvidia_mig
           - swap
+      when:
+        description: Whether it is brought about at all, so that a list of states can hold those of all cases.
+        type: bool
+        default: true
       args:
         description: Its arguments.
         type: dict
@@ -75,7 +80,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 states:
-  description: The result of each state, by its name, as the module of the state documents it.
+  description: The result of each state that O(states[].when) allows, by its name, as its module documents it.
   returned: when the arguments are right; after a failure those of the states before the one that failed
   type: dict
   sample:
@@ -88,31 +93,57 @@ failed_state:
   sample: swap
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._module import run
-from ..module_utils._states.several import MODULES, ensure
+from ..module_utils._states import (
+    apt_packages,
+    apt_source,
+    kernel_settings,
+    kubeadm_images,
+    kubeadm_init,
+    kubeadm_join,
+    managed_files,
+    managed_service,
+    nvidia_cdi_spec,
+    nvidia_driver_module,
+    nvidia_mig,
+    swap,
+)
+from ..module_utils._states.several import by_name, ensure, specification
+
+STATES = by_name(
+    apt_packages,
+    apt_source,
+    kernel_settings,
+    kubeadm_images,
+    kubeadm_init,
+    kubeadm_join,
+    managed_files,
+    managed_service,
+    nvidia_cdi_spec,
+    nvidia_driver_module,
+    nvidia_mig,
+    swap,
+)
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    return ensure(module, STATES)
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "states": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": {
-                    "name": {"type": "str", "required": True},
-                    "module": {"type": "str", "required": True, "choices": list(MODULES)},
-                    "args": {"type": "dict", "default": {}},
-                },
-            },
+            "states": specification(STATES),
         },
         # The log of the host would show arguments before it is known which of them are secret.
         no_log=True,
         supports_check_mode=True,
     )
-    run(module, ensure)
+    run(module, run_module)
 
 
 if __name__ == "__main__":

@@ -93,47 +93,14 @@ changes:
       after: {labels: {gpulab.io/pool: a100}, taints: ["nvidia.com/gpu=present:NoSchedule"]}
 """
 
-import json
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster.api import Api
-from ..module_utils._cluster.pools import EFFECTS, wanted
-from ..module_utils._cluster.pools_run import ensure
 from ..module_utils._module import run
-
-_TAINT = {
-    "key": {"type": "str", "required": True, "no_log": False},
-    "value": {"type": "str", "default": ""},
-    "effect": {"type": "str", "choices": list(EFFECTS), "default": EFFECTS[0]},
-}
-_NODE = {
-    "name": {"type": "str", "required": True},
-    "labels": {"type": "dict", "default": {}},
-    "taints": {"type": "list", "elements": "dict", "default": [], "options": _TAINT},
-}
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    wishes = {node["name"]: wanted(node["labels"], node["taints"]) for node in module.params["nodes"]}
-    changes = ensure(Api(module.params["kubeconfig"]), wishes, module.check_mode)
-    sides = {
-        side: json.dumps({node: change[side] for node, change in changes.items()}, indent=2) + "\n"
-        for side in ("before", "after")
-    }
-    return {"changed": bool(changes), "changes": changes, "diff": sides}
+from ..module_utils._states.node_pools import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "kubeconfig": {"type": "path", "required": True},
-            "nodes": {"type": "list", "elements": "dict", "required": True, "options": _NODE},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

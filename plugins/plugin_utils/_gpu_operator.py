@@ -123,10 +123,10 @@ def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
     if len(strategies) > 1:
         yield Problem(
             "mig_strategies_differ",
-            f"GPUs are cut with different MIG strategies: {listing(strategies)}",
+            f"GPUs are partitioned with different MIG strategies: {listing(strategies)}",
             "nvidia_device_plugin_sharing",
             "The operator knows one for all nodes (mig.strategy)",
-            "Choose single or mixed for all hosts whose GPUs are cut",
+            "Choose single or mixed for all hosts whose GPUs are partitioned",
         )
 
 
@@ -190,7 +190,7 @@ def value_problems(values: Values, keys: Values, removed: Mapping[str, str]) -> 
     for path, what in _unknown(values, keys, ""):
         gone = next((name for name in removed if path == name or path.startswith(f"{name}.")), "")
         if gone:
-            yield _key_problem("chart_key_removed", f"{path} is no value of this chart any more", removed[gone])
+            yield _key_problem("chart_key_removed", f"{path} is not a value of this chart any more", removed[gone])
         else:
             yield _key_problem("chart_key_wrong", f"{path} {what}", _near(path, keys))
 
@@ -239,7 +239,7 @@ def relation_problems(values: Values) -> Iterator[Problem]:
     if not _at(values, "devicePlugin.enabled"):
         yield _key_problem(
             "device_plugin_disabled",
-            "devicePlugin.enabled is false, so nobody would offer the GPUs",
+            "devicePlugin.enabled is false, so nothing would offer the GPUs",
             "Leave it out, or set cluster_gpu_manager=device_plugin",
         )
 
@@ -260,7 +260,7 @@ def toolkit_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]
 
 
 def _key_problem(kind: str, what: str, do: str) -> Problem:
-    return Problem(kind, what, _OWN, "Helm takes every key, and says nothing of those that the chart does not read", do)
+    return Problem(kind, what, _OWN, "Helm takes every key, and does not report those that the chart does not read", do)
 
 
 def _unknown(values: Values, keys: Values, above: str) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,9 @@
-"""`--check --diff` tells what a real run would change, on bare hosts and on finished ones, and changes nothing."""
+"""`--check --diff` and plan.yml tell what a real run would change, on bare hosts and others, and change nothing."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 import pytest
 from conftest import Built
@@ -13,8 +16,40 @@ ONLY_PREDICTED: dict[str, str] = {}
 ONLY_REAL: dict[str, str] = {}
 
 
+PLANNED_ROLES = {"host", "nvidia_driver", "containerd", "nvidia_container_toolkit", "kubeadm"}
+# The most modules that run on a host while it is planned: facts, what preflight reads, which drivers there are for a
+# host without one, what is pending.
+PLAN_EXECUTIONS = 4
+
+
+def plan(lab: Lab) -> dict[str, Any]:
+    """Return the plan, which changes nothing."""
+    before = snapshots(lab.inventory())
+    run = play(lab.path, playbook="playbooks/plan.yml").expect_unchanged()
+    assert snapshots(lab.inventory()) == before
+    control_plane = lab.inventory().control_plane.name
+    more = {host: n for host, n in run.executions().items() if n > PLAN_EXECUTIONS and host != control_plane}
+    assert more == {}
+    found: dict[str, Any] = json.loads((lab.path.parent / "gpulab-plan.json").read_text())
+    return found
+
+
+def roles_of(plan: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(host, role) for host, roles in plan["hosts"].items() for role in roles}
+
+
+def roles_changed(run: Run) -> set[tuple[str, str]]:
+    found = {(host, task.partition(" : ")[0].rpartition(".")[2]) for host, task in run.changed()}
+    return {(host, role) for host, role in found if role in PLANNED_ROLES}
+
+
 @pytest.fixture(scope="session")
-def predicted(lab: Lab) -> Run:
+def planned(lab: Lab) -> dict[str, Any]:
+    return plan(lab)
+
+
+@pytest.fixture(scope="session")
+def predicted(lab: Lab, planned: dict[str, Any]) -> Run:
     inventory = lab.inventory()
     before = snapshots(inventory)
     run = play(lab.path, "--check", "--diff").expect_success()
@@ -44,3 +79,28 @@ def test_on_finished_hosts_it_predicts_nothing_and_changes_nothing(built: Built)
     for name, lines in before.items():
         assert sorted(set(lines) ^ set(after[name])) == []
     assert services(built.inventory) == running_since
+
+
+def test_on_bare_hosts_the_plan_names_the_roles_that_change_them(planned: dict[str, Any], built: Built) -> None:
+    assert roles_of(planned) == roles_changed(built.run)
+    assert not planned["cluster_is_known"]
+
+
+def test_on_finished_hosts_nothing_is_pending(built: Built) -> None:
+    assert plan(built.lab) == {
+        "hosts": {name: {} for name in built.inventory.hosts},
+        "cluster": {},
+        "cluster_is_known": True,
+    }
+
+
+def test_on_hosts_that_somebody_has_changed_the_plan_names_what_a_run_then_mends(built: Built) -> None:
+    worker = built.inventory.workers[0]
+    built.cluster.kubectl("--namespace=kube-flannel", "delete", "daemonset", "kube-flannel-ds", "--cascade=foreground")
+    worker.run("rm /etc/sysctl.d/*gpulab*; sysctl -q net.ipv4.ip_forward=0; systemctl stop containerd")
+    found = plan(built.lab)
+    assert roles_of(found) == {(worker.name, "host"), (worker.name, "containerd")}
+    assert found["cluster"]["flannel"][0] == "DaemonSet kube-flannel/kube-flannel-ds"
+    run = play(built.lab.path).expect_success()
+    assert roles_changed(run) == roles_of(found)
+    play(built.lab.path).expect_unchanged()

@@ -126,7 +126,7 @@ def test_it_makes_what_the_files_describe_and_a_second_run_changes_nothing(awx: 
 def test_check_mode_tells_what_would_be_made_and_changes_nothing(awx: StandIn, configure: Configure) -> None:
     run = configure("--check").expect_success()
     assert awx.changes == []
-    assert run.changed_tasks() >= {"Organization", "Say what would be made once these objects are there"}
+    assert run.changed_tasks() >= {"Configure the organization", "Show what would be made once these objects exist"}
     for name in ("project: gpulab", "job template: gpulab verify", "workflow: gpulab cluster", "schedule: gpulab"):
         assert name in " ".join(run.output.split())
     named = re.search(r"Would be made: ([^'\"]*)", " ".join(run.output.split()))
@@ -137,7 +137,7 @@ def test_check_mode_tells_what_would_be_made_and_changes_nothing(awx: StandIn, c
     changes = list(awx.changes)
     configure("--check").expect_unchanged()
     predicted = configure("--check", awx_configure_image="registry.example.org/gpulab-ee:2").expect_success()
-    assert predicted.changed_tasks() == {"Execution environment"}
+    assert predicted.changed_tasks() == {"Configure the execution environment"}
     assert awx.changes == changes
 
 
@@ -149,7 +149,7 @@ def test_what_was_changed_by_hand_is_put_right(awx: StandIn, configure: Configur
         "job_templates", verify["id"], "credentials", {**awx.store.all("credentials")[0], "disassociate": True}
     )
     run = configure().expect_success()
-    assert run.changed_tasks() == {"Job template"}
+    assert run.changed_tasks() == {"Configure the job templates"}
     assert awx.find("job_templates", "gpulab verify")["playbook"] == "playbooks/verify.yml"
     assert awx.store.members("job_templates", verify["id"], "credentials")
 
@@ -165,11 +165,11 @@ def test_nodes_and_links_that_the_file_does_not_name_are_removed(awx: StandIn, c
     awx.store.associate(kinds, nodes["preflight"]["id"], "always_nodes", nodes["provision"])
     changes = list(awx.changes)
     predicted = configure("--check").expect_success()
-    assert "Node of a workflow that the file does not name" in predicted.changed_tasks()
+    assert "Remove the nodes that the file does not name" in predicted.changed_tasks()
     assert awx.changes == changes
 
     run = configure().expect_success()
-    assert run.changed_tasks() == {"Node of a workflow that the file does not name", "What follows a node"}
+    assert run.changed_tasks() == {"Remove the nodes that the file does not name", "Link the nodes of the workflows"}
     assert [node["identifier"] for node in awx.store.all(kinds)] == ["preflight", "provision", "verify"]
     led_to = {
         kind: awx.store.members(kinds, nodes["preflight"]["id"], kind) for kind in ("success_nodes", "always_nodes")
@@ -184,7 +184,7 @@ def test_a_key_is_replaced_on_request_only(awx: StandIn, configure: Configure, t
     configure(awx_configure_ssh_key_file=str(other)).expect_unchanged()
     assert machine_inputs(awx)["ssh_key_data"] == (tmp_path / "id_ed25519").read_text()
     second = configure(awx_configure_ssh_key_file=str(other), awx_configure_update_secrets="true").expect_success()
-    assert "Credential of the machines" in second.changed_tasks()
+    assert "Configure the credential of the machines" in second.changed_tasks()
     assert machine_inputs(awx)["ssh_key_data"] == other.read_text()
 
 
@@ -196,7 +196,7 @@ def test_what_was_added_to_the_credential_in_awx_stays(awx: StandIn, configure: 
     assert machine_inputs(awx).items() >= added.items()
 
     renamed = configure(awx_configure_ssh_user="other", awx_configure_ssh_key_file="").expect_success()
-    assert renamed.changed_tasks() == {"Credential of the machines"}
+    assert renamed.changed_tasks() == {"Configure the credential of the machines"}
     key = (tmp_path / "id_ed25519").read_text()
     assert machine_inputs(awx) == {**added, "username": "other", "ssh_key_data": key}
 

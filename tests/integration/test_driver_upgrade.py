@@ -132,7 +132,7 @@ def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park,
     run = park.upgrade(NEW)
     assert run.status != 0
     failures = run.failures()
-    assert words in failures and f"The former version {OLD} is back" in failures
+    assert words in failures and f"The driver was rolled back to {OLD}" in failures
     assert park.versions() == {"gpu1": OLD, "gpu2": OLD}
     node = park.node("gpu1")
     assert node["spec"]["unschedulable"] is True
@@ -148,8 +148,8 @@ def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park,
 @pytest.mark.parametrize(
     "task",
     [
-        "Stop the services that use it",
-        "Keep nouveau out, and the driver's parts in one version",
+        "Stop the services that use the driver",
+        "Add NVIDIA's CUDA repository, and keep nouveau out",
         "Load the kernel module",
         "Let the device plugin return",
     ],

@@ -170,7 +170,7 @@ def test_a_run_of_helm_that_was_killed_is_gone_on_with(site: Site) -> None:
     site.cluster.apply(interrupted(max(secrets, key=lambda one: int(one["metadata"]["labels"]["version"]))))
     run = site.operator().expect_success()
     assert {task.rpartition(" : ")[2] for task in run.changed_tasks()} == {
-        "Clear what an interrupted run of helm has left"
+        "Remove the pending releases of an interrupted helm run"
     }
     site.operator().expect_unchanged()
 

@@ -71,7 +71,7 @@ def test_a_finished_control_plane_that_is_ill_gets_an_error_and_keeps_its_data(l
         failures = run.failures()
         assert host.name in failures
         assert "6443 does not answer" in failures
-        assert "never initialised again or reset" in failures
+        assert "never initialized again or reset" in failures
         assert "reset" not in {task.rpartition(" ")[2] for task in run.changed_tasks()}
         assert host.run(ETCD) == before
         assert host.run("test -s /etc/kubernetes/admin.conf && echo kept").strip() == "kept"

@@ -45,6 +45,10 @@ class Run:
         """Return how many modules ran on each remote host."""
         return dict(sorted(Counter(e["host"] for e in self.events if e["event"] == "execution").items()))
 
+    def tasks(self) -> int:
+        """Return how many tasks it printed."""
+        return self.output.count("\nTASK [")
+
     def killed_in(self) -> str | None:
         return next((e["role"] for e in self.events if e["event"] == "killed"), None)
 
@@ -106,6 +110,8 @@ def environment(events: Path, checkout: Path = ROOT) -> dict[str, str]:
         "ANSIBLE_CALLBACK_PLUGINS": str(checkout / "tests" / "support" / "callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "gpulab_events",
         "ANSIBLE_NOCOLOR": "1",
+        # It keeps all that a run did, for whoever looks into a failed test.
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
         "GPULAB_EVENTS": str(events),
     }
 

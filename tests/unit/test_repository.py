@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -95,3 +96,22 @@ def test_no_role_reads_the_private_names_of_another() -> None:
 def test_example_inventories_leave_becoming_root_to_the_playbooks() -> None:
     files = [path for path in (ROOT / "inventories").rglob("*") if path.is_file()]
     assert files and [path for path in files if "ansible_become" in path.read_text()] == []
+
+
+def test_words_that_are_not_of_the_vocabulary_are_found(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("words", ROOT / "tests" / "sanity" / "words.py")
+    assert spec and spec.loader
+    words = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(words)
+    (tmp_path / "roles" / "r" / "tasks").mkdir(parents=True)
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "roles" / "r" / "tasks" / "main.yml").write_text(
+        "- name: Check the node\n  block:\n    - name: Let pods in again\n      ansible.builtin.debug:\n"
+        "        name: Learn\n        msg: >-\n          The GPU is\n          not well.\n"
+    )
+    (tmp_path / "plugins" / "a.py").write_text('"""Nobody."""\nx = f"Error while {1}: somebody"\ny = "shall"\n')
+    assert words.findings(tmp_path) == [
+        "plugins/a.py:2: 'somebody' -> the passive voice, nothing, no one",
+        "roles/r/tasks/main.yml:3: 'Let pods' -> Collect, Start, Write, Uncordon",
+        "roles/r/tasks/main.yml:8: 'not well' -> healthy or unhealthy",
+    ]

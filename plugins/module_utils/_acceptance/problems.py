@@ -10,22 +10,22 @@ from .._problem import Problem
 UNOFFERED = "gpus_not_allocatable"
 PROVE = "Then prove it: ansible-playbook playbooks/verify.yml."
 _SITE = "Then run site.yml."
-_FIX = f"Fix what it says. {PROVE}"
+_FIX = f"Fix what it reports. {PROVE}"
 _GPU = "Look at nvidia-smi and dmesg (Xid, fallen off the bus) on the host; reboot it when its pods may stop."
-_PLUGIN = "Look at the device plugin's pod on this node (kubectl logs), delete it to start it anew."
+_PLUGIN = "Look at the device plugin's pod on this node (kubectl logs), delete it to restart it."
 
 # Kind -> what to do; HOST stands for the name of the node.
 REMEDIES = {
     "node_missing": "Run site.yml, which joins it. If its name in the cluster differs, set cluster_node_name.",
     "node_not_ready": f"On the host: systemctl status kubelet containerd, journalctl -u kubelet -n 50. {_SITE}",
     "host_silent": "See that the host is up and reached by SSH (ansible HOST -m ping), and run again.",
-    "driver_not_ok": "Follow what nvidia-smi says, then run site.yml, which installs and loads the driver.",
+    "driver_not_ok": "Follow what nvidia-smi reports, then run site.yml, which installs and loads the driver.",
     "gpu_count_differs": "Look at lspci -d 10de: and dmesg on the host; correct cluster_expected_gpus if it is wrong.",
     "gpu_not_visible": _GPU,
     "gpu_not_listed": _GPU,
     "gpu_not_given": f"Look at the device plugin's pod on this node (kubectl logs), and at who holds GPUs. {PROVE}",
     UNOFFERED: _PLUGIN,
-    "sharing_differs": "Fix what it says, or run site.yml, which cuts the GPUs as nvidia_device_plugin_sharing says.",
+    "sharing_differs": "Fix what it reports, or run site.yml, which follows nvidia_device_plugin_sharing.",
     "containerd_conflict": f"Correct or remove the file that it names, or run site.yml if it is ours. {PROVE}",
     "pod_failed": _FIX,
     "pod_gpu_count": _PLUGIN,

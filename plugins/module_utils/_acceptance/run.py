@@ -124,7 +124,7 @@ class Run:
     def _look(self, proof: PodProof, pod: Object | None) -> objects.Trouble | None:
         """Read a pod's report, if it has one by now, else what ails it."""
         if pod is None:
-            proof.done, proof.trouble = True, f"somebody has deleted pod {proof.name}"
+            proof.done, proof.trouble = True, f"pod {proof.name} was deleted"
             return None
         if objects.could_not_freeze(pod) and not proof.again:
             self._start_again(proof)

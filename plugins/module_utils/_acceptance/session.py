@@ -20,7 +20,7 @@ from .run import Run
 from .target import Host, PluginLog, Target, label_problem, still_connected, still_proven, targets
 
 _STAYS = (
-    "It stays so until the plugin starts anew: when nvidia-smi finds the GPU well, "
+    "It stays so until the plugin restarts: when nvidia-smi finds the GPU healthy, "
     "kubectl --namespace {namespace} delete pod {name}"
 )
 # Where the proof is remembered: it goes with the cluster, and any controller finds it.

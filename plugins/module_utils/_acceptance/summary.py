@@ -22,7 +22,7 @@ def summary(report: Report) -> list[str]:
         line += f", {totals['in_use']} in use by others"
     lines = [line + _kept(report)]
     if report["simulated"]:
-        lines.append("The check says that it is simulated: this shows how the parts fit, not that a GPU computes.")
+        lines.append("The check reports that it is simulated: this shows how the parts fit, not that a GPU computes.")
     if report["checks"]:
         lines.append(f"Each check said: {' / '.join(report['checks'])}")
     lines += [_host(name, entry) for name, entry in with_gpus.items()]

@@ -225,12 +225,12 @@ def label_problem(target: Target) -> str:
     # With strategy single the parts stand in for GPUs.
     count = len(host.gpus if host.sharing.get("strategy") == "single" else host.models)
     if have[COUNT_LABEL] != str(count):
-        return f"label {COUNT_LABEL} says {have[COUNT_LABEL]}, nvidia-smi has {count}"
+        return f"label {COUNT_LABEL} is {have[COUNT_LABEL]}, nvidia-smi has {count}"
     products = {product(name) for name in host.models}
     if not any(have[PRODUCT_LABEL] == name or have[PRODUCT_LABEL].startswith(f"{name}-") for name in products):
-        return f"label {PRODUCT_LABEL} says {have[PRODUCT_LABEL]}, nvidia-smi has {', '.join(sorted(products))}"
+        return f"label {PRODUCT_LABEL} is {have[PRODUCT_LABEL]}, nvidia-smi has {', '.join(sorted(products))}"
     if host.driver and have[DRIVER_LABEL] != host.driver:
-        return f"label {DRIVER_LABEL} says {have[DRIVER_LABEL]}, the host's driver is {host.driver}"
+        return f"label {DRIVER_LABEL} is {have[DRIVER_LABEL]}, the host's driver is {host.driver}"
     return ""
 
 

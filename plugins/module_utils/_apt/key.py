@@ -101,7 +101,7 @@ def fetch_key(url: str, owner: str, pins: Collection[str], now: float, timeout: 
     if key.ends_by(now):
         cause = f"it expired on {date(key.expires)}"
         raise AptKeyError(
-            f"{doing}: {cause}. Check this host's clock, which says {date(now)}. If it is "
+            f"{doing}: {cause}. Check this host's clock, which shows {date(now)}. If it is "
             "right, the repository's owner has to publish a renewed key",
             kind="expired",
             cause=cause,

@@ -160,6 +160,4 @@ def unknown_text(unknown: Mapping[Wish, Sequence[str]]) -> str:
 def removal_advice(text: str) -> str:
     if "remove is disabled" not in text:
         return ""
-    return (
-        "\nThe packages that apt would remove are somebody's: remove them yourself, or allow it (allow_removal: true)"
-    )
+    return "\nThe packages that apt would remove may be in use: remove them yourself, or allow it (allow_removal: true)"

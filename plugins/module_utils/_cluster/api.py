@@ -82,14 +82,17 @@ class Api:
         created: dict[str, Any] = json.loads(self._request("POST", path, body=body))
         return created
 
-    def apply(self, path: str, body: dict[str, Any], manager: str = "gpulab.kubernetes") -> None:
-        """Create an object, or make it what is given (server-side apply).
+    def apply(
+        self, path: str, body: dict[str, Any], manager: str = "gpulab.kubernetes", dry: bool = False
+    ) -> dict[str, Any]:
+        """Create an object, or make it what is given (server-side apply), and return it. ``dry``: as if.
 
         What a ``manager`` applied before and does not apply again is removed, so whoever has a part of an object to
         itself takes a name of its own.
         """
-        query = {"fieldManager": manager, "force": "true"}
-        self._request("PATCH", path, query, body, "application/apply-patch+yaml")
+        query = {"fieldManager": manager, "force": "true", **({"dryRun": "All"} if dry else {})}
+        applied: dict[str, Any] = json.loads(self._request("PATCH", path, query, body, "application/apply-patch+yaml"))
+        return applied
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Change an object in one step, and return it; what is null in ``body`` is removed (JSON merge patch).

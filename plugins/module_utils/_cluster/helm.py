@@ -18,7 +18,7 @@ def parse_version(text: str) -> str:
     """``3.22.0`` from ``v3.22.0+g1a2b3c4``, as ``helm version --short`` prints it; DomainError for other text."""
     match = _VERSION.search(text)
     if match is None:
-        raise DomainError(f"Error while asking helm for its version: it said {text.strip()[:200]!r}")
+        raise DomainError(f"Error while asking helm for its version: it printed {text.strip()[:200]!r}")
     return ".".join(match.groups())
 
 

@@ -50,7 +50,7 @@ def missing(name: str, seen: Seen) -> list[Missing]:
     states = waiting[1].split() if waiting else []
     rest = [each for each in states if f"operand {OPERANDS.get(each, each)}" not in named]
     late += [
-        Missing("", f"operand {OPERANDS.get(each, each)}: the operator says that it is not ready") for each in rest
+        Missing("", f"operand {OPERANDS.get(each, each)}: the operator reports that it is not ready") for each in rest
     ]
     if late and waiting:
         return late

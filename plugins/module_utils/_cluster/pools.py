@@ -68,12 +68,12 @@ def _unclear(labels: Mapping[Any, Any], taints: Sequence[Mapping[str, Any]]) -> 
     for key, value in labels.items():
         for what, text in (("key", key), ("value", value)):
             if not isinstance(text, str):
-                yield f"the {what} of the label {key} is no text: {text!r}; {_QUOTE}"
+                yield f"the {what} of the label {key} is not a string: {text!r}; {_QUOTE}"
     seen = set()
     for taint in taints:
         wrong = [what for what in ("key", "value", "effect") if not isinstance(taint.get(what, ""), str)]
         for what in wrong:
-            yield f"the {what} of the taint {taint['key']} is no text: {taint[what]!r}; {_QUOTE}"
+            yield f"the {what} of the taint {taint['key']} is not a string: {taint[what]!r}; {_QUOTE}"
         found = (str(taint["key"]), str(taint.get("effect") or EFFECTS[0]))
         if found in seen:
             yield f"the taint {found[0]}:{found[1]} is there twice, and a node has it once"
@@ -104,11 +104,12 @@ def contested(node: Object, want: Wanted) -> Iterator[str]:
     for key, value in want.labels.items():
         have = _labels(node).get(key)
         if have not in (None, value) and own_labels.get(key) != have:
-            yield f"it has the label {key}={have} from another hand, and {value!r} is wanted"
+            yield f"it has the label {key}={have}, not managed by this collection, and {value!r} is wanted"
     for taint, value in want.taints.items():
         have = _taints(node).get(taint)
         if have not in (None, value) and own_taints.get(taint) != have:
-            yield f"it has the taint {taint[0]}={have}:{taint[1]} from another hand, and {value!r} is wanted"
+            name = f"{taint[0]}={have}:{taint[1]}"
+            yield f"it has the taint {name}, not managed by this collection, and {value!r} is wanted"
 
 
 def plan(node: Object, want: Wanted) -> Plan:

@@ -68,7 +68,7 @@ class DaemonFile:
         ]
         said = "; ".join(f"{key} is {present}, not {wanted}" for key, present, wanted in found)
         return DomainError(
-            f"Error while merging settings into {self._path}: somebody has set them otherwise: {said}. Change them by "
+            f"Error while merging settings into {self._path}: they are set otherwise: {said}. Change them by "
             "hand, leave them out of the settings, or allow it (replace: true). Nothing was changed.",
             contradictions=[
                 {"key": key, "present": json.loads(present), "wanted": json.loads(wanted)}

@@ -47,13 +47,13 @@ def read_daemon(text: str) -> dict[str, Any]:
     except UnicodeEncodeError as error:
         raise DomainError(f"it is not UTF-8 (line {text.count(chr(10), 0, error.start) + 1})") from None
     except json.JSONDecodeError as error:
-        raise DomainError(f"it is no JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
+        raise DomainError(f"it is not valid JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
     except RecursionError:
         raise DomainError("it is nested too deep") from None
     except ValueError as error:
-        raise DomainError(f"it is no JSON ({error})") from None
+        raise DomainError(f"it is not valid JSON ({error})") from None
     if not isinstance(values, dict):
-        raise DomainError("it is no JSON object")
+        raise DomainError("it is not a JSON object")
     return values
 
 
@@ -166,7 +166,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(text: str) -> float:
-    raise ValueError(f"{text} is no number in JSON")
+    raise ValueError(f"{text} is not a number in JSON")
 
 
 def _float(text: str) -> float:

@@ -188,7 +188,7 @@ class SwapOff:
     def _verify(self) -> None:
         # systemd may have turned an area on again before it knew that it shouldn't.
         for area in self._active():
-            self._runner.check(["swapoff", area.name], f"turning off swap {area.name} once more")
+            self._runner.check(["swapoff", area.name], f"turning off swap {area.name} again")
         left = [area.name for area in self._active()]
         if left:
             names = ", ".join(left)

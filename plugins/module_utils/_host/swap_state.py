@@ -69,7 +69,7 @@ def active_swaps(proc_swaps: str) -> list[ActiveSwap]:
             name, kind, size, used, priority = fields
             found.append(ActiveSwap(_unescape(name.strip()), kind, int(size), int(used), int(priority)))
         except ValueError:
-            raise DomainError(f"Error while reading the active swap: {line!r} is no line of /proc/swaps") from None
+            raise DomainError(f"Error while reading the active swap: {line!r} is not a line of /proc/swaps") from None
     return found
 
 

@@ -89,12 +89,12 @@ def expiration(text: str, now: datetime) -> Expiration:
 
 def _from_json(objects: list[dict[str, Any]]) -> Expiration:
     if len(objects) != 1 or objects[0].get("kind") != "CertificateExpirationInfo":
-        raise ValueError("the JSON is no CertificateExpirationInfo")
+        raise ValueError("the JSON is not a CertificateExpirationInfo")
     parts = []
     for key in ("certificates", "certificateAuthorities"):
         entries = objects[0].get(key) or []
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise ValueError(f"{key} is no list of objects")
+            raise ValueError(f"{key} is not a list of objects")
         parts.append(tuple(_certificate(entry) for entry in entries))
     return Expiration(*parts)
 

@@ -57,7 +57,7 @@ class KubeadmInit:
         evidence = asdict(found)
         if verdict.action == state.REFUSE:
             raise DomainError(
-                f"Error while initialising the control plane: {verdict.reason}. {verdict.advice}", evidence=evidence
+                f"Error while initializing the control plane: {verdict.reason}. {verdict.advice}", evidence=evidence
             )
         finished = verdict.action == state.FINISHED
         outcome = Outcome(not finished, finished, verdict.reason, evidence)
@@ -73,7 +73,7 @@ class KubeadmInit:
             self._clean(config, outcome)
         if verdict.action == state.RESUME:
             ignored = [*ignored, *self._own_traces(config)]
-        self._kubeadm.run_with("init", config, ignored, "initialising the control plane")
+        self._kubeadm.run_with("init", config, ignored, "initializing the control plane")
         self._record.unlink(missing_ok=True)
         outcome.initialized = True
         return outcome

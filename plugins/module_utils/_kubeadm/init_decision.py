@@ -19,7 +19,7 @@ ABSENT, UNREADABLE = "absent", "unreadable"
 INIT, FINISHED, RESUME, CLEAN, REFUSE = "init", "finished", "resume", "clean", "refuse"
 
 _ILL = (
-    "This control plane was initialised once and does not answer now; it is left as it is, and is never initialised "
+    "This control plane was initialized once and does not answer now; it is left as it is, and is never initialized "
     "again or reset. Look at: systemctl status kubelet containerd; journalctl -u kubelet; crictl ps -a; "
     "kubeadm certs check-expiration; df -h /var/lib/etcd. Only if you want to lose this cluster: kubeadm reset."
 )
@@ -94,7 +94,7 @@ def _without_control_plane(found: Evidence) -> Verdict:
         return Verdict(
             REFUSE,
             "there is an admin.conf, but nothing of a control plane: it seems to belong to another cluster",
-            "Move /etc/kubernetes/admin.conf away if this host shall become a control plane.",
+            "Move /etc/kubernetes/admin.conf away if this host is to become a control plane.",
         )
     return Verdict(INIT, "there is nothing of a control plane on this host")
 

@@ -94,7 +94,7 @@ class KubeadmJoin:
     def apply(self, wanted: Wanted) -> Outcome:
         wrong = [value for value in wanted.ca_cert_hashes if not is_ca_hash(value)]
         if wrong:
-            raise DomainError(f"Error while joining the cluster: {wrong[0]!r} is no CA hash (sha256:<64 hex digits>)")
+            raise DomainError(f"Error while joining the cluster: {wrong[0]!r} is not a CA hash, sha256:<64 hex digits>")
         if not self._module.check_mode:
             self._kubeadm.wait_for_others()
         verdict, found = self._decide(wanted)

@@ -55,7 +55,7 @@ def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
         return Verdict(
             REFUSE,
             "there are parts of a control plane on this host, but it is in no cluster",
-            "Finish it with kubeadm_init, or clear it away with kubeadm reset if it shall be a worker.",
+            "Finish it with kubeadm_init, or clear it away with kubeadm reset if it is to be a worker.",
         )
     if found.leftovers:
         return Verdict(CLEAN, f"an earlier join was interrupted and left {', '.join(found.leftovers)}")
@@ -76,7 +76,7 @@ def _member(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
         return Verdict(
             REFUSE,
             f"this host once joined {cluster} as node {name}, and the node was deleted there",
-            "If that was a mistake, systemctl restart kubelet brings the node back. If this host shall join anew, run "
+            "If that was a mistake, systemctl restart kubelet brings the node back. If this host is to join again, run "
             "kubeadm reset on it first.",
         )
     if found.api == REFUSED:

@@ -104,7 +104,7 @@ def _yaml_objects(text: str) -> Iterator[dict[str, Any]]:
             except RecursionError as error:
                 raise ValueError("it is nested too deeply") from error
             if not isinstance(data, dict):
-                raise ValueError("the YAML is no UpgradePlan")
+                raise ValueError("the YAML is not an UpgradePlan")
             yield data
 
 
@@ -146,7 +146,7 @@ def _checked(description: str | None, components: tuple[Component, ...]) -> Upgr
 def _config(entry: dict[str, Any]) -> ConfigVersion:
     manual = entry.get("manualUpgradeRequired")
     if manual not in (True, False, "true", "false"):
-        raise ValueError("a configuration does not say whether it must be upgraded by hand")
+        raise ValueError("a configuration does not show whether it must be upgraded by hand")
     group = _text(entry, "group")
     if group is None:
         raise ValueError("a configuration names no group")
@@ -158,14 +158,14 @@ def _objects(data: dict[str, Any], key: str) -> list[dict[str, Any]]:
     value = data.get(key)
     value = [] if value is None else value
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise ValueError(f"{key} is no list of objects")
+        raise ValueError(f"{key} is not a list of objects")
     return value
 
 
 def _text(data: dict[str, Any], key: str) -> str | None:
     value = data.get(key)
     if not isinstance(value, (str, type(None))):
-        raise ValueError(f"{key} is no text")
+        raise ValueError(f"{key} is not a string")
     return value or None
 
 
@@ -198,7 +198,7 @@ class _Text:
             raise ValueError("it was cut off in an upgrade")
         if not self._upgrades and not self._up_to_date and not _ends_with_notes(lines):
             shown = next((line for line in reversed(lines) if not is_remark(line)), "")
-            raise unreadable(_WHAT, "it neither offers an upgrade nor says that there is none", shown)
+            raise unreadable(_WHAT, "it neither offers an upgrade nor reports that there is none", shown)
         versions = self._versions
         return UpgradePlan(
             tuple(self._upgrades), tuple(self._configs), versions.get("Cluster"), versions.get("kubeadm")

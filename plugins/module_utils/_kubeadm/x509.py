@@ -63,7 +63,7 @@ def _fields(certificate: bytes) -> list[tuple[int, bytes, bytes]]:
     if fields and fields[0][0] == _VERSION:
         del fields[0]
     if [field[0] for field in fields[:6]] != [_INTEGER] + [_SEQUENCE] * 5:
-        raise CertificateError("Error while reading a certificate: it is no X.509 certificate")
+        raise CertificateError("Error while reading a certificate: it is not an X.509 certificate")
     return fields
 
 

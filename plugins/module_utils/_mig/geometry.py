@@ -83,7 +83,7 @@ def _placed(gpu: Gpu, wanted: Any, profiles: Sequence[Profile]) -> list[Placemen
         raise DomainError("it can't do MIG")
     if not profiles:
         raise DomainError(
-            "nvidia-smi does not tell its profiles while MIG is off, and this collection does not know them. Say "
+            "nvidia-smi does not list its profiles while MIG is off, and this collection does not know them. Run "
             f"nvidia-smi -i {gpu.index} -mig 1 once, while nothing uses the GPU, and run again"
         )
     return place(wanted, profiles)
@@ -94,14 +94,14 @@ def foreign(state: State) -> None:
     cut = [f"GPU {gpu.index}: {_parts(state, gpu)}" for gpu in state.gpus if gpu.current or gpu.pending]
     if cut:
         raise DomainError(
-            f"Error while cutting the GPUs: another hand has cut them already ({'; '.join(cut)}). Declare that layout "
-            "in nvidia_device_plugin_sharing to keep it, or give it up with "
+            f"Error while partitioning the GPUs: this collection does not manage their MIG devices ({'; '.join(cut)}). "
+            "Declare that layout in nvidia_device_plugin_sharing to keep it, or give it up with "
             "nvidia_device_plugin_replace_foreign_mig=true. Nothing was changed."
         )
 
 
 def _parts(state: State, gpu: Gpu) -> str:
-    return ", ".join(instance.profile for instance in state.of(gpu.index)) or "MIG mode is on, without parts"
+    return ", ".join(instance.profile for instance in state.of(gpu.index)) or "MIG mode is on, without MIG devices"
 
 
 def described(gpus: Iterable[tuple[Gpu, Sequence[str]]]) -> str:
@@ -144,13 +144,13 @@ class Geometry:
                 said[wish.gpu.index] = self._cut(wish, state)
         state = self.read()
         wrong = [
-            f"GPU {wish.gpu.index} ({wish.gpu.name}): {self._verdict(wish, state)}, after nvidia-smi said: "
+            f"GPU {wish.gpu.index} ({wish.gpu.name}): {self._verdict(wish, state)}, after nvidia-smi printed: "
             f"{' / '.join(said.get(wish.gpu.index, []))}"
             for wish in wanted
             if not wish.fulfilled(state)
         ]
         if wrong:
-            raise DomainError(f"Error while cutting the GPUs: {'; '.join(wrong)}")
+            raise DomainError(f"Error while partitioning the GPUs: {'; '.join(wrong)}")
         return state
 
     def _cut(self, wish: Wish, state: State) -> list[str]:
@@ -174,4 +174,4 @@ class Geometry:
                 "Something on this host holds it: see fuser -v /dev/nvidia*; stop that, or reboot, and run again"
             )
         there = ", ".join(instance.profile for instance in state.of(now.index)) or "nothing"
-        return f"it is cut into {there}, and not into {', '.join(wish.profiles) or 'nothing'}"
+        return f"its MIG devices are {there}, and not {', '.join(wish.profiles) or 'nothing'}"

@@ -138,7 +138,7 @@ class Driver:
             result = self._runner.run(["modprobe", name])
             if result.rc != 0:
                 outcome.warnings.append(
-                    f"The module {name}, which was loaded beside the former driver, can't be loaded: {result.said}"
+                    f"The module {name}, which was loaded next to the former driver, can't be loaded: {result.said}"
                 )
 
     def _make_room(self, before: str, version: str, outcome: Outcome) -> None:

@@ -63,7 +63,7 @@ class Sharing:
 def problems(value: Any) -> list[str]:
     """Everything that is wrong with a declaration by itself, as sentences without a period."""
     if not isinstance(value, Mapping):
-        return [f"it is no mapping with the key mode: {value!r}"]
+        return [f"it is not a mapping with the key mode: {value!r}"]
     mode = value.get("mode", EXCLUSIVE)
     if mode not in MODES:
         return [f"mode is {mode!r}, and must be one of {', '.join(MODES)}"]
@@ -83,7 +83,7 @@ def problems(value: Any) -> list[str]:
 def _stray(key: Any, mode: str) -> str:
     owners = [other for other in MODES if key in _KEYS[other]]
     if key == "layout" and mode == "mps":
-        return "layout belongs to mode mig: MPS shares whole GPUs only, never parts of one"
+        return "layout belongs to mode mig: MPS shares whole GPUs only, never MIG devices"
     belongs = f"{key} belongs to mode {' and '.join(owners)}, not to {mode}" if owners else f"there is no key {key}"
     known = ", ".join(("mode", *_KEYS[mode]))
     return belongs if owners else f"{belongs}; mode {mode} takes {known}"
@@ -107,7 +107,7 @@ def _mig_problems(value: Mapping[Any, Any]) -> list[str]:
         return [*found, f"layout is {'not set' if layout is None else repr(layout)}: {_LAYOUT}"]
     per_gpu = list(layout.values()) if isinstance(layout, Mapping) else [layout]
     if isinstance(layout, Mapping):
-        found += [f"layout has the key {key!r}, which is no index of a GPU" for key in layout if not _is_index(key)]
+        found += [f"layout has the key {key!r}, which is not an index of a GPU" for key in layout if not _is_index(key)]
     for one in per_gpu:
         found += [f"layout has {entry!r}: {_LAYOUT}" for entry in _entries(one) if not _is_profile(entry)]
     kinds = {str(entry) for one in per_gpu for entry in _entries(one)}

@@ -31,7 +31,7 @@ ACTIONS = {
     RESTART: (
         WARNING,
         "The program that used the GPU has ended by it: start it again. If it comes with other programs too, suspect "
-        "the GPU, and look at what else the kernel log says of it.",
+        "the GPU, and look at what else the kernel log has on it.",
     ),
     CABLES: (WARNING, "Check that the GPU's power cables are connected, and the power supply; then reboot the host."),
     REMAP: (WARNING, DO_REMAP),
@@ -115,7 +115,7 @@ XIDS = {
     140: Xid("uncorrectable memory error", RESET),
     141: Xid("error of the fast path", NOTHING),
     142: Xid("error of the video encoder", SUPPORT),
-    143: Xid("the GPU could not be initialised", RESET),
+    143: Xid("the GPU could not be initialized", RESET),
     **_several(range(144, 151), "error of NVLink", NVLINK),
     151: Xid("the keys of confidential computing could not be changed", REBOOT),
     154: Xid("the driver asks for another recovery action", LOOK_UP),

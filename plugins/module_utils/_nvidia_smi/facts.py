@@ -198,7 +198,7 @@ class NvidiaSmi:
     def _silence(self, gpus: list[dict[str, Any]]) -> str:
         forms = list(dict.fromkeys(attempt.reading.kind for attempt in self._attempts))
         if gpus:
-            return "the output was cut off, or was no list of all GPUs"
+            return "the output was cut off, or was not a list of all GPUs"
         if forms == ["message"]:
             return "there was no output"
         return f"the output holds no GPUs, it has the form: {', '.join(forms)}"

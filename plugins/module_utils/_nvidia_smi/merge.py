@@ -89,7 +89,7 @@ class _Gpus:
         if None in indices or len(indices) < len(self._all):
             return
         total = max(attached, *(index + 1 for index in indices))
-        missed = fault("gpu_silent", "nvidia-smi tells nothing about it")
+        missed = fault("gpu_silent", "nvidia-smi reports nothing about it")
         missing = sorted(set(range(min(total, MOST_GPUS))) - indices)
         self._all += [empty_gpu(index=index, problems=[missed]) for index in missing]
 

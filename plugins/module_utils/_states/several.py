@@ -12,36 +12,23 @@ from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 
 from .._errors import DomainError
-from . import (
-    apt_packages,
-    apt_source,
-    kernel_settings,
-    kubeadm_images,
-    kubeadm_init,
-    kubeadm_join,
-    managed_files,
-    managed_service,
-    nvidia_cdi_spec,
-    nvidia_driver_module,
-    swap,
-)
 
-MODULES: dict[str, Any] = {
-    state.__name__.rpartition(".")[2]: state
-    for state in (
-        apt_packages,
-        apt_source,
-        kernel_settings,
-        kubeadm_images,
-        kubeadm_init,
-        kubeadm_join,
-        managed_files,
-        managed_service,
-        nvidia_cdi_spec,
-        nvidia_driver_module,
-        swap,
-    )
+OPTIONS: dict[str, Any] = {
+    "name": {"type": "str", "required": True},
+    "module": {"type": "str", "required": True},
+    "when": {"type": "bool", "default": True},
+    "args": {"type": "dict", "default": {}},
 }
+
+
+def specification(modules: Mapping[str, Any]) -> dict[str, Any]:
+    """The option ``states`` of a module that knows the states of ``modules``, by the names of their own modules."""
+    options = {**OPTIONS, "module": {**OPTIONS["module"], "choices": list(modules)}}
+    return {"type": "list", "elements": "dict", "required": True, "options": options}
+
+
+def by_name(*states: Any) -> dict[str, Any]:
+    return {state.__name__.rpartition(".")[2]: state for state in states}
 
 
 class Part:
@@ -55,17 +42,24 @@ class Part:
         return getattr(self._whole, name)
 
 
-def ensure(module: Any) -> dict[str, Any]:
-    """Bring one state after the other about. Raises DomainError with the results of those before."""
-    parts = [(entry["name"], entry["module"], _part(module, entry)) for entry in module.params["states"]]
-    names = [name for name, _kind, _args in parts]
+def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Bring one state after the other about. Raises DomainError with the results of those before.
+
+    ``common`` are arguments of each of them.
+    """
+    wanted = [entry for entry in module.params["states"] if entry["when"]]
+    parts = [
+        (entry["name"], modules[entry["module"]], _part(module, entry, modules[entry["module"]], common or {}))
+        for entry in wanted
+    ]
+    names = [name for name, _state, _part in parts]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DomainError(f"Error while reading states: {', '.join(twice)}: each needs a name of its own")
     results: dict[str, Any] = {}
-    for name, kind, part in parts:
+    for name, state, part in parts:
         try:
-            results[name] = {"changed": False, **MODULES[kind].ensure(part)}
+            results[name] = {"changed": False, **state.ensure(part)}
         except DomainError as error:
             raise DomainError(f"{name}: {error}", states=results, failed_state=name, **error.fields) from error
     changed = [result for result in results.values() if result["changed"]]
@@ -73,9 +67,9 @@ def ensure(module: Any) -> dict[str, Any]:
     return {"changed": bool(changed), "states": results, "diff": diffs}
 
 
-def _part(module: Any, entry: Mapping[str, Any]) -> Part:
-    specification = {k: v for k, v in MODULES[entry["module"]].SPECIFICATION.items() if k != "supports_check_mode"}
-    found = ModuleArgumentSpecValidator(**specification).validate(entry["args"])
+def _part(module: Any, entry: Mapping[str, Any], state: Any, common: Mapping[str, Any]) -> Part:
+    expected = {k: v for k, v in state.SPECIFICATION.items() if k != "supports_check_mode"}
+    found = ModuleArgumentSpecValidator(**expected).validate({**common, **entry["args"]})
     # What a module of its own would keep out of logs and results is kept out of these, too.
     module.no_log_values.update(found._no_log_values)
     if found.error_messages:

@@ -123,7 +123,7 @@ class Training:
         job = self._api.find(self._job)
         if job is None:
             raise DomainError(
-                f"Error while waiting for the training {self._name}: somebody has removed the job, or another run of "
+                f"Error while waiting for the training {self._name}: the job was removed, or another run of "
                 f"the same name has taken its place."
             )
         return Seen(

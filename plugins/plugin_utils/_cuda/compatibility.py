@@ -174,13 +174,13 @@ def _doubts(cuda: Cuda, driver: Driver, found: Gpu | None, gpu: str) -> Verdict 
         return Verdict(
             UNKNOWN,
             f"The GPU {_shown(gpu)} is not in the table, so which drivers and toolkits serve it is not known",
-            "Look up its architecture (Turing, Ampere, ...) and say that instead",
+            "Look up its architecture (Turing, Ampere, ...) and give that instead",
         )
     family = found.family
     if driver.branch > data.BRANCHES.numbers[-1] and family.last_branch is None:
         return Verdict(
             UNKNOWN,
-            f"Driver branch {driver.branch} is newer than the table, which can't say if it drives {family.name} GPUs",
+            f"Driver branch {driver.branch} is newer than the table: whether it drives {family.name} GPUs is not known",
             "Look at the GPUs that its release notes list",
         )
     if family.first_toolkit is not None and _pair(cuda.version) < _pair(family.first_toolkit):
@@ -206,7 +206,7 @@ def _without_gpu(cuda: Cuda, driver: Driver, limits: Limits) -> Verdict:
     if driver.branch not in data.BRANCHES.numbers and driver.branch < data.BRANCHES.numbers[-1]:
         return Verdict(
             UNKNOWN,
-            f"{driver.branch} is no branch of Linux drivers that the table knows; drivers for Windows count otherwise",
+            f"{driver.branch} is not a branch of Linux drivers in the table; drivers for Windows count otherwise",
             "Give the version that nvidia-smi prints on the Linux host",
         )
     row = data.TOOLKITS[index]
@@ -246,7 +246,7 @@ def _older_driver(cuda: Cuda, driver: Driver, least: str, limits: Limits) -> Ver
     if floor and (driver.key if driver.exact else driver.branch_end) >= _key(floor):
         doubt = not driver.exact and driver.branch == _key(least)[0]
         older = "has releases that are older" if doubt else "is older"
-        lifted = f" or {package} (on data-centre GPUs)" if driver.branch in listed else ""
+        lifted = f" or {package} (on data-center GPUs)" if driver.branch in listed else ""
         return Verdict(
             MINOR,
             f"Driver {driver.text} {older} than CUDA {cuda} asks for ({least}), but runs all of CUDA {cuda.major}. "
@@ -263,8 +263,8 @@ def _older_driver(cuda: Cuda, driver: Driver, least: str, limits: Limits) -> Ver
     if driver.branch not in listed + ended:
         return Verdict(UNSUPPORTED, f"{why}, and NVIDIA lists no {package} for driver branch {driver.branch}", other)
     if limits.data_center is False:
-        return Verdict(UNSUPPORTED, f"{why}, and {package} works on data-centre GPUs only", other)
-    condition = "" if limits.data_center else ", on data-centre GPUs (and a few certified RTX GPUs) only"
+        return Verdict(UNSUPPORTED, f"{why}, and {package} works on data-center GPUs only", other)
+    condition = "" if limits.data_center else ", on data-center GPUs (and a few certified RTX GPUs) only"
     end = f". The branch {driver.branch} has ended, NVIDIA doesn't list it any more" if driver.branch in ended else ""
     return Verdict(
         FORWARD,

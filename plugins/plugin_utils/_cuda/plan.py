@@ -87,7 +87,9 @@ def packages_of(minor: str, installed: Iterable[str]) -> list[str]:
     """Those of the installed packages that belong to one toolkit alone. Raises CudaError for no minor version."""
     match = MINOR_VERSION.fullmatch(minor)
     if not match:
-        raise CudaError(f"Error while removing CUDA toolkits: {minor!r:.60} is no minor version. Write it as in 12.9")
+        raise CudaError(
+            f"Error while removing CUDA toolkits: {minor!r:.60} is not a minor version. Write it as in 12.9"
+        )
     pattern = re.compile(_PACKAGES.format(suffix=f"{match[1]}-{match[2]}"))
     return sorted(name for name in installed if pattern.fullmatch(name))
 
@@ -96,7 +98,7 @@ def _toolkit(version: str, driver: str | None, gpus: Sequence[str], accept: Sequ
     match = RELEASE.fullmatch(version)
     if not match:
         raise CudaError(
-            f"Error while planning CUDA toolkits: {version!r:.60} is no release. Write all three digits, as in 12.9.1"
+            f"Error while planning CUDA toolkits: {version!r:.60} is not a release. Write three digits, as in 12.9.1"
         )
     minor, suffix = f"{match[1]}.{match[2]}", f"{match[1]}-{match[2]}"
     home = f"/usr/local/cuda-{minor}"

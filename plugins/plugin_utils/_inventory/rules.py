@@ -69,16 +69,16 @@ def _release(value: Any) -> Iterator[str]:
 
 def _wrong_release(entry: Any) -> str:
     if not isinstance(entry, str):
-        return f"{entry!r} is no text; write all three digits, and {_QUOTE}, as in '12.9.1'"
-    return "" if RELEASE.fullmatch(entry) else f"{entry!r:.60} is no release; write all three digits, as in 12.9.1"
+        return f"{entry!r} is not a string; write all three digits, and {_QUOTE}, as in '12.9.1'"
+    return "" if RELEASE.fullmatch(entry) else f"{entry!r:.60} is not a release; write all three digits, as in 12.9.1"
 
 
 def _minors(value: Any) -> Iterator[str]:
     for entry in value:
         if not isinstance(entry, str):
-            yield f"{entry!r} is no text: a number loses its zeros, and 12.10 is 12.1 then; {_QUOTE}, as in '12.9'"
+            yield f"{entry!r} is not a string: a number loses its zeros, and 12.10 is 12.1 then; {_QUOTE}, as in '12.9'"
         elif not MINOR_VERSION.fullmatch(entry):
-            yield f"{entry!r:.60} is no minor version; write it as in 12.9"
+            yield f"{entry!r:.60} is not a minor version; write it as in 12.9"
 
 
 def _minor(release: str) -> str:
@@ -190,7 +190,7 @@ def _operator(host: str, values: Values) -> Iterator[Problem]:
             "gpu_operator_not_chosen",
             f"nvidia_driver_source is operator, and cluster_gpu_manager is {manager}",
             "nvidia_driver_source, cluster_gpu_manager",
-            "The GPU Operator is to bring the driver, and would not be there: nobody brings one",
+            "The GPU Operator is to bring the driver, and would not be there: nothing brings one",
             "Set cluster_gpu_manager to gpu_operator for all hosts, or choose another nvidia_driver_source",
             host,
         )

@@ -116,7 +116,7 @@ def _wrong_or_unknown(name: str, variables: Mapping[str, Any], option: Mapping[s
     except UndefinedError as error:
         # Ansible hands errors of templates on as undefined values; their cause tells the difference.
         broken = isinstance(error.__cause__, AnsibleTemplateSyntaxError)
-        return [f"{name} is no template that can be read: {error.__cause__}"] if broken else []
+        return [f"{name} is not a valid template: {error.__cause__}"] if broken else []
 
 
 def _misspelt(host: str, name: str, known: Specification) -> Iterator[Problem]:
@@ -138,15 +138,15 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
         if "default" in option:
             yield f"{name} is empty (null)"
     elif kind == "list" and not isinstance(value, (list, tuple)):
-        yield f"{name} is no list: {_shown(value)}"
+        yield f"{name} is not a list: {_shown(value)}"
     elif option.get("elements") == "dict" and not all(isinstance(entry, Mapping) for entry in value):
-        yield f"{name} has an entry that is no mapping: {_shown(_plain(value))}"
+        yield f"{name} has an entry that is not a mapping: {_shown(_plain(value))}"
     elif kind == "dict" and not isinstance(value, Mapping):
-        yield f"{name} is no mapping: {_shown(value)}"
+        yield f"{name} is not a mapping: {_shown(value)}"
     elif "options" in option and kind == "dict" and not all(isinstance(key, str) for key in value):
-        yield f"{name} has a key that is no text: {_shown(_plain(value))}"
+        yield f"{name} has a key that is not a string: {_shown(_plain(value))}"
     elif kind == "str" and isinstance(value, (list, tuple, Mapping)):
-        yield f"{name} is no text: {_shown(_plain(value))}"
+        yield f"{name} is not a string: {_shown(_plain(value))}"
     elif kind == "int" and "inf" in str(value).lower():
         # Ansible's own check stumbles over infinity.
         yield f"{name} is not a whole number in digits: {_shown(value)}"

@@ -83,7 +83,7 @@ def networks(cluster: Cluster) -> Iterator[Problem]:
         except ValueError as error:
             yield Problem(
                 "network_invalid",
-                f"{variable} is {text!r}, which is no IPv4 network",
+                f"{variable} is {text!r}, which is not a valid IPv4 network",
                 variable,
                 str(error),
                 "Give a network in CIDR form, such as 10.244.0.0/16",
@@ -135,7 +135,7 @@ def _overlaps(reading: Reading, parsed: dict[str, ipaddress.IPv4Network], nodes:
                     f"{variable} {network} overlaps the host's network {destination} ({interface})",
                     variable,
                     "Traffic to those addresses would leave or enter the cluster by mistake",
-                    f"Set {variable} to a network that nobody uses",
+                    f"Set {variable} to a network that is not in use",
                 )
 
 
@@ -206,7 +206,7 @@ def clocks(cluster: Cluster) -> Iterator[Problem]:
                 f"The clock is {abs(offset - middle):.0f} s {ahead} the other hosts' (the spread is {spread:.0f} s)",
                 "system clock",
                 f"Certificates and leases fail when clocks differ by more than {most:.0f} s",
-                "Turn on time synchronisation: timedatectl set-ntp true, then see timedatectl timesync-status",
+                "Turn on time synchronization: timedatectl set-ntp true, then see timedatectl timesync-status",
             )
 
 
@@ -246,7 +246,7 @@ def membership(cluster: Cluster) -> Iterator[Problem]:
             if state["role"] == "worker":
                 yield _foreign(reading, "this host is a worker of another cluster, not a control plane")
         elif state["role"] == "control_plane":
-            yield _foreign(reading, "this host is a control plane, the inventory says worker")
+            yield _foreign(reading, "this host is a control plane, and a worker in the inventory")
         elif first and state["ca_hashes"] and not set(state["ca_hashes"]) & set(first.facts["cluster"]["ca_hashes"]):
             whose = "has another CA" if first.facts["cluster"]["ca_hashes"] else "has no cluster yet"
             yield _foreign(reading, f"it belongs to another cluster: {first.host} {whose}")

@@ -17,7 +17,7 @@ from .model import Cluster, Facts, HostRule, Reading, listing
 
 _OPERATOR = re.compile(r"/toolkit/nvidia-container-runtime(?:\.\w+)?\Z")
 _WHY = "containerd merges the drop-ins into the configuration that this collection writes, and would not run right"
-_DO = "Correct or remove that file, or what the variables of the role containerd say about it"
+_DO = "Correct or remove that file, or what the variables of the role containerd set in it"
 
 
 def drop_ins(reading: Reading, cluster: Cluster) -> Iterator[Problem]:

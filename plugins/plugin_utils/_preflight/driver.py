@@ -73,10 +73,10 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         if not found["loaded_version"]:
             yield reading.problem(
                 "driver_not_loaded",
-                "No NVIDIA driver is loaded, and nvidia_driver_source says that there is one",
+                "No NVIDIA driver is loaded, though nvidia_driver_source expects one",
                 "/proc/driver/nvidia/version",
                 "Nothing works without a driver",
-                "Load it (modprobe nvidia; nvidia-smi says why not), or set nvidia_driver_source to cuda_repository",
+                "Load it (modprobe nvidia; nvidia-smi shows why not), or set nvidia_driver_source to cuda_repository",
             )
         return
     versions = versions_in(found["packages"].values()) or {found["loaded_version"]} - {""}
@@ -88,7 +88,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"There is an NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}), and the GPU Operator "
                 "is to bring one (nvidia_driver_source)",
                 listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
-                "The operator's driver container does not start beside a driver of the host",
+                "The operator's driver container does not start next to a driver of the host",
                 "Keep this one (nvidia_driver_source=preinstalled), or remove it and reboot",
             )
         return
@@ -106,7 +106,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "driver_unmanaged",
             f"The NVIDIA driver that is there ({listing(sorted(versions)) or 'version unknown'}) {reason}",
             listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
-            "A driver that somebody else chose is not replaced unasked",
+            "An existing driver is not replaced unasked",
             "Keep it (nvidia_driver_source=preinstalled), or choose its version (nvidia_driver_version), or "
             + (
                 "have it replaced (nvidia_driver_replace_foreign=true)"

@@ -92,7 +92,7 @@ def _too_old_for(reading: Reading, core: str, newest: str, python: str) -> Probl
         "python_too_new",
         f"Python is {python}, and ansible-core {core} on the controller knows Python up to {newest}",
         "ansible-core on the controller, ansible_python_interpreter",
-        "Its modules fail there with errors that don't say so",
+        "Its modules fail there with errors that don't show it",
         "Install ansible-core 2.20 or newer on the controller, or name an older Python of the host with "
         "ansible_python_interpreter",
     )

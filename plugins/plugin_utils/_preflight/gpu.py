@@ -159,7 +159,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if unable:
         yield reading.problem(
             "mig_unsupported",
-            f"Its GPUs shall be cut by MIG, and {listing(unable)} GPUs can't be",
+            f"Its GPUs are to be partitioned by MIG, and {listing(unable)} GPUs can't be",
             "nvidia_device_plugin_sharing",
             "MIG needs a data center GPU of Ampere or newer",
             "Choose time_slicing, mps or exclusive for this host",
@@ -167,7 +167,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if reading.settings["nvidia_driver_source"] == "operator":
         yield reading.problem(
             "mig_with_driver_of_operator",
-            "Its GPUs shall be cut by MIG, and the GPU Operator brings the driver (nvidia_driver_source)",
+            "Its GPUs are to be partitioned by MIG, and the GPU Operator brings the driver (nvidia_driver_source)",
             "nvidia_device_plugin_sharing",
             "The host cuts its GPUs itself, and has no nvidia-smi then",
             "Install the driver on the host (nvidia_driver_source), or choose time_slicing, mps or exclusive",

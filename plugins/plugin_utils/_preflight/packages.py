@@ -62,7 +62,7 @@ def runtimes(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "container_runtime_installed",
             f"A container runtime of the distribution is installed: {listing(foreign)}",
             "dpkg",
-            "containerd.io can't be installed beside it, and what runs in it would stop",
+            "containerd.io can't be installed next to it, and what runs in it would stop",
             "Move what runs in it elsewhere and remove these packages",
         )
 

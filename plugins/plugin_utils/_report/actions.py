@@ -19,7 +19,7 @@ API_UNREAD = "api_unread"
 # An expired certificate comes first: without the API nothing else can be mended, or even be seen.
 _ORDER = ("expired", "unreachable", "api", "unhealthy", "unproven", "isolated", "drift", "xids", "certificate")
 # Of problems in reports of older versions, which name no remedy.
-_OTHERWISE = f"Fix what it says. {PROVE}"
+_OTHERWISE = f"Fix what it reports. {PROVE}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
         return
     for device in dictionaries(entry.get("devices")):
         if device.get("healthy") is False:
-            what = f"{_gpu(device)} is not well: {'; '.join(texts(device.get('health'))) or 'no reason given'}"
+            what = f"{_gpu(device)} is unhealthy: {'; '.join(texts(device.get('health'))) or 'no reason given'}"
             do, gpu = " ".join(texts(device.get("advice"))) or DO_LOOK, text(device.get("uuid"))
             yield _action("unhealthy", ERROR, "gpu_unhealthy", host, what, f"{do} {PROVE}", gpu)
     open_ones = [_gpu(device) for device in dictionaries(entry.get("devices")) if device.get("state") == "unproven"]
@@ -97,7 +97,7 @@ def _kernel(host: str, entry: dict[str, Any]) -> Iterator[Action]:
     if kernel.get("newest_has_driver") is False and newest != text(kernel.get("running")):
         do = f"Install linux-headers-{newest}, for which DKMS then builds the driver, before this host boots again."
         if kernel.get("newest_has_headers") is True:
-            do = f"Its headers are there: dkms autoinstall -k {newest} builds the driver, or says why not."
+            do = f"Its headers are there: dkms autoinstall -k {newest} builds the driver, or shows why not."
         what = f"the kernel {newest} boots next, and has no NVIDIA driver"
         yield _action("drift", WARNING, "kernel_without_driver", host, what, do)
 
@@ -109,7 +109,7 @@ def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:
     name = text(entry.get("inventory_name")) or host
     back = f"ansible-playbook playbooks/isolate_gpu.yml -e gpu_isolation_state=returned --limit {name}"
     what = f"no new GPU pods since {text(isolated.get('since'))}: {text(isolated.get('reason'))}"
-    do = f"When it is mended, prove it and give it back: {back}"
+    do = f"When it is repaired, verify it and end its isolation: {back}"
     yield _action("isolated", WARNING, "node_isolated", host, what, do)
 
 

@@ -14,7 +14,7 @@ from .._driver.version import AUTO
 from .state import version_fits
 
 _SITE = "site.yml puts it back"
-_HEAL = f"{_SITE} and keeps the other one beside it"
+_HEAL = f"{_SITE} and keeps the other one next to it"
 _UPGRADE = "playbooks/upgrade_driver.yml brings the nodes to one version"
 _SWAP = "site.yml turns it off; remove swapon from scripts by hand, or it is on again after a reboot"
 _ANY = "a version of the table"
@@ -95,7 +95,7 @@ def _kernel(host: str, kernel: Mapping[str, Any]) -> Iterator[Row]:
         return
     advice = f"install linux-headers-{newest_one}, for which DKMS then builds the driver, or remove that kernel"
     if kernel.get("newest_has_headers"):
-        advice = f"its headers are there: dkms autoinstall -k {newest_one} builds the driver, or says why not"
+        advice = f"its headers are there: dkms autoinstall -k {newest_one} builds the driver, or shows why not"
     yield Row(
         host,
         "kernel",

@@ -25,10 +25,10 @@ def read_report(value: Any) -> Report:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise ReportError(f"Error while reading the report: it is no JSON: {error}. {_ADVICE}") from None
+            raise ReportError(f"Error while reading the report: it is not valid JSON: {error}. {_ADVICE}") from None
     found = _plain(value)
     if not isinstance(found, dict):
-        raise ReportError(f"Error while reading the report: it is no dictionary but {_kind(found)}. {_ADVICE}")
+        raise ReportError(f"Error while reading the report: it is not a dictionary but {_kind(found)}. {_ADVICE}")
     for key, kind in _NEEDED:
         if not isinstance(found.get(key), kind):
             what = f"its {key} is {_kind(found[key])}" if key in found else f"it has no {key}"

@@ -45,16 +45,16 @@ def of(report: Report) -> tuple[Table, ...]:
         Table(
             "health",
             "GPU health",
-            "What each GPU says about itself through the driver.",
+            "What each GPU reports about itself through the driver.",
             ("GPU", "Model", "Health", "Temperature", "PCI address", "UUID"),
             tuple(row for name, entry in hosts.items() for row in _health(name, entry)),
-            "No host has told of a GPU.",
+            "No host has reported a GPU.",
             wide=True,
         ),
         Table(
             "xids",
             "Errors in the kernel log",
-            "What drivers reported since the last boot, or since the GPUs were last given back (Xids).",
+            "What drivers reported since the last boot, or since the isolation of the GPUs last ended (Xids).",
             ("GPU", "Xid", "Meaning", "Severity", "Times", "Last", "What to do"),
             tuple(row for name, entry in hosts.items() for row in _xids(name, entry)),
             "No driver reported an error.",
@@ -66,7 +66,7 @@ def of(report: Report) -> tuple[Table, ...]:
             "Wanted is what the variables and the table of versions of the collection ask for.",
             ("Component", "Found", "Wanted", "Drift", "Hosts"),
             tuple(_versions(hosts)),
-            "No host has told its versions.",
+            "No host has reported its versions.",
             wide=True,
         ),
         Table(
@@ -75,7 +75,7 @@ def of(report: Report) -> tuple[Table, ...]:
             "Of the control plane, as kubeadm counts them. Kubelet renews its own.",
             ("Certificate", "Host", "Days left", "Expires"),
             tuple(row for name, entry in hosts.items() for row in _certificates(name, entry)),
-            "No control plane has told of its certificates.",
+            "No control plane has reported its certificates.",
         ),
         Table(
             "network",

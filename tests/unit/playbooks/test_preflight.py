@@ -109,10 +109,10 @@ def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: 
         "It looks like cluster_pod_network misspelt",
         "missing required arguments: endpoint",
         "cluster_expected_gpus' is of type str",
-        "cluster_dns_domain is no template that can be read",
-        "cluster_node_taints has an entry that is no mapping: [None]",
-        "the value of the label a is no text: True; put it into quotes",
-        "12.9 is no text: a number loses its zeros",
+        "cluster_dns_domain is not a valid template",
+        "cluster_node_taints has an entry that is not a mapping: [None]",
+        "the value of the label a is not a string: True; put it into quotes",
+        "12.9 is not a string: a number loses its zeros",
     ):
         assert words in output
     # What refers to a fact can't be judged yet.

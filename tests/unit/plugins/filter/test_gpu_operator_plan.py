@@ -115,10 +115,13 @@ def test_hosts_that_do_not_go_together_are_named(hosts: list[dict[str, Any]], wo
 @pytest.mark.parametrize(
     ("own", "words"),
     [
-        ({"driver": {"useOpenKernelModules": True}}, ["useOpenKernelModules is no value", "driver.kernelModuleType"]),
-        ({"operator": {"defaultRuntime": "containerd"}}, ["operator.defaultRuntime is no value"]),
-        ({"operator": {"initContainer": {"version": "1"}}}, ["operator.initContainer is no value"]),
-        ({"psp": {"enabled": True}}, ["psp is no value", "psa.enabled"]),
+        (
+            {"driver": {"useOpenKernelModules": True}},
+            ["useOpenKernelModules is not a value", "driver.kernelModuleType"],
+        ),
+        ({"operator": {"defaultRuntime": "containerd"}}, ["operator.defaultRuntime is not a value"]),
+        ({"operator": {"initContainer": {"version": "1"}}}, ["operator.initContainer is not a value"]),
+        ({"psp": {"enabled": True}}, ["psp is not a value", "psa.enabled"]),
         ({"toolkit": {"instalDir": "/x"}}, ["toolkit.instalDir is unknown", "toolkit.installDir looks like it"]),
         ({"dcgmexporter": {"enabled": False}}, ["dcgmexporter is unknown", "dcgmExporter looks like it"]),
         ({"driver": True}, ["driver must be a mapping, not True"]),
@@ -126,7 +129,7 @@ def test_hosts_that_do_not_go_together_are_named(hosts: list[dict[str, Any]], wo
         ({"gpuCluster": {"deployCR": True}}, ["GPUCluster (DRA)"]),
         ({"clusterPolicy": {"deployCR": False}}, ["GPUCluster (DRA)"]),
         ({"cdi": {"nriPluginEnabled": True}}, ["needs cdi.enabled and toolkit.enabled"]),
-        ({"devicePlugin": {"enabled": False}}, ["nobody would offer the GPUs"]),
+        ({"devicePlugin": {"enabled": False}}, ["nothing would offer the GPUs"]),
         ({"toolkit": {"enabled": True}}, ["gpu1", "second container toolkit"]),
     ],
 )

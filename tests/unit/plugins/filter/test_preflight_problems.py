@@ -386,7 +386,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.settings.gpu_sharing": {"mode": "mig", "layout": "all-1g.5gb"}},
             "gpu1",
-            ["cut by MIG", "Turing GPUs can't be", "nvidia_device_plugin_sharing"],
+            ["partitioned by MIG", "Turing GPUs can't be", "nvidia_device_plugin_sharing"],
         ),
         (
             {
@@ -610,7 +610,7 @@ def test_an_older_kernel_of_debian_13_builds_debian_s_driver() -> None:
         ({"containerd_version": "2.1.5"}, ["containerd 2.1.5 is too old", "2.2.0"]),
         ({"cluster_pod_network": "10.244.0.1/16"}, ["10.244.0.1/16", "host bits"]),
         ({"cluster_pod_network": "nonsense"}, ["nonsense"]),
-        ({"cluster_pod_network": "fd00::/48"}, ["no IPv4 network"]),
+        ({"cluster_pod_network": "fd00::/48"}, ["not a valid IPv4 network"]),
         ({"cluster_pod_network": "10.100.0.0/16"}, ["overlap", "10.96.0.0/12"]),
         ({"cluster_pod_network": "10.244.0.0/23"}, ["room for 2 nodes, the inventory holds 3"]),
         ({"cluster_service_network": "10.128.0.0/10", "cluster_pod_network": "10.0.0.0/16"}, ["from /12 to /28"]),

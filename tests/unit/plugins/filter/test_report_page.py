@@ -105,10 +105,10 @@ def test_any_entry_of_a_host_gives_a_page(key: str, value: Any, device: Any) -> 
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("{", "it is no JSON"),
-        ("", "it is no JSON"),
-        ([1], "it is no dictionary but a list"),
-        ("null", "it is no dictionary but nothing"),
+        ("{", "it is not valid JSON"),
+        ("", "it is not valid JSON"),
+        ([1], "it is not a dictionary but a list"),
+        ("null", "it is not a dictionary but nothing"),
         ({}, "it has no hosts"),
         ({"hosts": {"a": 1}, "totals": {}, "problems": []}, "the entry of host a is a number"),
     ],

@@ -102,7 +102,7 @@ def test_first_things_come_first() -> None:
         "certificate admin.conf has expired",
         "gone",
         "the API was not read: refused",
-        "GPU 0 is not well: GPU is lost",
+        "GPU 0 is unhealthy: GPU is lost",
         "0 of 1 GPUs are allocatable (capacity 1)",
         "containerd.io is not there, 2.3.6 is wanted",
         "kubelet is 1.35.8-1.1, 1.36.4-1.1 is wanted",
@@ -174,7 +174,7 @@ def test_a_gpu_that_nobody_proved_is_there_and_one_that_is_gone_is_unhealthy() -
     found = state(proof(), {"gpu1": host}, SETTINGS)
     devices = found["hosts"]["gpu1"]["devices"]
     assert [(each["state"], each["healthy"]) for each in devices] == [("proven", False), ("unproven", True)]
-    assert whats(found) == [f"GPU {UUID} is not well: nvidia-smi does not list it", "no proof covers GPU 0"]
+    assert whats(found) == [f"GPU {UUID} is unhealthy: nvidia-smi does not list it", "no proof covers GPU 0"]
 
 
 def test_a_driver_that_lists_nothing_makes_its_gpus_unhealthy() -> None:

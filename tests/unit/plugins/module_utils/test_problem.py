@@ -210,5 +210,5 @@ def test_a_report_of_before_there_were_kinds_is_read() -> None:
     assert (both.kind, both.gpu, both.do, api.host) == ("", "GPU-1, GPU-2", "", "")
     found = report_state(old, {}, {})
     assert [each["what"] for each in found["actions"]] == ["no pod was given this GPU"]
-    assert found["actions"][0]["do"].startswith("Fix what it says")
+    assert found["actions"][0]["do"].startswith("Fix what it reports")
     assert summary.problems(old)[0] == "gpu1: GPU-1, GPU-2: no pod was given this GPU" and summary.remedies(old) == []

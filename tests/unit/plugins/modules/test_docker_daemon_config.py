@@ -87,9 +87,9 @@ def test_no_password_is_shown(host: Host) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ('{"log-driver": "x",}', "no JSON (line 1, column"),
+        ('{"log-driver": "x",}', "not valid JSON (line 1, column"),
         (b'{"label": "caf\xe9"}', "not UTF-8 (line 1)"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
     ],
 )
 def test_file_that_docker_would_not_read(host: Host, data: str | bytes, words: str, check: bool) -> None:

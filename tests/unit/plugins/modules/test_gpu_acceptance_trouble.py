@@ -101,7 +101,7 @@ def test_wrong_labels_are_a_problem(lab: Lab) -> None:
     lab.node("gpu2").labels = {**lab.node("gpu2").body()["metadata"]["labels"], "nvidia.com/gpu.count": "1"}
     result = lab.prove()
     assert any("GPU feature discovery has not labelled it" in cause for cause in causes(result, "gpu1"))
-    assert causes(result, "gpu2") == ["label nvidia.com/gpu.count says 1, nvidia-smi has 2"]
+    assert causes(result, "gpu2") == ["label nvidia.com/gpu.count is 1, nvidia-smi has 2"]
 
 
 def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:

@@ -319,9 +319,9 @@ def test_published_cluster_that_is_ill_is_never_touched(host: Host, phase: str, 
     before = host.files()
     result = host.run(check=check)
     assert result["failed"]
-    assert result["msg"].startswith("Error while initialising the control plane: https://127.0.0.1:")
+    assert result["msg"].startswith("Error while initializing the control plane: https://127.0.0.1:")
     assert "etcdserver: request timed out" in result["msg"]
-    assert "never initialised again or reset" in result["msg"]
+    assert "never initialized again or reset" in result["msg"]
     assert result["evidence"]["etcd"] == "alive"
     assert host.files() == before
     assert host.inits == 1
@@ -423,7 +423,7 @@ def test_hung_kubeadm_is_killed_and_cleared_away_by_the_next_run(host: Host) -> 
     (host.root / "stop").write_text("manifests")
     result = host.run(timeout=2)
     assert result["failed"]
-    assert result["msg"] == "Error while initialising the control plane: kubeadm: no answer within 2 s, it was killed"
+    assert result["msg"] == "Error while initializing the control plane: kubeadm: no answer within 2 s, it was killed"
     (host.root / "stop").unlink()
     assert host.run()["initialized"]
 
@@ -437,7 +437,7 @@ def test_complaint_of_kubeadm(host: Host) -> None:
     )
     result = host.run()
     assert result["failed"]
-    said = "Error while initialising the control plane: error: error execution phase preflight: token ********"
+    said = "Error while initializing the control plane: error: error execution phase preflight: token ********"
     assert result["msg"] == said
     assert result["rc"] == 1
     assert not (host.root / "run/gpulab/kubeadm-init.yaml").exists()

@@ -309,7 +309,7 @@ def test_unfinished_control_plane_is_no_worker(host: Host) -> None:
 
 @pytest.mark.parametrize("wrong", ["[]", "sha256:00", "md5:" + "0" * 64])
 def test_hash_that_is_none(host: Host, wrong: str) -> None:
-    assert f"{wrong!r} is no CA hash" in host.run(ca_cert_hashes=[host.authority.hash, wrong])["msg"]
+    assert f"{wrong!r} is not a CA hash" in host.run(ca_cert_hashes=[host.authority.hash, wrong])["msg"]
     assert host.log == []
 
 

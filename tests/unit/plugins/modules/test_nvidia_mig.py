@@ -101,7 +101,7 @@ def test_what_cannot_be_is_one_error_before_anything_changes(
     ("gpu", "more", "words"),
     [
         (a100(held=True), {}, "its MIG mode is still off and changes with the next reset of the GPU"),
-        (a100(True), {"refuses": True}, "it is cut into nothing, and not into 1g.5gb, 1g.5gb"),
+        (a100(True), {"refuses": True}, "its MIG devices are nothing, and not 1g.5gb, 1g.5gb"),
     ],
 )
 def test_the_result_is_read_and_not_believed(
@@ -110,7 +110,7 @@ def test_the_result_is_read_and_not_believed(
     make(gpu, **more)
     result = run_module("nvidia_mig", {"layout": "all-1g.5gb"})
     assert result["failed"]
-    assert words in result["msg"] and "nvidia-smi said" in result["msg"]
+    assert words in result["msg"] and "nvidia-smi printed" in result["msg"]
 
 
 @pytest.mark.parametrize("layout", [None, ["4g.20gb"]])
@@ -120,7 +120,7 @@ def test_the_work_of_another_hand_stays_unless_given_up(
     smi = make(a100(True, [[9, 0]]))
     args = {"layout": layout, "owned": False, "owner_file": str(tmp_path / "ours")}
     result = run_module("nvidia_mig", args)
-    assert result["failed"] and "another hand has cut them already (GPU 0: 3g.20gb)" in result["msg"]
+    assert result["failed"] and "this collection does not manage their MIG devices (GPU 0: 3g.20gb)" in result["msg"]
     assert smi.changes == []
     assert not run_module("nvidia_mig", {**args, "layout": ["3g.20gb"]})["changed"]
     (tmp_path / "ours").touch()

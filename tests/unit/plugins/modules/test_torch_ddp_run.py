@@ -253,7 +253,7 @@ def test_taken_gpus_are_told_in_numbers_and_waited_for_as_long_as_asked(cluster:
 def test_a_job_that_somebody_removes_is_told(cluster: Cluster) -> None:
     result = cluster.step("watch")
     assert result["failed"]
-    assert "somebody has removed the job" in result["msg"]
+    assert "the job was removed" in result["msg"]
 
 
 def test_all_of_it_is_removed(cluster: Cluster) -> None:

@@ -150,7 +150,7 @@ def test_a_complaint_about_the_cut_is_a_problem_of_the_host() -> None:
 
 def test_with_strategy_single_the_parts_are_counted_as_gpus_by_the_labels() -> None:
     assert label_problem(target(SINGLE, [gpu(0, "3g.20gb", "3g.20gb")])) == ""
-    assert "says 1, nvidia-smi has 2" in label_problem(
+    assert "is 1, nvidia-smi has 2" in label_problem(
         target(SINGLE, [gpu(0, "3g.20gb", "3g.20gb")], labels={"count": "1"})
     )
     assert label_problem(target(TIME_SLICING, [gpu(0), gpu(1)])) == ""

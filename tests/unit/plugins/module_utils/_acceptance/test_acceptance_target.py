@@ -97,9 +97,9 @@ def test_an_earlier_network_covers_the_nodes_it_had() -> None:
         (LABELS, ""),
         ({**LABELS, "nvidia.com/gpu.product": "Tesla-T4-SHARED"}, ""),
         ({}, "has no label nvidia.com/gpu.product, nvidia.com/gpu.count"),
-        ({**LABELS, "nvidia.com/gpu.count": "1"}, "label nvidia.com/gpu.count says 1, nvidia-smi has 2"),
-        ({**LABELS, "nvidia.com/gpu.product": "Tesla-T40"}, "says Tesla-T40, nvidia-smi has Tesla-T4"),
-        ({**LABELS, "nvidia.com/cuda.driver-version.full": "570.1"}, "says 570.1, the host's driver is 580.1"),
+        ({**LABELS, "nvidia.com/gpu.count": "1"}, "label nvidia.com/gpu.count is 1, nvidia-smi has 2"),
+        ({**LABELS, "nvidia.com/gpu.product": "Tesla-T40"}, "is Tesla-T40, nvidia-smi has Tesla-T4"),
+        ({**LABELS, "nvidia.com/cuda.driver-version.full": "570.1"}, "is 570.1, the host's driver is 580.1"),
     ],
 )
 def test_labels_must_fit_the_host(labels: dict[str, str], said: str) -> None:

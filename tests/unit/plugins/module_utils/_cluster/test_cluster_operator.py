@@ -101,15 +101,15 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
         (
             look([policy("notReady", NOT_READY)]),
             [
-                f"operand {PLUGIN}: the operator says that it is not ready",
-                "operand nvidia-dcgm-exporter: the operator says that it is not ready",
+                f"operand {PLUGIN}: the operator reports that it is not ready",
+                "operand nvidia-dcgm-exporter: the operator reports that it is not ready",
             ],
         ),
         (
             look([policy("notReady", NOT_READY)], [operand(available=1)], pods=[pod(waiting=PULL)]),
             [
                 f"gpu1: operand {PLUGIN}: ImagePullBackOff: image i can't be pulled: not found",
-                "operand nvidia-dcgm-exporter: the operator says that it is not ready",
+                "operand nvidia-dcgm-exporter: the operator reports that it is not ready",
             ],
         ),
         (

@@ -118,9 +118,9 @@ def test_what_is_not_ours_to_write_is_refused(labels: Json, taints: list[Json], 
 @pytest.mark.parametrize(
     ("labels", "taints", "words"),
     [
-        ({"a": True}, [], "the value of the label a is no text: True"),
-        ({"a": None}, [], "the value of the label a is no text: None"),
-        ({}, [{"key": "a", "value": 1}], "the value of the taint a is no text: 1"),
+        ({"a": True}, [], "the value of the label a is not a string: True"),
+        ({"a": None}, [], "the value of the label a is not a string: None"),
+        ({}, [{"key": "a", "value": 1}], "the value of the taint a is not a string: 1"),
         ({}, [GPU, {"key": "nvidia.com/gpu"}], "the taint nvidia.com/gpu:NoSchedule is there twice"),
     ],
 )
@@ -133,8 +133,8 @@ def test_what_is_no_text_or_there_twice_can_not_be_wanted(labels: Json, taints: 
 @pytest.mark.parametrize(
     ("before", "words"),
     [
-        (node({"gpulab.io/pool": "b"}), ["label gpulab.io/pool=b from another hand"]),
-        (node({}, [{**GPU, "value": "no"}]), ["taint nvidia.com/gpu=no:NoSchedule from another hand"]),
+        (node({"gpulab.io/pool": "b"}), ["label gpulab.io/pool=b, not managed by this collection"]),
+        (node({}, [{**GPU, "value": "no"}]), ["taint nvidia.com/gpu=no:NoSchedule, not managed by this collection"]),
         (node({"gpulab.io/pool": "b"}, [], {"labels": {"gpulab.io/pool": "b"}, "taints": []}), []),
         (node(POOL, [GPU]), []),
         (node({}, [{**GPU, "effect": "PreferNoSchedule", "value": "no"}]), []),

@@ -103,17 +103,17 @@ def test_file_without_settings(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{\n  "a": 1,\n}', r"no JSON \(line"),
-        ('{"a": 1} // why', r"no JSON \(line 1, column 10"),
+        ('{\n  "a": 1,\n}', r"not valid JSON \(line"),
+        ('{"a": 1} // why', r"not valid JSON \(line 1, column 10"),
         ('{"a": 1, "a": 2}', "the key a stands twice"),
-        ("[]", "no JSON object"),
-        ("null", "no JSON object"),
-        ('{"a": NaN}', "NaN is no number"),
+        ("[]", "not a JSON object"),
+        ("null", "not a JSON object"),
+        ('{"a": NaN}', "NaN is not a number"),
         ('{"a": 1e999}', "1e999 is too large"),
         ('{"a": ' + "9" * 5000, "is too long"),
         ("[" * 100_000, "nested too deep"),
         ('{\n"a": "\udce9"}', r"not UTF-8 \(line 2\)"),
-        ("\u00a0", "no JSON"),
+        ("\u00a0", "not valid JSON"),
     ],
 )
 def test_what_docker_would_not_read(text: str, words: str) -> None:

@@ -126,7 +126,7 @@ def test_no_active_swap(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["garbage\n", HEADER + "/dev/sda2 partition\n", HEADER + "/a b c d e\n"])
 def test_text_of_another_kind_is_an_error(text: str) -> None:
-    with pytest.raises(DomainError, match="is no line of /proc/swaps"):
+    with pytest.raises(DomainError, match="is not a line of /proc/swaps"):
         swap.active_swaps(text)
 
 

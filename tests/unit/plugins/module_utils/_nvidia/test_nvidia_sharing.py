@@ -24,8 +24,8 @@ BASE = {"version": "v1", "flags": {"failOnInitError": True}}
 @pytest.mark.parametrize(
     ("declared", "words"),
     [
-        (None, "it is no mapping"),
-        ("mig", "it is no mapping"),
+        (None, "it is not a mapping"),
+        ("mig", "it is not a mapping"),
         ({"mode": "shared"}, "must be one of exclusive, time_slicing, mps, mig"),
         ({"mode": "exclusive", "replicas": 2}, "replicas belongs to mode time_slicing and mps, not to exclusive"),
         ({"mode": "time_slicing"}, "replicas is not set, and mode time_slicing needs a number of at least 2"),
@@ -40,7 +40,7 @@ BASE = {"version": "v1", "flags": {"failOnInitError": True}}
         ({"mode": "mig", "layout": 7}, "layout is 7"),
         ({"mode": "mig", "layout": "all-small"}, "layout has 'small'"),
         ({"mode": "mig", "layout": ["1g5gb"]}, "layout has '1g5gb'"),
-        ({"mode": "mig", "layout": {"first": "all-1g.5gb"}}, "the key 'first', which is no index"),
+        ({"mode": "mig", "layout": {"first": "all-1g.5gb"}}, "the key 'first', which is not an index"),
         ({**MIG, "strategy": "none"}, "strategy is 'none', and must be single or mixed"),
         (
             {"mode": "mig", "layout": ["1g.5gb", "2g.10gb"], "strategy": "single"},

@@ -109,7 +109,7 @@ def test_gpu_that_is_left_out_between_others_keeps_its_place() -> None:
             [2, False],
             [3, True],
         ]
-        assert found["message"] == "GPU 2: nvidia-smi tells nothing about it"
+        assert found["message"] == "GPU 2: nvidia-smi reports nothing about it"
     # The last one is missed because the others tell how many there are.
     found = facts(smi.csv("count,index,uuid,name", smi.FOUR[:3]).replace("\n3, ", "\n4, "))
     assert (found["count"], found["gpus"][3]["index"], found["gpus"][3]["healthy"]) == (4, 3, False)

@@ -143,7 +143,7 @@ def test_forward_compatibility(cuda: str, driver: str, gpu: str | None, package:
     assert (verdict.kind, verdict.package) == (FORWARD, package)
     assert package in verdict.advice and "or use driver" in verdict.advice
     # What can't be known of the GPU is a condition.
-    assert ("on data-centre GPUs" in verdict.reason) == (gpu is None)
+    assert ("on data-center GPUs" in verdict.reason) == (gpu is None)
 
 
 def test_forward_compatibility_says_when_a_branch_has_ended() -> None:
@@ -154,9 +154,9 @@ def test_forward_compatibility_says_when_a_branch_has_ended() -> None:
 @pytest.mark.parametrize(
     ("cuda", "driver", "gpu", "data_center", "said"),
     [
-        ("13.0", "535.274.02", "NVIDIA GeForce RTX 4090", None, ["data-centre GPUs only", "580.65.06"]),
-        ("13.0", "535.274.02", "0x1eb8", False, ["data-centre GPUs only"]),
-        ("13.0", "535.274.02", None, False, ["data-centre GPUs only", "use CUDA 12"]),
+        ("13.0", "535.274.02", "NVIDIA GeForce RTX 4090", None, ["data-center GPUs only", "580.65.06"]),
+        ("13.0", "535.274.02", "0x1eb8", False, ["data-center GPUs only"]),
+        ("13.0", "535.274.02", None, False, ["data-center GPUs only", "use CUDA 12"]),
         ("13.0", "470.256.02", "Tesla T4", None, ["no cuda-compat-13-0", "branch 470", "use CUDA 11"]),
         ("13.2", "550.54.14", "Tesla T4", None, ["no cuda-compat-13-2", "branch 550"]),
         ("13.0", "565.77", "Tesla T4", None, ["no cuda-compat-13-0", "branch 565"]),

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
+
+DOCUMENTATION = r"""
+name: cluster_plan
+short_description: Work out which roles have something to do in the cluster
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Where the cluster could not be read all roles are pending, so that the role tells what is wrong.
+positional: _input, namespace, installers
+options:
+  _input:
+    description: >-
+      The result of M(gpulab.kubernetes.cluster_state) in check mode, whose states are C(pools), C(network),
+      C(network rollout), C(plugins), C(plugin), C(sharing) and those of
+      P(gpulab.kubernetes.device_plugin_rollouts#filter).
+    type: dict
+    required: true
+  namespace:
+    description: Namespace of the device plugin, so that any other device plugin is one of another hand.
+    type: str
+    required: true
+  installers:
+    description: Whether a host of the run wants its driver from a pod.
+    type: bool
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: See which roles have something to do
+  ansible.builtin.debug:
+    msg: "{{ {'states': {'pools': {'changed': true}}} | gpulab.kubernetes.cluster_plan('gpulab-gpu', false) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: What is pending, a list of words by role. Roles that have nothing to do are left out.
+  type: dict
+  sample: {flannel: [DaemonSet kube-flannel/kube-flannel-ds]}
+"""
+
+ROLES = ("node_pools", "flannel", "installer", "nvidia_device_plugin")
+
+
+def cluster_plan(reading: Mapping[str, Any], namespace: str, installers: bool) -> dict[str, list[str]]:
+    if reading.get("failed") or "states" not in reading:
+        return {role: ["everything, since the cluster could not be read"] for role in ROLES}
+    states = reading["states"]
+    plugins = states.get("plugins", {})
+    found = {
+        "node_pools": [f"node {name}" for name in states.get("pools", {}).get("changes", {})],
+        "flannel": [*_objects(states, "network"), *_missing(states, "network rollout")],
+        "installer": [*plugins.get("installers", []), *(["the drivers of pods"] if installers else [])],
+        "nvidia_device_plugin": [
+            *(f"ClusterPolicy {name}" for name in plugins.get("policies", [])),
+            *(_title(each) for each in plugins.get("plugins", []) if each["namespace"] != namespace),
+            *(node["summary"] or f"sharing of {name}" for name, node in _shared(states)),
+            *_objects(states, "plugin"),
+            *(words for name in states if name.startswith("rollout of ") for words in _missing(states, name)),
+        ],
+    }
+    return {role: words for role, words in found.items() if words}
+
+
+def _objects(states: Mapping[str, Any], name: str) -> list[str]:
+    return list(states.get(name, {}).get("changes", []))
+
+
+def _missing(states: Mapping[str, Any], name: str) -> Iterator[str]:
+    for each in states.get(name, {}).get("missing", []):
+        yield f"{each['node']}: {each['text']}" if each.get("node") else each["text"]
+
+
+def _shared(states: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, node in states.get("sharing", {}).get("nodes", {}).items():
+        if node["differs"] or node["drained"]:
+            yield name, node
+
+
+def _title(plugin: Mapping[str, Any]) -> str:
+    return f"{plugin['kind']} {plugin['namespace']}/{plugin['name']}"
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"cluster_plan": cluster_plan}

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable
+
+DOCUMENTATION = r"""
+name: host_plan
+short_description: Work out which roles have something to do on a host
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - A role is pending where one of its states is, and where it needs what another one does. The container toolkit needs
+    a driver that answers, so the driver's role is pending with it.
+  - Where the host could not be read all of its roles are pending, so that the role tells what is wrong.
+positional: _input, roles, pending
+options:
+  _input:
+    description: The result of M(gpulab.kubernetes.host_state) in check mode, whose states are called C(role/state).
+    type: dict
+    required: true
+  roles:
+    description: The roles of this host, in their order.
+    type: list
+    elements: str
+    required: true
+  pending:
+    description: What else is pending, by role, such as C(join the cluster).
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: See which roles have something to do
+  ansible.builtin.debug:
+    msg: "{{ {'states': {'host/swap': {'changed': true}}} | gpulab.kubernetes.host_plan(['host', 'containerd']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: What is pending, a list of words by role. Roles that have nothing to do are left out.
+  type: dict
+  sample: {host: [swap], kubeadm: [join the cluster]}
+"""
+
+# Role -> the role without which it can't do its work.
+_NEEDS = {"nvidia_container_toolkit": "nvidia_driver"}
+
+
+def host_plan(
+    reading: Mapping[str, Any], roles: Iterable[str], pending: Mapping[str, Iterable[str]] | None = None
+) -> dict[str, list[str]]:
+    roles = list(roles)
+    if reading.get("failed") or "states" not in reading:
+        return {role: ["everything, since the host could not be read"] for role in roles}
+    found: dict[str, list[str]] = {role: [] for role in roles}
+    for name, result in reading["states"].items():
+        role, _separator, state = name.partition("/")
+        if result["changed"]:
+            found[role].append(state + _restart(result))
+    for role, words in (pending or {}).items():
+        found[role].extend(words)
+    for role, needed in _NEEDS.items():
+        if found.get(role) and not found.get(needed, True):
+            found[needed].append("an answer")
+    return {role: words for role, words in found.items() if words}
+
+
+def _restart(result: Mapping[str, Any]) -> str:
+    return " (restart)" if result.get("restart") else ""
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"host_plan": host_plan}

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Objects as manifests declare them: what the API makes of them, and whether that is a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .._errors import DomainError
+from .api import Api, ApiError
+from .objects import Object
+from .waiting import until
+
+# A definition of resources takes a moment until objects of it can be made.
+_ESTABLISHED = 30
+# What the API writes by itself.
+_OWN = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
+
+
+@dataclass(frozen=True)
+class Change:
+    """``name`` is kind and name, with the namespace if there is one. ``before`` is empty for a new object."""
+
+    name: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+class _Resources:
+    """Where the API has objects of a kind. Each group is asked about once."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._known: dict[str, dict[str, Mapping[str, Any]]] = {}
+
+    def path(self, body: Object) -> str:
+        """The path of an object, empty while the API knows no such kind."""
+        group = body["apiVersion"]
+        root = f"/apis/{group}" if "/" in group else f"/api/{group}"
+        if body["kind"] not in self._known.get(root, {}):
+            listed = (self._api.find(root) or {}).get("resources") or []
+            self._known[root] = {each["kind"]: each for each in listed if "/" not in each["name"]}
+        found = self._known[root].get(body["kind"])
+        if found is None:
+            return ""
+        namespace = f"/namespaces/{body['metadata'].get('namespace', 'default')}" if found["namespaced"] else ""
+        return f"{root}{namespace}/{found['name']}/{body['metadata']['name']}"
+
+
+def apply(api: Api, definitions: Iterable[Object], manager: str, dry: bool) -> list[Change]:
+    """Apply the objects in their order (server-side); returns those that are, or would be, changed by it.
+
+    A dry run takes an object whose kind or namespace is not there yet as new.
+    """
+    resources = _Resources(api)
+    changes = []
+    for body in definitions:
+        path = resources.path(body) if dry else until(partial(resources.path, body), bool, _ESTABLISHED)
+        if not path and not dry:
+            raise DomainError(
+                f"Error while applying {_name(body)}: the API knows no kind {body['kind']} in {body['apiVersion']}."
+            )
+        before = api.find(path) if path else None
+        after = _applied(api, path, body, manager, dry)
+        if before is None or shown(before) != shown(after):
+            changes.append(Change(_name(body), shown(before or {}), shown(after)))
+    return changes
+
+
+def _applied(api: Api, path: str, body: Object, manager: str, dry: bool) -> Object:
+    if not path:
+        return body
+    try:
+        return api.apply(path, dict(body), manager, dry)
+    except ApiError as error:
+        # Its namespace would be new, too.
+        if dry and error.status == 404:
+            return body
+        raise
+
+
+def shown(body: Object) -> dict[str, Any]:
+    """An object without what the API writes by itself."""
+    kept = {key: value for key, value in body.items() if key != "status"}
+    if "metadata" in kept:
+        kept["metadata"] = {key: value for key, value in kept["metadata"].items() if key not in _OWN}
+    return kept
+
+
+def _name(body: Object) -> str:
+    namespace = body["metadata"].get("namespace")
+    return f"{body['kind']} {namespace + '/' if namespace else ''}{body['metadata']['name']}"

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who offers the cluster's GPUs to pods."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from .._cluster import device_plugins, objects
+from .._cluster.api import Api
+from .._cluster.operator import POLICIES
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+# As the role nvidia_driver writes it.
+_INSTALLER = "gpulab.io/driver-installer"
+_SERVICE_MONITORS = "servicemonitors.monitoring.coreos.com"
+
+
+def ensure(module: Any) -> dict[str, Any]:
+    api = Api(module.params["kubeconfig"])
+    daemonsets = api.items("/apis/apps/v1/daemonsets")
+    found = device_plugins.plugins(daemonsets, api.items("/api/v1/pods"))
+    policies = (api.find(POLICIES) or {}).get("items") or []
+    monitors = api.find(f"{_DEFINITIONS}/{_SERVICE_MONITORS}") is not None
+    return {
+        "plugins": [asdict(plugin) for plugin in found],
+        "shared": device_plugins.shared(found),
+        "policies": sorted(policy["metadata"]["name"] for policy in policies),
+        "service_monitors": monitors,
+        "installers": [
+            objects.name(each) for each in daemonsets if _INSTALLER in (each["metadata"].get("annotations") or {})
+        ],
+    }
+
+
+SPECIFICATION: dict[str, Any] = {
+    "argument_spec": {"kubeconfig": {"type": "path", "required": True}},
+    "supports_check_mode": True,
+}

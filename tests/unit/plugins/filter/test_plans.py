@@ -1,0 +1,120 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_plan import ROLES, cluster_plan
+from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_rollouts import device_plugin_rollouts
+from ansible_collections.gpulab.kubernetes.plugins.filter.host_plan import host_plan
+from ansible_collections.gpulab.kubernetes.plugins.filter.host_states import host_states
+
+ALL = ["host", "containerd", "nvidia_driver", "nvidia_container_toolkit"]
+UNREAD = {role: ["everything, since the host could not be read"] for role in ALL}
+
+
+def reading(**changed: bool) -> dict[str, Any]:
+    """Return the result of host_state: by the name of a state, with ``__`` for ``/``, whether it changes."""
+    states = {name.replace("__", "/"): {"changed": value} for name, value in changed.items()}
+    return {"changed": any(changed.values()), "states": states}
+
+
+def test_states_carry_the_names_of_their_roles() -> None:
+    roles = {
+        "host": [{"name": "swap", "module": "swap"}],
+        "kubeadm": [{"name": "kubelet", "module": "managed_service"}],
+    }
+    assert [state["name"] for state in host_states(roles)] == ["host/swap", "kubeadm/kubelet"]
+
+
+@pytest.mark.parametrize(
+    ("result", "more", "expected"),
+    [
+        (reading(host__swap=False, containerd__packages=False), {}, {}),
+        (reading(host__swap=True, containerd__packages=False), {}, {"host": ["swap"]}),
+        (reading(), {"containerd": ["a word"]}, {"containerd": ["a word"]}),
+        # CDI needs a driver that answers.
+        (
+            reading(nvidia_container_toolkit__CDI=True),
+            {},
+            {"nvidia_driver": ["an answer"], "nvidia_container_toolkit": ["CDI"]},
+        ),
+        (
+            {"states": {"containerd/service": {"changed": True, "restart": True}}},
+            {},
+            {"containerd": ["service (restart)"]},
+        ),
+        # What is wrong is the role's to tell.
+        ({"failed": True, "msg": "apt"}, {}, UNREAD),
+        ({"unreachable": True}, {}, UNREAD),
+    ],
+)
+def test_a_role_is_pending_where_one_of_its_states_is(
+    result: dict[str, Any], more: dict[str, list[str]], expected: dict[str, list[str]]
+) -> None:
+    assert host_plan(result, ALL, more) == expected
+
+
+WELL: dict[str, Any] = {
+    "pools": {"changed": False, "changes": {}},
+    "network": {"changed": False, "changes": []},
+    "network rollout": {"changed": False, "missing": []},
+    "plugins": {"policies": [], "installers": [], "plugins": [{"kind": "DaemonSet", "namespace": "ours", "name": "p"}]},
+    "sharing": {"nodes": {"gpu1": {"differs": False, "drained": False, "summary": ""}}},
+    "plugin": {"changed": False, "changes": []},
+    "rollout of exclusive": {"missing": []},
+}
+SUMMARY = {"differs": True, "drained": False, "summary": "gpu1 2 -> 8"}
+DRAINED = {"differs": False, "drained": True, "summary": ""}
+PLUGIN = {"kind": "DaemonSet", "namespace": "theirs", "name": "p"}
+
+
+@pytest.mark.parametrize(
+    ("state", "value", "expected"),
+    [
+        ("", None, {}),
+        ("pools", {"changes": {"gpu1": {}}}, {"node_pools": ["node gpu1"]}),
+        ("network", {"changes": ["DaemonSet f/f"]}, {"flannel": ["DaemonSet f/f"]}),
+        ("network rollout", {"missing": [{"node": "gpu1", "text": "no pod"}]}, {"flannel": ["gpu1: no pod"]}),
+        ("plugins", {"policies": ["mine"]}, {"nvidia_device_plugin": ["ClusterPolicy mine"]}),
+        ("plugins", {"plugins": [PLUGIN]}, {"nvidia_device_plugin": ["DaemonSet theirs/p"]}),
+        ("plugins", {"installers": ["driver-580"]}, {"installer": ["driver-580"]}),
+        ("sharing", {"nodes": {"gpu1": SUMMARY}}, {"nvidia_device_plugin": ["gpu1 2 -> 8"]}),
+        ("sharing", {"nodes": {"gpu1": DRAINED}}, {"nvidia_device_plugin": ["sharing of gpu1"]}),
+        ("plugin", {"changes": ["ConfigMap a/b"]}, {"nvidia_device_plugin": ["ConfigMap a/b"]}),
+        (
+            "rollout of exclusive",
+            {"missing": [{"node": "", "text": "0 of 1 pods"}]},
+            {"nvidia_device_plugin": ["0 of 1 pods"]},
+        ),
+    ],
+)
+def test_a_role_of_the_cluster_is_pending_where_something_differs(
+    state: str, value: Any, expected: dict[str, list[str]]
+) -> None:
+    states = {**WELL, **({state: value} if state else {})}
+    assert cluster_plan({"states": states}, "ours", False) == expected
+
+
+def test_drivers_of_pods_are_looked_after_in_each_run() -> None:
+    assert list(cluster_plan({"states": WELL}, "ours", True)) == ["installer"]
+
+
+def test_a_cluster_that_could_not_be_read_is_entered() -> None:
+    assert list(cluster_plan({"failed": True, "states": {}}, "ours", False)) == list(ROLES)
+
+
+def test_each_way_of_sharing_has_a_rollout() -> None:
+    nodes = [
+        {"name": "gpu1", "configuration": "exclusive", "amounts": {"nvidia.com/gpu": 2}},
+        {"name": "gpu2", "configuration": "mps-4", "amounts": {"nvidia.com/gpu": 8}},
+        {"name": "gpu3", "configuration": "exclusive", "amounts": {"nvidia.com/gpu": 1}},
+    ]
+    whole, shared = [state["args"] for state in device_plugin_rollouts(nodes, "ours")]
+    assert whole["nodes"] == ["gpu1", "gpu3"]
+    assert whole["daemonsets"] == ["nvidia-device-plugin", "gpu-feature-discovery"]
+    assert shared["daemonsets"][-1] == "nvidia-mps-control-daemon-mps-4"
+    assert shared["allocatable"] == {"gpu2": {"nvidia.com/gpu": 8}}
+    assert device_plugin_rollouts([], "ours") == []
