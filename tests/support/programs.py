@@ -29,6 +29,8 @@ def run_ansible(
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
         "ANSIBLE_NOCOLOR": "1",
+        # It shows every task and result, so what must not be seen would be.
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
         **more,
     }
     command = [str(Path(sys.executable).parent / program), *arguments]
