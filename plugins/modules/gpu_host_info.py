@@ -13,8 +13,9 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Reads the GPUs on the PCI bus, the versions of installed packages, and from kubelet's record which running pod
-    holds which GPU. It runs no program, so it answers when the driver does not.
-  - With O(containerd_config) it reads the files of containerd's configuration, too.
+    holds which GPU. It runs no program for these, so it answers when the driver does not.
+  - With O(containerd_config) it reads the files of containerd's configuration, too, and with O(certificates) it asks
+    kubeadm for the certificates of this control plane.
 options:
   packages:
     description: Packages whose versions are wanted.
@@ -29,6 +30,11 @@ options:
     description: Where drop-ins usually are. Those that O(containerd_config) does not import say so.
     type: path
     default: /etc/containerd/conf.d/*.toml
+    version_added: 0.2.0
+  certificates:
+    description: Whether to read when the certificates of this control plane expire.
+    type: bool
+    default: false
     version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
@@ -93,6 +99,14 @@ containerd_files:
   type: list
   elements: dict
   sample: [{path: /etc/containerd/config.toml, text: "version = 4\n", imported: true}]
+certificates:
+  description: >-
+    What M(gpulab.kubernetes.kubeadm_certs_info) returns, or why it could not be read, in C(msg). Empty without
+    O(certificates).
+  returned: success
+  type: dict
+  version_added: 0.2.0
+  sample: {certificates: [], certificate_authorities: []}
 """
 
 import os
@@ -105,7 +119,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._apt.dpkg import read_database
 from ..module_utils._apt.key import ending_keys
 from ..module_utils._containerd.files import config_files
+from ..module_utils._errors import DomainError
 from ..module_utils._files import under
+from ..module_utils._kubeadm.info import certs_info
+from ..module_utils._kubeadm.run import Kubeadm
 from ..module_utils._module import run
 from ..module_utils._nvidia.installed import kernels
 from ..module_utils._nvidia.kernel_log import given_back
@@ -129,7 +146,15 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         "apt_keys": ending_keys(root / "etc/apt/keyrings", time.time()),
         "kernel": kernels(top, os.uname().release),
         "containerd_files": files,
+        "certificates": _certificates(module) if params["certificates"] else {},
     }
+
+
+def _certificates(module: AnsibleModule) -> dict[str, Any]:
+    try:
+        return certs_info(Kubeadm(module, "kubeadm", 120), "/etc/kubernetes/admin.conf")
+    except DomainError as error:
+        return {"msg": str(error)}
 
 
 def main() -> None:
@@ -138,6 +163,7 @@ def main() -> None:
             "packages": {"type": "list", "elements": "str", "default": ["nvidia-container-toolkit"]},
             "containerd_config": {"type": "path"},
             "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
+            "certificates": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,

@@ -17,8 +17,9 @@ ONLY_REAL: dict[str, str] = {}
 
 
 PLANNED_ROLES = {"host", "nvidia_driver", "containerd", "nvidia_container_toolkit", "kubeadm"}
-# The most modules that run on a host while it is planned: facts, what preflight reads, what is pending.
-PLAN_EXECUTIONS = 3
+# The most modules that run on a host while it is planned: facts, what preflight reads, which drivers there are for a
+# host without one, what is pending.
+PLAN_EXECUTIONS = 4
 
 
 def plan(lab: Lab) -> dict[str, Any]:
@@ -95,8 +96,8 @@ def test_on_finished_hosts_nothing_is_pending(built: Built) -> None:
 
 def test_on_hosts_that_somebody_has_changed_the_plan_names_what_a_run_then_mends(built: Built) -> None:
     worker = built.inventory.workers[0]
+    built.cluster.kubectl("--namespace=kube-flannel", "delete", "daemonset", "kube-flannel-ds", "--cascade=foreground")
     worker.run("rm /etc/sysctl.d/*gpulab*; sysctl -q net.ipv4.ip_forward=0; systemctl stop containerd")
-    built.cluster.kubectl("--namespace=kube-flannel", "delete", "daemonset", "kube-flannel-ds")
     found = plan(built.lab)
     assert roles_of(found) == {(worker.name, "host"), (worker.name, "containerd")}
     assert found["cluster"]["flannel"][0] == "DaemonSet kube-flannel/kube-flannel-ds"

@@ -51,7 +51,7 @@ class Shared(Site):  # type: ignore[misc]
 def site(tmp_path: Path) -> Shared:
     made = Shared(tmp_path)
     found = {"changed": False, "pci": [{}], "packages": {"nvidia-container-toolkit": "1"}, "held": {}}
-    made.answer("gpu_host_info", {**found, "containerd_files": []})
+    made.answer("gpu_host_info", {**found, "containerd_files": [], "certificates": {}})
     made.answer("nvidia_smi_info", {"changed": False, "state": "ok", "driver_version": "580.178.04", "gpus": []})
     made.answer("gpu_plugins_info", {"changed": False, "plugins": [], "policies": [], "service_monitors": False})
     made.answer("helm_program_info", {"changed": False, "path": "/usr/bin/helm"})

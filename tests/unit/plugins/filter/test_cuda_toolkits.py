@@ -83,7 +83,7 @@ def test_what_the_driver_makes_of_it(
 @pytest.mark.parametrize(
     ("versions", "words"),
     [
-        (["12.9"], "all three digits"),
+        (["12.9"], "Write three digits"),
         (["twelve"], "not a release"),
         (["12.9.0", "12.9.1"], "can't be side by side"),
         ([12.9], "put it into quotes"),

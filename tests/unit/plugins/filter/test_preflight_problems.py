@@ -386,7 +386,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.settings.gpu_sharing": {"mode": "mig", "layout": "all-1g.5gb"}},
             "gpu1",
-            ["cut by MIG", "Turing GPUs can't be", "nvidia_device_plugin_sharing"],
+            ["partitioned by MIG", "Turing GPUs can't be", "nvidia_device_plugin_sharing"],
         ),
         (
             {

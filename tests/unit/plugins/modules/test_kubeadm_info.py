@@ -162,6 +162,17 @@ def test_unreadable_certificates(kubeadm: Kubeadm) -> None:
     )
 
 
+def test_the_reading_of_a_host_has_them_or_the_reason_why_not(kubeadm: Kubeadm) -> None:
+    kubeadm.prints("certs check-expiration -o json", texts.certs_json())
+    found = kubeadm.run("gpu_host_info", certificates=True)["certificates"]
+    asked = kubeadm.run("kubeadm_certs_info")
+    assert found == {key: asked[key] for key in ("certificates", "certificate_authorities")}
+    kubeadm.prints("certs check-expiration -o json", texts.certs_json()[:300])
+    found = kubeadm.run("gpu_host_info", certificates=True)["certificates"]
+    assert found == {"msg": kubeadm.run("kubeadm_certs_info")["msg"]}
+    assert kubeadm.run("gpu_host_info")["certificates"] == {}
+
+
 @pytest.mark.parametrize("module", ["kubeadm_token_info", "kubeadm_certs_info"])
 def test_failures_of_kubeadm(kubeadm: Kubeadm, programs: Any, module: str) -> None:
     other = programs.add("other", f'echo "error: connection refused ({texts.TOKEN})" >&2; exit 1')
