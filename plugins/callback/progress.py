@@ -17,7 +17,8 @@ description:
     takes long.
   - Changes, messages of debug tasks and errors are shown once and stay. Errors are shown in full. What C(no_log) hides
     stays hidden.
-  - At the end it tells where the time went, and how each host fared.
+  - Hosts that do the same, change alike or fail alike share a line.
+  - At the end it tells where the time went, how each host fared, and how the run ended.
   - A phase is a play. Where a play has several roles, each further role is a phase.
 requirements:
   - Set it as stdout callback, with C(ANSIBLE_STDOUT_CALLBACK=gpulab.kubernetes.progress) or C(stdout_callback) in
@@ -58,7 +59,7 @@ import threading
 import time
 from typing import Any, Callable
 
-from ansible import constants
+from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 from ..plugin_utils._progress.events import Progress
@@ -102,12 +103,14 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if self._live:
             self._display.display = self._above(self._display.display)
         atexit.register(self._stop)
+        self._plays = [play._uuid for play in playbook.get_plays()]
         self._feed("playbook_on_start")
         threading.Thread(target=self._tick, daemon=True).start()
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._play = play
-        self._feed("playbook_on_play_start", name=play.get_name().strip())
+        number = f"{self._plays.index(play._uuid) + 1}/{len(self._plays)}" if play._uuid in self._plays else ""
+        self._feed("playbook_on_play_start", name=play.get_name().strip(), number=number)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         self._quiet = task.action in PAUSES
@@ -216,19 +219,10 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         if self._over.is_set() or self._quiet:
             return
         size = shutil.get_terminal_size()
-        lines = self._frame(time.time())[: max(size.lines - 2, 1)]
+        lines = self._progress.view(time.time(), max(size.lines - 2, 2))
         sys.stdout.write("".join(clip(line, size.columns - 1) + "\n" for line in lines))
         sys.stdout.flush()
         self._drawn = len(lines)
-
-    def _frame(self, now: float) -> list[str]:
-        progress = self._progress
-        if progress.phase is None or progress.ended:
-            return []
-        lines = [f"{clock(now - progress.started)} {progress.phase.title}"]
-        for row in progress.rows():
-            lines.append(f"  {row.host}: {row.doing}, {clock(now - row.since)}" if row.doing else f"  {row.host}")
-        return lines
 
     def _stop(self) -> None:
         """End the view, also after Ctrl-C, with the account of the run."""
@@ -238,8 +232,11 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._erase()
             self._over.set()
             sys.stdout.flush()
-        for line in account(self._progress.result(0 if self._progress.ended else time.time())):
-            self._display.display(line)
+        for line in self._progress.close():
+            self._show(line)
+        check = bool(context.CLIARGS.get("check"))
+        for told in account(self._progress.result(0 if self._progress.ended else time.time()), check):
+            self._display.display(told)
 
 
 def _described(task: Any) -> dict[str, Any]:

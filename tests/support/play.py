@@ -110,6 +110,8 @@ def environment(events: Path, checkout: Path = ROOT) -> dict[str, str]:
         "ANSIBLE_CALLBACK_PLUGINS": str(checkout / "tests" / "support" / "callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "gpulab_events",
         "ANSIBLE_NOCOLOR": "1",
+        # It keeps all that a run did, for whoever looks into a failed test.
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
         "GPULAB_EVENTS": str(events),
     }
 

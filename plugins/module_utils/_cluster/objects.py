@@ -15,6 +15,9 @@ GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-"
 OWNER_LABEL = "app.kubernetes.io/managed-by"
 OWNER = "gpulab.kubernetes"
+NO_NODE = (
+    "there is no such node in the cluster. If it was deleted there, run kubeadm reset on the host, and it joins again"
+)
 
 _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: ErrImagePull: |$)')
 _PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")

@@ -45,7 +45,7 @@ def _problems(nodes: Mapping[str, Object], wishes: Mapping[str, Wanted], check: 
                 f"{name}: {words}; remove it by hand, or leave it out" for words in contested(nodes[name], want)
             )
         elif not check:
-            yield f"{name}: there is no such node in the cluster"
+            yield f"{name}: {objects.NO_NODE}"
     absent = [_absent(name) for name in wishes if name not in nodes]
     if homeless([*nodes.values(), *absent], wishes):
         yield (

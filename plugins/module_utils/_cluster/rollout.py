@@ -98,7 +98,7 @@ def missing(wanted: Wanted, seen: Seen) -> list[Missing]:
     found = [entry for deployment in wanted.deployments for entry in _deployment(deployment, seen)]
     for node in dict.fromkeys([*wanted.nodes, *wanted.allocatable]):
         if node not in nodes:
-            found.append(Missing(node, "there is no such node in the cluster", final=True))
+            found.append(Missing(node, objects.NO_NODE, final=True))
             continue
         if node in wanted.nodes:
             for daemonset in wanted.daemonsets:

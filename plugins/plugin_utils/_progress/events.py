@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from .model import COUNTS, Host, Line, Phase, Row, Task
-from .text import names, one_line, said, seconds_of, what_failed
+from .text import clock, names, one_line, said, seconds_of, what_failed
 
 DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 # Ansible's own first task of a role; a dependency that only has settings has no other.
 CHECKS = ("validate_argument_spec", "ansible.builtin.validate_argument_spec")
 SLOWEST = 5
+WAITS = "waits for"
 # ansible-runner's names in playbook_on_stats
 STATS = {"dark": "unreachable", "failures": "failed"}
 ENDS = {"runner_on_ok": "ok", "runner_on_skipped": "skipped"}
@@ -44,7 +45,7 @@ class Progress:
     def __init__(self, before: Any = None) -> None:
         """Begin with what `result` said of an earlier run, if there is one: it tells how many tasks to expect."""
         self.started, self.now = math.inf, 0.0
-        self.play = ""
+        self.play = self._number = ""
         self.phase: Phase | None = None
         self.phases: dict[tuple[str, str], Phase] = {}
         self.hosts: dict[str, Host] = {}
@@ -53,6 +54,9 @@ class Progress:
         self._task: Task | None = None
         self._slow: list[Task] = []
         self._shown: set[tuple[str, str]] = set()
+        # Lines of the task that runs, and the hosts that share them: shown when it ends.
+        self._changed: dict[str, list[str]] = {}
+        self._repeated: dict[tuple[str, str, str], list[str]] = {}
         self._names: dict[str, str] = {}
         earlier = before.get("phases") if isinstance(before, Mapping) else None
         found = [each for each in earlier if isinstance(each, Mapping)] if isinstance(earlier, list) else []
@@ -72,31 +76,32 @@ class Progress:
         self.started = min(self.started, self.now)
         kind, host = _text(event.get("event")), _text(data.get("host"))
         if kind == "playbook_on_play_start":
-            self._play(_text(data.get("name")) or _text(data.get("play")))
-        elif kind == "playbook_on_task_start":
+            return self._play(_text(data.get("name")) or _text(data.get("play")), _text(data.get("number")))
+        if kind == "playbook_on_task_start":
             name = _text(data.get("task")) or _text(data.get("name"))
             # Only here the name has its variables filled in.
             self._names[_text(data.get("task_uuid"))] = name
             return self._begin(name, "" if _text(data.get("task_action")) in CHECKS else _text(data.get("role")))
-        elif kind == "playbook_on_stats":
-            self._end(data)
-        elif host:
+        if kind == "playbook_on_stats":
+            return self._end(data)
+        if host:
             return self._on_host(kind, self.hosts.setdefault(host, Host(host)), data)
         return []
 
-    def _play(self, name: str) -> None:
-        self._close()
-        self.play = name or "a play without a name"
+    def _play(self, name: str, number: str) -> list[Line]:
+        lines = self.close()
+        self.play, self._number = name or "a play without a name", number
         for host in self.hosts.values():
             host.phase, host.task = None, ""
+        return lines
 
     def _begin(self, name: str, role: str) -> list[Line]:
-        self._close()
+        lines = self.close()
         phase, known = self._phase(role.rpartition(".")[2])
         phase.tasks += 1
         self.phase, self._task = phase, Task(name, phase, self.now)
         self._shown.clear()
-        return [] if known else [Line("phase", "", one_line(phase.title))]
+        return lines if known else [*lines, Line("phase", "", one_line(phase.heading))]
 
     def _phase(self, role: str) -> tuple[Phase, bool]:
         """Return the phase of a role in this play, and whether it was seen before."""
@@ -104,7 +109,7 @@ class Progress:
         expected = tasks if isinstance(tasks, int) else None
         of_play = [phase for phase in self.phases.values() if phase.play == self.play]
         if not of_play:
-            self.phases[self.play, role] = Phase(self.play, role, expected=expected)
+            self.phases[self.play, role] = Phase(self.play, role, expected=expected, number=self._number)
             return self.phases[self.play, role], False
         if not role:
             return (self.phase if self.phase in of_play else of_play[0]), True
@@ -112,17 +117,28 @@ class Progress:
             self.phases[self.play, role] = self.phases.pop((self.play, ""))
             of_play[0].role, of_play[0].expected = role, expected
         known = (self.play, role) in self.phases
-        return self.phases.setdefault((self.play, role), Phase(self.play, role, False, expected)), known
+        phase = Phase(self.play, role, False, expected, number=self._number)
+        return self.phases.setdefault((self.play, role), phase), known
 
-    def _close(self) -> None:
+    def close(self) -> list[Line]:
+        """End the task that runs, and return what its hosts have in common."""
+        lines = [Line("changed", names(hosts), one_line(task)) for task, hosts in self._changed.items()]
+        lines += [
+            Line(word, names(hosts), f"{one_line(task)}: as on {first}")
+            for (word, task, _said), (first, *hosts) in self._repeated.items()
+            if hosts
+        ]
+        self._changed.clear()
+        self._repeated.clear()
         if self._task:
             self._task.seconds = self.now - self._task.started
             self._task.phase.seconds += self._task.seconds
             self._slow = sorted([*self._slow, self._task], key=lambda task: -task.seconds)[:SLOWEST]
         self._task = None
+        return lines
 
-    def _end(self, data: Mapping[Any, Any]) -> None:
-        self._close()
+    def _end(self, data: Mapping[Any, Any]) -> list[Line]:
+        lines = self.close()
         self.ended = True
         for key, found in data.items():
             name = STATS.get(key, key) if isinstance(key, str) else ""
@@ -136,6 +152,7 @@ class Progress:
         for each in self.hosts.values():
             bad = next((word for word in ("unreachable", "failed") if each.counts[word]), "done")
             each.state, each.task = bad, each.task if bad != "done" else ""
+        return lines
 
     def _on_host(self, kind: str, host: Host, data: Mapping[Any, Any]) -> list[Line]:
         given = data.get("res")
@@ -167,7 +184,8 @@ class Progress:
         host.counts["changed"] += 1
         if self.phase:
             self.phase.changed += 1
-        return [Line("changed", host.name, one_line(task))]
+        self._changed.setdefault(task, []).append(host.name)
+        return []
 
     def _failed(self, word: str, host: Host, task: str, res: Mapping[Any, Any], ignored: bool) -> list[Line]:
         self._left(host)
@@ -177,7 +195,10 @@ class Progress:
             self._failed_in = self._failed_in or self.phase
         if (host.name, task) in self._shown:
             return []
-        return [Line("ignored" if ignored else word, host.name, f"{one_line(task)}: {what_failed(res)}")]
+        line = Line("ignored" if ignored else word, host.name, f"{one_line(task)}: {what_failed(res)}")
+        same = self._repeated.setdefault((line.kind, task, line.text), [])
+        same.append(host.name)
+        return [] if same[1:] else [line]
 
     def _left(self, host: Host) -> None:
         host.task, host.attempt, host.since = "", "", self.now
@@ -193,12 +214,30 @@ class Progress:
         waiting, rows = self.waiting_for(), []
         for host in self.hosts.values():
             if host.phase and host.phase.play == self.play:
-                doing = f"{host.task} {host.attempt}".strip() if host.task else f"waits for {waiting}" * bool(waiting)
+                doing = f"{host.task} {host.attempt}".strip() if host.task else f"{WAITS} {waiting}" * bool(waiting)
                 done = host.phase.tasks - bool(host.task)
                 rows.append(
                     Row(host.name, host.phase, done, doing if host.state == "running" else host.state, host.since)
                 )
         return rows
+
+    def view(self, now: float, height: int) -> list[str]:
+        """Return what the phase and its hosts do now, in at most so many lines: hosts that do the same share one."""
+        if self.phase is None or self.ended:
+            return []
+        rows = self.rows()
+        alone = len(rows) < height
+        groups: dict[str, list[Row]] = {}
+        for row in rows if alone else sorted(rows, key=lambda row: row.doing.startswith(WAITS)):
+            groups.setdefault(row.host if alone else row.doing, []).append(row)
+        told = list(groups.values())
+        left = told[height - 2 :] if len(told) >= height else []
+        lines = [f"{clock(now - self.started)} {self.phase.heading}"]
+        for same in told[: len(told) - len(left)]:
+            hosts = [row.host for row in same]
+            doing = f": {same[0].doing}, {clock(now - min(row.since for row in same))}" if same[0].doing else ""
+            lines.append(f"  {hosts[0]}{doing}" if alone else f"  {len(hosts)} of {len(rows)}{doing} ({names(hosts)})")
+        return [*lines, *([f"  and {sum(map(len, left))} more"] if left else [])]
 
     def waiting_for(self) -> str:
         """Say which hosts are waited for, and what they do: ``gpu1, gpu2: Install the driver (attempt 2 of 9)``."""
@@ -218,7 +257,7 @@ class Progress:
     def result(self, now: float = 0.0) -> dict[str, Any]:
         """Return the account of a run that is over as plain data. now: when it ended, if not with its last event."""
         self.now = max(self.now, now)
-        self._close()
+        self.close()
         state = {"running": "unfinished"}
         last = self._failed_in if self.verdict() in ("failed", "unreachable") and self._failed_in else self.phase
         slowest = [

@@ -14,7 +14,10 @@ COUNTS = ("ok", "changed", "skipped", "failed", "unreachable", "ignored", "rescu
 
 
 class Line(NamedTuple):
-    """Something that stays on the screen. Kinds: phase, changed, message, ignored, failed, unreachable."""
+    """Something that stays on the screen, of one host or several.
+
+    Kinds: phase, changed, message, ignored, failed, unreachable.
+    """
 
     kind: str
     host: str
@@ -30,6 +33,12 @@ class Phase:
     seconds: float = 0.0
     tasks: int = 0
     changed: int = 0
+    # Of its play among all of the run, such as 3/9, where that is known.
+    number: str = ""
+
+    @property
+    def heading(self) -> str:
+        return f"{self.number} {self.title}".strip()
 
     @property
     def title(self) -> str:

@@ -141,16 +141,36 @@ def written(kind: str, host: str, text: str, elapsed: float) -> str:
     return f"  {one_line(host)}: {word}: {first}" + (f"\n{indented(rest[0])}" if rest else "")
 
 
-def account(result: Mapping[str, Any]) -> list[str]:
-    """Return the account of a run, made from `Progress.result`: phases, slowest tasks, hosts."""
+def account(result: Mapping[str, Any], check: bool = False) -> list[str]:
+    """Return the account of a run, made from `Progress.result`: phases, slowest tasks, hosts, how it ended.
+
+    check: it was a run in check mode.
+    """
     lines = [f"Where the time went ({duration(result['seconds'])})"]
     lines += [_spent(each["seconds"], each["title"]) for each in _worth(result["phases"])]
     lines.append("Slowest tasks")
     lines += [_spent(each["seconds"], _where(each)) for each in _worth(result["slowest"])]
     lines.append("Hosts")
-    width = max((len(name) for name in result["hosts"]), default=0)
-    lines += [f"  {one_line(name).ljust(width)}  {_counts(host)}" for name, host in sorted(result["hosts"].items())]
-    return lines
+    alike: dict[str, list[str]] = {}
+    for name, host in sorted(result["hosts"].items()):
+        alike.setdefault(_counts(host), []).append(one_line(name))
+    width = max((len(names(hosts)) for hosts in alike.values()), default=0)
+    lines += [f"  {names(hosts).ljust(width)}  {counts}" for counts, hosts in alike.items()]
+    return [*lines, *_ending(result["hosts"], duration(result["seconds"]), check)]
+
+
+def _ending(hosts: Mapping[str, Mapping[str, Any]], time: str, check: bool) -> list[str]:
+    """Return how a run ended, and what to do next, in one sentence."""
+    bad = [one_line(name) for name, host in sorted(hosts.items()) if host["state"] in BAD]
+    changes = sum(host["changed"] for host in hosts.values())
+    if not hosts:
+        return []
+    if bad:
+        return [f"Failed on {names(bad)} after {time}: fix what is reported above, and run the same command again."]
+    if any(host["state"] == "unfinished" for host in hosts.values()):
+        return [f"Interrupted after {time}: run the same command again to continue."]
+    done = f"{changes} change{'s' * (changes != 1)}" if changes else "nothing to change"
+    return [f"Succeeded in {time}: {done} on {len(hosts)} host{'s' * (len(hosts) != 1)}{' (predicted)' * check}."]
 
 
 def _worth(entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -166,6 +186,6 @@ def _where(task: Mapping[str, Any]) -> str:
 
 
 def _counts(host: Mapping[str, Any]) -> str:
-    counted = ", ".join(f"{word}={host[word]}" for word in ("ok", "changed", "skipped", "failed", "unreachable"))
-    more = "".join(f", {word}={host[word]}" for word in ("rescued", "ignored") if host[word])
-    return f"{host['state']:<11}  {counted}{more}"
+    rest = ("skipped", "failed", "unreachable", "rescued", "ignored")
+    counted = ", ".join(f"{word}={host[word]}" for word in ("ok", "changed", *rest) if host[word] or word not in rest)
+    return f"{host['state']:<11}  {counted}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.objects import GPU
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.objects import GPU, NO_NODE
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout import (
     Missing,
     Seen,
@@ -86,7 +86,7 @@ AFFINITY = {
 @pytest.mark.parametrize(
     ("seen", "text"),
     [
-        (replace(WELL, nodes=[]), "gpu1: there is no such node in the cluster"),
+        (replace(WELL, nodes=[]), f"gpu1: {NO_NODE}"),
         (replace(WELL, nodes=[node(ready=False)]), "gpu1: the node is not ready: words of the kubelet"),
         (replace(WELL, nodes=[node(allocatable=0, capacity=0)]), "gpu1: 0 of 4 GPUs are allocatable"),
         (replace(WELL, nodes=[node(allocatable=3)]), "gpu1: 3 of 4 GPUs are allocatable, 1 of 4 are unhealthy"),

@@ -227,13 +227,62 @@ def test_an_error_is_told_once_also_where_items_failed_before() -> None:
 
 def test_a_change_and_a_message_are_told() -> None:
     said = event(2, "runner_on_ok", host="a", task="Tell", task_action="debug", res={"msg": ["6 of 6", "fine"]})
-    _progress, lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), ok(1, "a", changed=True), said)
-    assert lines[1:] == [Line("changed", "a", "t"), Line("message", "a", "6 of 6\nfine")]
+    progress, lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), ok(1, "a", changed=True), said)
+    assert lines[1:] == [Line("message", "a", "6 of 6\nfine")]
+    assert progress.close() == [Line("changed", "a", "t")]
+
+
+def test_hosts_that_change_alike_share_a_line_when_the_task_ends() -> None:
+    hosts = [f"gpu{number}" for number in range(20)]
+    changes = [ok(1, host, changed=True) for host in hosts]
+    _progress, lines = fed(play(0, "p"), task(0, "t"), *starts(0, *hosts), *changes, task(2, "u"))
+    assert lines[1:] == [Line("changed", "gpu0, gpu1, gpu2, gpu3 and 16 more", "t")]
+
+
+def test_hosts_that_fail_alike_are_named_with_the_first_one() -> None:
+    fails = [event(1, "runner_on_failed", host=host, task="t", res={"msg": "no space"}) for host in "abc"]
+    other = event(1, "runner_on_failed", host="d", task="t", res={"msg": "no key"})
+    _progress, lines = fed(
+        play(0, "p"), task(0, "t"), *starts(0, *"abcd"), *fails, other, event(2, "playbook_on_stats")
+    )
+    assert lines[1:] == [
+        Line("failed", "a", "t: no space"),
+        Line("failed", "d", "t: no key"),
+        Line("failed", "b, c", "t: as on a"),
+    ]
+
+
+def test_phases_are_numbered_where_the_plays_are_known() -> None:
+    plays = [event(0, "playbook_on_play_start", name=name, number=f"{n}/2") for n, name in ((1, "p"), (2, "q"))]
+    progress, lines = fed(plays[0], task(0, "t"), plays[1], task(1, "t", "host"), task(2, "t", "flannel"))
+    assert [line.text for line in lines] == ["1/2 p", "2/2 q", "2/2 Flannel"]
+    assert [phase["title"] for phase in progress.result()["phases"]] == ["p", "q", "Flannel"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "height", "lines"),
+    [
+        (2, 4, ["0:09 p", "  h0: waits for h1: t, 0:07", "  h1: t, 0:09"]),
+        (
+            100,
+            22,
+            [
+                "0:09 p",
+                "  99 of 100: t, 0:09 (h1, h2, h3, h4 and 95 more)",
+                "  1 of 100: waits for h1, h2, h3, h4 and 95 more: t, 0:07 (h0)",
+            ],
+        ),
+        (100, 2, ["0:09 p", "  and 100 more"]),
+    ],
+)
+def test_the_view_fits_its_height(hosts: int, height: int, lines: list[str]) -> None:
+    progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, *(f"h{n}" for n in range(hosts))), ok(2, "h0"))
+    assert progress.view(9, height) == lines
 
 
 def test_the_name_with_its_variables_filled_in_is_shown() -> None:
     done = event(1, "runner_on_ok", host="a", task="Say {{ x }}", task_uuid="u", res={"changed": True})
-    assert fed(play(0, "p"), task(0, "Say 2", uuid="u"), done)[1][-1] == Line("changed", "a", "Say 2")
+    assert fed(play(0, "p"), task(0, "Say 2", uuid="u"), done)[0].close() == [Line("changed", "a", "Say 2")]
 
 
 def test_what_is_hidden_stays_hidden() -> None:
@@ -308,6 +357,7 @@ def test_any_events_are_taken_and_the_account_stays_consistent(events: list[Any]
     assert all(phase["title"] is not None and phase["seconds"] >= 0 for phase in result["phases"])
     assert all("\x1b" not in line.text and "\r" not in line.text for line in lines)
     assert {row.host for row in progress.rows()} <= set(result["hosts"])
+    assert all(len(progress.view(0, height)) <= height for height in (2, 3, 22))
     assert "\n" not in progress.waiting_for()
 
 

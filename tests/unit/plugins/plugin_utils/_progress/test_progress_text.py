@@ -136,7 +136,40 @@ def test_the_account() -> None:
         "Slowest tasks",
         "        42 s  a: Wait (Make it)",
         "Hosts",
-        "  a  done         ok=5, changed=2, skipped=0, failed=0, unreachable=0, rescued=1",
+        "  a  done         ok=5, changed=2, rescued=1",
+        "Succeeded in 1 min 05 s: 2 changes on 1 host.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "check", "last"),
+    [
+        ({"a": ("done", 0), "b": ("done", 0)}, False, "Succeeded in 7.0 s: nothing to change on 2 hosts."),
+        ({"a": ("done", 1), "b": ("done", 2)}, True, "Succeeded in 7.0 s: 3 changes on 2 hosts (predicted)."),
+        (
+            {"a": ("done", 1), "b": ("failed", 0), "c": ("unreachable", 0)},
+            False,
+            "Failed on b, c after 7.0 s: fix what",
+        ),
+        ({"a": ("unfinished", 0)}, False, "Interrupted after 7.0 s: run the same command again"),
+        ({}, False, "Hosts"),
+    ],
+)
+def test_the_last_line_says_how_it_ended_and_what_to_do(
+    hosts: dict[str, tuple[str, int]], check: bool, last: str
+) -> None:
+    counts = dict.fromkeys(("ok", "skipped", "failed", "unreachable", "rescued", "ignored"), 0)
+    found = {name: {**counts, "state": state, "changed": changed} for name, (state, changed) in hosts.items()}
+    lines = account({"seconds": 7, "phases": [], "slowest": [], "hosts": found}, check)
+    assert lines[-1].startswith(last)
+
+
+def test_hosts_that_fared_alike_share_a_line() -> None:
+    counts = dict.fromkeys(("ok", "changed", "skipped", "failed", "unreachable", "rescued", "ignored"), 0)
+    found = {f"gpu{number:02}": {**counts, "state": "done"} for number in range(100)}
+    lines = account({"seconds": 7, "phases": [], "slowest": [], "hosts": found})
+    assert [line for line in lines if "gpu" in line] == [
+        "  gpu00, gpu01, gpu02, gpu03 and 96 more  done         ok=0, changed=0"
     ]
 
 
