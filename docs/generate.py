@@ -25,6 +25,8 @@ ROLES = (
     "plan",
     "host",
     "nvidia_driver",
+    "nvidia_driver_upgrade",
+    "nvidia_driver_installer",
     "containerd",
     "nvidia_container_toolkit",
     "kubeadm",

@@ -47,7 +47,7 @@ _value:
   sample: {flannel: [DaemonSet kube-flannel/kube-flannel-ds]}
 """
 
-ROLES = ("node_pools", "flannel", "installer", "nvidia_device_plugin")
+ROLES = ("node_pools", "flannel", "nvidia_driver_installer", "nvidia_device_plugin")
 
 
 def cluster_plan(reading: Mapping[str, Any], namespace: str, installers: bool) -> dict[str, list[str]]:
@@ -58,7 +58,7 @@ def cluster_plan(reading: Mapping[str, Any], namespace: str, installers: bool) -
     found = {
         "node_pools": [f"node {name}" for name in states.get("pools", {}).get("changes", {})],
         "flannel": [*_objects(states, "network"), *_missing(states, "network rollout")],
-        "installer": [*plugins.get("installers", []), *(["the drivers of pods"] if installers else [])],
+        "nvidia_driver_installer": [*plugins.get("installers", []), *(["the drivers of pods"] if installers else [])],
         "nvidia_device_plugin": [
             *(f"ClusterPolicy {name}" for name in plugins.get("policies", [])),
             *(_title(each) for each in plugins.get("plugins", []) if each["namespace"] != namespace),

@@ -7,69 +7,61 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ansible.errors import AnsibleFilterError
-
-from ..plugin_utils._driver.packages import DriverError, Wanted, headers, headers_problem, plan
+from ..plugin_utils._driver.packages import Wanted
+from ..plugin_utils._driver.plan import plan, upgrade
 
 DOCUMENTATION = r"""
 name: driver_plan
-short_description: Say which packages make a driver on a host
+short_description: Decide which driver a host gets, by which packages, and what of it is pending
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Decides by the distribution, the source, the branch, the GPUs, Secure Boot, and by what the host has already.
-positional: _input, versions
+  - For an upgrade it also decides what the node can return to, and what an interrupted upgrade has left.
+positional: _input, versions, wanted, node
 options:
   _input:
-    description: The host, as M(gpulab.kubernetes.preflight_info) reads it.
+    description: The host, as M(gpulab.kubernetes.preflight_info) reads it; empty for one that was not read.
     type: dict
     required: true
   versions:
     description: The table of drivers, C(packages) of each version from the distribution to the packages' version.
     type: dict
     required: true
-  version:
-    description: The driver's version.
-    type: str
-    required: true
-  source:
-    description: V(cuda_repository) or V(distribution).
-    type: str
-    default: cuda_repository
-  modules:
-    description: V(open), V(proprietary) or V(auto).
-    type: str
-    default: auto
-  extent:
-    description: V(compute) or V(full).
-    type: str
-    default: compute
-  former:
-    description: C(name) and C(version) of the package that was there before an upgrade.
+  wanted:
+    description: >-
+      C(version), C(source) (as C(nvidia_driver_source)), C(modules) (V(open), V(proprietary) or V(auto)) and C(extent)
+      (V(compute) or V(full)).
     type: dict
-    default: {}
-  returning:
-    description: Whether this is the way back to the former driver.
-    type: bool
-    default: false
+    required: true
+  node:
+    description: >-
+      The node, as the API returns it, if this is an upgrade. What an interrupted one has recorded in its annotation
+      C(gpulab.io/driver-upgrade) counts.
+    type: dict
 """
 
 EXAMPLES = r"""
 - name: Show what would be installed
   ansible.builtin.debug:
-    msg: "{{ preflight_host | gpulab.kubernetes.driver_plan(table, version='580.178.04') }}"
+    msg: "{{ preflight_host | gpulab.kubernetes.driver_plan(table, {'version': '580.178.04'}) }}"
 """
 
 RETURN = r"""
 _value:
   description:
-    - C(kind) and C(extent) of the driver, its C(branch), the packages' C(version), whether apt C(preferences) have to
-      keep its parts together, whether C(dkms) builds its modules, the packages for C(pinning), C(packages), and the
-      versions that it C(replaces).
+    - C(version), and the C(problem) if no packages of it are known.
+    - Whether the driver comes C(by_packages), C(by_pod), is C(loaded), and whether it C(interrupts) another that is.
+    - C(packages), those for C(pinning), whether apt C(preferences) have to keep their versions together, what is to
+      C(follow) (C(version) and the versions that it C(replaces)), and whether the C(fabric_manager) is needed.
     - C(headers), which all may be missing, and C(headers_problem), what to say when the first of them is missing (empty
-      where that does not matter).
-    - C(pending), whether packages have to be installed.
+      if that does not matter); both only if a module has to be built.
+    - C(pending), packages and their versions that NVIDIA's repository has to hold, since the host lacks one of them.
+    - >-
+      With O(node) also C(upgrade) with C(pending), whether it was C(interrupted), the C(former) version, the C(package)
+      that shows what that driver is made of, the plan to C(return) to it (empty if there is none), the C(services) that
+      were stopped, and the resources that the device plugin C(offered).
   type: dict
 """
 
@@ -77,27 +69,12 @@ _value:
 def driver_plan(
     host: Mapping[str, Any],
     versions: Mapping[str, Any],
-    version: str,
-    source: str = "cuda_repository",
-    modules: str = "auto",
-    extent: str = "compute",
-    former: Mapping[str, str] | None = None,
-    returning: bool = False,
+    wanted: Mapping[str, Any],
+    node: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    wanted = Wanted(str(version), source, modules, extent, former or {}, returning)
-    try:
-        found = plan(host, wanted, versions)
-    except DriverError as error:
-        raise AnsibleFilterError(str(error)) from error
-    built = {"headers": headers(host), "headers_problem": headers_problem(host)} if found.dkms else {}
-    asked = [*found.pinning, *(each for each in found.packages if not each.get("optional"))]
-    pending = not all(_is_there(each, host.get("installed") or {}) for each in asked)
-    return {**found.fields(), "headers": [], "headers_problem": "", **built, "pending": pending}
-
-
-def _is_there(package: Mapping[str, Any], installed: Mapping[str, str]) -> bool:
-    name = package["name"]
-    return name in installed and package.get("version", "") in ("", installed[name])
+    settings: dict[str, Any] = {name: str(value) for name, value in wanted.items()}
+    asked = Wanted(**settings)
+    return plan(host, asked, versions) if node is None else upgrade(host, asked, versions, node)
 
 
 class FilterModule:

@@ -89,7 +89,7 @@ def test_parts_of_an_older_driver_stay_together(lab: Lab) -> None:
     version = offered(host, names[0])
     if offered(host, names[2]) == version:
         pytest.skip(f"Debian has {version} of all parts by now")
-    preferences = PREFERENCES.read_text().replace("{{ _nvidia_driver_version }}", version)
+    preferences = PREFERENCES.read_text().replace("{{ nvidia_driver_plan['version'] }}", version)
     simulate = f"apt-get install -s --no-install-recommends {' '.join(f'{name}={version}-*' for name in names)}"
     assert "held broken packages" in host.attempt(simulate).stderr
     path = "/etc/apt/preferences.d/gpulab-nvidia-driver"

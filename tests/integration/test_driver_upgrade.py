@@ -148,15 +148,15 @@ def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park,
 @pytest.mark.parametrize(
     "task",
     [
-        "Stop the services that use the driver",
-        "Add NVIDIA's CUDA repository, and keep nouveau out",
-        "Load the kernel module",
-        "Let the device plugin return",
+        "nvidia_driver_upgrade : Stop the services that use the driver",
+        "nvidia_driver : Add NVIDIA's CUDA repository, and keep nouveau out",
+        "nvidia_driver : Load the kernel module",
+        "nvidia_driver_upgrade : Let the device plugin return",
     ],
 )
 def test_interrupted_anywhere_the_next_run_goes_on(park: Park, task: str) -> None:
     version = NEW if park.versions()["gpu2"] == OLD else OLD
-    run = park.upgrade(version, "--limit", "gpu2", env={"GPULAB_KILL_AT": f"gpulab.kubernetes.nvidia_driver : {task}"})
+    run = park.upgrade(version, "--limit", "gpu2", env={"GPULAB_KILL_AT": f"gpulab.kubernetes.{task}"})
     assert any(event["event"] == "killed" for event in run.events), f"not killed at {task}\n{run.tail()}"
     assert not park.in_use("gpu2")
     park.upgrade(version, "--limit", "gpu2").expect_success()

@@ -76,7 +76,7 @@ def test_what_runs_where_the_api_is_asked_never_becomes_root() -> None:
 
 
 # What sharing GPUs needs of the device plugin's role, until it is a role of its own.
-SHARING = {("gpu_operator", "nvidia_device_plugin"), ("nvidia_driver", "nvidia_device_plugin")}
+SHARING = {("gpu_operator", "nvidia_device_plugin")}
 
 
 def test_no_role_reads_the_private_names_of_another() -> None:

@@ -13,7 +13,7 @@ from .._cluster.api import Api
 from .._cluster.operator import POLICIES
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-# As the role nvidia_driver writes it.
+# As the role nvidia_driver_installer writes it.
 _INSTALLER = "gpulab.io/driver-installer"
 _SERVICE_MONITORS = "servicemonitors.monitoring.coreos.com"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...module_utils._apt.dpkg import compare_versions
@@ -37,47 +37,40 @@ class DriverError(ValueError):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What the role nvidia_driver installs; ``version`` is that of the packages, ``dkms`` whether it is built."""
+class Packages:
+    """What makes a driver; ``dkms`` says whether its modules are built on the host.
 
-    kind: str
-    extent: str
-    branch: str
-    version: str
-    preferences: bool
-    dkms: bool
+    ``replaces`` are versions of packages that all change to ``follow`` together; a distribution's have none.
+    """
+
     pinning: tuple[dict[str, Any], ...]
     packages: tuple[dict[str, Any], ...]
-    replaces: tuple[str, ...]
-
-    def fields(self) -> dict[str, Any]:
-        return {**asdict(self), **{key: list(getattr(self, key)) for key in ("pinning", "packages", "replaces")}}
+    follow: str = ""
+    replaces: tuple[str, ...] = ()
+    preferences: bool = True
+    dkms: bool = True
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The settings, with the driver that was there before an upgrade (``name`` and ``version`` of its package)."""
+    """The settings; ``former`` is the package (``name``, ``version``) of a driver that may be kept, or returns."""
 
     version: str
-    source: str
-    modules: str
-    extent: str
-    former: Mapping[str, str]
+    source: str = "cuda_repository"
+    modules: str = "auto"
+    extent: str = COMPUTE
+    former: Mapping[str, str] = field(default_factory=dict)
     returning: bool = False
 
 
-def plan(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any]) -> Plan:
+def packages_of(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any]) -> Packages:
     """The packages for a host, whose facts are those of preflight_info."""
     kind = _kind(host, wanted)
     if wanted.source == "distribution":
         return _of_distribution(host, wanted, kind)
     system, installed = host["os"]["key"], host["nvidia_driver"]["packages"]
     branch = wanted.version.partition(".")[0]
-    version = str(table.get(wanted.version, {}).get("packages", {}).get(system) or "")
-    former = str(wanted.former.get("version", ""))
-    # A driver that is there may be kept, or return, although the table does not have it.
-    if not version and wanted.version in versions_in([former]):
-        version = former
+    version = _release(system, installed, wanted, table)
     if not version:
         raise DriverError(
             f"Error while planning the driver's packages: {wanted.version} is not in NVIDIA's repository for {system}. "
@@ -85,8 +78,7 @@ def plan(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any]) -> P
         )
     suffixed = int(branch) < _FIRST_UNSUFFIXED
     whole = _whole(installed, version)
-    extent = _extent(whole, wanted)
-    names, persistence = _names(system.partition(" ")[0], branch if suffixed else "", kind, extent)
+    names, persistence = _names(system.partition(" ")[0], branch if suffixed else "", kind, _extent(whole, wanted))
     packages: list[dict[str, Any]] = [{"name": name, "version": version} for name in names]
     # The metapackage of an older release may have left it out, and is left as it is.
     if not whole:
@@ -96,17 +88,8 @@ def plan(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any]) -> P
     pinning = () if suffixed else ({"name": f"nvidia-driver-pinning-{wanted.version}"},)
     others = [entry["packages"].get(system) for entry in table.values()]
     others += [found for found in installed.values() if _OF_DRIVER.match(found)]
-    return Plan(
-        kind=kind,
-        extent=extent,
-        branch=branch,
-        version=version,
-        preferences=suffixed,
-        dkms=True,
-        pinning=pinning,
-        packages=tuple(packages),
-        replaces=tuple(dict.fromkeys(other for other in others if other and other != version)),
-    )
+    replaces = dict.fromkeys(other for other in others if other and other != version)
+    return Packages(pinning, tuple(packages), version, tuple(replaces), preferences=suffixed)
 
 
 def flavors(branch: str) -> tuple[str, ...]:
@@ -155,6 +138,13 @@ def newest(versions: Iterable[str]) -> str:
     return best
 
 
+def _release(system: str, installed: Mapping[str, str], wanted: Wanted, table: Mapping[str, Any]) -> str:
+    """The packages' version: that of the table, which may lack a driver that is kept, or returns."""
+    listed = str(table.get(wanted.version, {}).get("packages", {}).get(system) or "")
+    known = (str(each.get("version", "")) for each in (wanted.former, identity(installed, wanted.version)))
+    return listed or next((version for version in known if wanted.version in versions_in([version])), "")
+
+
 def _kind(host: Mapping[str, Any], wanted: Wanted) -> str:
     if wanted.returning and wanted.former:
         return next((kind for pattern, kind, _extent_of in _IDENTITIES if pattern.match(wanted.former["name"])), OPEN)
@@ -190,7 +180,7 @@ def _names(family: str, branch: str, kind: str, extent: str) -> tuple[list[str],
     return [f"libnvidia-compute{suffix}", modules, *([f"nvidia-utils{suffix}"] if branch else [])], persistence
 
 
-def _of_distribution(host: Mapping[str, Any], wanted: Wanted, kind: str) -> Plan:
+def _of_distribution(host: Mapping[str, Any], wanted: Wanted, kind: str) -> Packages:
     """Debian's or Ubuntu's own packages; what the packaging adds to the version is the distribution's matter."""
     branch, version = wanted.version.partition(".")[0], f"{wanted.version}-*"
     is_open, signed = kind == OPEN, []
@@ -204,19 +194,9 @@ def _of_distribution(host: Mapping[str, Any], wanted: Wanted, kind: str) -> Plan
         names = [f"nvidia-headless-{'no-dkms-' if signed else ''}{server}", f"nvidia-utils-{branch}-server"]
     if int(host.get("nvswitches") or 0) > 0:
         names.append(f"nvidia-fabricmanager-{branch}")
-    packages = [*signed, *({"name": name, "version": version} for name in names)]
-    return Plan(
-        kind=kind,
-        extent=COMPUTE,
-        branch=branch,
-        version=version,
-        # Debian's security archive has newer parts than the modules that its own open packages build.
-        preferences=True,
-        dkms=not signed,
-        pinning=(),
-        packages=tuple(packages),
-        replaces=(),
-    )
+    packages = (*signed, *({"name": name, "version": version} for name in names))
+    # Debian's security archive has newer parts than the modules that its own open packages build.
+    return Packages((), packages, preferences=True, dkms=not signed)
 
 
 def kernel_flavor(host: Mapping[str, Any]) -> str:

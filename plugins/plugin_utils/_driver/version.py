@@ -10,7 +10,7 @@ that drives its GPUs. What a host has already is never changed by this choice.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,11 @@ def choose(hosts: Mapping[str, Host], table: Mapping[str, Any]) -> dict[str, Cho
         else:
             found[host.name] = _of_source(host)
     return found
+
+
+def pinned(version: str, found: Iterable[str], table: Container[str]) -> str:
+    """The version that counts if ``auto`` was not decided: the newest of the table that is there, else ``auto``."""
+    return version if version != AUTO else newest(each for each in found if each in table) or AUTO
 
 
 def unread(hosts: Mapping[str, Host], table: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from ...module_utils._problem import Problem
 from .._driver.packages import available, versions_in
+from .._driver.plan import INSTALLED
 from .._driver.version import AUTO
 from .model import Cluster, Reading, listing
 
@@ -28,8 +29,6 @@ _ORIGINS = {
     "runfile": "was installed by NVIDIA's .run file",
     "other": "belongs to no package",
 }
-# The sources from which the role installs something.
-INSTALLED = ("cuda_repository", "distribution")
 
 
 def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:

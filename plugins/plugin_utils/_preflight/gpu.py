@@ -13,7 +13,8 @@ from .._cuda import data as families
 from .._cuda.data import OPEN_REQUIRED, OPEN_UNSUPPORTED
 from .._cuda.families import by_device_id
 from .._driver.packages import PROPRIETARY, flavors
-from .driver import INSTALLED, components, does_not_build, driver, known_version, secure_boot, wanted_version
+from .._driver.plan import INSTALLED
+from .driver import components, does_not_build, driver, known_version, secure_boot, wanted_version
 from .model import Cluster, ClusterRule, HostRule, Reading, listing
 
 # SXM modules of HGX systems; GB200 and GB300 are arm64.

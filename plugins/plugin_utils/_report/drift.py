@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .._driver.packages import newest
-from .._driver.version import AUTO
+from .._driver.version import AUTO, pinned
 from .state import version_fits
 
 _SITE = "site.yml puts it back"
@@ -43,10 +42,11 @@ def settle(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     automatic = [entry for entry in entries.values() if entry["wanted"].get("driver") == AUTO]
     for entry in automatic:
         loaded = ((entry.get("seen") or {}).get("driver") or {}).get("loaded", "")
-        found = pools.setdefault(entry["wanted"].get("pool", ""), [])
-        found += [loaded] if loaded in entry["wanted"].get("versions", []) else []
+        pools.setdefault(entry["wanted"].get("pool", ""), []).append(loaded)
     for entry in automatic:
-        entry["wanted"]["driver"] = newest(pools[entry["wanted"].get("pool", "")]) or _ANY
+        wanted = entry["wanted"]
+        version = pinned(AUTO, pools[wanted.get("pool", "")], wanted.get("versions", []))
+        wanted["driver"] = version if version != AUTO else _ANY
     return entries
 
 

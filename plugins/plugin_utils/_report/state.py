@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .._driver.version import pinned
 from .actions import API_UNREAD, actions, api_unread
 from .read import Report, dictionaries, dictionary, number, text, texts
 
@@ -130,8 +131,9 @@ def _versions(
     """Each component with the version that is wanted and the one that is there."""
     rows = []
     for pin in pins:
-        name, wanted = text(pin.get("component")), text(pin.get("wanted"))
+        name = text(pin.get("component"))
         found = text(driver.get("driver_version")) if pin.get("driver") else text(packages.get(name))
+        wanted = pinned(text(pin.get("wanted")), [found], texts(pin.get("versions")))
         rows.append({"component": name, "wanted": wanted, "found": found, "drift": not version_fits(wanted, found)})
     return rows
 

@@ -32,4 +32,5 @@ def test_images_of_acceptance() -> None:
 
 
 def test_templates_are_found() -> None:
-    assert {path.parts[-3] for path in TEMPLATES} >= {"flannel", "nvidia_device_plugin", "nvidia_driver", "torch_ddp"}
+    roles = {"flannel", "nvidia_device_plugin", "nvidia_driver_installer", "torch_ddp"}
+    assert {path.parts[-3] for path in TEMPLATES} >= roles

@@ -23,8 +23,7 @@ PLAYBOOK = """
   tasks:
     - name: Upgrade
       ansible.builtin.import_role:
-        name: gpulab.kubernetes.nvidia_driver
-        tasks_from: upgrade
+        name: gpulab.kubernetes.nvidia_driver_upgrade
 """
 HOST: dict[str, Any] = {
     "os": {"key": "Debian 12", "repository_name": "debian12"},

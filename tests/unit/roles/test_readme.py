@@ -14,7 +14,10 @@ import pytest
 import yaml
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
-WITH_TABLE = ["host", "nvidia_driver", "containerd", "nvidia_container_toolkit", "kubeadm"]
+WITH_TABLE = [
+    *("host", "nvidia_driver", "nvidia_driver_upgrade", "nvidia_driver_installer"),
+    *("containerd", "nvidia_container_toolkit", "kubeadm"),
+]
 
 
 def options(role: str) -> dict[str, Any]:

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.driver_package import driver_package
 from ansible_collections.gpulab.kubernetes.plugins.filter.driver_plan import FilterModule
 
-plan, package = FilterModule().filters()["driver_plan"], driver_package
+decide = FilterModule().filters()["driver_plan"]
 T4, V100 = "0x1eb8", "0x1db5"
 OLD, NEW = "580.178.04", "595.91.07"
 TABLE = {
@@ -40,6 +39,11 @@ def host(system: str, gpu: str = T4, **facts: Any) -> dict[str, Any]:
         "nvidia_driver": {"packages": {}},
         **facts,
     }
+
+
+def plan(host: dict[str, Any], table: dict[str, Any], version: str, node: Any = None, **wanted: str) -> dict[str, Any]:
+    found: dict[str, Any] = decide(host, table, {"version": version, **wanted}, node)
+    return found
 
 
 def words(found: dict[str, Any]) -> list[str]:
@@ -74,9 +78,9 @@ def test_compute_only_packages(system: str, version: str, gpu: str, names: str) 
     deb = TABLE[version]["packages"][system]
     assert words(found) == [f"{name.rstrip('?')}={deb}{'?' * name.endswith('?')}" for name in names.split()]
     assert found["pinning"] == ([] if version == OLD else [{"name": f"nvidia-driver-pinning-{NEW}"}])
-    assert found["preferences"] == (version == OLD) and found["dkms"] and found["extent"] == "compute"
+    assert found["preferences"] == (version == OLD) and found["headers"]
     other = TABLE[NEW if version == OLD else OLD]["packages"].get(system)
-    assert found["replaces"] == ([other] if other else [])
+    assert found["follow"] == {"version": deb, "replaces": [other] if other else []}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_a_whole_driver_of_the_wanted_version_is_left_as_it_is(
 def test_versions_of_the_driver_that_are_replaced() -> None:
     there = {"nvidia-open-570": "570.1.02-1ubuntu1", "libnvidia-gl-570": "570.1.02-1ubuntu1", "dkms": "3.2"}
     found = plan(host("Ubuntu 24.04", nvidia_driver={"packages": there}), TABLE, NEW)
-    assert found["replaces"] == [f"{OLD}-1ubuntu1", "570.1.02-1ubuntu1"]
+    assert found["follow"]["replaces"] == [f"{OLD}-1ubuntu1", "570.1.02-1ubuntu1"]
 
 
 def test_fabric_manager_of_nvswitches() -> None:
@@ -146,14 +150,19 @@ def test_fabric_manager_of_nvswitches() -> None:
 def test_the_distribution_s_packages(system: str, secure_boot: bool, names: list[str], dkms: bool) -> None:
     found = plan(host(system, secure_boot=secure_boot), {}, "550.1.2", source="distribution")
     assert words(found) == names
-    assert found["dkms"] == dkms and bool(found["headers"]) == dkms
-    assert found["preferences"]
+    assert bool(found["headers"]) == dkms and found["preferences"] and found["follow"] is None
 
 
 def test_signed_modules_of_a_kernel_without_a_meta_package() -> None:
     kernel = {**KERNEL, "meta": ""}
     found = plan(host("Ubuntu 24.04", secure_boot=True, kernel_packages=kernel), {}, "550.1.2", source="distribution")
     assert words(found)[0] == "linux-modules-nvidia-550-server-open-6.8.0-1032-aws"
+
+
+def node(**data: Any) -> dict[str, Any]:
+    annotations = {"gpulab.io/driver-upgrade": json.dumps({"data": data})} if data else {}
+    capacity = {"cpu": "4", "nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "2"}
+    return {"metadata": {"annotations": annotations}, "status": {"capacity": capacity}}
 
 
 @pytest.mark.parametrize(
@@ -166,18 +175,21 @@ def test_signed_modules_of_a_kernel_without_a_meta_package() -> None:
     ],
 )
 def test_a_former_driver_returns_as_it_was(name: str, names: list[str]) -> None:
-    former = {"name": name, "version": "570.1.02-9ubuntu1"}
-    found = plan(host("Ubuntu 24.04"), TABLE, "570.1.02", former=former, returning=True)
+    package = {"name": name, "version": "570.1.02-9ubuntu1"}
+    found = plan(host("Ubuntu 24.04"), TABLE, NEW, node(**{"from": "570.1.02", "package": package}))["upgrade"][
+        "return"
+    ]
     assert [each["name"] for each in found["packages"] if not each.get("optional")] == names
     assert {each["version"] for each in found["packages"]} == {"570.1.02-9ubuntu1"}
 
 
 def test_a_version_that_the_distribution_lacks() -> None:
-    with pytest.raises(AnsibleFilterError, match=f"not in NVIDIA's repository for Debian 13. .* auto or one of {NEW}"):
-        plan(host("Debian 13"), TABLE, OLD)
-    other = {"name": "nvidia-open", "version": f"{NEW}-1"}
-    with pytest.raises(AnsibleFilterError, match="not in NVIDIA's repository"):
-        plan(host("Debian 13"), TABLE, OLD, former=other)
+    found = plan(host("Debian 13"), TABLE, OLD)
+    assert (
+        "not in NVIDIA's repository for Debian 13. " in found["problem"] and f"auto or one of {NEW}" in found["problem"]
+    )
+    assert found["packages"] == [] and found["pending"] == {} and not found["preferences"]
+    assert plan(host("Debian 13"), TABLE, OLD, node(**{"from": NEW}))["problem"]
 
 
 @pytest.mark.parametrize(
@@ -191,8 +203,9 @@ def test_a_version_that_the_distribution_lacks() -> None:
     ],
 )
 def test_the_package_that_tells_what_a_driver_is_made_of(packages: dict[str, str], name: str) -> None:
-    assert package(packages, OLD) == ({"name": name, "version": packages[name]} if name else {})
-    assert package(packages, "") == {}
+    driver = {"loaded_version": OLD, "packages": packages, "origin": "cuda_repository"}
+    found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, NEW, node())["upgrade"]
+    assert found["package"] == ({"name": name, "version": packages[name]} if name else {})
 
 
 @pytest.mark.parametrize(
@@ -210,7 +223,9 @@ def test_the_package_that_tells_what_a_driver_is_made_of(packages: dict[str, str
     ],
 )
 def test_whether_the_repository_will_be_needed(installed: dict[str, str], pending: bool) -> None:
-    assert plan(host("Ubuntu 24.04", installed=installed), TABLE, NEW)["pending"] == pending
+    found = plan(host("Ubuntu 24.04", installed=installed), TABLE, NEW)["pending"]
+    assert bool(found) == pending and "nvidia-persistenced" not in found
+    assert plan(host("Ubuntu 24.04", gpus=[], installed=installed), TABLE, NEW)["pending"] == {}
 
 
 def test_headers_and_compiler_are_optional() -> None:
@@ -231,3 +246,74 @@ def test_headers_and_compiler_are_optional() -> None:
 def test_what_is_said_when_the_headers_are_missing(kernel: dict[str, Any], sentence: str) -> None:
     found = plan(host("Ubuntu 24.04", kernel_packages={**KERNEL, **kernel}), TABLE, OLD)["headers_problem"]
     assert sentence in found if sentence else found == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "loaded", "expected"),
+    [
+        ("cuda_repository", "", {"by_packages", "fabric_manager"}),
+        ("cuda_repository", OLD, {"by_packages", "fabric_manager", "interrupts"}),
+        ("distribution", NEW, {"by_packages", "fabric_manager", "loaded"}),
+        ("daemonset", OLD, {"by_pod", "interrupts"}),
+        ("preinstalled", OLD, set()),
+        ("operator", "", set()),
+    ],
+)
+def test_what_each_source_means(source: str, loaded: str, expected: set[str]) -> None:
+    driver = {"loaded_version": loaded, "packages": {}, "origin": "none"}
+    found = plan(host("Ubuntu 24.04", nvidia_driver=driver, nvswitches=4), TABLE, NEW, source=source)
+    assert {key for key, value in found.items() if value is True} - {"preferences"} == expected
+    assert bool(found["packages"]) == ("by_packages" in expected)
+    # Other sources may have versions that are in no table.
+    if "by_packages" not in expected:
+        assert plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, "1.2.3", source=source)["problem"] == ""
+
+
+def test_a_host_that_was_not_read_gets_nothing() -> None:
+    found = plan({}, TABLE, NEW)
+    assert found["packages"] == found["headers"] == [] and found["pending"] == {} and found["problem"] == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "loaded", "packages", "wanted", "pending", "former", "returns"),
+    [
+        ({}, OLD, {"nvidia-open-580": f"{OLD}-1ubuntu1"}, NEW, True, OLD, OLD),
+        ({}, NEW, {"nvidia-open": f"{NEW}-1ubuntu1"}, NEW, False, NEW, ""),
+        # The module is loaded, and a package of the former release was left over.
+        ({"from": OLD}, NEW, {"libnvidia-ml1": f"{OLD}-1ubuntu1"}, NEW, True, OLD, OLD),
+        # What an interrupted upgrade recorded counts, and not what is there now.
+        ({"from": OLD}, "", {"nvidia-open": f"{NEW}-1ubuntu1"}, NEW, True, OLD, OLD),
+        ({}, "570.1.02", {}, NEW, True, "570.1.02", ""),
+        ({}, "", {}, NEW, True, "", ""),
+    ],
+)
+def test_an_upgrade(
+    data: dict[str, Any],
+    loaded: str,
+    packages: dict[str, str],
+    wanted: str,
+    pending: bool,
+    former: str,
+    returns: str,
+) -> None:
+    driver = {"loaded_version": loaded, "packages": packages, "origin": "cuda_repository"}
+    found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, wanted, node(**data))["upgrade"]
+    assert (found["pending"], found["interrupted"], found["former"]) == (pending, bool(data), former)
+    assert found["return"].get("version", "") == returns
+    assert found["offered"] == {"nvidia.com/mig-1g.5gb": "2"}
+
+
+def test_what_an_interrupted_upgrade_has_stopped_starts_again() -> None:
+    data = {"from": OLD, "services": ["a.service"], "offered": {"nvidia.com/gpu": "4"}}
+    driver = {"loaded_version": "", "packages": {}, "origin": "none"}
+    found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, NEW, node(**data))["upgrade"]
+    assert found["services"] == ["a.service"] and found["offered"] == {"nvidia.com/gpu": "4"}
+
+
+@pytest.mark.parametrize(("origin", "returns"), [("distribution", "535.1.2"), ("runfile", "")])
+def test_only_a_distribution_s_own_driver_returns_from_it(origin: str, returns: str) -> None:
+    driver = {"loaded_version": "535.1.2", "packages": {}, "origin": origin}
+    changed = host("Ubuntu 24.04", nvidia_driver=driver)
+    assert (
+        plan(changed, {}, "550.1.2", node(), source="distribution")["upgrade"]["return"].get("version", "") == returns
+    )

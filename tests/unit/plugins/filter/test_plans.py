@@ -80,7 +80,7 @@ PLUGIN = {"kind": "DaemonSet", "namespace": "theirs", "name": "p"}
         ("network rollout", {"missing": [{"node": "gpu1", "text": "no pod"}]}, {"flannel": ["gpu1: no pod"]}),
         ("plugins", {"policies": ["mine"]}, {"nvidia_device_plugin": ["ClusterPolicy mine"]}),
         ("plugins", {"plugins": [PLUGIN]}, {"nvidia_device_plugin": ["DaemonSet theirs/p"]}),
-        ("plugins", {"installers": ["driver-580"]}, {"installer": ["driver-580"]}),
+        ("plugins", {"installers": ["driver-580"]}, {"nvidia_driver_installer": ["driver-580"]}),
         ("sharing", {"nodes": {"gpu1": SUMMARY}}, {"nvidia_device_plugin": ["gpu1 2 -> 8"]}),
         ("sharing", {"nodes": {"gpu1": DRAINED}}, {"nvidia_device_plugin": ["sharing of gpu1"]}),
         ("plugin", {"changes": ["ConfigMap a/b"]}, {"nvidia_device_plugin": ["ConfigMap a/b"]}),
@@ -99,7 +99,7 @@ def test_a_role_of_the_cluster_is_pending_where_something_differs(
 
 
 def test_drivers_of_pods_are_looked_after_in_each_run() -> None:
-    assert list(cluster_plan({"states": WELL}, "ours", True)) == ["installer"]
+    assert list(cluster_plan({"states": WELL}, "ours", True)) == ["nvidia_driver_installer"]
 
 
 def test_a_cluster_that_could_not_be_read_is_entered() -> None:

@@ -71,6 +71,13 @@ def test_a_host_that_is_well_adds_its_state_and_nothing_to_do() -> None:
     assert report["observed"] == "2026-11-22T02:00:00Z"
 
 
+@pytest.mark.parametrize(("versions", "wanted"), [(["570.1.02", "580.178.04"], "580.178.04"), (["570.1.02"], "auto")])
+def test_auto_means_a_version_of_the_table_that_is_there(versions: list[str], wanted: str) -> None:
+    pin = {"component": "NVIDIA driver", "wanted": "auto", "versions": versions, "driver": True}
+    (row,) = state(proof(), {"gpu1": seen(pins=[pin])}, SETTINGS)["hosts"]["gpu1"]["versions"]
+    assert row["wanted"] == wanted and row["drift"] == (wanted == "auto")
+
+
 def test_what_the_proof_says_stays_as_it_was() -> None:
     """Programs read the report: keys are added, none is changed."""
     before, after = proof(), state(proof(), {"gpu1": seen()}, SETTINGS)

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host's driver needs, what of it is pending, and what an upgrade can return to. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, packages_of
+
+INSTALLED = ("cuda_repository", "distribution")
+ANNOTATION = "gpulab.io/driver-upgrade"
+# Whole GPUs, shares of them, or MIG devices.
+_RESOURCES = re.compile(r"nvidia[.]com/(gpu|mig-)")
+Facts = Mapping[str, Any]
+
+
+def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
+    """The driver of a host (see the filter's documentation); ``host`` is empty for one that was not read."""
+    found, problem = Packages((), ()), ""
+    if host and wanted.source in INSTALLED:
+        try:
+            found = packages_of(host, wanted, table)
+        except DriverError as error:
+            problem = str(error)
+    loaded = _loaded(host)
+    built = bool(found.packages) and found.dkms and loaded != wanted.version
+    return {
+        "version": wanted.version,
+        "problem": problem,
+        "by_packages": wanted.source in INSTALLED,
+        "by_pod": wanted.source == "daemonset" and bool(host.get("gpus")),
+        "loaded": loaded == wanted.version,
+        "interrupts": wanted.source in (*INSTALLED, "daemonset") and loaded not in ("", wanted.version),
+        "preferences": bool(found.packages) and found.preferences,
+        "pinning": list(found.pinning),
+        "packages": list(found.packages),
+        "follow": {"version": found.follow, "replaces": list(found.replaces)} if found.follow else None,
+        "headers": headers(host) if built else [],
+        "headers_problem": headers_problem(host) if built else "",
+        "fabric_manager": wanted.source in INSTALLED and int(host.get("nvswitches") or 0) > 0,
+        "pending": _pending(host, wanted, found),
+    }
+
+
+def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts) -> dict[str, Any]:
+    """The driver of a node in use; what an interrupted upgrade has recorded counts more than what is there now."""
+    metadata = node.get("metadata") or {}
+    record = json.loads((metadata.get("annotations") or {}).get(ANNOTATION) or "{}")
+    data = record.get("data") or {}
+    driver = host["nvidia_driver"]
+    former = str(data.get("from") or _loaded(host))
+    package = data.get("package") or identity(driver["packages"], former)
+    found = plan(host, replace(wanted, former=package), table)
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    return {
+        **found,
+        "upgrade": {
+            "pending": not found["loaded"]
+            or any(version in (found["follow"] or {}).get("replaces", []) for version in driver["packages"].values()),
+            "interrupted": bool(record),
+            "former": former,
+            "package": package,
+            "return": _return(host, replace(wanted, version=former, former=package, returning=True), table)
+            if former not in ("", wanted.version)
+            else {},
+            "services": data.get("services") or [],
+            "offered": data.get("offered")
+            or {name: amount for name, amount in capacity.items() if _RESOURCES.match(name) and amount != "0"},
+        },
+    }
+
+
+def _loaded(host: Facts) -> str:
+    return str((host.get("nvidia_driver") or {}).get("loaded_version") or "")
+
+
+def _pending(host: Facts, wanted: Wanted, found: Packages) -> dict[str, str]:
+    """What NVIDIA's repository has to hold; nothing if all of it is installed."""
+    installed = host.get("installed") or {}
+    asked = {
+        each["name"]: str(each.get("version", ""))
+        for each in (*found.pinning, *found.packages)
+        if not each.get("optional")
+    }
+    complete = all(installed.get(name) and version in ("", installed[name]) for name, version in asked.items())
+    return asked if wanted.source == "cuda_repository" and host.get("gpus") and not complete else {}
+
+
+def _return(host: Facts, former: Wanted, table: Facts) -> dict[str, Any]:
+    """The plan of the driver that was there, empty if no package of it is known."""
+    if former.source == "distribution" and host["nvidia_driver"]["origin"] != "distribution":
+        return {}
+    found = plan(host, former, table)
+    return {} if found["problem"] else found

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a driver gets onto a host: by packages, or by a pod."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stubbed_site import Site
+from test_nvidia_driver_upgrade import HOST, NEW, OLD
+
+PLAYBOOK = """
+- name: Install
+  hosts: gpu1
+  gather_facts: false
+  tasks:
+    - name: Install
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.nvidia_driver
+    - name: Install by pods
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.nvidia_driver_installer
+"""
+BARE = {"loaded_version": "", "packages": {}, "origin": "none"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = Site(tmp_path)
+    made.answer("k8s_info", {"changed": False, "resources": []})
+    made.answer("gpu_pods_info", {"changed": False, "pods": []})
+    made.answer("nvidia_driver_module", {"changed": True, "reboot_required": False, "reason": ""})
+    made.answer("nvidia_smi_info", {"changed": False, "state": "ok", "driver_version": NEW, "gpus": []})
+    return made
+
+
+def install(site: Site, driver: dict[str, Any], **more: Any) -> tuple[int, str, list[str]]:
+    settings = {
+        "preflight_host": {**HOST, "nvidia_driver": driver},
+        "kubeadm_kubeconfig": "/nowhere",
+        "cluster_node_name": "gpu1",
+        "ansible_facts": {"kernel": "6.12.0", "nodename": "gpu1", "default_ipv4": {"address": "192.0.2.1"}},
+        "nvidia_driver_version": NEW,
+        **more,
+    }
+    return *site.play(PLAYBOOK, settings), site.calls()
+
+
+def test_a_bare_host_gets_the_driver_by_packages(site: Site) -> None:
+    status, output, calls = install(site, BARE)
+    assert status == 0, output
+    assert calls == [*["apt_packages"] * 3, f"nvidia_driver_module {NEW}", "managed_service"]
+    assert site.asked("apt_packages")[-1]["allow_removal"] is False
+
+
+def test_a_version_that_the_repository_lacks_is_refused(site: Site) -> None:
+    status, output, calls = install(site, BARE, nvidia_driver_version="570.1.02")
+    assert status != 0 and "not in NVIDIA's repository for Debian 12" in output and calls == []
+
+
+def test_another_loaded_driver_is_subject_to_the_disruption_policy(site: Site) -> None:
+    site.answer("gpu_pods_info", {"changed": False, "pods": [{"namespace": "team", "name": "train-0"}]})
+    for source in ("cuda_repository", "daemonset"):
+        loaded = {"loaded_version": OLD, "packages": {}, "origin": "cuda_repository"}
+        status, output, calls = install(site, loaded, nvidia_driver_source=source)
+        assert status != 0 and "team/train-0" in output and calls == [], source
+
+
+def test_a_pod_brings_the_driver_where_that_is_chosen(site: Site) -> None:
+    more = {"nvidia_driver_source": "daemonset", "nvidia_driver_installer_image": "r/driver:1"}
+    status, output, calls = install(site, BARE, **more)
+    assert status == 0, output
+    name = f"driver-{NEW.replace('.', '-')}"
+    namespace, daemonset = site.asked("k8s")[0]["definition"]
+    assert namespace["metadata"]["name"] == "gpulab-driver" and daemonset["metadata"]["name"] == name
+    assert site.asked("wait_for_rollout")[0]["nodes"] == ["gpu1"]
+    assert [call.split()[0] for call in calls] == ["k8s", "wait_for_rollout", "nvidia_cdi_spec"]
