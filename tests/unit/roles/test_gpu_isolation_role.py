@@ -25,6 +25,9 @@ PLAY = """
   hosts: localhost
   connection: local
   gather_facts: false
+  module_defaults:
+    group/gpulab.kubernetes.api:
+      kubeconfig: "{{ kubeadm_kubeconfig }}"
   roles:
     - role: gpulab.kubernetes.gpu_isolation
 """

@@ -15,6 +15,9 @@ PLAYBOOK = """
 - name: Share
   hosts: gpu1
   gather_facts: false
+  module_defaults:
+    group/gpulab.kubernetes.api:
+      kubeconfig: "{{ kubeadm_kubeconfig }}"
   tasks:
     - name: Share
       ansible.builtin.import_role:
@@ -67,6 +70,8 @@ def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) 
     [waited] = site.asked("wait_for_rollout")
     assert waited["cluster_policy"] == "cluster-policy" and waited["namespace"] == "gpu-operator"
     assert waited["allocatable"] == {"gpu1": {"nvidia.com/gpu": 1}} and waited["tolerate_unhealthy"]
+    asked = [each for module in ("gpu_plugins_info", "k8s", "helm", "wait_for_rollout") for each in site.asked(module)]
+    assert {each["kubeconfig"] for each in asked} == {"/nowhere"}
     assert not int(waited["settle"])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from stubbed_site import Site
 
 PLAYBOOK = """
@@ -33,18 +34,23 @@ PLAYBOOK = """
 """
 
 
-def test_a_play_that_works_against_the_api_keeps_its_kubeconfig(tmp_path: Path) -> None:
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = Site(tmp_path)
+    made.answer("gpu_pods_info", {"changed": False, "pods": [{"namespace": "team", "name": "train"}]})
+    made.answer("node_maintenance", {"changed": True})
+    return made
+
+
+@pytest.mark.parametrize("of_the_play", [True, False], ids=["the play's", "its own"])
+def test_a_kubeconfig_is_removed_by_what_has_fetched_it(site: Site, tmp_path: Path, of_the_play: bool) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.touch()
-    site = Site(tmp_path)
-    site.answer("gpu_pods_info", {"changed": False, "pods": [{"namespace": "team", "name": "train"}]})
-    site.answer("node_maintenance", {"changed": True})
-    settings = {
-        "kubeadm_kubeconfig": str(kubeconfig),
-        "cluster_node_name": "gpu1",
-        "cluster_disruption_policy": "drain",
-        "ansible_become": False,
-    }
+    settings = {"cluster_node_name": "gpu1", "cluster_disruption_policy": "drain", "ansible_become": False}
+    if of_the_play:
+        settings["kubeadm_kubeconfig"] = str(kubeconfig)
+    else:
+        settings |= {"__kubeadm_admin_conf": {"content": "e30="}, "_kubeadm_private_file": str(kubeconfig)}
     status, output = site.play(PLAYBOOK, settings)
     assert status == 0, output
     asked = site.asked("node_maintenance")
@@ -52,4 +58,4 @@ def test_a_play_that_works_against_the_api_keeps_its_kubeconfig(tmp_path: Path) 
         ("begun", True, str(kubeconfig)),
         ("ended", False, str(kubeconfig)),
     ]
-    assert kubeconfig.exists()
+    assert kubeconfig.exists() is of_the_play

@@ -16,6 +16,9 @@ PLAYBOOK = """
 - name: Install
   hosts: gpu1
   gather_facts: false
+  module_defaults:
+    group/gpulab.kubernetes.api:
+      kubeconfig: "{{ kubeadm_kubeconfig }}"
   tasks:
     - name: Install
       ansible.builtin.include_role:

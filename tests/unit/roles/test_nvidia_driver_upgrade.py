@@ -20,6 +20,9 @@ PLAYBOOK = """
   gather_facts: false
   vars:
     nvidia_driver_upgrading: true
+  module_defaults:
+    group/gpulab.kubernetes.api:
+      kubeconfig: "{{ kubeadm_kubeconfig }}"
   tasks:
     - name: Upgrade
       ansible.builtin.import_role:

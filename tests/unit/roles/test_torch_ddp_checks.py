@@ -17,6 +17,9 @@ PLAYBOOK = """
   hosts: localhost
   gather_facts: false
   vars: {vars}
+  module_defaults:
+    group/gpulab.kubernetes.api:
+      kubeconfig: "{{{{ kubeadm_kubeconfig }}}}"
   tasks:
     - name: Run it
       ansible.builtin.include_role:

@@ -1,0 +1,80 @@
+"""Tasks against the API take their kubeconfig from the defaults of a group of modules: none may lack it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, StrictUndefined
+
+ROOT = Path(__file__).resolve().parents[2]
+API = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"]["api"]
+GROUP = {name if "." in name else f"gpulab.kubernetes.{name}" for name in API}
+PARTS = ("pre_tasks", "tasks", "post_tasks", "handlers", "block", "rescue", "always")
+CALLS = {f"ansible.builtin.{how}_{what}" for how in ("include", "import") for what in ("tasks", "role")}
+JINJA = Environment(undefined=StrictUndefined, autoescape=False)
+Task = tuple[Path, str, str]
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    return (yaml.safe_load(path.read_text()) if path.exists() else None) or []
+
+
+def written(path: Path, entries: list[dict[str, Any]]) -> Iterator[Task]:
+    """Each task of a file, those in blocks too, with every word of it that may be a module."""
+    for entry in entries:
+        yield from ((path, entry.get("name", ""), word) for word in entry if "." in word)
+        for part in PARTS:
+            yield from written(path, entry.get(part) or [])
+
+
+FILES = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml"), *ROOT.glob("playbooks/**/*.yml")]
+WRITTEN = [task for path in FILES for task in written(path, load(path))]
+
+
+def walk(path: Path, entries: Any, above: dict[str, Any], known: dict[str, Any]) -> Iterator[tuple[Task, str, str]]:
+    """Each task of the group that a play comes to, with its kubeconfig and where it runs."""
+    for entry in entries or []:
+        defaults = {**above.get("module_defaults", {}), **entry.get("module_defaults", {})}
+        below = {**above, **entry, "module_defaults": defaults}
+        variables = {**known, **entry.get("vars", {})}
+        for module in GROUP & entry.keys():
+            arguments = {**defaults.get("group/gpulab.kubernetes.api", {}), **(entry[module] or {})}
+            yield (path, entry["name"], module), arguments.get("kubeconfig", ""), below.get("delegate_to", "")
+        for part in PARTS:
+            yield from walk(path, entry.get(part), below, variables)
+        roles = [{"name": role["role"]} for role in entry.get("roles", [])]
+        for word in entry.keys() & CALLS:
+            call = {"file": entry[word]} if isinstance(entry[word], str) else entry[word]
+            # Keywords of an include are its own, except those that it applies.
+            below = {**above, **call.get("apply", {})} if "include" in word else below
+            roles += [call] if "name" in call else []
+            if "file" in call:
+                yield from walk(path.parent / call["file"], load(path.parent / call["file"]), below, variables)
+        for role in roles:
+            name = JINJA.from_string(role["name"]).render(variables)
+            tasks = JINJA.from_string(role.get("tasks_from", "main")).render(variables)
+            target = ROOT / "roles" / name.removeprefix("gpulab.kubernetes.") / "tasks" / f"{tasks}.yml"
+            yield from walk(target, load(target), below, variables)
+
+
+def test_the_group_is_what_needs_a_kubeconfig() -> None:
+    needed = {word for _path, _name, word in WRITTEN if word.startswith("kubernetes.core.")}
+    for path in (ROOT / "plugins/modules").glob("*.py"):
+        texts = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Assign)]
+        [text] = [node.value for node in texts if ast.unparse(node.targets[0]) == "DOCUMENTATION"]
+        module = yaml.safe_load(ast.literal_eval(text))
+        option = (module.get("options") or {}).get("kubeconfig", {})
+        if option.get("required") or "gpulab.kubernetes.api" in module.get("extends_documentation_fragment", []):
+            needed.add(f"gpulab.kubernetes.{path.stem}")
+    assert needed == GROUP and len(API) == len(GROUP)
+
+
+def test_every_task_against_the_api_is_reached_with_a_kubeconfig() -> None:
+    reached = [found for path in ROOT.glob("playbooks/*.yml") for found in walk(path, load(path), {}, {})]
+    kept = ("{{ kubeadm_kubeconfig }}", "{{ cluster_api_delegate }}")
+    assert [(task, *found) for task, *found in reached if tuple(found) != kept] == []
+    assert {task for task, *_found in reached} == {task for task in WRITTEN if task[2] in GROUP}
