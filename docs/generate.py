@@ -31,6 +31,7 @@ ROLES = (
     "nvidia_container_toolkit",
     "kubeadm",
     "flannel",
+    "gpu_sharing",
     "nvidia_device_plugin",
     "gpu_operator",
     "acceptance",
