@@ -35,6 +35,7 @@ ROLES = (
     "nvidia_device_plugin",
     "gpu_operator",
     "acceptance",
+    "report",
     "drift",
     "gpu_isolation",
     "cuda_toolkit",
