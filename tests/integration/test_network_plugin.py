@@ -12,7 +12,7 @@ from support.play import play
 
 EXTERNAL = ("-e", "cluster_network_plugin=external")
 # flannel's manifests in a namespace that this collection does not know, as another plugin's would be.
-MANIFESTS = """
+MANIFESTS = f"""
 - name: Write the manifests of a network plugin
   hosts: control_plane
   become: true
@@ -24,10 +24,11 @@ MANIFESTS = """
 
     - name: Write the manifests
       ansible.builtin.copy:
-        content: "{{ flannel_definitions | map('to_json') | join('\\n---\\n') }}"
+        content: "{{{{ flannel_definitions | map('to_json') | join('\\n---\\n') }}}}"
         dest: /root/network.yml
         mode: "0600"
       vars:
+        role_path: {ROOT}/roles/flannel
         _flannel_namespace: own-network
 """
 
