@@ -39,14 +39,14 @@ tests_pools := test_pools.py
 tests_runner := test_runner.py
 tests_awx := test_configure.py test_awx.py
 tests_training := test_training.py
-tests_network := test_network.py
+tests_network := test_network_plugin.py test_network.py
 tests_guides := test_guides.py
 tests_first-run := test_first_run.py
 tests_untidy := test_untidy.py
 tests_dkms := test_dkms.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training vxlan host-gw awx guides first-run untidy untidy-refused dkms vm cuda
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training network-plugin vxlan host-gw awx guides first-run untidy untidy-refused dkms vm cuda
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 

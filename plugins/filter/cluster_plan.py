@@ -15,7 +15,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Where the cluster could not be read all roles are pending, so that the role tells what is wrong.
-positional: _input, namespace, installers
+positional: _input, network, namespace, installers
 options:
   _input:
     description: >-
@@ -23,6 +23,10 @@ options:
       C(network rollout), C(plugins), C(plugin), C(sharing) and those of
       P(gpulab.kubernetes.device_plugin_rollouts#filter).
     type: dict
+    required: true
+  network:
+    description: C(cluster_network_plugin), under whose name stands what is pending of the pod network.
+    type: str
     required: true
   namespace:
     description: Namespace of the device plugin, so that any other device plugin is one of another hand.
@@ -37,7 +41,7 @@ options:
 EXAMPLES = r"""
 - name: See which roles have something to do
   ansible.builtin.debug:
-    msg: "{{ {'states': {'pools': {'changed': true}}} | gpulab.kubernetes.cluster_plan('gpulab-gpu', false) }}"
+    msg: "{{ {'states': {}} | gpulab.kubernetes.cluster_plan('flannel', 'gpulab-gpu', false) }}"
 """
 
 RETURN = r"""
@@ -47,17 +51,16 @@ _value:
   sample: {flannel: [DaemonSet kube-flannel/kube-flannel-ds]}
 """
 
-ROLES = ("node_pools", "flannel", "nvidia_driver_installer", "nvidia_device_plugin")
 
-
-def cluster_plan(reading: Mapping[str, Any], namespace: str, installers: bool) -> dict[str, list[str]]:
+def cluster_plan(reading: Mapping[str, Any], network: str, namespace: str, installers: bool) -> dict[str, list[str]]:
     if reading.get("failed") or "states" not in reading:
-        return {role: ["everything, since the cluster could not be read"] for role in ROLES}
+        roles = ("node_pools", network, "nvidia_driver_installer", "nvidia_device_plugin")
+        return {role: ["everything, since the cluster could not be read"] for role in roles}
     states = reading["states"]
     plugins = states.get("plugins", {})
     found = {
         "node_pools": [f"node {name}" for name in states.get("pools", {}).get("changes", {})],
-        "flannel": [*_objects(states, "network"), *_missing(states, "network rollout")],
+        network: [*_objects(states, "network"), *_missing(states, "network rollout")],
         "nvidia_driver_installer": [*plugins.get("installers", []), *(["the drivers of pods"] if installers else [])],
         "nvidia_device_plugin": [
             *(f"ClusterPolicy {name}" for name in plugins.get("policies", [])),

@@ -43,9 +43,8 @@ options:
     required: true
   settings:
     description:
-      - Settings that all hosts share - C(control_plane) and C(workers) (lists of host names), C(control_plane_group),
-        C(workers_group), C(versions) (by variable its value and the list of known ones), C(kubernetes_version),
-        C(containerd_version), C(containerd_minimum), C(cluster_pod_network), C(cluster_service_network),
+      - Settings that all hosts share - C(control_plane) (list of host names), C(cluster_pod_network),
+        C(cluster_service_network),
         C(api) (the result of M(gpulab.kubernetes.api_reach_info), empty when there is none), C(api_endpoint),
         C(api_delegate), C(ansible_core) (the version on the controller), C(distributions), C(kubelet_configuration),
         C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by version the distributions that have it),

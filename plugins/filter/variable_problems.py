@@ -21,8 +21,9 @@ description:
   - Holds the variables of hosts against the argument specifications of all roles of this collection, and finds names
     that look like a misspelt one.
   - A value that refers to facts can't be known yet, and is left to the role.
-  - Values that contradict each other are found, too, on one host and between all hosts of the cluster.
-positional: _input, hosts, members
+  - Values that contradict each other are found, too, on one host and between all hosts of the cluster, and networks and
+    versions that no cluster can have.
+positional: _input, hosts, members, groups
 options:
   _input:
     description: The variables of all hosts, C(hostvars).
@@ -37,6 +38,11 @@ options:
     description: Names of all hosts of the cluster, also of those that a run leaves out. The default is O(hosts).
     type: list
     elements: str
+  groups:
+    description:
+      - The names of the hosts of each group, by group. Then the groups of the control plane and of the workers, which
+        C(cluster_control_plane_group) and C(cluster_workers_group) name, are looked at, and hosts in no group.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -54,14 +60,17 @@ _value:
 
 
 def variable_problems(
-    hostvars: Mapping[str, Any], hosts: Sequence[str], members: Sequence[str] | None = None
+    hostvars: Mapping[str, Any],
+    hosts: Sequence[str],
+    members: Sequence[str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
 ) -> list[dict[str, str]]:
     known = variables.specification()
     everybody = hosts if members is None else members
     for host in (*hosts, *everybody):
         if host not in hostvars:
             raise AnsibleFilterError(f"Error while checking variables: there is no host {host}")
-    found = list(variables.across({host: hostvars[host] for host in everybody}, known))
+    found = list(variables.across({host: hostvars[host] for host in everybody}, known, groups))
     for host in hosts:
         found += variables.find(host, hostvars[host], known)
     return [problem.fields() for problem in found]

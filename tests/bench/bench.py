@@ -1,4 +1,4 @@
-"""Measure what issue-sized promises are about, and print it as JSON.
+"""Measure what this collection promises about time, and print it as JSON.
 
 A lab of its own is made twice: for site.yml, and for the same result by hand (by_hand.sh). Nothing is cached between
 the two but the depot. Progress goes to standard error.

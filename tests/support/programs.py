@@ -58,7 +58,7 @@ def piped(command: list[str], cwd: Path, environment: dict[str, str]) -> tuple[i
 
 def terminal(command: list[str], cwd: Path, environment: dict[str, str], columns: int) -> pexpect.spawn:
     """Start it on a terminal of 24 lines."""
-    how = {"encoding": "utf-8", "timeout": 60, "dimensions": (24, columns), "preexec_fn": hear_ctrl_c}
+    how = {"encoding": "utf-8", "timeout": 240, "dimensions": (24, columns), "preexec_fn": hear_ctrl_c}
     return pexpect.spawn(command[0], command[1:], cwd=cwd, env=environment, **how)
 
 

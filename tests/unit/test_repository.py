@@ -78,10 +78,6 @@ def test_what_runs_where_the_api_is_asked_never_becomes_root() -> None:
     assert found > 50
 
 
-# What sharing GPUs needs of the device plugin's role, until it is a role of its own.
-SHARING = {("gpu_operator", "nvidia_device_plugin")}
-
-
 def test_no_role_reads_the_private_names_of_another() -> None:
     roles = sorted((path.name for path in (ROOT / "roles").iterdir()), key=len, reverse=True)
     private = re.compile(rf"(?<![a-z0-9_])__?({'|'.join(roles)})_[a-z]")
@@ -93,7 +89,7 @@ def test_no_role_reads_the_private_names_of_another() -> None:
         for owner in private.findall(path.read_text())
         if owner != role
     }
-    assert found == SHARING
+    assert found == set()
 
 
 def test_example_inventories_leave_becoming_root_to_the_playbooks() -> None:

@@ -36,7 +36,9 @@ REMEDIES = {
     "isolation_broken": "Run site.yml, which closes it in the container toolkit's configuration.",
     "isolation_not_proven": _FIX,
     "network_pod_failed": _FIX,
-    "pod_network_broken": f"See that UDP port 8472 is open between these nodes, and look at flannel's pods. {PROVE}",
+    "pod_network_broken": (
+        f"See that the pod network's ports (flannel: UDP 8472) are open between these nodes; look at its pods. {PROVE}"
+    ),
     "service_not_reached": f"Look at kube-proxy's pod on this node (kubectl --namespace kube-system logs). {PROVE}",
     "dns_not_reached": f"Look at the pods of the cluster's DNS (kubectl --namespace kube-system get pods). {PROVE}",
 }

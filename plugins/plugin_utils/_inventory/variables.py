@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ansible.module_utils.errors import UnsupportedError
 from jinja2 import Undefined, UndefinedError
 
 from ...module_utils._problem import Problem
-from . import rules
+from . import cluster, rules
 
 Specification = Mapping[str, Mapping[str, Any]]
 
@@ -82,9 +82,14 @@ def find(host: str, variables: Mapping[str, Any], known: Specification) -> Itera
             yield from rule(host, values)
 
 
-def across(hosts: Mapping[str, Mapping[str, Any]], known: Specification) -> Iterator[Problem]:
-    """What is wrong with the variables of all hosts of a cluster side by side."""
-    for names, rule in rules.CLUSTER:
+def across(
+    hosts: Mapping[str, Mapping[str, Any]], known: Specification, groups: Mapping[str, Sequence[str]] | None
+) -> Iterator[Problem]:
+    """What is wrong with the variables of all hosts of a cluster side by side, and with its groups."""
+    if groups is not None and hosts:
+        first = next(iter(hosts.values()))
+        yield from cluster.members([str(first.get(name, known[name]["default"])) for name in cluster.GROUPS], groups)
+    for names, rule in (*cluster.RULES, *rules.CLUSTER):
         values = {host: _values(names, variables, known) for host, variables in hosts.items()}
         if all(len(found) == len(names) for found in values.values()):
             yield from rule(values)

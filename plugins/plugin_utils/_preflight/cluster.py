@@ -18,112 +18,17 @@ from .model import Cluster, ClusterRule, Reading, listing
 
 # Interfaces that the pod network makes on a node.
 _OF_THE_CLUSTER = re.compile(r"(?:cni|flannel|veth|kube-|nodelocaldns|tunl|cali|cilium|lxc|weave)")
-_NODE_POD_PREFIX = 24
 # Of the collection kubernetes.core.
 _KUBERNETES_PACKAGE = "24.2.0"
 
 
-def control_planes(cluster: Cluster) -> Iterator[Problem]:
-    names, group = cluster.settings["control_plane"], cluster.settings["control_plane_group"]
-    if len(names) == 1:
-        return
-    have = f"it has {len(names)} ({listing(names)})" if names else "it has none"
-    yield Problem(
-        "control_plane_count",
-        f"The group {group} must hold exactly one host, {have}",
-        f"inventory group {group}",
-        "The first control plane makes the cluster; this version does not add further ones",
-        f"Leave one host in {group}" if names else f"Put the host that is to be the control plane into {group}",
-    )
-
-
-def workers(cluster: Cluster) -> Iterator[Problem]:
-    group = cluster.settings["workers_group"]
-    if not cluster.settings["workers"]:
-        yield Problem(
-            "no_workers",
-            f"The group {group} holds no host",
-            f"inventory group {group}",
-            "Pods run on workers, so nothing could be proven; the group's name may be misspelt in the inventory",
-            f"Put the workers into {group}; a single machine goes into both groups",
-        )
-
-
-def known_versions(cluster: Cluster) -> Iterator[Problem]:
-    for variable, (version, known) in cluster.settings["versions"].items():
-        if version and version not in known:
-            yield Problem(
-                "version_unknown",
-                f"{variable} is {version}, which is not in the table of versions",
-                variable,
-                "Only versions that are known to fit the others are installed",
-                f"Choose one of {listing(known)}",
-            )
-
-
-def containerd_is_new_enough(cluster: Cluster) -> Iterator[Problem]:
-    version, least = cluster.settings["containerd_version"], cluster.settings["containerd_minimum"]
-    if least and compare_versions(version, least) < 0:
-        kubernetes = cluster.settings["kubernetes_version"]
-        yield Problem(
-            "containerd_too_old",
-            f"containerd {version} is too old for Kubernetes {kubernetes}",
-            "containerd_version",
-            f"Kubernetes {kubernetes} needs containerd {least} or newer",
-            f"Set containerd_version to {least} or newer",
-        )
-
-
 def networks(cluster: Cluster) -> Iterator[Problem]:
-    parsed: dict[str, ipaddress.IPv4Network] = {}
-    for variable in ("cluster_pod_network", "cluster_service_network"):
-        text = cluster.settings[variable]
-        try:
-            parsed[variable] = ipaddress.IPv4Network(text)
-        except ValueError as error:
-            yield Problem(
-                "network_invalid",
-                f"{variable} is {text!r}, which is not a valid IPv4 network",
-                variable,
-                str(error),
-                "Give a network in CIDR form, such as 10.244.0.0/16",
-            )
-    if len(parsed) < 2:
-        return
-    pods, services = parsed["cluster_pod_network"], parsed["cluster_service_network"]
-    yield from _sizes(cluster, pods, services)
-    if pods.overlaps(services):
-        yield Problem(
-            "networks_overlap",
-            f"The pod network {pods} and the service network {services} overlap",
-            "cluster_pod_network, cluster_service_network",
-            "An address could belong to a pod and to a service",
-            "Choose networks that share no address",
-        )
+    """What the networks of the cluster, which are right by themselves, have in common with those of the hosts."""
+    names = ("cluster_pod_network", "cluster_service_network")
+    parsed = {name: ipaddress.IPv4Network(cluster.settings[name]) for name in names}
     nodes = {str(reading.settings["node_address"]) for reading in cluster.read}
     for reading in cluster.read:
         yield from _overlaps(reading, parsed, nodes)
-
-
-def _sizes(cluster: Cluster, pods: ipaddress.IPv4Network, services: ipaddress.IPv4Network) -> Iterator[Problem]:
-    nodes = len({*cluster.settings["control_plane"], *cluster.settings["workers"]})
-    room = 2 ** (_NODE_POD_PREFIX - pods.prefixlen) if pods.prefixlen <= _NODE_POD_PREFIX else 0
-    if room < nodes:
-        yield Problem(
-            "pod_network_too_small",
-            f"The pod network {pods} has room for {room} nodes, the inventory holds {nodes}",
-            "cluster_pod_network",
-            f"Each node gets a /{_NODE_POD_PREFIX} of it",
-            "Choose a larger network",
-        )
-    if not 12 <= services.prefixlen <= 28:
-        yield Problem(
-            "service_network_size",
-            f"The service network {services} has a size that kubeadm refuses",
-            "cluster_service_network",
-            "It takes networks from /12 to /28",
-            "Choose a network of such a size, such as 10.96.0.0/12",
-        )
 
 
 def _overlaps(reading: Reading, parsed: dict[str, ipaddress.IPv4Network], nodes: set[str]) -> Iterator[Problem]:
@@ -265,10 +170,6 @@ def _foreign(reading: Reading, why: str) -> Problem:
 
 
 RULES: tuple[ClusterRule, ...] = (
-    control_planes,
-    workers,
-    known_versions,
-    containerd_is_new_enough,
     networks,
     unique_names,
     unique_addresses,

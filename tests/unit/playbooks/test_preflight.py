@@ -152,15 +152,27 @@ def test_false_as_ini_files_write_it_is_false(run: Run) -> None:
     assert status == 0, output
 
 
-def test_every_problem_at_once_and_nothing_afterwards(run: Run) -> None:
-    inventory = f"[control_plane]\ncp1 {HERE}\ncp2 {GONE}\n[workers]\ngpu1 {HERE} cluster_expected_gpus=77\n"
+def test_what_the_inventory_tells_is_wrong_before_any_host_is_reached(run: Run) -> None:
+    inventory = f"lost {GONE}\n[control_plane]\ncp1 {GONE}\ncp2 {GONE}\n[workers]\ngpu1 {GONE}\n"
     status, output, traces = run(
-        inventory, "-e", "kubeadm_repository_url=file:///none", "-e", "cluster_kubernetes_version=0.1.2"
+        inventory, "-e", "cluster_kubernetes_version=1.99.0", "-e", "cluster_pod_network=10.244.0.0/33"
     )
-    assert status != 0 and traces == [], output
+    assert status != 0 and traces == [] and "UNREACHABLE" not in output, output
     for words in (
         "control_plane must hold exactly one host, it has 2 (cp1, cp2)",
-        "cluster_kubernetes_version is 0.1.2",
+        "cluster_kubernetes_version is 1.99.0",
+        "'10.244.0.0/33', which is not a valid IPv4 network",
+        "lost is in no group",
+    ):
+        assert words in output
+    assert "Traceback" not in output and "is undefined" not in output
+
+
+def test_every_problem_at_once_and_nothing_afterwards(run: Run) -> None:
+    inventory = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu2 {GONE}\ngpu1 {HERE} cluster_expected_gpus=77\n"
+    status, output, traces = run(inventory, "-e", "kubeadm_repository_url=file:///none")
+    assert status != 0 and traces == [], output
+    for words in (
         "Hosts cp1, gpu1 have the same node name",
         "The host can't be reached: ",
         "77 GPUs are expected",
@@ -185,7 +197,7 @@ def test_control_plane_that_limit_leaves_out_and_that_cannot_be_reached_is_named
 
 def test_containerd_settings_that_do_not_fit_are_found_before_they_are_written(run: Run) -> None:
     settings = {"containerd_cri_settings": {"enable_cdi": False, "containerd": {"default_runtime_name": "gone"}}}
-    _status, output, _traces = run(f"[control_plane]\ncp1 {HERE}\n", "-e", json.dumps(settings))
+    _status, output, _traces = run(f"[control_plane]\ncp1 {HERE}\n[workers]\ncp1\n", "-e", json.dumps(settings))
     for words in ("default runtime gone is not among the runtimes runc", "CDI is switched off"):
         assert words in output
     assert "/etc/containerd/config.toml" in output

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_plan import ROLES, cluster_plan
+from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_plan import cluster_plan
 from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_rollouts import device_plugin_rollouts
 from ansible_collections.gpulab.kubernetes.plugins.filter.host_plan import host_plan
 from ansible_collections.gpulab.kubernetes.plugins.filter.host_states import host_states
@@ -95,15 +95,16 @@ def test_a_role_of_the_cluster_is_pending_where_something_differs(
     state: str, value: Any, expected: dict[str, list[str]]
 ) -> None:
     states = {**WELL, **({state: value} if state else {})}
-    assert cluster_plan({"states": states}, "ours", False) == expected
+    assert cluster_plan({"states": states}, "flannel", "ours", False) == expected
 
 
 def test_drivers_of_pods_are_looked_after_in_each_run() -> None:
-    assert list(cluster_plan({"states": WELL}, "ours", True)) == ["nvidia_driver_installer"]
+    assert list(cluster_plan({"states": WELL}, "flannel", "ours", True)) == ["nvidia_driver_installer"]
 
 
 def test_a_cluster_that_could_not_be_read_is_entered() -> None:
-    assert list(cluster_plan({"failed": True, "states": {}}, "ours", False)) == list(ROLES)
+    roles = ["node_pools", "external", "nvidia_driver_installer", "nvidia_device_plugin"]
+    assert list(cluster_plan({"failed": True, "states": {}}, "external", "ours", False)) == roles
 
 
 def test_each_way_of_sharing_has_a_rollout() -> None:

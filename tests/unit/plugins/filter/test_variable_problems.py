@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import cluster
 from jinja2 import StrictUndefined
 
 find = FilterModule().filters()["variable_problems"]
@@ -263,3 +264,54 @@ def test_only_the_hosts_that_are_asked_for_are_looked_at() -> None:
     assert find(hostvars, ["cp1"]) == []
     with pytest.raises(AnsibleFilterError, match="there is no host gone"):
         find(hostvars, ["gone"])
+
+
+GROUPS = {"control_plane": ["cp1"], "workers": ["gpu1", "gpu2"], "ungrouped": ["localhost"]}
+PODS, SERVICES, KUBERNETES = "cluster_pod_network", "cluster_service_network", "cluster_kubernetes_version"
+
+
+@pytest.mark.parametrize(
+    ("variables", "groups", "words"),
+    [
+        ({}, {}, []),
+        ({}, {"control_plane": []}, ["control_plane must hold exactly one host, it has none"]),
+        ({}, {"control_plane": ["cp1", "cp2"]}, ["it has 2 (cp1, cp2)"]),
+        ({}, {"workers": []}, ["The group workers holds no host", "misspelt"]),
+        ({}, {"ungrouped": ["gpu9"]}, ["gpu9 is in no group", "control_plane or workers"]),
+        ({"cluster_workers_group": "nodes"}, {"nodes": ["gpu1"]}, []),
+        ({"cluster_workers_group": "nodes"}, {}, ["The group nodes holds no host"]),
+        ({KUBERNETES: "1.99.0"}, {}, ["1.99.0", "1.35.8, 1.36.4"]),
+        ({"containerd_version": "2.1.4"}, {}, ["containerd_version is 2.1.4, which is not in the table"]),
+        ({PODS: "10.244.0.1/16"}, {}, ["10.244.0.1/16", "host bits"]),
+        ({PODS: "nonsense"}, {}, ["nonsense"]),
+        ({PODS: "fd00::/48"}, {}, ["not a valid IPv4 network"]),
+        ({PODS: "10.244.0.0/33"}, {}, ["not a valid IPv4 network"]),
+        ({PODS: "10.100.0.0/16"}, {}, ["overlap", "10.96.0.0/12"]),
+        ({PODS: "10.244.0.0/23"}, {}, ["room for 2 nodes, the inventory holds 3"]),
+        ({SERVICES: "10.128.0.0/10", PODS: "10.0.0.0/16"}, {}, ["from /12 to /28"]),
+        ({PODS: UNKNOWN}, {}, []),
+    ],
+)
+def test_what_an_inventory_tells_of_the_cluster(
+    variables: dict[str, Any], groups: dict[str, list[str]], words: list[str]
+) -> None:
+    hosts = dict.fromkeys(("cp1", "gpu1", "gpu2"), variables)
+    problems = find(hosts, [], list(hosts), {**GROUPS, **groups})
+    assert len(problems) == (1 if words else 0), problems
+    text = " ".join(" ".join(problem.values()) for problem in problems)
+    assert all(word in text for word in words), text
+
+
+def test_containerd_must_fit_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"kubernetes": {"1.36.4": {"containerd_minimum": "2.2.0"}}, "containerd": {"2.1.5": {}}}
+    monkeypatch.setattr(cluster, "_table", lambda: {**table, "nvidia_container_toolkit": {"1.20.1": {}}})
+    (problem,) = find({"cp1": {"containerd_version": "2.1.5"}}, [], ["cp1"])
+    assert "containerd 2.1.5 is too old for Kubernetes 1.36.4" in problem["what"] and "2.2.0" in problem["do"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [(PODS, ("10.244.0.0/16", "10.245.0.0/16")), ("flannel_backend", ("vxlan", "host-gw"))]
+)
+def test_what_a_cluster_has_once_is_the_same_for_all_hosts(name: str, values: tuple[str, str]) -> None:
+    (problem,) = find({"cp1": {name: values[0]}, "gpu1": {name: values[1]}}, [], ["cp1", "gpu1"])
+    assert f"{name} differs between hosts of the cluster: {values[0]} for cp1; {values[1]} for gpu1" in problem["what"]

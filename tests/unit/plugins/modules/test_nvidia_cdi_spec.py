@@ -46,7 +46,7 @@ esac""",
         path.write_text("\n".join([*lines, f"libnvidia-ml.so.{driver}", ""]))
 
     def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
-        args = {"count": 2, "driver_version": "580.178.04", "path": str(self.spec), "timeout": 0.5, **options}
+        args = {"count": 2, "driver_version": "580.178.04", "path": str(self.spec), "timeout": 2, **options}
         # Without the machine's own PATH, which may hold a real nvidia-ctk.
         path = f"{self.programs.directory}:{self.root}/tools"
         result: dict[str, Any] = self._run("nvidia_cdi_spec", args, check=check, path=path)

@@ -15,7 +15,7 @@ from mig_smi import T4, Smi, a100
 Run = Callable[..., dict[str, Any]]
 Make = Callable[..., Smi]
 ALL_SMALL = [[19, place] for place in range(7)]
-SCRIPT = Path(__file__).resolve().parents[4] / "roles/nvidia_device_plugin/templates/mig-geometry.sh.j2"
+SCRIPT = Path(__file__).resolve().parents[4] / "roles/gpu_sharing/templates/mig-geometry.sh.j2"
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_the_script_for_the_boot_makes_the_same_parts(
     cut = [gpu["parts"] for gpu in smi.state["gpus"]]
     environment = Environment(trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
     script = tmp_path / "script"
-    script.write_text(environment.from_string(SCRIPT.read_text()).render(__nvidia_device_plugin_mig=result))
+    script.write_text(environment.from_string(SCRIPT.read_text()).render(__gpu_sharing_mig=result))
     search = {"PATH": f"{programs.directory}:/usr/bin:/bin"}
 
     def boot() -> int:

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an inventory tells of the cluster as a whole: its hosts, networks and versions. No host is asked. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ...module_utils._apt.dpkg import compare_versions
+from ...module_utils._problem import Problem
+from .._preflight.model import listing
+
+Values = Mapping[str, Any]
+
+_TABLE = Path(__file__).resolve().parents[3] / "roles/cluster/vars/main/versions.yml"
+_NODE_POD_PREFIX = 24
+_PODS, _SERVICES = "cluster_pod_network", "cluster_service_network"
+# The variables that name the groups.
+GROUPS = ("cluster_control_plane_group", "cluster_workers_group")
+_KUBERNETES, _CONTAINERD = "cluster_kubernetes_version", "containerd_version"
+# By variable the part of the table of versions that knows them.
+_VERSIONS = {
+    _KUBERNETES: "kubernetes",
+    _CONTAINERD: "containerd",
+    "nvidia_container_toolkit_version": "nvidia_container_toolkit",
+}
+
+
+def members(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+    """The groups of the control plane and of the workers, and hosts that are in no group at all."""
+    control_planes, workers = (groups.get(name, []) for name in names)
+    if len(control_planes) != 1:
+        have = f"it has {len(control_planes)} ({listing(control_planes)})" if control_planes else "it has none"
+        yield Problem(
+            "control_plane_count",
+            f"The group {names[0]} must hold exactly one host, {have}",
+            f"inventory group {names[0]}",
+            "The first control plane makes the cluster; this version does not add further ones",
+            f"Leave one host in {names[0]}"
+            if control_planes
+            else f"Put the host that is to be the control plane into {names[0]}",
+        )
+    if not workers:
+        yield Problem(
+            "no_workers",
+            f"The group {names[1]} holds no host",
+            f"inventory group {names[1]}",
+            "Pods run on workers, so nothing could be verified; the group's name may be misspelt in the inventory",
+            f"Put the workers into {names[1]}; a single machine goes into both groups",
+        )
+    for host in groups.get("ungrouped", []):
+        if host != "localhost":
+            yield Problem(
+                "host_without_group",
+                f"{host} is in no group of the inventory",
+                "inventory",
+                "It would be left out of every run without a word",
+                f"Put it into {' or '.join(names)}, or into a group of its own if it is not part of the cluster",
+                host,
+            )
+
+
+def _alike(name: str) -> Callable[[Mapping[str, Values]], Iterator[Problem]]:
+    def rule(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+        found: dict[str, list[str]] = {}
+        for host, values in hosts.items():
+            found.setdefault(str(values[name]), []).append(host)
+        if len(found) > 1:
+            words = "; ".join(f"{value} for {listing(names)}" for value, names in found.items())
+            yield Problem(
+                "cluster_setting_differs",
+                f"{name} differs between hosts of the cluster: {words}",
+                name,
+                "A cluster has one of it",
+                "Set it once for all hosts, the control plane included (group_vars/all)",
+            )
+
+    return rule
+
+
+def _known_version(name: str) -> Callable[[Mapping[str, Values]], Iterator[Problem]]:
+    def rule(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+        known = list(_table()[_VERSIONS[name]])
+        for version in dict.fromkeys(str(values[name]) for values in hosts.values()):
+            if version not in known:
+                yield Problem(
+                    "version_unknown",
+                    f"{name} is {version}, which is not in the table of versions",
+                    name,
+                    "Only versions that are known to fit the others are installed",
+                    f"Choose one of {listing(known)}",
+                )
+
+    return rule
+
+
+def _containerd_is_new_enough(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+    table = _table()
+    for kubernetes, version in dict.fromkeys((values[_KUBERNETES], values[_CONTAINERD]) for values in hosts.values()):
+        least = table["kubernetes"].get(kubernetes, {}).get("containerd_minimum", "0")
+        if version in table["containerd"] and compare_versions(version, least) < 0:
+            yield Problem(
+                "containerd_too_old",
+                f"containerd {version} is too old for Kubernetes {kubernetes}",
+                _CONTAINERD,
+                f"Kubernetes {kubernetes} needs containerd {least} or newer",
+                f"Set {_CONTAINERD} to {least} or newer",
+            )
+
+
+def _networks(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+    for texts in dict.fromkeys((str(values[_PODS]), str(values[_SERVICES])) for values in hosts.values()):
+        parsed: list[ipaddress.IPv4Network] = []
+        for variable, text in zip((_PODS, _SERVICES), texts):
+            try:
+                parsed.append(ipaddress.IPv4Network(text))
+            except ValueError as error:
+                yield Problem(
+                    "network_invalid",
+                    f"{variable} is {text!r}, which is not a valid IPv4 network",
+                    variable,
+                    str(error),
+                    "Give a network in CIDR form, such as 10.244.0.0/16",
+                )
+        if len(parsed) == len(texts):
+            yield from _sizes(len(hosts), *parsed)
+
+
+def _sizes(nodes: int, pods: ipaddress.IPv4Network, services: ipaddress.IPv4Network) -> Iterator[Problem]:
+    room = 2 ** (_NODE_POD_PREFIX - pods.prefixlen) if pods.prefixlen <= _NODE_POD_PREFIX else 0
+    if room < nodes:
+        yield Problem(
+            "pod_network_too_small",
+            f"The pod network {pods} has room for {room} nodes, the inventory holds {nodes}",
+            _PODS,
+            f"Each node gets a /{_NODE_POD_PREFIX} of it",
+            "Choose a larger network",
+        )
+    if not 12 <= services.prefixlen <= 28:
+        yield Problem(
+            "service_network_size",
+            f"The service network {services} has a size that kubeadm refuses",
+            _SERVICES,
+            "It takes networks from /12 to /28",
+            "Choose a network of such a size, such as 10.96.0.0/12",
+        )
+    if pods.overlaps(services):
+        yield Problem(
+            "networks_overlap",
+            f"The pod network {pods} and the service network {services} overlap",
+            f"{_PODS}, {_SERVICES}",
+            "An address could belong to a pod and to a service",
+            "Choose networks that share no address",
+        )
+
+
+def _table() -> Mapping[str, Any]:
+    table: Mapping[str, Any] = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))["cluster_versions"]
+    return table
+
+
+# The variables that a rule needs of every host of the cluster, and the rule.
+RULES: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Values]], Iterable[Problem]]], ...] = (
+    *(
+        ((name,), _alike(name))
+        for name in (_KUBERNETES, _PODS, _SERVICES, "cluster_dns_domain", "cluster_network_plugin", "flannel_backend")
+    ),
+    *(((name,), _known_version(name)) for name in _VERSIONS),
+    ((_KUBERNETES, _CONTAINERD), _containerd_is_new_enough),
+    ((_PODS, _SERVICES), _networks),
+)
