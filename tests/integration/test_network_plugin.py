@@ -40,9 +40,9 @@ def lab() -> Iterator[Lab]:
 
 
 def test_nodes_without_a_pod_network_are_named(lab: Lab) -> None:
-    run = play(lab.path, *EXTERNAL, "-e", "kubeadm_timeout=180")
+    run = play(lab.path, *EXTERNAL, "-e", "kubeadm_timeout=120")
     assert run.status != 0
-    for words in ("gpu1", "cluster_network_plugin is external", "10.244.0.0/16"):
+    for words in ("gpu1: the node is not ready", "cluster_network_plugin is external", "10.244.0.0/16"):
         assert words in run.output
 
 

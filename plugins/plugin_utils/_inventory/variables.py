@@ -86,8 +86,8 @@ def across(
     hosts: Mapping[str, Mapping[str, Any]], known: Specification, groups: Mapping[str, Sequence[str]] | None
 ) -> Iterator[Problem]:
     """What is wrong with the variables of all hosts of a cluster side by side, and with its groups."""
-    if groups is not None and hosts:
-        first = next(iter(hosts.values()))
+    first = next(iter(hosts.values()), None)
+    if groups is not None and first is not None:
         yield from cluster.members([str(first.get(name, known[name]["default"])) for name in cluster.GROUPS], groups)
     for names, rule in (*cluster.RULES, *rules.CLUSTER):
         values = {host: _values(names, variables, known) for host, variables in hosts.items()}

@@ -20,7 +20,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.view imp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-TEMPLATES = str(Path(__file__).resolve().parents[4] / "roles" / "acceptance" / "templates")
+TEMPLATES = str(Path(__file__).resolve().parents[4] / "roles" / "report" / "templates")
 make = FilterModule().filters()["report_page"]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
