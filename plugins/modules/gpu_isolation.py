@@ -10,8 +10,8 @@ module: gpu_isolation
 short_description: Keep new pods from a node whose GPUs are ill, or give it back
 version_added: 0.2.0
 description:
-  - Taints or cordons a node, and remembers in its annotations C(gpulab.io/gpu-isolation-*) why, since when, and whether
-    it was cordoned before. Running pods stay.
+  - Taints or cordons a node, and remembers in its annotation C(gpulab.io/gpu-isolation) why, since when, and whether it
+    was cordoned before. Running pods stay.
   - Giving it back takes away what this module did, and nothing else. A node that was cordoned before stays cordoned.
   - It proves nothing. The role C(gpu_isolation) gives a node back only after its GPUs were proven.
 author:
@@ -21,7 +21,7 @@ options:
     description: Kubeconfig of an administrator.
     type: path
     required: true
-  name:
+  node:
     description: Name of the node.
     type: str
     required: true
@@ -68,13 +68,13 @@ EXAMPLES = r"""
 - name: Keep new pods from a node
   gpulab.kubernetes.gpu_isolation:
     kubeconfig: /root/admin.conf
-    name: gpu1
+    node: gpu1
     reason: "GPU 0: Xid 79: the GPU has fallen off the bus"
 
 - name: Give it back
   gpulab.kubernetes.gpu_isolation:
     kubeconfig: /root/admin.conf
-    name: gpu1
+    node: gpu1
     state: returned
 """
 
@@ -119,27 +119,30 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster.api import Api
-from ..module_utils._cluster.isolation import POLICIES, TAINT, Nodes
+from ..module_utils._cluster.isolation import isolate, result
+from ..module_utils._cluster.maintenance import CORDON, ISOLATION, TAINT, Maintenance
 from ..module_utils._module import run
 from ..module_utils._nvidia.xid import written
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    nodes = Nodes(Api(params["kubeconfig"]), module.check_mode)
+    work = Maintenance(Api(params["kubeconfig"]), params["node"], ISOLATION, module.check_mode)
     if params["state"] == "isolated":
         now = written(time.time()) or ""
-        return nodes.isolate(params["name"], params["policy"], params["reason"], now, params["during_work"])
-    return nodes.give_back(params["name"])
+        isolate(work, params["policy"], params["reason"], now, params["during_work"])
+    else:
+        work.end()
+    return result(work)
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "kubeconfig": {"type": "path", "required": True},
-            "name": {"type": "str", "required": True},
+            "node": {"type": "str", "required": True},
             "state": {"type": "str", "choices": ["isolated", "returned"], "default": "isolated"},
-            "policy": {"type": "str", "choices": list(POLICIES), "default": TAINT},
+            "policy": {"type": "str", "choices": [TAINT, CORDON], "default": TAINT},
             "reason": {"type": "str", "default": ""},
             "during_work": {"type": "bool", "default": True},
         },

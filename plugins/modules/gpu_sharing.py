@@ -14,6 +14,8 @@ description:
     configuration when they start.
   - With O(state=changing) it also keeps both away from the node, because a GPU in use can't be cut, and what they have
     told before would be wrong. With O(state=shared) they come back.
+  - How the node was before stands in its annotation C(gpulab.io/gpu-sharing) meanwhile, so that an interrupted run can
+    be resumed.
   - It looks after no other pod. Make sure first that none uses the GPUs.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -41,24 +43,22 @@ options:
     default: shared
   pause:
     description:
-      - Labels by which another places pods that hold the GPUs, such as C(nvidia.com/gpu.deploy.device-plugin) of the
-        GPU Operator.
+      - Labels, or how they begin, by which another places pods that hold the GPUs, such as
+        C(nvidia.com/gpu.deploy.device-plugin) of the GPU Operator.
       - Those that are C(true) say C(paused-for-gpu-sharing) from O(state=changing) to O(state=shared).
     type: list
     elements: str
     default: []
-  namespace:
-    description: Namespace of the pods that have to leave.
-    type: str
-    default: nvidia-device-plugin
   leaving:
-    description: Values of the label C(app) of the pods that have to leave. Empty means that nobody is waited for.
+    description:
+      - Pods that have to leave the node, as C(NAMESPACE/APP) with the value of their label C(app). Empty means that
+        nobody is waited for.
     type: list
     elements: str
     default: []
   timeout:
     description: How long to wait until they have left, in seconds.
-    type: int
+    type: float
     default: 120
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
@@ -91,37 +91,36 @@ RETURN = r"""
 #
 """
 
+from functools import partial
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._cluster import nodes, sharing
 from ..module_utils._cluster.api import Api
-from ..module_utils._cluster.sharing import Labels, Node, resources
-from ..module_utils._errors import DomainError
+from ..module_utils._cluster.maintenance import LABEL, SHARING, Maintenance, Plan
 from ..module_utils._module import run
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    labels = Labels(Api(params["kubeconfig"]), params["node"])
-    now = labels.read()
-    if now is None:
-        if not module.check_mode:
-            raise DomainError(f"Error while sharing the GPUs of {params['node']}: the cluster has no node of this name")
-        now = Node()
+    api = Api(params["kubeconfig"])
+    if module.check_mode and api.find(nodes.path(params["node"])) is None:
+        return _result(params, sharing.Node(), True)
+    work = Maintenance(api, params["node"], SHARING, module.check_mode)
     changing = params["state"] == "changing"
-    changed = now.configuration != params["configuration"] or now.changing != changing
-    if not module.check_mode:
-        # The label that says changing is there as long as anything is paused.
-        if not changing and params["pause"]:
-            changed |= labels.resume(params["pause"])
-        if changed:
-            labels.write(now, params["configuration"], changing)
-        if changing and params["pause"]:
-            changed |= labels.pause(params["pause"])
-    if changing and params["leaving"] and not module.check_mode:
-        labels.wait_until_gone(params["namespace"], params["leaving"], params["timeout"])
-    before, after = resources(now, params["amounts"])
+    if changing:
+        names = ("pause", "leaving", "timeout")
+        labels = {sharing.CHANGING_LABEL: sharing.CHANGING}
+        work.begin({}, Plan(LABEL, labels=labels, **{each: params[each] for each in names}))
+    else:
+        work.end()
+    work.change(partial(sharing.labelled, params["configuration"], changing))
+    return _result(params, sharing.read(work.before), work.changed)
+
+
+def _result(params: dict[str, Any], now: sharing.Node, changed: bool) -> dict[str, Any]:
+    before, after = sharing.resources(now, params["amounts"])
     return {
         "changed": changed,
         "diff": {
@@ -142,9 +141,8 @@ def main() -> None:
             "amounts": {"type": "dict", "default": {}},
             "state": {"type": "str", "choices": ["changing", "shared"], "default": "shared"},
             "pause": {"type": "list", "elements": "str", "default": []},
-            "namespace": {"type": "str", "default": "nvidia-device-plugin"},
             "leaving": {"type": "list", "elements": "str", "default": []},
-            "timeout": {"type": "int", "default": 120},
+            "timeout": {"type": "float", "default": 120},
         },
         supports_check_mode=True,
     )

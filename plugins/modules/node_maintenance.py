@@ -13,7 +13,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Keeps in an annotation of the node, C(gpulab.io/PURPOSE), how the node was before and what the caller has to know
-    again. It is written in one step with the cordon, so that a run that is interrupted anywhere can be gone on with.
+    again. It is written in one step with the cordon, so that a run that is interrupted anywhere can be resumed.
   - A node that was cordoned before stays cordoned when the work has ended.
   - Pods are evicted, which respects disruption budgets. When some are left at the end of O(timeout), a node that this
     call has cordoned is uncordoned again, and the module fails.
@@ -51,19 +51,20 @@ options:
     description: Labels to set on the node.
     type: dict
     default: {}
-  pause_prefix:
+  pause:
     description:
-      - Labels of the node that begin so and are V(true) are set to V(paused-for-driver-upgrade), with which the pods of
-        the GPU Operator leave a node. Empty means that there are none.
-    type: str
-    default: ""
+      - Labels, or how they begin, by which another places pods on the node, such as C(nvidia.com/gpu.deploy.) of the
+        GPU Operator. Those that are V(true) say C(paused-for-PURPOSE) until the pods may return.
+    type: list
+    elements: str
+    default: []
   leaving:
-    description: DaemonSets, as C(NAMESPACE/NAME), whose pods have to have left the node.
+    description: Pods that have to leave the node, as C(NAMESPACE/APP) with the value of their label C(app).
     type: list
     elements: str
     default: []
   failure:
-    description: Why it failed.
+    description: Why it failed, with O(state=failed).
     type: str
     default: ""
   timeout:
@@ -119,7 +120,10 @@ record:
     failure:
       description: Why it failed, empty if it did not.
       type: str
-  sample: {cordoned: false, labels: {}, data: {from: 580.178.04}, failure: ""}
+    policy:
+      description: How new pods are kept away, always V(cordon) here.
+      type: str
+  sample: {cordoned: false, labels: {}, data: {from: 580.178.04}, failure: "", policy: cordon}
 evicted:
   description: The pods that were evicted, or would be in check mode.
   returned: success
@@ -142,8 +146,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     work = Maintenance(Api(params["kubeconfig"]), params["node"], params["purpose"], module.check_mode)
     if params["state"] == "begun":
-        names = ("drain", "labels", "pause_prefix", "leaving", "timeout")
-        work.begin(params["data"], Plan(**{name: params[name] for name in names}))
+        names = ("drain", "labels", "pause", "leaving", "timeout")
+        work.begin(params["data"], Plan(**{each: params[each] for each in names}))
     elif params["state"] == "proving":
         work.prove()
     elif params["state"] == "failed":
@@ -163,7 +167,7 @@ def main() -> None:
             "data": {"type": "dict", "default": {}},
             "drain": {"type": "bool", "default": False},
             "labels": {"type": "dict", "default": {}},
-            "pause_prefix": {"type": "str", "default": ""},
+            "pause": {"type": "list", "elements": "str", "default": []},
             "leaving": {"type": "list", "elements": "str", "default": []},
             "failure": {"type": "str", "default": ""},
             "timeout": {"type": "float", "default": 600},

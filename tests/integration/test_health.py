@@ -12,7 +12,7 @@ from support.play import Run, play
 
 PLAYBOOK = "playbooks/isolate_gpu.yml"
 TAINT = "gpulab.io/gpu-isolated"
-REASON, CORDONED = "gpulab.io/gpu-isolation-reason", "gpulab.io/gpu-isolation-was-cordoned"
+NOTE = "gpulab.io/gpu-isolation"
 
 
 def isolate(built: Built, *arguments: str, **variables: str) -> Run:
@@ -29,8 +29,8 @@ def taints(built: Built, name: str) -> set[str]:
     return {taint["key"] for taint in node(built, name)["spec"].get("taints", [])}
 
 
-def notes(built: Built, name: str) -> dict[str, str]:
-    found: dict[str, str] = node(built, name)["metadata"].get("annotations", {})
+def note(built: Built, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(node(built, name)["metadata"].get("annotations", {}).get(NOTE, "{}"))
     return found
 
 
@@ -72,7 +72,7 @@ def test_its_node_is_isolated_once_and_the_others_are_not(built: Built, ill: str
     first = isolate(built).expect_success()
     assert {host for host, _task in first.changed()} == {ill}
     assert TAINT in taints(built, ill)
-    assert notes(built, ill)[REASON] == "GPU 0: Xid 48: uncorrectable memory error (double bit ECC)"
+    assert note(built, ill)["failure"] == "GPU 0: Xid 48: uncorrectable memory error (double bit ECC)"
     assert all(TAINT not in taints(built, name) for name in built.inventory.hosts if name != ill)
     isolate(built).expect_unchanged()
 
@@ -81,10 +81,10 @@ def test_by_cordon_and_what_was_cordoned_before_stays_so(built: Built, ill: str)
     other = next(name for name in built.inventory.expected_gpus() if name != ill)
     built.cluster.kubectl("cordon", other)
     isolate(built, "--limit", other, state="isolated", policy="cordon", reason="fan").expect_success()
-    assert notes(built, other)[CORDONED] == "true"
+    assert note(built, other)["cordoned"] is True
     isolate(built, "--limit", other, state="returned").expect_success()
     assert node(built, other)["spec"].get("unschedulable") is True
-    assert REASON not in notes(built, other)
+    assert note(built, other) == {}
     built.cluster.kubectl("uncordon", other)
 
 
@@ -103,7 +103,7 @@ def test_after_a_proof_it_is_given_back_and_what_was_seen_to_does_not_count_any_
     assert predicted.changed() and TAINT in taints(built, ill)
     isolate(built, "--limit", ill, state="returned").expect_success()
     assert TAINT not in taints(built, ill)
-    assert REASON not in notes(built, ill)
+    assert note(built, ill) == {}
     isolate(built, "--limit", ill, state="returned").expect_unchanged()
     isolate(built).expect_unchanged()
     play(built.lab.path, playbook="playbooks/verify.yml").expect_success()

@@ -102,8 +102,7 @@ def unproven_entry(
 
 def isolated(target: Target) -> dict[str, Any]:
     """Why and since when no new pods come to this node, empty where the role gpu_isolation has not seen to that."""
-    known = isolation(target.node) if target.node else None
-    return known.fields() if known else {}
+    return isolation(target.node) if target.node else {}
 
 
 def _host_problems(target: Target, plugin_log: PluginLog) -> list[Problem]:

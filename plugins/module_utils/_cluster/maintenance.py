@@ -1,91 +1,205 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node taken out of use for work on its GPUs, and given back as it was.
+"""A node taken out of use for one purpose, and given back as it was.
 
-All that a later run has to know stands in an annotation of the node, written together with the cordon: so whatever
-interrupts the work, the next run knows how the node was before, and goes on.
+All that a later run has to know stands in an annotation of the node, one for each purpose, written together with what
+closes the node: so whatever interrupts the work, the next run knows how the node was before, and resumes.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from . import nodes
 from .api import Api
 from .drain import DrainError, drain, pods_on, refuse_unmanaged, to_evict
-from .objects import Object, full_name
+from .nodes import Object, annotations_of, cordoned, labels_of, taints_of
+from .objects import full_name
 from .waiting import until_gone
 
-PREFIX = "gpulab.io"
-PAUSED = "paused-for-driver-upgrade"
+DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION = "driver-upgrade", "disruption", "gpu-sharing", "gpu-isolation"
+PURPOSES = (DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION)
+# How new pods are kept away: from the node, from it unless they tolerate that, or only those that avoid a label.
+CORDON, TAINT, LABEL = "cordon", "taint", "label"
+TAINT_KEY = "gpulab.io/gpu-isolated"
+_TAINT = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Record:
-    """``cordoned`` is how the node was before; ``labels`` holds former values, None for a label that was not there."""
+    """``cordoned`` is how the node was before; ``labels`` holds former values, None for a label that was not there.
+
+    ``failure`` says why the node is not to be used, ``policy`` how new pods are kept away.
+    """
 
     cordoned: bool = False
-    labels: dict[str, str | None] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
+    policy: str = CORDON
 
 
 @dataclass(frozen=True)
 class Plan:
-    """``labels`` are set; those that begin with ``pause_prefix`` and are "true" say paused; ``leaving`` are DaemonSets
-    (NAMESPACE/NAME) whose pods leave the node for that."""
+    """``labels`` are set; those that begin with one of ``pause`` and are "true" say paused; ``leaving`` are pods
+    (NAMESPACE/value of their label ``app``) that leave the node for that."""
 
+    policy: str = CORDON
     drain: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
-    pause_prefix: str = ""
+    pause: Sequence[str] = ()
     leaving: Sequence[str] = ()
+    failure: str = ""
     timeout: float = 600
 
 
-def read_record(text: str | None) -> Record | None:
-    """The record in an annotation; one that somebody has edited beyond recognition says that the node was in use."""
+def key(purpose: str) -> str:
+    """The annotation of the node that holds the record."""
+    return f"gpulab.io/{purpose}"
+
+
+def record_of(node: Object, purpose: str) -> Record | None:
+    """What the node remembers; a record that somebody has edited beyond recognition says that it was in use."""
+    text = annotations_of(node).get(key(purpose))
     if not text:
         return None
     try:
         found = json.loads(text)
-        return Record(**{key: found[key] for key in ("cordoned", "labels", "data", "failure") if key in found})
-    except (ValueError, TypeError):
-        return Record()
+    except ValueError:
+        found = {}
+    known = asdict(Record())
+    right = (each for each in known if isinstance(found, dict) and isinstance(found.get(each), type(known[each])))
+    return Record(**{each: found[each] for each in right})
+
+
+def work_on(node: Object) -> str:
+    """The annotation of work on the node that has begun and not ended, empty for none. Isolation is no work.
+
+    Who uncordons a node that was cordoned for work says that it is in use, whatever the annotation says.
+    """
+    for purpose in (SHARING, DRIVER_UPGRADE, DISRUPTION):
+        record = record_of(node, purpose)
+        if record and (record.policy != CORDON or cordoned(node)):
+            return key(purpose)
+    return ""
+
+
+def begun(purpose: str, data: Mapping[str, Any], plan: Plan, node: Object) -> dict[str, Any] | None:
+    """The merge patch that closes the node. Of ``data``, what is remembered already stays."""
+    known = record_of(node, purpose)
+    # Where only this changes the policy to a cordon, one that is there is somebody else's.
+    kept = known is not None and (known.policy == CORDON or plan.policy != CORDON)
+    before = known.cordoned if known and kept else _cordoned_by_hand(node, purpose)
+    record = replace(
+        known or Record(),
+        cordoned=before,
+        data={**data, **(known.data if known else {})},
+        failure=plan.failure,
+        policy=plan.policy,
+    )
+    return _patch(node, purpose, record, plan.policy == CORDON or _stays_cordoned(node, purpose))
+
+
+def ended(purpose: str, node: Object) -> dict[str, Any] | None:
+    """The merge patch that gives the node back as it was. Without a record there is nothing to give back."""
+    known = record_of(node, purpose)
+    if known is None:
+        return None
+    return _patch(node, purpose, None, _stays_cordoned(node, purpose), known.labels)
+
+
+def _cordons(node: Object, purpose: str) -> list[Record]:
+    """The other works that have cordoned the node."""
+    records = (record_of(node, other) for other in PURPOSES if other != purpose)
+    return [record for record in records if record and record.policy == CORDON]
+
+
+def _cordoned_by_hand(node: Object, purpose: str) -> bool:
+    return cordoned(node) and all(record.cordoned for record in _cordons(node, purpose))
+
+
+def _stays_cordoned(node: Object, purpose: str) -> bool:
+    """Whether the node is cordoned without this work."""
+    known = record_of(node, purpose)
+    if known is None or known.policy != CORDON:
+        return cordoned(node)
+    return known.cordoned or (cordoned(node) and bool(_cordons(node, purpose)))
+
+
+def _failed(purpose: str, failure: str, node: Object) -> dict[str, Any] | None:
+    known = record_of(node, purpose) or Record(_cordoned_by_hand(node, purpose))
+    return _patch(node, purpose, replace(known, failure=failure), True, known.labels)
+
+
+def _returned(purpose: str, node: Object) -> dict[str, Any] | None:
+    known = record_of(node, purpose)
+    return _patch(node, purpose, known, cordoned(node), known.labels) if known else None
+
+
+def _relabelled(purpose: str, plan: Plan, node: Object) -> dict[str, Any] | None:
+    """Set the labels and note what they were, in one step."""
+    known, now = record_of(node, purpose) or Record(_cordoned_by_hand(node, purpose)), labels_of(node)
+    paused = [name for name, value in now.items() if value == "true" and name.startswith(tuple(plan.pause))]
+    wanted = {**plan.labels, **dict.fromkeys(paused, f"paused-for-{purpose}")}
+    former = {name: now.get(name) for name, value in wanted.items() if now.get(name) != value}
+    return _patch(node, purpose, replace(known, labels={**former, **known.labels}), cordoned(node), wanted)
+
+
+def _patch(
+    node: Object, purpose: str, record: Record | None, cordon: bool, labels: Mapping[str, str | None] | None = None
+) -> dict[str, Any] | None:
+    """None where the node is so. Another purpose's taint is not ours."""
+    known = record_of(node, purpose)
+    spec: dict[str, Any] = {}
+    if TAINT in {each.policy for each in (known, record) if each}:
+        # The one of a cordon is the API server's affair, which adds and removes it.
+        others = [taint for taint in taints_of(node) if taint.get("key") != TAINT_KEY]
+        taints = others + ([_TAINT] if record and record.policy == TAINT else [])
+        if taints != taints_of(node):
+            spec["taints"] = taints or None
+    if cordon != cordoned(node):
+        spec["unschedulable"] = cordon or None
+    text = None if record is None else json.dumps(asdict(record), sort_keys=True)
+    annotations = {key(purpose): text} if annotations_of(node).get(key(purpose)) != text else {}
+    differing = {name: value for name, value in (labels or {}).items() if labels_of(node).get(name) != value}
+    if not (spec or annotations or differing):
+        return None
+    # With the version, nobody's change from in between is lost or taken for how the node was before.
+    metadata = {"resourceVersion": node["metadata"].get("resourceVersion")}
+    parts = {"annotations": annotations, "labels": differing}
+    metadata.update({name: part for name, part in parts.items() if part})
+    return {"metadata": metadata, **({"spec": spec} if spec else {})}
 
 
 class Maintenance:
-    """The work called ``purpose`` on one node."""
+    """The work called ``purpose`` on one node. ``before`` and ``node`` are the node at first, and as it is now.
 
-    def __init__(self, api: Api, node: str, purpose: str, check: bool) -> None:
+    With ``check`` nothing is changed, and ``node`` is what it would be.
+    """
+
+    def __init__(self, api: Api, name: str, purpose: str, check: bool) -> None:
         self._api = api
-        self._name = node
-        self._path = nodes.path(node)
-        self._key = f"{PREFIX}/{purpose}"
+        self._name = name
+        self._purpose = purpose
         self._check = check
-        self._node: Object = api.get(self._path)
-        self.record = read_record(nodes.annotations_of(self._node).get(self._key))
+        self._doing = f"preparing node {name} for {purpose}"
+        self.before = self.node = nodes.get(api, name, self._doing)
         self.changed = False
         self.evicted: list[str] = []
 
     @property
-    def _cordoned(self) -> bool:
-        return nodes.cordoned(self._node)
-
-    @property
-    def _labels(self) -> Mapping[str, str]:
-        return nodes.labels_of(self._node)
+    def record(self) -> Record | None:
+        return record_of(self.node, self._purpose)
 
     def begin(self, data: Mapping[str, Any], plan: Plan) -> None:
-        """Cordon, drain, let the DaemonSets' pods leave. Raises DrainError, after which a new beginning is undone."""
+        """Close the node, drain it, let pods leave. Raises DrainError, after which a new beginning is undone."""
         fresh = self.record is None
-        record = self.record or Record(self._cordoned)
-        record.data = {**data, **record.data}
-        record.failure = ""
-        self._write(record, cordon=True)
+        self.change(partial(begun, self._purpose, data, plan))
         try:
             if plan.drain:
                 self._drain(plan.timeout)
@@ -93,27 +207,30 @@ class Maintenance:
             if fresh:
                 self.end()
             raise
-        self._relabel(record, self._wanted_labels(plan))
+        self.change(partial(_relabelled, self._purpose, plan))
         if plan.leaving and not self._check:
             self._wait_until_gone(plan)
 
     def prove(self) -> None:
-        """Let the DaemonSets' pods return; the node stays cordoned."""
-        if self.record:
-            self._relabel(self.record, dict(self.record.labels))
+        """Let the pods that have left return; the node stays closed."""
+        self.change(partial(_returned, self._purpose))
 
     def fail(self, failure: str) -> None:
         """Leave the node cordoned, with the reason."""
-        record = self.record or Record(self._cordoned)
-        record.failure = failure
-        self._write(record, cordon=True)
-        self._relabel(record, dict(record.labels))
+        self.change(partial(_failed, self._purpose, failure))
 
     def end(self) -> None:
         """Give the node back as it was."""
-        if self.record:
-            self.prove()
-            self._write(None, cordon=self.record.cordoned)
+        self.change(partial(ended, self._purpose))
+
+    def change(self, plan: nodes.Plan) -> None:
+        """Change the node, by a plan that makes a merge patch of it."""
+        if self._check:
+            before = self.node
+            self.node = nodes.merged(before, plan(before) or {})
+        else:
+            before, self.node = nodes.change(self._api, self._name, self._doing, plan)
+        self.changed |= self.node != before
 
     def _drain(self, timeout: float) -> None:
         if self._check:
@@ -124,49 +241,18 @@ class Maintenance:
             self.evicted = drain(self._api, self._name, timeout)
         self.changed |= bool(self.evicted)
 
-    def _write(self, record: Record | None, cordon: bool) -> None:
-        text = None if record is None else json.dumps(asdict(record), sort_keys=True)
-        annotations = nodes.annotations_of(self._node)
-        self.record = record
-        if annotations.get(self._key) != text or self._cordoned != cordon:
-            self._merge({"metadata": {"annotations": {self._key: text}}, "spec": {"unschedulable": cordon or None}})
-
-    def _wanted_labels(self, plan: Plan) -> dict[str, str | None]:
-        paused = (
-            {name for name, value in self._labels.items() if name.startswith(plan.pause_prefix) and value == "true"}
-            if plan.pause_prefix
-            else set()
-        )
-        return {**plan.labels, **dict.fromkeys(paused, PAUSED)}
-
-    def _relabel(self, record: Record, wanted: Mapping[str, str | None]) -> None:
-        """Set labels and note what they were, in one step."""
-        differing = {name: value for name, value in wanted.items() if self._labels.get(name) != value}
-        if not differing:
-            return
-        record.labels = {**{name: self._labels.get(name) for name in differing}, **record.labels}
-        text = json.dumps(asdict(record), sort_keys=True)
-        self._merge({"metadata": {"labels": differing, "annotations": {self._key: text}}})
-
-    def _merge(self, body: dict[str, Any]) -> None:
-        self.changed = True
-        if not self._check:
-            self._node = self._api.merge(self._path, body)
-
     def _wait_until_gone(self, plan: Plan) -> None:
         left = until_gone(
-            lambda: [full_name(pod) for pod in pods_on(self._api, self._name) if _daemonset(pod) in plan.leaving],
+            lambda: [full_name(pod) for pod in pods_on(self._api, self._name) if _app(pod) in plan.leaving],
             plan.timeout,
         )
         if left:
             raise DrainError(
                 f"Error while emptying node {self._name}: after {plan.timeout:g} s these pods still hold its GPUs: "
-                f"{', '.join(left)}. See kubectl describe pod"
+                f"{', '.join(left)}. See kubectl describe pod; the next run resumes."
             )
 
 
-def _daemonset(pod: Object) -> str:
-    """NAMESPACE/NAME of the DaemonSet that a pod is of, empty for others."""
-    owners = pod["metadata"].get("ownerReferences") or []
-    names = [owner["name"] for owner in owners if owner.get("controller") and owner["kind"] == "DaemonSet"]
-    return f"{pod['metadata'].get('namespace', 'default')}/{names[0]}" if names else ""
+def _app(pod: Object) -> str:
+    meta = pod["metadata"]
+    return f"{meta.get('namespace', 'default')}/{labels_of(pod).get('app', '')}"

@@ -16,8 +16,6 @@ Object = Mapping[str, Any]
 Plan = Callable[[Object], "dict[str, Any] | None"]
 
 NODES = "/api/v1/nodes"
-# Annotations of node_maintenance, by purpose, from the beginning of work on a node to its end.
-DRIVER_UPGRADE, DISRUPTION = "gpulab.io/driver-upgrade", "gpulab.io/disruption"
 _CONFLICT = 409
 # Kubelet and controllers write nodes, too.
 _TRIES = 5
@@ -43,21 +41,25 @@ def taints_of(node: Object) -> list[Any]:
     return (node.get("spec") or {}).get("taints") or []
 
 
-def change(api: Api, name: str, doing: str, plan: Plan, check: bool = False) -> tuple[Object, Object]:
+def get(api: Api, name: str, doing: str) -> Object:
+    """Raises DomainError (``Error while <doing>``) for a node that is absent."""
+    node = api.find(path(name))
+    if node is None:
+        raise DomainError(f"Error while {doing}: the cluster has no node of this name")
+    return node
+
+
+def change(api: Api, name: str, doing: str, plan: Plan) -> tuple[Object, Object]:
     """The node before and after; it is the same object when ``plan``, which makes a merge patch, has nothing to do.
 
     Lists such as taints are replaced as a whole: a plan that has one gives the node's resourceVersion along, and is
     made anew when somebody else was faster. Raises DomainError (``Error while <doing>``) for a node that is absent.
     """
     for left in reversed(range(_TRIES)):
-        node = api.find(path(name))
-        if node is None:
-            raise DomainError(f"Error while {doing}: the cluster has no node of this name")
+        node = get(api, name, doing)
         patch = plan(node)
         if not patch:
             return node, node
-        if check:
-            return node, merged(node, patch)
         try:
             return node, api.merge(path(name), patch)
         except ApiError as error:

@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...module_utils._cluster.maintenance import DRIVER_UPGRADE, record_of
 from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, packages_of
 
 INSTALLED = ("cuda_repository", "distribution")
-ANNOTATION = "gpulab.io/driver-upgrade"
 # Whole GPUs, shares of them, or MIG devices.
 _RESOURCES = re.compile(r"nvidia[.]com/(gpu|mig-)")
 Facts = Mapping[str, Any]
@@ -50,9 +49,8 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
 
 def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts) -> dict[str, Any]:
     """The driver of a node in use; what an interrupted upgrade has recorded counts more than what is there now."""
-    metadata = node.get("metadata") or {}
-    record = json.loads((metadata.get("annotations") or {}).get(ANNOTATION) or "{}")
-    data = record.get("data") or {}
+    record = record_of(node, DRIVER_UPGRADE) if node else None
+    data = record.data if record else {}
     driver = host["nvidia_driver"]
     former = str(data.get("from") or _loaded(host))
     package = data.get("package") or identity(driver["packages"], former)
@@ -63,7 +61,7 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts) -> dict[str,
         "upgrade": {
             "pending": not found["loaded"]
             or any(version in (found["follow"] or {}).get("replaces", []) for version in driver["packages"].values()),
-            "interrupted": bool(record),
+            "interrupted": record is not None,
             "former": former,
             "package": package,
             "return": _return(host, replace(wanted, version=former, former=package, returning=True), table)

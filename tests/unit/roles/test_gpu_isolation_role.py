@@ -121,7 +121,8 @@ def changes(said: str) -> int:
 
 
 def reason(node: FakeNode) -> str | None:
-    found: str | None = (node.body["metadata"].get("annotations") or {}).get("gpulab.io/gpu-isolation-reason")
+    record = json.loads((node.body["metadata"].get("annotations") or {}).get("gpulab.io/gpu-isolation", "{}"))
+    found: str | None = record.get("failure")
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.isolation import TAINT_KEY
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.maintenance import TAINT_KEY
 from fake_node import FakeNode
 
 
@@ -22,7 +22,7 @@ def isolate(node: FakeNode, run_module: Any, tmp_path: Path) -> Iterator[Any]:
     with node.serve(tmp_path) as kubeconfig:
 
         def run(check: bool = False, **arguments: Any) -> dict[str, Any]:
-            common = {"kubeconfig": str(kubeconfig), "name": "gpu1"}
+            common = {"kubeconfig": str(kubeconfig), "node": "gpu1"}
             result: dict[str, Any] = run_module("gpu_isolation", {**common, **arguments}, check=check)
             return result
 
@@ -58,5 +58,5 @@ def test_somebody_else_changes_the_node(node: FakeNode, isolate: Any, conflicts:
 
 
 def test_no_such_node(isolate: Any) -> None:
-    result = isolate(name="gpu9")
+    result = isolate(node="gpu9")
     assert result["failed"] and "the cluster has no node of this name" in result["msg"]

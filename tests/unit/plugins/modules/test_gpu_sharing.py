@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import copy
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +24,7 @@ class Cluster:
         self._run = run
         self._kubeconfig = kubeconfig
         self.state = state
+        self._before: dict[str, Any] = {}
 
     def share(self, check: bool = False, **more: Any) -> dict[str, Any]:
         args = {"kubeconfig": str(self._kubeconfig), "node": "gpu1", "timeout": 1, **more}
@@ -35,13 +38,19 @@ class Cluster:
 
     @property
     def written(self) -> dict[str, str] | None:
-        """The labels that were applied last."""
-        body = self.state.objects.get("/api/v1/nodes/gpu1")
-        return body["metadata"]["labels"] if body else None
+        """The node's labels, None when nothing was written."""
+        node = self.state.nodes["gpu1"]
+        return node.body()["metadata"]["labels"] if node.metadata != self._before else None
 
     def labels(self, **labels: str) -> None:
+        """As a run has left them, which was interrupted if they say changing."""
         names = {"configuration": CONFIGURATION, "changing": CHANGING}
-        self.state.nodes["gpu1"].labels = {names[key]: value for key, value in labels.items()}
+        node = self.state.nodes["gpu1"]
+        if "changing" in labels:
+            record = {"cordoned": False, "data": {}, "failure": "", "labels": {CHANGING: None}, "policy": "label"}
+            node.metadata["annotations"] = {CHANGING: json.dumps(record, sort_keys=True)}
+        node.labels = {names[key]: value for key, value in labels.items()}
+        self._before = copy.deepcopy(node.metadata)
 
 
 @pytest.fixture
@@ -118,14 +127,23 @@ def test_a_node_that_an_earlier_run_has_drained(cluster: Cluster) -> None:
 def test_who_is_placed_by_labels_of_another_pauses_while_it_changes(cluster: Cluster) -> None:
     plugin, exporter = "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.dcgm-exporter"
     node = cluster.state.nodes["gpu1"]
-    node.labels = {plugin: "true", exporter: "false", CHANGING: "changing"}
+    own = {plugin: "true", exporter: "false"}
+    node.labels = dict(own)
     options = {**MIG, "pause": [plugin, exporter, "nvidia.com/gpu.deploy.dcgm"]}
     assert cluster.share(check=True, state="changing", **options)["changed"]
-    assert node.body()["metadata"]["labels"][plugin] == "true"
+    assert node.body()["metadata"]["labels"] == own
     assert cluster.share(state="changing", **options)["changed"]
-    assert node.body()["metadata"]["labels"] == {**node.labels, plugin: "paused-for-gpu-sharing"}
-    assert cluster.share(**options)["changed"]
-    assert node.body()["metadata"]["labels"] == node.labels
+    paused = {plugin: "paused-for-gpu-sharing", CHANGING: "changing", CONFIGURATION: "mig-mixed"}
+    assert node.body()["metadata"]["labels"] == {**own, **paused}
+    assert not cluster.share(state="changing", **options)["changed"]
+    assert cluster.share(**MIG)["changed"]
+    assert node.body()["metadata"]["labels"] == {**own, CONFIGURATION: "mig-mixed"}
+    assert node.metadata["annotations"] == {}
+
+
+def test_a_label_that_nothing_remembers_is_removed(cluster: Cluster) -> None:
+    cluster.state.nodes["gpu1"].labels = {CHANGING: "changing"}
+    assert cluster.share(**MIG)["changed"]
     assert cluster.written == {CONFIGURATION: "mig-mixed"}
 
 
@@ -144,7 +162,7 @@ def test_it_waits_until_the_users_of_the_gpus_have_left(cluster: Cluster) -> Non
     timer = threading.Timer(0.5, leave)
     timer.start()
     started = time.monotonic()
-    result = cluster.share(**MIG, state="changing", namespace="team", leaving=["plugin"], timeout=30)
+    result = cluster.share(**MIG, state="changing", leaving=["team/plugin"], timeout=30)
     timer.join()
     assert not result["failed"]
     assert 0.5 < time.monotonic() - started < 15
@@ -152,9 +170,9 @@ def test_it_waits_until_the_users_of_the_gpus_have_left(cluster: Cluster) -> Non
 
 def test_who_does_not_leave_is_named(cluster: Cluster) -> None:
     plugin(cluster)
-    result = cluster.share(**MIG, state="changing", namespace="team", leaving=["plugin"], timeout=0)
+    result = cluster.share(**MIG, state="changing", leaving=["team/plugin"], timeout=0)
     assert result["failed"]
-    assert "away from gpu1: plugin-gpu1 in namespace team are still there after 0 s" in result["msg"]
+    assert "node gpu1: after 0 s these pods still hold its GPUs: team/plugin-gpu1" in result["msg"]
 
 
 def test_a_node_that_is_not_there_is_an_error_but_in_check_mode(cluster: Cluster) -> None:

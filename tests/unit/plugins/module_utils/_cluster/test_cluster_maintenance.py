@@ -11,22 +11,32 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import ApiError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.drain import DrainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.maintenance import (
+    CORDON,
+    DISRUPTION,
+    DRIVER_UPGRADE,
+    ISOLATION,
+    LABEL,
+    PURPOSES,
+    SHARING,
+    TAINT,
     Maintenance,
     Plan,
-    read_record,
+    record_of,
+    work_on,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 KEY = "gpulab.io/driver-upgrade"
-LEAVE = Plan(
-    labels={KEY: "running"}, pause_prefix="nvidia.com/gpu.deploy.", leaving=["plugins/device-plugin"], timeout=0.3
-)
+LEAVE = Plan(labels={KEY: "running"}, pause=["nvidia.com/gpu.deploy."], leaving=["plugins/device-plugin"], timeout=0.3)
 
 
 def pod(name: str, owner: str = "ReplicaSet", **meta: Any) -> dict[str, Any]:
     owners = [{"kind": owner, "name": "device-plugin", "controller": True}] if owner else []
     namespace = "plugins" if owner == "DaemonSet" else "team"
+    known = {"namespace": namespace, "ownerReferences": owners, "labels": {"app": "device-plugin"}}
     return {
-        "metadata": {"name": name, "namespace": namespace, "ownerReferences": owners, **meta},
+        "metadata": {"name": name, **known, **meta},
         "spec": {"nodeName": "gpu1"},
         "status": {"phase": "Running"},
     }
@@ -44,7 +54,7 @@ class FakeApi:
         self.stubborn = False
         self.merges = 0
 
-    def get(self, path: str) -> dict[str, Any]:
+    def find(self, path: str) -> dict[str, Any]:
         return copy.deepcopy(self.node)
 
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
@@ -65,8 +75,8 @@ class FakeApi:
                 self.node["metadata"][part][key] = value
                 if value is None:
                     del self.node["metadata"][part][key]
-        if "spec" in body:
-            self.node["spec"] = {key: value for key, value in body["spec"].items() if value is not None}
+        spec = {**self.node["spec"], **body.get("spec", {})}
+        self.node["spec"] = {key: value for key, value in spec.items() if value is not None}
         return copy.deepcopy(self.node)
 
     @property
@@ -74,8 +84,8 @@ class FakeApi:
         return json.loads(self.node["metadata"]["annotations"].get(KEY, "null"))
 
 
-def work(api: FakeApi, check: bool = False) -> Maintenance:
-    return Maintenance(api, "gpu1", "driver-upgrade", check)  # type: ignore[arg-type]
+def work(api: FakeApi, check: bool = False, purpose: str = DRIVER_UPGRADE) -> Maintenance:
+    return Maintenance(api, "gpu1", purpose, check)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
@@ -171,8 +181,50 @@ def test_check_mode_foretells_and_changes_nothing() -> None:
     assert len(api.pods) == 2
 
 
-@pytest.mark.parametrize("text", [None, "", "nonsense", "[]", '{"cordoned": true, "more": 1}'])
+@pytest.mark.parametrize("text", [None, "", "nonsense", "[]", "5", '{"labels": null}', '{"cordoned": true, "more": 1}'])
 def test_any_annotation_is_read(text: str | None) -> None:
-    record = read_record(text)
+    record = record_of({"metadata": {"annotations": {KEY: text}}}, DRIVER_UPGRADE)
     assert (record is None) == (not text)
     assert record is None or record.cordoned == ("true" in (text or ""))
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(PURPOSES), st.sampled_from([CORDON, TAINT, LABEL, ""])), max_size=8)
+
+
+@given(st.booleans(), STEPS)
+def test_work_for_several_purposes_leaves_the_node_as_it_was(cordoned: bool, steps: list[tuple[str, str]]) -> None:
+    api = FakeApi(cordoned=cordoned)
+    before = copy.deepcopy(api.node)
+    policies: dict[str, str] = {}
+    # The taint is there once, so one purpose has it.
+    steps = [(purpose, CORDON if policy == TAINT and purpose != ISOLATION else policy) for purpose, policy in steps]
+    for purpose, policy in [*steps, *((purpose, "") for purpose in PURPOSES)]:
+        if policy:
+            work(api, purpose=purpose).begin({}, Plan(policy, labels={f"gpulab.io/{purpose}": "running"}))
+        else:
+            work(api, purpose=purpose).end()
+        policies[purpose] = policy
+        assert bool(api.node["spec"].get("unschedulable")) is (cordoned or CORDON in policies.values())
+        assert bool(api.node["spec"].get("taints")) is (TAINT in policies.values())
+        open_ones = {f"gpulab.io/{each}" for each in policies if policies[each]}
+        assert api.node["metadata"]["annotations"].keys() == open_ones
+    assert api.node == before
+
+
+@pytest.mark.parametrize(
+    ("purpose", "policy", "uncordoned", "found"),
+    [
+        (DRIVER_UPGRADE, CORDON, False, KEY),
+        (DRIVER_UPGRADE, CORDON, True, ""),
+        (DISRUPTION, CORDON, False, "gpulab.io/disruption"),
+        (SHARING, LABEL, False, "gpulab.io/gpu-sharing"),
+        (ISOLATION, CORDON, False, ""),
+        (ISOLATION, TAINT, False, ""),
+    ],
+)
+def test_work_that_has_begun_is_found(purpose: str, policy: str, uncordoned: bool, found: str) -> None:
+    api = FakeApi()
+    work(api, purpose=purpose).begin({}, Plan(policy))
+    if uncordoned:
+        del api.node["spec"]["unschedulable"]
+    assert work_on(api.node) == found
