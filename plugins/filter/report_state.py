@@ -19,8 +19,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Adds health of the GPUs, versions and their drift, certificates and the time of each phase to the report of a proof,
-    and what to do, first things first.
+  - Adds health of the GPUs, versions and their drift, certificates and the time of each phase to the report of a
+    verification, and what to do, first things first.
 positional: _input, seen, settings
 options:
   _input:
@@ -50,7 +50,7 @@ seealso:
 EXAMPLES = r"""
 - name: Know what is wrong
   ansible.builtin.set_fact:
-    report: "{{ proof.report | gpulab.kubernetes.report_state(seen, {'certificate_days': 30}) }}"
+    report: "{{ verification.report | gpulab.kubernetes.report_state(seen, {'certificate_days': 30}) }}"
 """
 
 RETURN = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_acceptance
-short_description: Prove that pods reach every GPU of these hosts
+short_description: Verify that pods reach every GPU of these hosts
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -17,9 +17,9 @@ description:
   - On each host with GPUs, a pod that asks for none, but sets C(NVIDIA_VISIBLE_DEVICES=all), must see none.
   - On each host, a pod dials others across nodes, a Service by its address, and the same Service by its name.
   - GPUs that pods of others hold count as in use. No pod is evicted.
-  - The proof is remembered in the ConfigMap C(kube-system/gpulab-acceptance). As long as neither the node since its
-    last boot, its GPUs, its versions, O(nodes[].containerd), nor what is allocatable has changed, the next run keeps it
-    and makes no pod.
+  - The verification is remembered in the ConfigMap C(kube-system/gpulab-acceptance). As long as neither the node since
+    its last boot, its GPUs, its versions, O(nodes[].containerd), nor what is allocatable has changed, the next run
+    keeps it and makes no pod.
   - What is wrong is returned in RV(report), and is no failure of the module itself.
 options:
   kubeconfig:
@@ -27,7 +27,7 @@ options:
     type: path
     required: true
   nodes:
-    description: The hosts to prove, and what each says about itself.
+    description: The hosts to verify, and what each says about itself.
     type: list
     elements: dict
     required: true
@@ -95,7 +95,7 @@ options:
   image:
     description:
       - Image of the check. Its own command has to exit with 0 if a GPU computes; C(/bin/sh) and C(sleep) are needed.
-      - If its output holds C([simulated]), the report says that the proof is simulated.
+      - If its output holds C([simulated]), the report says that the verification is simulated.
     type: str
     required: true
   network_image:
@@ -103,17 +103,17 @@ options:
     type: str
     required: true
   namespace:
-    description: Namespace for the pods. It is made for the proof and removed afterwards.
+    description: Namespace for the pods. It is made for the verification and removed afterwards.
     type: str
     default: gpulab-acceptance
   force:
-    description: Prove everything afresh, whatever an earlier proof covers.
+    description: Verify everything afresh, whatever an earlier verification covers.
     type: bool
     default: false
-  prove:
+  verify:
     description:
-      - Whether to run pods for what no earlier proof covers.
-      - With V(false) it only looks. GPUs that nobody holds and no proof covers are C(unproven) in RV(report) then.
+      - Whether to run pods for what no earlier verification covers.
+      - With V(false) it only looks. GPUs that nobody holds and no verification covers are C(unproven) in RV(report).
     type: bool
     default: true
     version_added: 0.2.0
@@ -127,19 +127,19 @@ attributes:
   check_mode:
     support: full
     details:
-      - In check mode it makes no pod. It says whether there is anything to prove.
+      - In check mode it makes no pod. It says whether there is anything to verify.
   diff_mode:
     support: none
   idempotent:
     support: full
     details:
-      - With O(force=true) it proves again each time, and says so.
+      - With O(force=true) it verifies again each time, and says so.
 requirements:
   - kubernetes (Python package)
 """
 
 EXAMPLES = r"""
-- name: Prove the GPUs of two hosts
+- name: Verify the GPUs of two hosts
   gpulab.kubernetes.gpu_acceptance:
     kubeconfig: /run/user/1000/kubeconfig
     image: nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0
@@ -156,7 +156,7 @@ EXAMPLES = r"""
 RETURN = r"""
 report:
   description:
-    - The report, as the role C(acceptance) writes it. Empty in check mode when there is something to prove.
+    - The report, as the role C(acceptance) writes it. Empty in check mode when there is something to verify.
     - RV(report.problems) is empty when everything is proven.
   returned: success
   type: dict
@@ -187,7 +187,7 @@ report:
       description: Whether a check said that it is simulated.
       type: bool
     kept:
-      description: Whether all of it is an earlier proof that still holds.
+      description: Whether all of it is an earlier verification that still holds.
       type: bool
     problems:
       description:
@@ -223,7 +223,7 @@ report:
     kept: false
     problems: []
 kept:
-  description: Whether all of it is an earlier proof that still holds.
+  description: Whether all of it is an earlier verification that still holds.
   returned: success
   type: bool
   sample: false
@@ -279,7 +279,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     settings = Settings(params["namespace"], params["image"], params["network_image"], params["timeout"])
     session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
-    if params["prove"]:
+    if params["verify"]:
         changed, report = session.accept(params["force"], module.check_mode)
     else:
         changed, report = False, session.look()
@@ -302,7 +302,7 @@ def main() -> None:
             "network_image": {"type": "str", "required": True},
             "namespace": {"type": "str", "default": "gpulab-acceptance"},
             "force": {"type": "bool", "default": False},
-            "prove": {"type": "bool", "default": True},
+            "verify": {"type": "bool", "default": True},
             "timeout": {"type": "int", "default": 300},
         },
         supports_check_mode=True,

@@ -13,7 +13,7 @@ description:
   - Taints or cordons a node, and remembers in its annotation C(gpulab.io/gpu-isolation) why, since when, and whether it
     was cordoned before. Running pods stay.
   - Giving it back takes away what this module did, and nothing else. A node that was cordoned before stays cordoned.
-  - It proves nothing. The role C(gpu_isolation) gives a node back only after its GPUs were proven.
+  - It verifies nothing. The role C(gpu_isolation) gives a node back only after its GPUs were proven.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:

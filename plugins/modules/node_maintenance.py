@@ -33,11 +33,11 @@ options:
   state:
     description:
       - V(begun) annotates, cordons, drains (O(drain)), sets O(labels), waits until the pods of O(leaving) have left.
-      - V(proving) sets the labels back, so that these pods return. The node stays cordoned.
+      - V(verifying) sets the labels back, so that these pods return. The node stays cordoned.
       - V(failed) does so, too, and keeps O(failure) in the annotation.
       - V(ended) gives the node back and removes the annotation. Without one nothing is done.
     type: str
-    choices: [begun, proving, failed, ended]
+    choices: [begun, verifying, failed, ended]
     required: true
   data:
     description: What a later run has to know. What the annotation has already, it keeps.
@@ -148,8 +148,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     if params["state"] == "begun":
         names = ("drain", "labels", "pause", "leaving", "timeout")
         work.begin(params["data"], Plan(**{each: params[each] for each in names}))
-    elif params["state"] == "proving":
-        work.prove()
+    elif params["state"] == "verifying":
+        work.let_return()
     elif params["state"] == "failed":
         work.fail(params["failure"])
     else:
@@ -163,7 +163,7 @@ def main() -> None:
             "kubeconfig": {"type": "path", "required": True},
             "node": {"type": "str", "required": True},
             "purpose": {"type": "str", "default": "driver-upgrade"},
-            "state": {"type": "str", "choices": ["begun", "proving", "failed", "ended"], "required": True},
+            "state": {"type": "str", "choices": ["begun", "verifying", "failed", "ended"], "required": True},
             "data": {"type": "dict", "default": {}},
             "drain": {"type": "bool", "default": False},
             "labels": {"type": "dict", "default": {}},

@@ -62,7 +62,7 @@ def test_the_other_nodes_are_only_read(smaller: Path, before: dict[str, str], ad
         for e in added.results("changed")
         if e["host"] != NEW and not (e["delegated_to"] or "").startswith("localhost")
     }
-    # The token of the join is made on the control plane, and only the proof may change what lies in the API.
+    # The token of the join is made on the control plane, and only the verification may change what lies in the API.
     assert {task for _, task in changed_elsewhere if "token" not in task.lower()} == set()
     assert services(Inventory.read(smaller)) == before
 

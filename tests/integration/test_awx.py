@@ -95,6 +95,6 @@ def test_a_fault_fails_the_job_with_a_reason_and_the_workflow_would_stop_there(
     finally:
         lab.fault("gpu1", "clear")
     assert job.status == "failed"
-    assert "Not everything is proven" in job.output
+    assert "The verification found problems" in job.output
     nodes = yaml.safe_load((ROOT / "awx" / "workflows.yml").read_text())["awx_configure_workflows"][0]["nodes"]
     assert all(set(node) == {"identifier", "job_template", "success_nodes"} for node in nodes)

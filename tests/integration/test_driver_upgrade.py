@@ -144,7 +144,7 @@ def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park,
     play(park.lab.path).expect_unchanged()
 
 
-# Each is a place of its own: before the drain, with the driver gone, with the packages half changed, before the proof.
+# Each is a place of its own: before the drain, with the driver gone, packages half changed, before the verification.
 @pytest.mark.parametrize(
     "task",
     [

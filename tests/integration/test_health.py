@@ -1,4 +1,4 @@
-"""A GPU that threw an Xid: told with what to do, its node isolated, and given back only after a proof."""
+"""A GPU that threw an Xid: told with what to do, its node isolated, and given back only after a verification."""
 
 from __future__ import annotations
 

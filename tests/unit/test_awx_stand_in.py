@@ -1,4 +1,4 @@
-"""The stand-in for AWX's API refuses what AWX refuses; otherwise a test against it would prove nothing."""
+"""The stand-in for AWX's API refuses what AWX refuses; otherwise a test against it would verify nothing."""
 
 from __future__ import annotations
 

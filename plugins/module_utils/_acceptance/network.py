@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proves the pod network: pods dial each other across nodes, a Service by its address, and by its name."""
+"""Verifies the pod network: pods dial each other across nodes, a Service by its address, and by its name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Network:
         self._run = run
         self._namespace = namespace
 
-    def prove(self) -> dict[str, Any]:
+    def verify(self) -> dict[str, Any]:
         """The report's part about the network; every failure is in ``problems``."""
         pods = {proof.node: proof for proof in self._run.of("network")}
         problems = [

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods that a proof is made of, and what their logs say. Pure."""
+"""The pods that a verification is made of, and what their logs say. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Settings:
 
 
 def namespace(settings: Settings) -> dict[str, Any]:
-    # The proof needs no rights that an ordinary user's pods don't have.
+    # The verification needs no rights that an ordinary user's pods don't have.
     labels = {**LABELS, "pod-security.kubernetes.io/enforce": "baseline"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.namespace, "labels": labels}}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes the pods of a proof, watches them until each has reported, and takes them away again."""
+"""Makes the pods of a verification, watches them until each has reported, and takes them away again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PodProof:
 
 
 class Run:
-    """One proof, from an empty namespace to none."""
+    """One verification, from an empty namespace to none."""
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api = api
@@ -60,7 +60,7 @@ class Run:
 
     @contextlib.contextmanager
     def namespace(self) -> Iterator[None]:
-        """A namespace for the proof: what an interrupted run left is removed first, everything afterwards."""
+        """A namespace for the verification: what an interrupted run left is removed first, everything afterwards."""
         self._remove()
         made = self._api.create("/api/v1/namespaces", manifests.namespace(self._settings))
         self._uid = made["metadata"]["uid"]
@@ -70,7 +70,7 @@ class Run:
             # What has been proven counts even if the namespace takes its time; the next run insists on its end.
             self._remove(insist=False)
 
-    def prove(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
+    def verify(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
         """Make all pods at once, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
         bodies = [
             manifests.gpu_pod(self._settings, target.name, number, resource)
@@ -90,8 +90,8 @@ class Run:
         found = self._api.find(self._core)
         if found is None or found["metadata"]["uid"] != self._uid:
             raise DomainError(
-                f"Error while proving the GPUs: another run has taken over namespace {self._settings.namespace}."
-                " Only one run can prove the GPUs of a cluster at a time."
+                f"Error while verifying the GPUs: another run has taken over namespace {self._settings.namespace}."
+                " Only one run can verify the GPUs of a cluster at a time."
             )
 
     def of(self, kind: str) -> list[PodProof]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole acceptance: what an earlier proof covers is kept, the rest is proven, and the result remembered."""
+"""A whole acceptance: what an earlier verification covers is kept, the rest is proven, and the result remembered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STAYS = (
     "It stays so until the plugin restarts: when nvidia-smi finds the GPU healthy, "
     "kubectl --namespace {namespace} delete pod {name}"
 )
-# Where the proof is remembered: it goes with the cluster, and any controller finds it.
+# Where the verification is remembered: it goes with the cluster, and any controller finds it.
 _MEMORY = "/api/v1/namespaces/kube-system/configmaps/gpulab-acceptance"
 # gpu-feature-discovery looks at the GPUs once a minute.
 _LABELLING = 90
@@ -62,14 +62,14 @@ class Session:
         return True, report
 
     def look(self) -> dict[str, Any]:
-        """The report of what is there now, without any pod: of the last proof what still holds, the rest unproven."""
+        """The report of what is there now, without any pod: what still holds of the last one, the rest unproven."""
         hosts = {target.name: self._looked_at(target) for target in self._found}
         network = self._earlier.get("network") or {}
         return self._whole(hosts, {**network, "kept": True} if network else {})
 
     def _looked_at(self, target: Target) -> dict[str, Any]:
         entry, image = self._earlier.get("hosts", {}).get(target.name), self._settings.image
-        # What went wrong in a proof is still to be told when nothing has changed since.
+        # What went wrong in a verification is still to be told when nothing has changed since.
         failed = bool(entry and entry.get("problems")) and entry.get("fingerprint") == target.fingerprint(image)
         if still_proven(target, entry, image) or (failed and target.provable):
             return {**entry, "kept": True}
@@ -78,10 +78,10 @@ class Session:
     def _prove(self, todo: Sequence[Target], nodes: Sequence[Target]) -> tuple[dict[str, Any], dict[str, Any]]:
         run = Run(self._api, self._settings)
         with run.namespace():
-            run.prove([target for target in todo if target.provable], [target for target in nodes if target.ready])
+            run.verify([target for target in todo if target.provable], [target for target in nodes if target.ready])
             network: dict[str, Any] = {}
             if nodes:
-                network = {**Network(self._api, run, self._settings.namespace).prove(), "kept": False}
+                network = {**Network(self._api, run, self._settings.namespace).verify(), "kept": False}
             if not any(proof.trouble for proof in run.of("gpu")):
                 run.until(self._labelled, _LABELLING)
             after = {target.name: target for target in self._look()}
@@ -89,7 +89,7 @@ class Session:
         moment = _now()
         proven = {}
         for target in todo:
-            # Who held a GPU at any time of the proof counts: what was in use then could not be proven.
+            # Who held a GPU at any time of the verification counts: what was in use then could not be proven.
             now = after[target.name]
             held = {name: {**pods, **now.held.get(name, {})} for name, pods in target.held.items()}
             final = replace(now, held=held)
@@ -130,7 +130,7 @@ class Session:
         return PluginLog("there is no pod of it on this node")
 
     def _whole(self, hosts: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, Any]:
-        # Of a proof that is kept, too, this is what is so now.
+        # Of a verification that is kept, too, this is what is so now.
         ordered = {each.name: {**hosts[each.name], "isolated": reports.isolated(each)} for each in self._found}
         cluster = {"kubernetes_version": self._api.get("/version")["gitVersion"], "endpoint": self._api.server}
         return reports.whole(ordered, network, cluster, _now())
@@ -140,7 +140,7 @@ class Session:
         try:
             found = json.loads(stored["data"]["report"]) if stored else {}
         except (ValueError, KeyError, TypeError):
-            # Somebody has edited it: then there is no earlier proof.
+            # Somebody has edited it: then there is no earlier verification.
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -68,8 +68,8 @@ def _kept(report: Report) -> str:
     if not moments:
         return ""
     if report["kept"]:
-        return f" (kept from the proof of {moments[0]}, nothing has changed since)"
-    return " (partly kept from an earlier proof)"
+        return f" (kept from the verification of {moments[0]}, nothing has changed since)"
+    return " (partly kept from an earlier verification)"
 
 
 def _count(number: int, what: str) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to be proven on each host, and what an earlier proof still covers. Pure."""
+"""What has to be proven on each host, and what an earlier verification still covers. Pure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Host:
 
     @property
     def provable(self) -> int:
-        """How many GPUs and parts of GPUs there are to prove."""
+        """How many GPUs and parts of GPUs there are to verify."""
         return max(0, self.wanted - len(self.models)) + len(self.gpus)
 
     @property
@@ -166,7 +166,7 @@ class Target:
         return f"{uid} {self.info.get('bootID', '')}"
 
     def fingerprint(self, image: str) -> str:
-        """Changes with everything that a proof of this host's GPUs depends on, and with nothing else."""
+        """Changes with everything that a verification of this host's GPUs depends on, and with nothing else."""
         told = {
             "identity": self.identity,
             # A driver that was well and is not any more, by its own account or by the kernel log.
@@ -186,7 +186,7 @@ class Target:
 
 
 def targets(hosts: Sequence[Host], nodes: Iterable[Object], pods: Iterable[Object], namespace: str) -> list[Target]:
-    """Each host with its node and the pods of others there; those in ``namespace`` are the proof's own."""
+    """Each host with its node and the pods of others there; those in ``namespace`` are the verification's own."""
     by_name = {objects.name(node): node for node in nodes}
     others = [pod for pod in pods if pod["metadata"].get("namespace") != namespace]
     holding = {name: objects.holders(others, name) for name in {name for host in hosts for name in host.amounts}}
@@ -208,7 +208,7 @@ def still_proven(target: Target, earlier: Mapping[str, Any] | None, image: str) 
 
 
 def still_connected(found: Sequence[Target], earlier: Mapping[str, Any] | None) -> bool:
-    """Whether an earlier proof of the pod network covers these nodes since their last boot."""
+    """Whether an earlier verification of the pod network covers these nodes since their last boot."""
     if not earlier or earlier.get("problems"):
         return False
     return all(target.ready for target in found) and {target.identity for target in found} <= set(earlier["nodes"])

@@ -29,7 +29,7 @@ def host_entry(
     plugin_log: PluginLog = _NO_LOG,
     earlier: Report | None = None,
 ) -> dict[str, Any]:
-    """A host's part of the report, from its own proofs.
+    """A host's part of the report, from its own verifications.
 
     ``plugin_log`` may tell why GPUs aren't offered, the ``earlier`` entry which GPU nvidia-smi doesn't list any more.
     """
@@ -90,7 +90,7 @@ def unproven_entry(
     entry = host_entry(target, [], image, plugin_log, earlier)
     listed = {gpu.uuid for gpu in target.host.gpus}
     open_ones = {each["uuid"] for each in entry["devices"] if each["state"] == "missing"} & listed
-    reason = "the host has changed since its proof" if earlier else "it was not proven yet"
+    reason = "the host has changed since its verification" if earlier else "it was not proven yet"
     state = {"state": "unproven", "kind": "gpu_unproven", "reason": reason}
     return {
         **entry,
@@ -147,7 +147,7 @@ def _files(conflict: Mapping[str, Any]) -> str:
 
 
 def _pod_problems(target: Target, proof: PodProof, reported: dict[str, list[PodProof]]) -> list[Problem]:
-    """What is wrong with a pod's report; GPUs that it may prove are added to ``reported``."""
+    """What is wrong with a pod's report; GPUs that it may verify are added to ``reported``."""
     found = []
     own = {gpu.uuid: gpu for gpu in target.host.gpus}
     if not proof.trouble and len(proof.gpus) != 1:

@@ -211,7 +211,7 @@ class Maintenance:
         if plan.leaving and not self._check:
             self._wait_until_gone(plan)
 
-    def prove(self) -> None:
+    def let_return(self) -> None:
         """Let the pods that have left return; the node stays closed."""
         self.change(partial(_returned, self._purpose))
 

@@ -73,8 +73,8 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
             yield _action("unhealthy", ERROR, "gpu_unhealthy", host, what, f"{do} {PROVE}", gpu)
     open_ones = [_gpu(device) for device in dictionaries(entry.get("devices")) if device.get("state") == "unproven"]
     if open_ones:
-        what = f"no proof covers {', '.join(open_ones)}"
-        do = "Prove it: ansible-playbook playbooks/verify.yml."
+        what = f"no verification covers {', '.join(open_ones)}"
+        do = "Verify it: ansible-playbook playbooks/verify.yml."
         yield _action("unproven", ERROR, "gpu_unproven", host, what, do)
     for row in dictionaries(entry.get("versions")):
         if row.get("drift") is True:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run read of the hosts, added to the report of the proof: health, versions, certificates, times. Pure."""
+"""What a run read of the hosts, added to the report: health, versions, certificates, times. Pure."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> dict[
 
 
 def _devices(devices: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Devices of the proof with their health, then those that the proof knows nothing of."""
+    """Devices of the verification with their health, then those that the verification knows nothing of."""
     by_uuid = {text(gpu.get("uuid")): gpu for gpu in gpus if gpu.get("uuid")}
     # A part of a GPU is as well as its GPU.
     parents = {
@@ -107,7 +107,7 @@ def _devices(devices: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[
     for gpu in gpus:
         if text(gpu.get("uuid")) not in listed and not any(parents.get(uuid) is gpu for uuid in listed):
             own = {"uuid": text(gpu.get("uuid")), "name": text(gpu.get("name")), "state": "unproven"}
-            found.append({**own, "reason": "no proof covers it", **_health(gpu)})
+            found.append({**own, "reason": "no verification covers it", **_health(gpu)})
     return found
 
 

@@ -28,7 +28,7 @@ PLAYBOOK = """
         mode: "0600"
 """
 VERIFY = """
-- name: Prove
+- name: Verify
   ansible.builtin.import_playbook: gpulab.kubernetes.verify
 """
 SETTINGS = """

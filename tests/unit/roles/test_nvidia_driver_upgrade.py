@@ -88,7 +88,7 @@ def answers(site: Upgrade, version: str) -> None:
 
 
 EMPTY = ["node_maintenance begun", "nvidia_driver_module absent"]
-PROVE = ["node_maintenance proving", "wait_for_rollout", "gpu_acceptance"]
+PROVE = ["node_maintenance verifying", "wait_for_rollout", "gpu_acceptance"]
 
 
 def swap(version: str) -> list[str]:

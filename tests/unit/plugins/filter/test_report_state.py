@@ -142,7 +142,7 @@ def test_a_gpu_that_threw_an_xid_is_told_with_what_to_do_and_so_is_an_isolated_n
     found = state(report, {"host-a": ill}, SETTINGS)
     first, second = found["actions"]
     assert (first["kind"], first["severity"]) == ("unhealthy", "error")
-    assert first["do"].startswith("Reboot the host. Then prove it")
+    assert first["do"].startswith("Reboot the host. Then verify it")
     assert (second["kind"], second["what"]) == (
         "isolated",
         "no new GPU pods since 2026-11-22T01:00:00Z: GPU 0: Xid 79",
@@ -181,7 +181,7 @@ def test_a_gpu_that_nobody_proved_is_there_and_one_that_is_gone_is_unhealthy() -
     found = state(proof(), {"gpu1": host}, SETTINGS)
     devices = found["hosts"]["gpu1"]["devices"]
     assert [(each["state"], each["healthy"]) for each in devices] == [("proven", False), ("unproven", True)]
-    assert whats(found) == [f"GPU {UUID} is unhealthy: nvidia-smi does not list it", "no proof covers GPU 0"]
+    assert whats(found) == [f"GPU {UUID} is unhealthy: nvidia-smi does not list it", "no verification covers GPU 0"]
 
 
 def test_a_driver_that_lists_nothing_makes_its_gpus_unhealthy() -> None:

@@ -134,7 +134,7 @@ def gpus() -> dict[str, Any]:
 
 def remedies() -> dict[str, list[Any]]:
     """Return every remedy with what it belongs to, by the places where a person or a program finds it."""
-    network = Network(cast(Api, Deaf()), cast(Run, Deaf()), "n").prove()
+    network = Network(cast(Api, Deaf()), cast(Run, Deaf()), "n").verify()
     # Through the ConfigMap.
     report = json.loads(json.dumps(whole(dict(hosts()), network, {}, "now")))
     smi = gpus()

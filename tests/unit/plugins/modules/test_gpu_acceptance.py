@@ -24,7 +24,7 @@ def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[L
 
 
 def test_every_gpu_is_proven_at_the_same_time(lab: Lab) -> None:
-    result = lab.prove()
+    result = lab.verify()
     assert result["problems"] == []
     assert result["changed"]
     assert result["report"]["totals"] == {"gpus": 5, "proven": 5, "in_use": 0}
@@ -35,7 +35,7 @@ def test_every_gpu_is_proven_at_the_same_time(lab: Lab) -> None:
 
 def test_the_report_tells_what_each_host_has(lab: Lab) -> None:
     lab.hosts[1]["toolkit"] = "1.20.1-1"
-    report = lab.prove()["report"]
+    report = lab.verify()["report"]
     entry = report["hosts"]["gpu1"]
     assert entry["gpus"] == {
         "expected": 3,
@@ -66,40 +66,40 @@ def test_the_report_tells_what_each_host_has(lab: Lab) -> None:
 def test_conflicts_in_containerds_configuration_are_problems_and_are_looked_at_each_time(lab: Lab) -> None:
     good = {"default_runtime": "nvidia", "cdi": True, "systemd_cgroup": {"runc": True, "nvidia": True}, "conflicts": []}
     lab.hosts[1]["containerd"] = good
-    result = lab.prove()
+    result = lab.verify()
     assert result["problems"] == []
     assert result["report"]["hosts"]["gpu1"]["containerd_config"] == good
     note = {"kind": "runtime_twice", "level": "note", "text": "defined twice", "files": ["/a"]}
     bad = {"kind": "systemd_cgroup", "level": "problem", "text": "not for mine, see /a", "files": ["/a", "/b"]}
     lab.hosts[1]["containerd"] = {**good, "conflicts": [note, bad]}
     for _turn in range(2):
-        result = lab.prove()
+        result = lab.verify()
         assert result["problems"] == ["gpu1: containerd's configuration: not for mine, see /a (see /b)"]
     lab.hosts[1]["containerd"] = {**good, "conflicts": [note]}
-    assert lab.prove()["problems"] == []
-    assert lab.prove()["kept"]
+    assert lab.verify()["problems"] == []
+    assert lab.verify()["kept"]
 
 
 def test_nothing_is_left_in_the_cluster_but_the_memory_of_the_proof(lab: Lab) -> None:
-    lab.prove()
+    lab.verify()
     assert list(lab.cluster.namespaces) == ["kube-system"]
     assert lab.cluster.pods == {}
 
 
 def test_a_second_run_keeps_the_proof_and_makes_no_pod(lab: Lab) -> None:
-    first = lab.prove()
+    first = lab.verify()
     lab.cluster.created.clear()
-    second = lab.prove()
+    second = lab.verify()
     assert lab.cluster.created == []
     assert not second["changed"]
     assert second["kept"] and second["report"]["kept"]
     assert second["report"]["totals"] == first["report"]["totals"]
-    assert "kept from the proof of" in second["summary"][0]
+    assert "kept from the verification of" in second["summary"][0]
 
 
 def test_force_proves_again(lab: Lab) -> None:
-    lab.prove()
-    result = lab.prove(force=True)
+    lab.verify()
+    result = lab.verify(force=True)
     assert result["changed"]
     assert not result["kept"]
     assert lab.cluster.created.count("Pod/gpu-0-gpu1") == 2
@@ -128,10 +128,10 @@ def new_gpu(lab: Lab) -> None:
 
 @pytest.mark.parametrize("change", [reboot, new_driver, new_toolkit, new_gpu])
 def test_what_changes_a_host_is_proven_again_there_only(lab: Lab, change: Callable[[Lab], None]) -> None:
-    lab.prove()
+    lab.verify()
     change(lab)
     lab.cluster.created.clear()
-    result = lab.prove()
+    result = lab.verify()
     assert result["problems"] == []
     gpu_pods = sorted(name for name in lab.cluster.created if name.startswith("Pod/gpu-"))
     assert gpu_pods == ["Pod/gpu-0-gpu1", "Pod/gpu-1-gpu1", "Pod/gpu-2-gpu1"]
@@ -141,41 +141,41 @@ def test_what_changes_a_host_is_proven_again_there_only(lab: Lab, change: Callab
 
 
 def test_a_run_for_some_hosts_leaves_the_proof_of_the_others(lab: Lab) -> None:
-    lab.prove()
+    lab.verify()
     everyone = lab.hosts
     lab.hosts = everyone[1:2]
-    limited = lab.prove(force=True)
+    limited = lab.verify(force=True)
     assert list(limited["report"]["hosts"]) == ["gpu1"]
     assert "Network: pod to pod not tried, there is one node, Service ok, DNS ok" in limited["summary"]
     lab.hosts = everyone
     lab.cluster.created.clear()
-    whole = lab.prove()
+    whole = lab.verify()
     assert lab.cluster.created == []
     assert whole["report"]["totals"]["proven"] == 5
 
 
 def test_a_failed_proof_is_not_kept(lab: Lab) -> None:
     lab.cluster.check_fails = True
-    assert lab.prove()["problems"]
+    assert lab.verify()["problems"]
     lab.cluster.check_fails = False
-    result = lab.prove()
+    result = lab.verify()
     assert result["changed"]
     assert result["problems"] == []
 
 
 def test_check_mode_makes_nothing_and_predicts(lab: Lab) -> None:
-    predicted = lab.prove(check=True)
+    predicted = lab.verify(check=True)
     assert predicted["changed"]
     assert predicted["report"] == {}
     assert lab.cluster.created == []
-    lab.prove()
-    assert not lab.prove(check=True)["changed"]
+    lab.verify()
+    assert not lab.verify(check=True)["changed"]
 
 
 def test_a_gpu_held_by_a_user_is_in_use_and_named(lab: Lab) -> None:
     lab.cluster.user_pod("train", "gpu1")
     lab.node("gpu1").given = T4[1:]
-    result = lab.prove()
+    result = lab.verify()
     assert result["problems"] == []
     assert states(result, "gpu1") == {"GPU-t0": "in_use", "GPU-t1": "proven", "GPU-t2": "proven"}
     assert result["report"]["hosts"]["gpu1"]["devices"][0]["pod"] == "team/train"
@@ -191,7 +191,7 @@ def test_kubelets_record_tells_in_use_from_missing(lab: Lab) -> None:
     lab.cluster.plugin_log = "I1 fine\nI2 'nvidia.com/gpu' device marked unhealthy: GPU-t2"
     plugin = lab.cluster.user_pod("plugin", "gpu1", gpus=0)
     plugin["metadata"]["labels"] = {"app": "nvidia-device-plugin"}
-    result = lab.prove()
+    result = lab.verify()
     assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "in_use", "GPU-t2": "missing"}
     problems = result["report"]["problems"]
     [told] = [problem for problem in problems if "device marked unhealthy: GPU-t2" in problem["cause"]]
@@ -205,11 +205,11 @@ def test_kubelets_record_tells_in_use_from_missing(lab: Lab) -> None:
 def test_gpus_in_use_that_become_free_are_proven_then(lab: Lab) -> None:
     lab.cluster.user_pod("train", "gpu1")
     lab.node("gpu1").given = T4[1:]
-    lab.prove()
-    assert not lab.prove()["changed"]
+    lab.verify()
+    assert not lab.verify()["changed"]
     del lab.cluster.pods["team/train"]
     lab.node("gpu1").given = None
-    assert lab.prove()["report"]["totals"] == {"gpus": 5, "proven": 5, "in_use": 0}
+    assert lab.verify()["report"]["totals"] == {"gpus": 5, "proven": 5, "in_use": 0}
 
 
 def test_a_gpu_that_is_taken_while_pods_start_counts_as_in_use(lab: Lab) -> None:
@@ -218,39 +218,39 @@ def test_a_gpu_that_is_taken_while_pods_start_counts_as_in_use(lab: Lab) -> None
     lab.cluster.snatch = snatch
     lab.node("gpu2").given = ["GPU-a1"]
     started = time.monotonic()
-    result = lab.prove(timeout=40)
+    result = lab.verify(timeout=40)
     assert time.monotonic() - started < 30, "it waited for a GPU that is in use"
     assert result["problems"] == []
     assert states(result, "gpu2") == {"GPU-a0": "in_use", "GPU-a1": "proven"}
 
 
 def test_looking_makes_no_pod_and_takes_the_last_proof(lab: Lab) -> None:
-    first = lab.prove()
+    first = lab.verify()
     lab.cluster.created.clear()
-    looked = lab.prove(prove=False)
+    looked = lab.verify(verify=False)
     assert lab.cluster.created == [] and not looked["changed"]
     assert looked["report"]["totals"] == first["report"]["totals"]
     assert looked["report"]["network"]["pod_to_pod"] == first["report"]["network"]["pod_to_pod"]
 
 
 def test_looking_calls_gpus_without_a_proof_unproven_and_forgets_nothing(lab: Lab) -> None:
-    assert set(states(lab.prove(prove=False), "gpu1").values()) == {"unproven"}
+    assert set(states(lab.verify(verify=False), "gpu1").values()) == {"unproven"}
     assert lab.cluster.created == []
-    lab.prove()
+    lab.verify()
     lab.hosts[1]["driver"] = "590.1"
-    looked = lab.prove(prove=False)
+    looked = lab.verify(verify=False)
     assert set(states(looked, "gpu1").values()) == {"unproven"}
     assert set(states(looked, "gpu2").values()) == {"proven"}
     assert {device["reason"] for device in looked["report"]["hosts"]["gpu1"]["devices"]} == {
-        "the host has changed since its proof"
+        "the host has changed since its verification"
     }
     lab.hosts[1]["driver"] = "580.1"
-    assert lab.prove()["kept"]
+    assert lab.verify()["kept"]
 
 
 def test_looking_at_a_host_that_is_silent_says_so(lab: Lab) -> None:
-    lab.prove()
+    lab.verify()
     lab.hosts[2] = {"name": "gpu2", "state": "silent", "complaint": "it did not answer"}
-    looked = lab.prove(prove=False)
+    looked = lab.verify(verify=False)
     assert states(looked, "gpu2") == {"GPU-a0": "missing", "GPU-a1": "missing"}
     assert "it did not answer" in causes(looked, "gpu2")

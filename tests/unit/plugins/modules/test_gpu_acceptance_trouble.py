@@ -25,7 +25,7 @@ def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[L
 
 def test_no_allocatable_gpu_never_passes_in_silence(lab: Lab) -> None:
     lab.node("gpu1").allocatable = 0
-    result = lab.prove()
+    result = lab.verify()
     assert "0 of 3 GPUs are allocatable" in causes(result, "gpu1")[0]
     assert states(result, "gpu1") == dict.fromkeys(T4, "missing")
 
@@ -40,7 +40,7 @@ def test_no_allocatable_gpu_never_passes_in_silence(lab: Lab) -> None:
 )
 def test_each_gpu_that_is_missed_has_its_reason(lab: Lab, attribute: str, value: Any, said: str) -> None:
     setattr(lab.cluster, attribute, value)
-    result = lab.prove()
+    result = lab.verify()
     assert any(said in cause for cause in causes(result, "gpu1")), causes(result, "gpu1")
     assert result["report"]["totals"]["proven"] == 0
     missing = {problem["gpu"] for problem in result["report"]["problems"] if problem["host"] == "gpu2"}
@@ -49,14 +49,14 @@ def test_each_gpu_that_is_missed_has_its_reason(lab: Lab, attribute: str, value:
 
 def test_the_same_gpu_twice_proves_one(lab: Lab) -> None:
     lab.node("gpu2").given = ["GPU-a0"]
-    result = lab.prove()
+    result = lab.verify()
     assert states(result, "gpu2") == {"GPU-a0": "proven", "GPU-a1": "missing"}
     assert any("were given the same GPU" in cause for cause in causes(result, "gpu2"))
 
 
 def test_a_gpu_that_the_host_does_not_have_is_named(lab: Lab) -> None:
     lab.node("gpu2").given = ["GPU-a0", "GPU-other"]
-    result = lab.prove()
+    result = lab.verify()
     assert {
         "kind": "gpu_foreign",
         "host": "gpu2",
@@ -70,28 +70,28 @@ def test_a_gpu_that_the_host_does_not_have_is_named(lab: Lab) -> None:
 
 def test_a_pod_that_sees_gpus_without_asking_is_a_problem(lab: Lab) -> None:
     lab.node("gpu1").leaks = ["/dev/nvidia0", "GPU 0: Tesla T4 (UUID: GPU-t0)"]
-    result = lab.prove()
+    result = lab.verify()
     assert any("a pod that asked for no GPU sees /dev/nvidia0" in cause for cause in causes(result, "gpu1"))
     assert result["report"]["isolation"] == {"gpu1": False, "gpu2": True}
 
 
 def test_a_log_may_arrive_after_its_pod_has_ended(lab: Lab) -> None:
     lab.cluster.late_logs = 2
-    result = lab.prove()
+    result = lab.verify()
     assert result["report"]["problems"] == []
     assert result["report"]["isolation"] == {"gpu1": True, "gpu2": True}
 
 
 def test_a_pod_that_could_not_be_frozen_to_start_gets_a_second_one(lab: Lab) -> None:
     lab.cluster.unable_to_freeze = 2
-    result = lab.prove()
+    result = lab.verify()
     assert result["report"]["problems"] == []
     assert sum(name.endswith("-again") for name in lab.cluster.created) == 2
 
 
 def test_a_node_on_which_no_pod_starts_is_a_problem(lab: Lab) -> None:
     lab.cluster.unable_to_freeze = 1000
-    result = lab.prove()
+    result = lab.verify()
     assert any("StartError: failed to create containerd task" in cause for cause in causes(result, "gpu1"))
     assert not any(name.endswith("-again-again") for name in lab.cluster.created)
 
@@ -99,14 +99,14 @@ def test_a_node_on_which_no_pod_starts_is_a_problem(lab: Lab) -> None:
 def test_wrong_labels_are_a_problem(lab: Lab) -> None:
     lab.node("gpu1").labels = {}
     lab.node("gpu2").labels = {**lab.node("gpu2").body()["metadata"]["labels"], "nvidia.com/gpu.count": "1"}
-    result = lab.prove()
+    result = lab.verify()
     assert any("GPU feature discovery has not labelled it" in cause for cause in causes(result, "gpu1"))
     assert causes(result, "gpu2") == ["label nvidia.com/gpu.count is 1, nvidia-smi has 2"]
 
 
 def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:
     lab.cluster.deaf = {("gpu1", "gpu2")}
-    result = lab.prove(timeout=1)
+    result = lab.verify(timeout=1)
     [cause] = causes(result, "gpu1")
     assert "does not reach" in cause and "on gpu2: dial tcp: i/o timeout" in cause
     assert {"from": "gpu1", "to": "gpu2", "ok": False} in result["report"]["network"]["pod_to_pod"]
@@ -116,18 +116,18 @@ def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:
 def test_a_record_of_a_pod_that_is_gone_excuses_nothing(lab: Lab) -> None:
     lab.hosts[1]["held"] = {"GPU-t1": "team/gone"}
     lab.cluster.check_fails = True
-    assert states(lab.prove(), "gpu1") == dict.fromkeys(T4, "missing")
+    assert states(lab.verify(), "gpu1") == dict.fromkeys(T4, "missing")
 
 
 def test_an_answer_of_another_pod_is_none(lab: Lab) -> None:
     lab.cluster.answers_for_all = "network-gpu1"
-    result = lab.prove(timeout=1)
+    result = lab.verify(timeout=1)
     assert any("network-gpu1 answered instead of network-gpu2" in cause for cause in causes(result, "cp1"))
 
 
 def test_dns_that_fails_is_told_from_a_service_that_fails(lab: Lab) -> None:
     lab.cluster.no_dns = True
-    network = lab.prove(timeout=1)["report"]["network"]
+    network = lab.verify(timeout=1)["report"]["network"]
     assert network["service"] is True
     assert network["dns"] is False
     assert "no such host" in network["problems"][0]["cause"]
@@ -135,7 +135,7 @@ def test_dns_that_fails_is_told_from_a_service_that_fails(lab: Lab) -> None:
 
 def test_what_the_host_says_is_compared_too(lab: Lab) -> None:
     lab.hosts[1].update(expected=4, pci=3, state="driver_not_loaded", complaint="the driver is not loaded", gpus=[])
-    result = lab.prove()
+    result = lab.verify()
     told = "\n".join(causes(result, "gpu1"))
     assert "nvidia-smi: the driver is not loaded" in told
     assert "3 of 4 expected GPUs are on the PCI bus" in told
@@ -145,45 +145,45 @@ def test_what_the_host_says_is_compared_too(lab: Lab) -> None:
 def test_a_node_that_is_down_or_absent_does_not_hold_up_the_others(lab: Lab) -> None:
     lab.node("gpu1").ready = False
     del lab.cluster.nodes["cp1"]
-    result = lab.prove()
+    result = lab.verify()
     assert "the node is not ready: kubelet stopped posting" in causes(result, "gpu1")
     assert causes(result, "cp1") == ["the cluster has no node of this name: it has not joined, or was deleted"]
     assert states(result, "gpu2") == dict.fromkeys(A100, "proven")
 
 
 def test_a_gpu_that_the_driver_has_lost_is_named_from_the_earlier_report(lab: Lab) -> None:
-    lab.prove()
+    lab.verify()
     lab.hosts[1].update(gpus=lab.hosts[1]["gpus"][:2], state="degraded", complaint="GPU is lost")
     lab.node("gpu1").allocatable = 2
-    result = lab.prove()
+    result = lab.verify()
     assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "proven", "GPU-t2": "missing"}
     assert "gpu1: GPU-t2: nvidia-smi does not list it any more" in result["problems"]
     assert "gpu1: nvidia-smi: GPU is lost" in result["problems"]
-    assert states(lab.prove(), "gpu1")["GPU-t2"] == "missing"
+    assert states(lab.verify(), "gpu1")["GPU-t2"] == "missing"
 
 
 def test_a_gpu_that_fell_off_the_bus_is_missed_without_any_earlier_report(lab: Lab) -> None:
     lost = {"uuid": None, "name": None, "index": 2, "pci_bus_id": "00000000:30:00.0", "problems": ["GPU is lost"]}
     lab.hosts[1].update(gpus=[*lab.hosts[1]["gpus"][:2], lost], pci=2, state="degraded", complaint="GPU is lost")
     lab.node("gpu1").allocatable = 2
-    result = lab.prove()
+    result = lab.verify()
     assert result["report"]["hosts"]["gpu1"]["gpus"]["expected"] == 3
     assert any(problem.startswith("gpu1: 2 of 3 GPUs are allocatable") for problem in result["problems"])
 
 
 def test_a_host_that_could_not_be_asked_is_not_forgotten(lab: Lab) -> None:
-    lab.prove()
+    lab.verify()
     lab.hosts[1] = {"name": "gpu1", "state": "silent", "complaint": "did not answer"}
-    result = lab.prove()
+    result = lab.verify()
     assert states(result, "gpu1") == dict.fromkeys(T4, "missing")
     assert set(causes(result, "gpu1")) == {"did not answer"}
     assert result["report"]["totals"] == {"gpus": 5, "proven": 2, "in_use": 0}
 
 
 def test_a_simulated_check_says_so(lab: Lab) -> None:
-    assert lab.prove()["report"]["simulated"] is False
+    assert lab.verify()["report"]["simulated"] is False
     lab.cluster.check_output = "[simulated] no GPU computes here\nTest PASSED"
-    result = lab.prove(force=True)
+    result = lab.verify(force=True)
     assert result["report"]["simulated"] is True
     assert any("simulated" in line for line in result["summary"])
     assert result["report"]["checks"] == ["[simulated] no GPU computes here", "Test PASSED"]
@@ -198,14 +198,14 @@ def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
     old = lab.cluster.user_pod("gpu-0-gpu1", "gpu1", gpus=3)
     old["metadata"]["namespace"] = "gpulab-acceptance"
     lab.cluster.pods = {"gpulab-acceptance/gpu-0-gpu1": old}
-    result = lab.prove()
+    result = lab.verify()
     assert result["problems"] == []
     assert result["report"]["totals"]["proven"] == 5
 
 
 def test_a_namespace_of_somebody_else_is_left_alone(lab: Lab) -> None:
     lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance", "uid": "theirs"}}
-    result = lab.prove()
+    result = lab.verify()
     assert result["failed"]
     assert "is not ours" in result["msg"]
     assert "gpulab-acceptance" in lab.cluster.namespaces
@@ -213,7 +213,7 @@ def test_a_namespace_of_somebody_else_is_left_alone(lab: Lab) -> None:
 
 def test_a_run_that_another_has_replaced_leaves_the_other_alone(lab: Lab) -> None:
     lab.cluster.takeover = True
-    result = lab.prove()
+    result = lab.verify()
     assert result["failed"]
     assert "another run has taken over" in result["msg"]
     assert "gpulab-acceptance" in lab.cluster.namespaces
@@ -223,7 +223,7 @@ def test_a_run_that_another_has_replaced_leaves_the_other_alone(lab: Lab) -> Non
 def test_an_api_that_does_not_answer_is_an_error_with_advice(lab: Lab, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text((tmp_path / "kubeconfig").read_text().replace("127.0.0.1:", "127.0.0.1:1"[:-1] + "1"))
-    result = lab.prove(kubeconfig=str(other))
+    result = lab.verify(kubeconfig=str(other))
     assert result["failed"]
     assert "Error while asking the API" in result["msg"]
     assert "cluster_api_delegate" in result["msg"]

@@ -98,8 +98,8 @@ def test_a_node_is_given_back_as_it_was(cordoned: bool) -> None:
     assert api.node["spec"] == {"unschedulable": True} and api.items("", fieldSelector="spec.nodeName=gpu1") == []
     assert api.record["cordoned"] is cordoned and api.record["data"] == {"from": "580"}
     assert api.node["metadata"]["labels"]["nvidia.com/gpu.deploy.dcgm-exporter"] == "paused-for-driver-upgrade"
-    proving = work(api)
-    proving.prove()
+    verifying = work(api)
+    verifying.let_return()
     assert api.node["metadata"]["labels"] == before["metadata"]["labels"] and api.node["spec"] == {
         "unschedulable": True
     }
@@ -117,7 +117,7 @@ def test_a_second_run_goes_on_with_what_the_first_one_knew() -> None:
     again.begin({"from": "595", "services": []}, LEAVE)
     assert not again.changed
     assert api.record["data"] == {"from": "580", "services": ["nvidia-persistenced"]} and not api.record["cordoned"]
-    work(api).prove()
+    work(api).let_return()
     work(api).begin({"from": "595"}, LEAVE)
     assert api.record["labels"] == {KEY: None, "nvidia.com/gpu.deploy.dcgm-exporter": "true"}
 
