@@ -61,14 +61,14 @@ def test_the_view_of_the_progress_works_from_an_installed_collection(installed: 
     play = [{"name": "Do it all", "hosts": "localhost", "gather_facts": False, "tasks": [{"debug": {"msg": "well"}}]}]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
     printed = run("ansible-playbook", "play.yml", cwd=tmp_path, env=env)
-    assert "[0:00] Do it all\n  localhost says:\n    well\n" in printed
+    assert "[0:00] 1/1 Do it all\n  localhost says:\n    well\n" in printed
     assert "Where the time went" in printed
     assert "interval" in run("ansible-doc", "--type", "callback", "gpulab.kubernetes.progress", cwd=tmp_path, env=env)
 
 
 def test_the_script_works_from_an_installed_collection(installed: Path, tmp_path: Path) -> None:
     script = installed / "ansible_collections" / "gpulab" / "kubernetes" / "examples" / "provision.py"
-    (tmp_path / "my.ini").write_text("[control_plane]\nlocalhost ansible_connection=local\n")
+    (tmp_path / "my.ini").write_text("[control_plane]\nlocalhost ansible_connection=local\n[workers]\nlocalhost\n")
     words = (script, "-i", "my.ini", "--playbook", "gpulab.kubernetes.inventory")
     printed = run(sys.executable, *words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": str(installed)})
     assert "Check the inventory and its variables" in printed
