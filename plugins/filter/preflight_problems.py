@@ -14,6 +14,7 @@ from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
+from ..plugin_utils._preflight import in_use
 from ..plugin_utils._preflight.failure import failure
 from ..plugin_utils._preflight.model import Cluster, Reading
 
@@ -44,7 +45,10 @@ options:
   settings:
     description:
       - Settings that all hosts share - C(control_plane) (list of host names), C(cluster_pod_network),
-        C(cluster_service_network),
+        C(cluster_service_network), C(cluster_dns_domain), C(cluster_api_endpoint) (all as declared),
+        C(kubernetes_version), C(kubernetes_versions) (those that the table knows), C(network_plugin),
+        C(flannel_backend), C(image_repository), C(cluster_configuration), C(kube_proxy_configuration),
+        C(gpu_manager_changing) (whether this run is there to change the GPU manager),
         C(api) (the result of M(gpulab.kubernetes.api_reach_info), empty when there is none), C(api_endpoint),
         C(api_delegate), C(ansible_core) (the version on the controller), C(distributions), C(kubelet_configuration),
         C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by version the distributions that have it),
@@ -86,10 +90,18 @@ _value:
     do:
       description: What to do.
       type: str
+    answers:
+      description: Variables, and the values that keep what is there. Only where there are some.
+      type: dict
+      version_added: 0.2.0
 """
 
 
-def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, str]]:
+_CLUSTER_RULES = (*cluster_rules.RULES, *gpu_rules.CLUSTER_RULES, *in_use.CLUSTER_RULES)
+_HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *in_use.RULES)
+
+
+def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     try:
         readings = tuple(
             Reading(name, host["facts"], host["failure"], host["settings"], host.get("left_out", False))
@@ -101,12 +113,12 @@ def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) ->
 
 
 def find(cluster: Cluster) -> list[Problem]:
-    problems = [problem for rule in (*cluster_rules.RULES, *gpu_rules.CLUSTER_RULES) for problem in rule(cluster)]
+    problems = [problem for rule in _CLUSTER_RULES for problem in rule(cluster)]
     for reading in cluster.readings:
         if not reading.facts:
             problems += failure(reading, cluster)
             continue
-        for rule in () if reading.left_out else (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES):
+        for rule in () if reading.left_out else _HOST_RULES:
             problems += rule(reading, cluster)
     order = ["", *(reading.host for reading in cluster.readings)]
     return sorted(problems, key=lambda problem: order.index(problem.host))

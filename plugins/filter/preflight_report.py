@@ -38,10 +38,12 @@ _value:
 """
 
 
-def preflight_report(problems: Iterable[Mapping[str, str]]) -> str:
+def preflight_report(problems: Iterable[Mapping[str, Any]]) -> str:
     hosts: dict[tuple[str, ...], list[str]] = {}
     for problem in problems:
-        hosts.setdefault(tuple(problem[key] for key in ("what", "where", "why", "do")), []).append(problem["host"])
+        keep = "; ".join(f"{name}: {value}" for name, value in problem.get("answers", {}).items())
+        words = (*(problem[key] for key in ("what", "where", "why", "do")), keep)
+        hosts.setdefault(words, []).append(problem["host"])
     paragraphs: dict[str, list[tuple[str, ...]]] = {}
     for words, names in hosts.items():
         paragraphs.setdefault(", ".join(filter(None, names)) or "The whole cluster", []).append(words)
@@ -49,8 +51,9 @@ def preflight_report(problems: Iterable[Mapping[str, str]]) -> str:
     numbers = count(1)
     for title, group in paragraphs.items():
         lines += ["", title]
-        for what, where, why, do in group:
+        for what, where, why, do, keep in group:
             lines += [f"  {next(numbers)}. {what}", f"     where: {where}", f"     why:   {why}", f"     do:    {do}"]
+            lines += [f"     set:   {keep}"] if keep else []
     return "\n".join(lines) + "\n"
 
 

@@ -15,6 +15,7 @@ class Problem:
     """``kind`` names it for programs, and stays when words change; ``where``: the variable, file or device to look at.
 
     ``host`` is empty for what concerns the whole cluster, ``gpu`` (a UUID) for what concerns no single GPU.
+    ``answers``: variables and the values with which what is there is kept, and this problem does not come again.
     """
 
     kind: str
@@ -24,22 +25,26 @@ class Problem:
     do: str
     host: str = ""
     gpu: str = ""
+    answers: tuple[tuple[str, str], ...] = ()
 
-    def fields(self) -> dict[str, str]:
-        """As a dictionary, without a GPU where there is none."""
-        return {key: value for key, value in asdict(self).items() if value or key != "gpu"}
+    def fields(self) -> dict[str, Any]:
+        """As a dictionary, without a GPU and without answers where there are none."""
+        fields = {**asdict(self), "answers": dict(self.answers)}
+        return {key: value for key, value in fields.items() if value or key not in ("gpu", "answers")}
 
     def entry(self) -> dict[str, str]:
         """The fields as a report of acceptance holds them, where ``what`` is called cause."""
-        fields = asdict(self)
+        fields = {key: value for key, value in asdict(self).items() if key != "answers"}
         return {"cause": fields.pop("what"), **fields}
 
 
 def read(entry: Mapping[str, Any]) -> Problem:
     """The problem of such an entry, whatever is missing: older versions wrote host, gpu and cause alone."""
     known = {key: value for key, value in entry.items() if isinstance(value, str)}
-    rest = (known.get(key, "") for key in ("where", "why", "do", "host", "gpu"))
-    return Problem(known.get("kind", ""), known.get("cause", ""), *rest)
+    kind, what, where, why, do, host, gpu = (
+        known.get(key, "") for key in ("kind", "cause", "where", "why", "do", "host", "gpu")
+    )
+    return Problem(kind, what, where, why, do, host, gpu)
 
 
 def together(entries: Iterable[Mapping[str, Any]]) -> list[Problem]:

@@ -62,12 +62,18 @@ pods:
       description: The resources that it asked for.
       type: list
       elements: str
+    empty_dirs:
+      description: Its volumes of the kind emptyDir, whose contents end with the pod.
+      type: list
+      elements: str
+      version_added: 0.2.0
   sample:
     - uid: 0f1f2a5e-3f61-4e3e-8a51-6b0f2b1a9d10
       namespace: research
       name: train-0
       devices: [GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11]
       resources: [nvidia.com/gpu]
+      empty_dirs: [cache]
 """
 
 from dataclasses import asdict

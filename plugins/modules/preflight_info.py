@@ -130,6 +130,11 @@ options:
     type: float
     default: 0
     version_added: 0.2.0
+  api_timeout:
+    description: Seconds that a control plane waits for its own API server, while kubelet starts it.
+    type: float
+    default: 30
+    version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
   - gpulab.kubernetes.attributes.reader
@@ -383,6 +388,27 @@ cluster:
     finished: true
     ca_hashes: ["sha256:..."]
     server: https://10.0.0.11:6443
+    node_name: cp1
+    container_runtime: unix:///var/run/containerd/containerd.sock
+control_plane:
+  description: >-
+    What the cluster of a control plane was made with, as its API tells it; empty on other hosts, and for a user who is
+    not root. C(action), C(reason), C(advice) and C(api) are what M(gpulab.kubernetes.kubeadm_init) would decide,
+    C(texts) the configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
+    C(gpu_managers) who offers the GPUs, C(error) why the API tells nothing.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  sample:
+    action: finished
+    reason: the API answers and the cluster was published
+    advice: ""
+    api: alive
+    version: v1.36.4
+    texts: {flannel: '{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}'}
+    daemonsets: [kube-flannel-ds, kube-proxy, nvidia-device-plugin]
+    gpu_managers: [device_plugin]
+    error: ""
 cloud_init:
   description: >-
     What cloud-init does or did on this boot: C(state) is V(absent), V(disabled), V(running), V(done) or V(error), and
@@ -407,6 +433,7 @@ from ..module_utils._files import under
 from ..module_utils._host import facts as host
 from ..module_utils._host import network
 from ..module_utils._host.cloud_init import CloudInit, wait
+from ..module_utils._kubeadm import control_plane
 from ..module_utils._kubeadm.membership import membership
 from ..module_utils._module import run
 from ..module_utils._nvidia import pci
@@ -427,8 +454,8 @@ _REPOSITORY: dict[str, dict[str, Any]] = {
 }
 
 
-def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> dict[str, Any]:
-    root = params["root"]
+def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> dict[str, Any]:
+    params, root = module.params, module.params["root"]
     database = read_database(under(root, "/var/lib/dpkg"))
     gpus, nvswitches = pci.gpus(root)
     controller_time = params["controller_time"] and params["controller_time"] + cloud_init.waited
@@ -440,6 +467,8 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
     ]
     wanted = [resolve(one, system["os"]) for one in asked]
     addresses, routes = network.addresses(runner), network.routes(runner)
+    cluster = membership(root)
+    is_control_plane = cluster["role"] == "control_plane" and system["is_root"]
     return {
         **system,
         "disks": host.disks(root, params["disk_paths"]),
@@ -461,7 +490,8 @@ def read_host(params: dict[str, Any], runner: Runner, cloud_init: CloudInit) -> 
         "apt_components": components(under(root, "/etc/apt")),
         "distribution_drivers": distribution_drivers(runner, root) if gpus and params["distribution_drivers"] else [],
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
-        "cluster": membership(root),
+        "cluster": cluster,
+        "control_plane": control_plane.read(module, root, params["api_timeout"]) if is_control_plane else {},
         "cloud_init": cloud_init.fields(),
     }
 
@@ -472,7 +502,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     cloud_init = wait(runner, module.params["root"], module.params["cloud_init_timeout"])
     for text in cloud_init.notes():
         module.warn(text)
-    return read_host(module.params, runner, cloud_init)
+    return read_host(module, runner, cloud_init)
 
 
 def main() -> None:
@@ -489,6 +519,7 @@ def main() -> None:
             "controller_time": {"type": "float", "default": 0},
             "timeout": {"type": "float", "default": 10},
             "cloud_init_timeout": {"type": "float", "default": 0},
+            "api_timeout": {"type": "float", "default": 30},
             "root": {"type": "path", "default": "/"},
             **PROXY_OPTIONS,
         },

@@ -107,7 +107,7 @@ def _may_still_come(module: Any, found: state.Evidence) -> bool:
 
 def _ask(module: Any, root: str, found: state.Evidence) -> state.Evidence:
     answers: dict[str, str] = {}
-    for api in _servers(module, root, answers):
+    for api in servers(module, root, answers):
         try:
             return _questions(api, found)
         except ApiRefusedError as error:
@@ -120,7 +120,7 @@ def _ask(module: Any, root: str, found: state.Evidence) -> state.Evidence:
     return replace(found, api_message="there is no admin.conf to ask the API server with")
 
 
-def _servers(module: Any, root: str, answers: dict[str, str]) -> Iterator[Api]:
+def servers(module: Any, root: str, answers: dict[str, str]) -> Iterator[Api]:
     """The API as an administrator sees it, at the cluster's address and at that of this host."""
     local = _kubeconfig(root, "controller-manager.conf", answers)
     for name in ("admin.conf", "super-admin.conf"):

@@ -5,17 +5,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .._files import text_or_nothing, under
 from .kubeconfig import KubeconfigError, read_kubeconfig
-from .x509 import CertificateError, certificates, public_key_hash
+from .x509 import CertificateError, certificates, common_name, public_key_hash
 
+_NODE = "system:node:"
+# Where kubeadm notes kubelet's container runtime: the host's own file first, then those of older releases.
+_RUNTIME = (
+    ("/var/lib/kubelet/instance-config.yaml", r"^containerRuntimeEndpoint:[ \t]*[\"']?([^\s\"'#]+)"),
+    ("/var/lib/kubelet/kubeadm-flags.env", r"--container-runtime-endpoint=([^\s\"']+)"),
+    ("/var/lib/kubelet/config.yaml", r"^containerRuntimeEndpoint:[ \t]*[\"']?([^\s\"'#]+)"),
+)
 _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
 
 
 def membership(root: str) -> dict[str, Any]:
-    """Which cluster, and how far kubeadm came. ``ca_hashes`` as kubeadm join's."""
+    """Which cluster, and how far kubeadm came. ``ca_hashes`` as kubeadm join's, unknown texts are empty."""
     etc = under(root, "/etc/kubernetes")
     admin, kubelet, api_server, ca_key = (
         (etc / name).exists() for name in ("admin.conf", "kubelet.conf", "manifests/kube-apiserver.yaml", "pki/ca.key")
@@ -32,7 +40,26 @@ def membership(root: str) -> dict[str, Any]:
         "finished": kubelet and (complete or not control_plane),
         "ca_hashes": _ca_hashes(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt")),
         "server": _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf")),
+        "node_name": _node_name(text_or_nothing(root, "/var/lib/kubelet/pki/kubelet-client-current.pem")),
+        "container_runtime": _container_runtime(root),
     }
+
+
+def _node_name(pem: str) -> str:
+    """The name under which the host's kubelet is known to its cluster."""
+    try:
+        name = common_name(certificates(pem)[0]) if pem else None
+    except CertificateError:
+        return ""
+    return name[len(_NODE) :] if name and name.startswith(_NODE) else ""
+
+
+def _container_runtime(root: str) -> str:
+    for path, pattern in _RUNTIME:
+        found = re.search(pattern, text_or_nothing(root, path), re.MULTILINE)
+        if found:
+            return found[1]
+    return ""
 
 
 def _ca_hashes(pem: str) -> list[str]:

@@ -20,18 +20,23 @@ from typing import Any
 from .._errors import DomainError
 
 _CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
+_EMPTY_DIRS = "volumes/kubernetes.io~empty-dir"
 _POD_CGROUP = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})")
 
 
 @dataclass
 class Pod:
-    """``devices`` are the plugin's ids, such as GPU UUIDs; the names are empty when kubelet's logs are gone."""
+    """``devices`` are the plugin's ids, such as GPU UUIDs; the names are empty when kubelet's logs are gone.
+
+    ``empty_dirs`` names its volumes of the kind emptyDir, whose contents end with the pod.
+    """
 
     uid: str
     namespace: str = ""
     name: str = ""
     devices: list[str] = field(default_factory=list)
     resources: list[str] = field(default_factory=list)
+    empty_dirs: list[str] = field(default_factory=list)
 
 
 def parse_checkpoint(text: str, prefix: str = "nvidia.com/") -> list[Pod]:
@@ -99,6 +104,7 @@ def running_gpu_pods(kubelet_root: Path, proc: Path, logs: Path) -> list[Pod]:
     pods = [pod for pod in holders if pod.uid in alive]
     for pod in pods:
         pod.namespace, pod.name = names.get(pod.uid, ("", ""))
+        pod.empty_dirs = sorted(path.name for path in (kubelet_root / f"pods/{pod.uid}" / _EMPTY_DIRS).glob("*"))
     return pods
 
 

@@ -126,12 +126,35 @@ def _delegate(value: Any) -> Iterator[str]:
         yield "it is empty; name a host of the inventory, or leave it out for the controller"
 
 
+def _cluster_configuration(value: Any) -> Iterator[str]:
+    networking = value.get("networking", {})
+    given = {*value, *(f"networking.{key}" for key in networking)} if isinstance(networking, Mapping) else {*value}
+    for key in sorted(map(str, given)):
+        if key in _RESERVED:
+            yield f"{key} can't be set here, {_RESERVED[key]}"
+    if not isinstance(networking, Mapping):
+        yield f"networking is not a mapping: {networking!r:.60}"
+
+
 def _fingerprints(value: Any) -> Iterator[str]:
     try:
         read_pins(value)
     except AptKeyError as error:
         yield str(error).partition(": ")[2]
 
+
+# Of ClusterConfiguration, what is set elsewhere or relied on.
+_RESERVED = {
+    "apiVersion": "this collection writes kubeadm.k8s.io/v1beta4",
+    "kind": "this collection writes ClusterConfiguration",
+    "kubernetesVersion": "but with cluster_kubernetes_version",
+    "controlPlaneEndpoint": "but with cluster_api_endpoint",
+    "imageRepository": "but with kubeadm_image_repository",
+    "certificatesDir": "this collection looks for them in /etc/kubernetes/pki",
+    "networking.podSubnet": "but with cluster_pod_network",
+    "networking.serviceSubnet": "but with cluster_service_network",
+    "networking.dnsDomain": "but with cluster_dns_domain",
+}
 
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
@@ -144,7 +167,9 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "cuda_toolkit_default": _release,
     "cuda_toolkit_remove": _minors,
     "nvidia_driver_upgrade_serial": _serial,
+    "cluster_serial": _serial,
     "nvidia_driver_root": _directory,
+    "kubeadm_cluster_configuration": _cluster_configuration,
     "kubeadm_timeouts": _timeouts,
     "kubeadm_resolv_conf": _file,
     "nvidia_driver_version": _driver,

@@ -27,8 +27,8 @@ class Reading:
     settings: Facts = field(default_factory=dict)
     left_out: bool = False
 
-    def problem(self, kind: str, what: str, where: str, why: str, do: str) -> Problem:
-        return Problem(kind, what, where, why, do, self.host)
+    def problem(self, kind: str, what: str, where: str, why: str, do: str, **answers: str) -> Problem:
+        return Problem(kind, what, where, why, do, self.host, answers=tuple(answers.items()))
 
     @property
     def finished(self) -> bool:

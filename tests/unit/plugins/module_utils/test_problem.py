@@ -57,8 +57,9 @@ def reword(patch: pytest.MonkeyPatch) -> None:
     """Let every problem that is made from now on use other words for what is wrong, and why."""
     made = Problem.__init__
 
-    def init(self: Problem, kind: str, what: str, where: str, why: str, do: str, host: str = "", gpu: str = "") -> None:
-        made(self, kind, shuffle(what), where, shuffle(why), do, host, gpu)
+    def init(self: Problem, *args: Any, **named: Any) -> None:
+        fields = {**dict(zip(("kind", "what", "where", "why", "do", "host", "gpu"), args)), **named}
+        made(self, **{**fields, "what": shuffle(fields["what"]), "why": shuffle(fields["why"])})
 
     patch.setattr(Problem, "__init__", init)
 

@@ -66,6 +66,10 @@ def test_only_pods_that_live_and_hold_gpus(host: Host) -> None:
     assert [(pod["namespace"], pod["name"]) for pod in pods] == [("research", "train-0")]
     assert pods[0]["devices"] == ["GPU-1", "GPU-2", "MIG-1"]
     assert pods[0]["resources"] == ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"]
+    assert pods[0]["empty_dirs"] == []
+    for volume in ("empty-dir/scratch", "empty-dir/cache", "projected/token"):
+        (host.root / f"kubelet/pods/{TRAIN}/volumes/kubernetes.io~{volume}").mkdir(parents=True)
+    assert host.run()["pods"][0]["empty_dirs"] == ["cache", "scratch"]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apiserver import ApiServer, Authority, rotated_kubeconfig
 from openpgp_keys import fingerprint, public_key
 
 RELEASE = os.uname().release
@@ -391,6 +392,101 @@ def test_repository_that_lacks_the_pin(read: Read, repository: dict[str, Any]) -
     (found,) = read(repositories=[repository])["repositories"]
     assert found["missing"] == {"kubelet": "1.36.9-1.1", "kubeadm": "1.36.4-1.1"}
     assert found["available"]["kubelet"] == ["1.36.4-1.1", "1.36.3-1.1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "socket"),
+    [
+        ("instance-config.yaml", "containerRuntimeEndpoint: unix:///run/a.sock\n", "unix:///run/a.sock"),
+        (
+            "kubeadm-flags.env",
+            'KUBELET_KUBEADM_ARGS="--x=1 --container-runtime-endpoint=unix:///b.sock"',
+            "unix:///b.sock",
+        ),
+        ("config.yaml", 'a: b\ncontainerRuntimeEndpoint: "unix:///c.sock" # x\n', "unix:///c.sock"),
+        ("config.yaml", 'containerRuntimeEndpoint: ""\n', ""),
+    ],
+)
+def test_container_runtime_of_a_node(read: Read, host: Host, path: str, text: str, socket: str) -> None:
+    host.write(f"var/lib/kubelet/{path}", text)
+    assert read()["cluster"]["container_runtime"] == socket
+
+
+def test_name_of_a_node(read: Read, host: Host, authority: Authority) -> None:
+    pem = "var/lib/kubelet/pki/kubelet-client-current.pem"
+    for name, expected in (("system:node:gpu1", "gpu1"), ("gpu1", "")):
+        host.write(pem, "".join(authority.issue(name)))
+        assert read()["cluster"]["node_name"] == expected
+    host.write(pem, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    assert read()["cluster"]["node_name"] == ""
+
+
+CONFIG_MAPS = "/api/v1/namespaces/{}/configmaps/{}"
+PLUGIN = {"name": "nvidia-device-plugin-a", "labels": {"app": "nvidia-device-plugin", "gpulab.io/configuration": "a"}}
+
+
+@pytest.fixture
+def control_plane(host: Host, api: ApiServer, authority: Authority) -> ApiServer:
+    """A control plane whose API answers as that of a cluster with our device plugin and without the GPU Operator."""
+    host.write("etc/kubernetes/admin.conf", authority.kubeconfig(api.url))
+    host.write("etc/kubernetes/kubelet.conf", rotated_kubeconfig(api.url, authority.pem))
+    host.write("etc/kubernetes/manifests/kube-apiserver.yaml", "")
+    host.write("var/lib/etcd/member/snap/db", "/configmaps/kube-public/cluster-info")
+    api.finished()
+    api.answers["/version"] = (200, {"gitVersion": "v1.36.4"})
+    for namespace, name, key in (
+        ("kube-system", "kubeadm-config", "ClusterConfiguration"),
+        ("kube-system", "kubelet-config", "kubelet"),
+        ("kube-flannel", "kube-flannel-cfg", "net-conf.json"),
+    ):
+        api.answers[CONFIG_MAPS.format(namespace, name)] = (200, {"data": {key: f"text of {name}"}})
+    api.answers["/apis/apps/v1/daemonsets"] = (200, {"items": [{"metadata": PLUGIN}, {"metadata": {"name": "x"}}]})
+    return api
+
+
+def test_what_a_cluster_was_made_with(read: Read, control_plane: ApiServer) -> None:
+    found = read(api_timeout=0)["control_plane"]
+    assert (found["action"], found["api"], found["error"], found["version"]) == ("finished", "alive", "", "v1.36.4")
+    assert found["texts"] == {
+        "ClusterConfiguration": "text of kubeadm-config",
+        "KubeletConfiguration": "text of kubelet-config",
+        "flannel": "text of kube-flannel-cfg",
+    }
+    assert found["daemonsets"] == ["nvidia-device-plugin-a", "x"] and found["gpu_managers"] == ["device_plugin"]
+
+
+def test_who_offers_the_gpus(read: Read, control_plane: ApiServer) -> None:
+    control_plane.answers["/apis/nvidia.com/v1/clusterpolicies"] = (200, {"items": [{"metadata": {"name": "p"}}]})
+    assert read()["control_plane"]["gpu_managers"] == ["device_plugin", "gpu_operator"]
+    # A plugin that somebody else has brought is not this collection's to compare.
+    control_plane.answers["/apis/apps/v1/daemonsets"] = (
+        200,
+        {"items": [{"metadata": {"name": "y", "labels": {"app": "nvidia-device-plugin"}}}, {"metadata": 7}, 7]},
+    )
+    assert read()["control_plane"]["gpu_managers"] == ["gpu_operator"]
+
+
+@pytest.mark.parametrize("body", [7, [], {"data": None}, {"data": {"kubelet": 5}}, "no JSON"])
+def test_answers_that_make_no_sense(read: Read, control_plane: ApiServer, body: Any) -> None:
+    for path in list(control_plane.answers):
+        if "kube-public" not in path:
+            control_plane.answers[path] = (200, body)
+    found = read()["control_plane"]
+    assert (found["texts"], found["version"], found["daemonsets"]) == ({}, "", [])
+
+
+def test_an_api_that_tells_nothing(read: Read, control_plane: ApiServer) -> None:
+    control_plane.answers["/version"] = (500, {"message": "etcd is slow"})
+    found = read()["control_plane"]
+    assert found["action"] == "finished" and "etcd is slow" in found["error"]
+    control_plane.down()
+    found = read(api_timeout=0)["control_plane"]
+    assert (found["action"], found["api"], found["error"], found["texts"]) == ("refuse", "silent", "", {})
+
+
+def test_a_worker_asks_no_api(read: Read, host: Host) -> None:
+    host.write("etc/kubernetes/kubelet.conf", KUBECONFIG)
+    assert read()["control_plane"] == {}
 
 
 def test_drop_ins_of_containerd(read: Read, host: Host) -> None:

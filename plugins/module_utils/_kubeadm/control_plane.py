@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a cluster was made with, as its own API tells it to a control plane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import init_decision
+from .init_evidence import gather, servers
+from .probe import Api, ApiRefusedError, ApiSilentError
+
+# By name of the text: ConfigMap and key. The first three are kubeadm's, the last one is flannel's.
+_TEXTS = {
+    "ClusterConfiguration": ("kube-system", "kubeadm-config", "ClusterConfiguration"),
+    "KubeletConfiguration": ("kube-system", "kubelet-config", "kubelet"),
+    "KubeProxyConfiguration": ("kube-system", "kube-proxy", "config.conf"),
+    "flannel": ("kube-flannel", "kube-flannel-cfg", "net-conf.json"),
+}
+_DAEMONSETS = "/apis/apps/v1/daemonsets"
+_POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
+_PLUGIN = "nvidia-device-plugin"
+_OURS = "gpulab.io/configuration"
+
+
+def read(module: Any, root: str, patience: float) -> dict[str, Any]:
+    """C(action), C(reason), C(advice) and C(api) as kubeadm_init decides, then what the API tells.
+
+    ``patience``: how long (seconds) an API server that should be there is waited for.
+    """
+    found = gather(module, root, patience)
+    verdict = init_decision.decide(found)
+    told = {"version": "", "texts": {}, "daemonsets": [], "gpu_managers": [], "error": ""}
+    if verdict.action == init_decision.FINISHED:
+        told |= _told(module, root)
+    return {"action": verdict.action, "reason": verdict.reason, "advice": verdict.advice, "api": found.api, **told}
+
+
+def _told(module: Any, root: str) -> dict[str, Any]:
+    errors: dict[str, str] = {}
+    for api in servers(module, root, errors):
+        try:
+            return _questions(api)
+        except (ApiSilentError, ApiRefusedError) as error:
+            errors[api.server] = str(error)
+    return {"error": "; ".join(errors.values())}
+
+
+def _questions(api: Api) -> dict[str, Any]:
+    version = api.get("/version").body
+    daemonsets = [_metadata(item) for item in api.get(_DAEMONSETS).items()]
+    ours = any(_labels(one).get("app") == _PLUGIN and _OURS in _labels(one) for one in daemonsets)
+    managers = {"device_plugin": ours, "gpu_operator": bool(api.get(_POLICIES).items())}
+    return {
+        "version": str(version.get("gitVersion") or "") if isinstance(version, dict) else "",
+        "texts": {name: text for name, place in _TEXTS.items() for text in _text(api, *place)},
+        "daemonsets": sorted({str(one.get("name")) for one in daemonsets}),
+        "gpu_managers": [name for name, there in managers.items() if there],
+    }
+
+
+def _text(api: Api, namespace: str, name: str, key: str) -> list[str]:
+    body = api.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}").body
+    data = body.get("data") if isinstance(body, dict) else None
+    text = data.get(key) if isinstance(data, dict) else None
+    return [text] if isinstance(text, str) else []
+
+
+def _metadata(item: Any) -> dict[str, Any]:
+    found = item.get("metadata") if isinstance(item, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _labels(metadata: dict[str, Any]) -> dict[str, Any]:
+    found = metadata.get("labels")
+    return found if isinstance(found, dict) else {}

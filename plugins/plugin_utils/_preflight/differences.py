@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which settings of an inventory a document of Kubernetes lacks, however both write the same value. Pure.
+
+Kubernetes writes durations as Go does (10m is 10m0s), quantities in their shortest form (1024Mi is 1Gi), and leaves
+out what is empty.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))+|0", re.ASCII)
+_PART = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h)")
+_UNITS = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+}
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?", re.ASCII)
+# Fields that count as true when they are left out: false can't be the same as nothing there.
+_TRUE_BY_DEFAULT = frozenset(
+    (
+        "cgroupsPerQOS",
+        "cpuCFSQuota",
+        "enableControllerAttachDetach",
+        "enableDebuggingHandlers",
+        "enableServer",
+        "enableSystemLogHandler",
+        "failCgroupV1",
+        "failSwapOn",
+        "localStorageCapacityIsolation",
+        "makeIPTablesUtilChains",
+        "registerNode",
+        "serializeImagePulls",
+    )
+)
+_PREFIXES = "KMGTPE"
+
+
+def differences(wanted: Any, there: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Path, wanted value and value (None: there is none) of each setting of ``wanted`` that ``there`` does not have."""
+    if isinstance(wanted, Mapping) and isinstance(there, Mapping):
+        for key, value in wanted.items():
+            yield from differences(value, there.get(key), f"{path}.{key}" if path else str(key))
+    elif isinstance(wanted, Mapping) and there is None:
+        for key, value in wanted.items():
+            yield from differences(value, None, f"{path}.{key}" if path else str(key))
+    elif not _same(wanted, there) or (there is None and wanted is False and path in _TRUE_BY_DEFAULT):
+        yield path, wanted, there
+
+
+def _same(wanted: Any, there: Any) -> bool:
+    if there is None:
+        return wanted in (None, "", 0, False) or wanted in ([], {})
+    if isinstance(wanted, (list, tuple)) and isinstance(there, (list, tuple)):
+        return len(wanted) == len(there) and all(not list(differences(one, other)) for one, other in zip(wanted, there))
+    if isinstance(wanted, (list, tuple, Mapping)) or isinstance(there, (list, tuple, Mapping)):
+        return False
+    texts = _text(wanted), _text(there)
+    return texts[0] == texts[1] or any(
+        read(texts[0]) is not None and read(texts[0]) == read(texts[1]) for read in (_seconds, _number)
+    )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _seconds(text: str) -> Fraction | None:
+    if not _DURATION.fullmatch(text):
+        return None
+    return sum((Fraction(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
+
+
+def _number(text: str) -> Fraction | None:
+    found = _QUANTITY.fullmatch(text)
+    if not found:
+        return None
+    number, unit = Fraction(found[1]), found[2] or ""
+    if unit in ("", "m"):
+        return number / 1000 if unit else number
+    power: int = (1024 if unit.endswith("i") else 1000) ** (_PREFIXES.index(unit[0].upper()) + 1)
+    return number * power

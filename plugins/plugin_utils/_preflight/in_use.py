@@ -1,0 +1,301 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules about what a running cluster has settled: the inventory must not change it by accident."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from ...module_utils._kubeadm import init_decision
+from ...module_utils._problem import Problem
+from .differences import differences
+from .model import Cluster, ClusterRule, Facts, HostRule, Reading, listing
+
+_VERSION = "cluster_kubernetes_version"
+# The one that kubeadm takes for an address without one.
+_PORT = re.compile(r":6443\Z")
+_RUNTIME = "unix:///var/run/containerd/containerd.sock"
+_MANAGERS = {"device_plugin": "NVIDIA's device plugin", "gpu_operator": "the GPU Operator"}
+# By their DaemonSets.
+_NETWORK_PLUGINS = {
+    "calico-node": "Calico",
+    "canal": "Canal",
+    "cilium": "Cilium",
+    "antrea-agent": "Antrea",
+    "kube-router": "kube-router",
+    "weave-net": "Weave Net",
+    "ovnkube-node": "OVN-Kubernetes",
+    "kube-ovn-cni": "Kube-OVN",
+}
+# What kubeadm init settles, by variable: where ClusterConfiguration has it.
+_SETTLED = {
+    "cluster_pod_network": ("networking", "podSubnet"),
+    "cluster_service_network": ("networking", "serviceSubnet"),
+    "cluster_dns_domain": ("networking", "dnsDomain"),
+    "cluster_api_endpoint": ("controlPlaneEndpoint",),
+    "kubeadm_image_repository": ("imageRepository",),
+}
+# By variable the document that it completes, and how a change reaches the cluster.
+_DOCUMENTS = {
+    "kubeadm_cluster_configuration": (
+        "ClusterConfiguration",
+        "`kubectl -n kube-system edit configmap kubeadm-config`, then the phase of kubeadm that applies it on the "
+        "control plane, such as `kubeadm init phase control-plane apiserver --config FILE`",
+    ),
+    "kubeadm_kubelet_configuration": (
+        "KubeletConfiguration",
+        "`kubectl -n kube-system edit configmap kubelet-config`, then on one node after the other, drained: `kubeadm "
+        "upgrade node phase kubelet-config`, `systemctl restart kubelet`",
+    ),
+    "kubeadm_kube_proxy_configuration": (
+        "KubeProxyConfiguration",
+        "`kubectl -n kube-system edit configmap kube-proxy`, then `kubectl -n kube-system rollout restart daemonset "
+        "kube-proxy`",
+    ),
+}
+
+
+def control_plane(cluster: Cluster) -> Iterator[Problem]:
+    """What kubeadm_init would refuse. A silent one may come back when its kubelet and containerd are put right."""
+    for reading, found in _found(cluster):
+        if found["action"] == init_decision.REFUSE and found["api"] != init_decision.SILENT:
+            yield reading.problem(
+                "control_plane_refused",
+                f"The control plane can be neither used nor initialized: {found['reason']}",
+                "/etc/kubernetes, /var/lib/etcd",
+                "What may be somebody's cluster is left as it is",
+                found["advice"],
+            )
+        elif found["error"]:
+            yield reading.problem(
+                "cluster_unreadable",
+                f"The API does not tell what the cluster was made with: {found['error']}",
+                "kube-system",
+                "The inventory could change by accident what must stay as it is",
+                "See what keeps it from answering (kubectl get --raw /readyz?verbose), and run this again",
+            )
+
+
+def version(cluster: Cluster) -> Iterator[Problem]:
+    wanted = str(cluster.settings["kubernetes_version"])
+    for _reading, found in _found(cluster):
+        running = found["version"].lstrip("v")
+        if running and running != wanted:
+            yield Problem(
+                "cluster_version_differs",
+                f"The cluster runs Kubernetes {running}, and {_VERSION} is {wanted}",
+                _VERSION,
+                "This would install another kubelet on nodes that are in use, and leave the control plane behind",
+                "Keep the version of the cluster; to change it, follow kubeadm's documentation (kubeadm upgrade plan), "
+                f"then set {_VERSION} to the new one",
+                answers=_kept_version(running, cluster),
+            )
+
+
+def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """A node that has another kubelet than the rest of its cluster, which is what the inventory wants."""
+    wanted = str(cluster.settings["kubernetes_version"])
+    installed = _upstream(str(reading.facts["installed"].get("kubelet", "")))
+    running = [found["version"].lstrip("v") for _reading, found in _found(cluster)]
+    if reading.finished and installed and installed != wanted and installed not in running:
+        # Without an answer of the API there is nothing to compare with, and all nodes may have this one.
+        known = bool(running and running[0])
+        yield reading.problem(
+            "kubelet_version_differs",
+            f"The node's kubelet is {installed}, and {_VERSION} is {wanted}",
+            _VERSION,
+            "The kubelet of a node that is in use is not changed unasked",
+            "Bring the node to the version of the cluster as kubeadm's documentation says (kubectl drain, apt-get "
+            "install kubeadm, kubeadm upgrade node, apt-get install kubelet, kubectl uncordon), and run this again"
+            if known
+            else "Keep its version",
+            **({} if known else dict(_kept_version(installed, cluster))),
+        )
+
+
+def settled(cluster: Cluster) -> Iterator[Problem]:
+    """Networks, names and addresses that are written down all over a cluster when it is made."""
+    for _reading, found in _found(cluster):
+        made = _document(found, "ClusterConfiguration")
+        for variable, path in _SETTLED.items():
+            wanted, there = str(cluster.settings[variable.replace("kubeadm_", "")]), _at(made, path)
+            if there and wanted and not _alike(wanted, there):
+                yield Problem(
+                    "cluster_setting_settled",
+                    f"The cluster was made with {'.'.join(path)} {there}, and {variable} is {wanted}",
+                    variable,
+                    "It is in certificates, in the configuration of every component and of running pods: changing it "
+                    "would cut them off",
+                    "Keep it; a cluster with another one has to be made anew",
+                    answers=((variable, there),),
+                )
+
+
+def documents(cluster: Cluster) -> Iterator[Problem]:
+    for _reading, found in _found(cluster):
+        for variable, (kind, change) in _DOCUMENTS.items():
+            wanted, made = cluster.settings[variable.replace("kubeadm_", "")], _document(found, kind)
+            # Which file of name servers it takes is decided per host.
+            wanted = {key: value for key, value in wanted.items() if key != "resolvConf"}
+            for path, want, there in differences(wanted, made) if made else ():
+                yield Problem(
+                    "cluster_configuration_differs",
+                    f"{variable} sets {path} to {want!r:.120}, and the cluster's {kind} has {_shown(there)}",
+                    variable,
+                    "kubeadm reads it once, when the cluster is made, so it would not take effect",
+                    f"Take it out of {variable}; or change the cluster: {change}",
+                )
+
+
+def cgroup_driver(cluster: Cluster) -> Iterator[Problem]:
+    for _reading, found in _found(cluster):
+        driver = _document(found, "KubeletConfiguration").get("cgroupDriver", "systemd")
+        if driver != "systemd":
+            yield Problem(
+                "cgroup_driver_differs",
+                f"The cluster's kubelets use the cgroup driver {driver}, and containerd would be set up for systemd",
+                "ConfigMap kubelet-config in kube-system, cgroupDriver",
+                "Pods fail where kubelet and containerd differ",
+                "Change the cluster to systemd node by node, as kubeadm's documentation says (Migrating to the systemd "
+                "driver), and run this again",
+            )
+
+
+def pod_network(cluster: Cluster) -> Iterator[Problem]:
+    plugin, backend = cluster.settings["network_plugin"], cluster.settings["flannel_backend"]
+    for _reading, found in _found(cluster):
+        others = [_NETWORK_PLUGINS[name] for name in found["daemonsets"] if name in _NETWORK_PLUGINS]
+        if plugin != "external" and others:
+            yield Problem(
+                "network_plugin_differs",
+                f"The cluster's pod network is {listing(others)}, and cluster_network_plugin is {plugin}",
+                "cluster_network_plugin",
+                "Two plugins on one node take each other's configuration away, and pods lose their network",
+                "Keep what is there",
+                answers=(("cluster_network_plugin", "external"),),
+            )
+        flannel = _document(found, "flannel")
+        there = _at(flannel, ("Backend", "Type"))
+        if plugin == "flannel" and there and there != backend:
+            yield Problem(
+                "flannel_backend_differs",
+                f"flannel's backend in the cluster is {there}, and flannel_backend is {backend}",
+                "flannel_backend",
+                "flannel can't change its backend while it runs: pods of different nodes would not reach each other",
+                "Keep it",
+                answers=(("flannel_backend", there),),
+            )
+        network = _at(flannel, ("Network",))
+        if plugin == "flannel" and network and not _alike(str(cluster.settings["cluster_pod_network"]), network):
+            yield Problem(
+                "flannel_network_differs",
+                f"flannel's network in the cluster is {network}, and cluster_pod_network is "
+                f"{cluster.settings['cluster_pod_network']}",
+                "cluster_pod_network",
+                "Nodes keep the part of it that they have, and their pods would be cut off",
+                "Keep it",
+                answers=(("cluster_pod_network", network),),
+            )
+
+
+def gpu_manager(cluster: Cluster) -> Iterator[Problem]:
+    wanted = cluster.settings["gpu_manager"]
+    for _reading, found in _found(cluster):
+        there = found["gpu_managers"]
+        if there and wanted not in there and not cluster.settings["gpu_manager_changing"]:
+            yield Problem(
+                "gpu_manager_differs",
+                f"The cluster's GPUs are offered by {_MANAGERS[there[0]]}, and cluster_gpu_manager is {wanted}",
+                "cluster_gpu_manager",
+                "Changing it stops every pod that uses a GPU",
+                "Keep it; or change it with playbooks/gpu_operator.yml, which looks after these pods",
+                answers=(("cluster_gpu_manager", there[0]),),
+            )
+
+
+def node_name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    there, wanted = reading.facts["cluster"].get("node_name", ""), str(reading.settings["node_name"])
+    if reading.finished and there and wanted and there != wanted:
+        yield reading.problem(
+            "node_name_differs",
+            f"The host is the node {there} of its cluster, and would be looked for as {wanted}",
+            "host name, cluster_node_name",
+            "A node can't be renamed: this run would wait for one that never comes",
+            "Keep its name",
+            cluster_node_name=there,
+        )
+
+
+def container_runtime(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    there = str(reading.facts["cluster"].get("container_runtime", ""))
+    if reading.finished and there and _socket(there) != _socket(_RUNTIME):
+        yield reading.problem(
+            "container_runtime_differs",
+            f"The node's kubelet uses the container runtime at {there}, and this collection sets up containerd",
+            "/var/lib/kubelet",
+            "All pods of the node would stay behind in the other runtime",
+            f"Drain the node, move it to {_RUNTIME} as kubeadm's documentation says, or take it out of the inventory",
+        )
+
+
+def _found(cluster: Cluster) -> Iterator[tuple[Reading, Facts]]:
+    reading = cluster.control_plane
+    if reading and reading.facts.get("control_plane"):
+        yield reading, reading.facts["control_plane"]
+
+
+def _kept_version(running: str, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    return ((_VERSION, running),) if running in cluster.settings["kubernetes_versions"] else ()
+
+
+def _document(found: Facts, name: str) -> Mapping[str, Any]:
+    try:
+        document = yaml.safe_load(found["texts"].get(name, ""))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, Mapping) else {}
+
+
+def _at(document: Mapping[str, Any], path: tuple[str, ...]) -> str:
+    value: Any = document
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return "" if value is None or isinstance(value, (Mapping, list)) else str(value)
+
+
+def _alike(wanted: str, there: str) -> bool:
+    try:
+        return ipaddress.ip_network(wanted, strict=False) == ipaddress.ip_network(there, strict=False)
+    except ValueError:
+        return _PORT.sub("", wanted.lower()) == _PORT.sub("", there.lower())
+
+
+def _shown(there: Any) -> str:
+    return "nothing there" if there is None else f"{there!r:.120}"
+
+
+def _upstream(version_of_package: str) -> str:
+    """1.36.4-1.1 is 1.36.4."""
+    return re.sub(r"\A[0-9]+:|[-+~].*", "", version_of_package)
+
+
+def _socket(endpoint: str) -> str:
+    return re.sub(r"\A(?:unix:)?/*(?:var/)?run/", "/run/", endpoint)
+
+
+CLUSTER_RULES: tuple[ClusterRule, ...] = (
+    control_plane,
+    version,
+    settled,
+    documents,
+    cgroup_driver,
+    pod_network,
+    gpu_manager,
+)
+RULES: tuple[HostRule, ...] = (kubelet, node_name, container_runtime)

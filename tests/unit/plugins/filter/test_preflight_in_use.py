@@ -1,0 +1,243 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a running cluster has settled is refused when the inventory differs from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.differences import differences
+from hypothesis import given
+from hypothesis import strategies as st
+from test_preflight_problems import check
+
+CLUSTER = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+apiServer:
+  extraArgs: [{name: audit-log-path, value: /var/log/audit.log}]
+controlPlaneEndpoint: 192.168.7.11:6443
+imageRepository: registry.k8s.io
+kubernetesVersion: v1.36.4
+networking: {dnsDomain: cluster.local, podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12}
+"""
+KUBELET = (
+    "cgroupDriver: systemd\nfailSwapOn: false\nmaxPods: 110\nsyncFrequency: 0s\nevictionHard: {nodefs.available: 5%}\n"
+)
+FLANNEL = '{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}'
+FOUND: dict[str, Any] = {
+    "action": "finished",
+    "reason": "",
+    "advice": "",
+    "api": "alive",
+    "version": "v1.36.4",
+    "texts": {
+        "ClusterConfiguration": CLUSTER,
+        "KubeletConfiguration": KUBELET,
+        "KubeProxyConfiguration": "mode: iptables\n",
+        "flannel": FLANNEL,
+    },
+    "daemonsets": ["kube-flannel-ds", "kube-proxy", "nvidia-device-plugin"],
+    "gpu_managers": ["device_plugin"],
+    "error": "",
+}
+MEMBER = {"begun": True, "finished": True, "ca_hashes": ["sha256:a"], "server": "https://192.168.7.11:6443"}
+
+
+def in_use(found: Any = None, texts: Any = None, **rest: Any) -> dict[str, Any]:
+    """The changes that make a running cluster of three bare machines, whose API tells ``found`` besides the usual."""
+    told = {**FOUND, **(found or {}), "texts": {**FOUND["texts"], **(texts or {})}}
+    changes: dict[str, Any] = {"cp1.facts.control_plane": told}
+    for host in ("cp1", "gpu1", "gpu2"):
+        role = "control_plane" if host == "cp1" else "worker"
+        socket = "unix:///var/run/containerd/containerd.sock"
+        member = {**MEMBER, "role": role, "node_name": host, "container_runtime": socket}
+        changes |= {f"{host}.facts.cluster": member, f"{host}.facts.installed": {"kubelet": "1.36.4-1.1"}}
+    return changes | rest
+
+
+def kinds(problems: list[dict[str, Any]]) -> list[str]:
+    return [problem["kind"] for problem in problems]
+
+
+def test_a_cluster_that_is_as_declared() -> None:
+    declared = {"failSwapOn": False, "maxPods": "110", "syncFrequency": 0, "resolvConf": "/etc/resolv.conf"}
+    assert check(in_use(), kubelet_configuration=declared) == []
+    assert check(in_use(), gpu_manager="gpu_operator", gpu_manager_changing=True) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "answers"),
+    [
+        ({"kubernetes_version": "1.37.1"}, "cluster_version_differs", {"cluster_kubernetes_version": "1.36.4"}),
+        (
+            {"cluster_service_network": "10.200.0.0/16"},
+            "cluster_setting_settled",
+            {"cluster_service_network": "10.96.0.0/12"},
+        ),
+        ({"cluster_dns_domain": "gpu.lan"}, "cluster_setting_settled", {"cluster_dns_domain": "cluster.local"}),
+        (
+            {"cluster_api_endpoint": "k8s.example.com:6443"},
+            "cluster_setting_settled",
+            {"cluster_api_endpoint": "192.168.7.11:6443"},
+        ),
+        (
+            {"image_repository": "mirror.example.com"},
+            "cluster_setting_settled",
+            {"kubeadm_image_repository": "registry.k8s.io"},
+        ),
+        ({"flannel_backend": "host-gw"}, "flannel_backend_differs", {"flannel_backend": "vxlan"}),
+        ({"gpu_manager": "gpu_operator"}, "gpu_manager_differs", {"cluster_gpu_manager": "device_plugin"}),
+        ({"kubelet_configuration": {"maxPods": 50}}, "cluster_configuration_differs", None),
+        ({"kube_proxy_configuration": {"mode": "nftables"}}, "cluster_configuration_differs", None),
+        ({"cluster_configuration": {"apiServer": {"certSANs": ["k8s"]}}}, "cluster_configuration_differs", None),
+    ],
+)
+def test_a_setting_that_differs(settings: dict[str, Any], kind: str, answers: dict[str, str] | None) -> None:
+    """It is refused once, and the answer is what the cluster has: with it nothing is refused."""
+    (problem,) = check(in_use(), **settings)
+    assert (problem["kind"], problem.get("answers")) == (kind, answers)
+    for name, value in (answers or {}).items():
+        assert f"set:   {name}: {value}" in preflight_report([problem])
+
+
+def test_the_pod_network_is_in_two_places() -> None:
+    problems = check(in_use(), cluster_pod_network="10.50.0.0/16")
+    assert kinds(problems) == ["cluster_setting_settled", "flannel_network_differs"]
+    assert {tuple(problem["answers"].items()) for problem in problems} == {(("cluster_pod_network", "10.244.0.0/16"),)}
+
+
+def test_the_same_value_in_other_words() -> None:
+    texts = {"ClusterConfiguration": CLUSTER.replace("192.168.7.11:6443", "K8S.Example.com")}
+    assert check(in_use(texts=texts), cluster_api_endpoint="k8s.example.com:6443") == []
+    assert check(in_use(), cluster_pod_network="10.244.0.0/16", cluster_configuration={"apiServer": {}}) == []
+
+
+@pytest.mark.parametrize("missing", [*FOUND["texts"], "all"])
+def test_a_cluster_that_lacks_a_document(missing: str) -> None:
+    """kube-proxy may be skipped, the pod network may be missing after an interruption."""
+    texts = dict.fromkeys(FOUND["texts"], "") if missing == "all" else {missing: ""}
+    assert check(in_use(texts=texts), kube_proxy_configuration={}, kubelet_configuration={}) == []
+
+
+@pytest.mark.parametrize("text", ["- a\n", "x: [", "5", "\x00", "networking: 7\nBackend: []\n"])
+def test_documents_that_make_no_sense(text: str) -> None:
+    assert check(in_use(texts=dict.fromkeys(FOUND["texts"], text))) == []
+
+
+def test_a_version_that_the_table_does_not_know_has_no_answer() -> None:
+    (problem,) = check(in_use({"version": "v1.34.1"}, **{"gpu1.facts.installed": {"kubelet": "1.34.1-1.1"}}))
+    assert (problem["kind"], problem.get("answers")) == ("cluster_version_differs", None)
+
+
+def test_one_node_with_another_kubelet() -> None:
+    (problem,) = check(in_use(**{"gpu2.facts.installed": {"kubelet": "1.35.8-1.1"}}))
+    assert (problem["kind"], problem["host"], "answers" in problem) == ("kubelet_version_differs", "gpu2", False)
+    # A bare host may have any: its packages come with the run.
+    assert check({"gpu2.facts.installed": {"kubelet": "1.35.8-1.1"}}) == []
+
+
+def test_kubelets_of_a_cluster_whose_api_is_silent() -> None:
+    silent = {"action": "refuse", "api": "silent", "reason": "nobody answers", "version": "", "texts": {}}
+    changes = in_use(silent, **{"gpu1.facts.installed": {"kubelet": "1.35.8-1.1"}})
+    changes["cp1.facts.control_plane"]["texts"] = {}
+    (problem,) = check(changes)
+    assert (problem["kind"], problem["answers"]) == (
+        "kubelet_version_differs",
+        {"cluster_kubernetes_version": "1.35.8"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        ({"action": "refuse", "api": "refused", "reason": "another CA", "advice": "Look."}, "control_plane_refused"),
+        ({"action": "refuse", "api": "unasked", "reason": "no admin.conf", "advice": "Look."}, "control_plane_refused"),
+        ({"error": "500", "version": "", "gpu_managers": [], "daemonsets": []}, "cluster_unreadable"),
+        ({"daemonsets": ["calico-node"]}, "network_plugin_differs"),
+    ],
+)
+def test_a_control_plane_in_trouble(found: dict[str, Any], kind: str) -> None:
+    assert kinds(check(in_use(found))) == [kind]
+
+
+def test_a_foreign_pod_network_is_kept_as_external() -> None:
+    found = in_use({"daemonsets": ["calico-node", "kube-proxy"]}, texts={"flannel": ""})
+    (problem,) = check(found)
+    assert problem["answers"] == {"cluster_network_plugin": "external"}
+    assert check(found, network_plugin="external") == []
+
+
+@pytest.mark.parametrize("text", [KUBELET.replace("systemd", "cgroupfs")])
+def test_another_cgroup_driver(text: str) -> None:
+    assert kinds(check(in_use(texts={"KubeletConfiguration": text}))) == ["cgroup_driver_differs"]
+
+
+def test_both_gpu_managers_are_a_change_that_was_interrupted() -> None:
+    found = in_use({"gpu_managers": ["device_plugin", "gpu_operator"]})
+    assert check(found) == [] and check(found, gpu_manager="gpu_operator") == []
+
+
+def test_a_node_under_another_name() -> None:
+    (problem,) = check(in_use(**{"gpu1.settings.node_name": "gpu-a"}))
+    assert (problem["kind"], problem["host"]) == ("node_name_differs", "gpu1")
+    assert problem["answers"] == {"cluster_node_name": "gpu1"}
+
+
+@pytest.mark.parametrize(
+    ("socket", "expected"),
+    [
+        ("unix:///var/run/containerd/containerd.sock", []),
+        ("unix:///run/containerd/containerd.sock", []),
+        ("/run/containerd/containerd.sock", []),
+        ("", []),
+        ("unix:///var/run/crio/crio.sock", ["container_runtime_differs"]),
+        ("unix:///var/run/cri-dockerd.sock", ["container_runtime_differs"]),
+    ],
+)
+def test_container_runtime_of_a_node(socket: str, expected: list[str]) -> None:
+    changes = in_use()
+    changes["gpu1.facts.cluster"]["container_runtime"] = socket
+    # Of an older release there may be no note at all.
+    changes["gpu1.facts.cluster"] = {key: value for key, value in changes["gpu1.facts.cluster"].items() if value != ""}
+    assert kinds(check(changes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "paths"),
+    [
+        ({"a": "10m"}, {"a": "10m0s"}, []),
+        ({"a": "1h30m"}, {"a": "90m"}, []),
+        ({"a": "1024Mi"}, {"a": "1Gi"}, []),
+        ({"a": "500m"}, {"a": "0.5"}, []),
+        ({"a": "110"}, {"a": 110}, []),
+        ({"a": True}, {"a": "true"}, []),
+        ({"a": [{"name": "x", "value": "1"}]}, {"a": [{"name": "x", "value": "1"}]}, []),
+        ({"a": [1, 2]}, {"a": [2, 1]}, ["a"]),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, ["a.c"]),
+        ({"a": {"b": 1}}, {}, ["a.b"]),
+        ({"a": {}, "b": "", "c": None, "d": [], "e": 0, "f": False}, {}, []),
+        ({"failSwapOn": False}, {}, ["failSwapOn"]),
+        ({"a": 1}, {"a": {"b": 1}}, ["a"]),
+        ({"a": {"b": 1}}, {"a": 1}, ["a"]),
+        ({"a": "5%"}, {"a": "10%"}, ["a"]),
+        ({"a": False}, {"a": True}, ["a"]),
+    ],
+)
+def test_differences(wanted: Any, there: Any, paths: list[str]) -> None:
+    assert [path for path, _want, _there in differences(wanted, there)] == paths
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(_VALUES, _VALUES)
+def test_whatever_stands_there_is_compared(wanted: Any, there: Any) -> None:
+    list(differences(wanted, there))
+    assert not list(differences(there, there))
