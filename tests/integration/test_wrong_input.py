@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.hosts import Host, Inventory
 from support.lab import Lab, running
-from support.play import Run, play
+from support.play import refused, variables
 from support.state import snapshots
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
@@ -35,33 +33,6 @@ def unchanged(inventory: Inventory) -> Iterator[None]:
     yield
     after = snapshots(inventory)
     assert {name: set(before[name]) ^ set(after[name]) for name in before} == {name: set() for name in before}
-
-
-def refused(path: Path, *arguments: str) -> str:
-    """Run site.yml, expect that it refuses before any change, and return its words."""
-    run = play(path, *arguments)
-    assert run.status != 0, "the run was not refused"
-    assert roles_reached(run) <= {"", "preflight", "cluster"}
-    assert run.changed() == set()
-    return run.failures()
-
-
-def roles_reached(run: Run) -> set[str]:
-    return {event["role"] for event in run.results("ok", "changed", "failed")}
-
-
-def variables(**values: object) -> list[str]:
-    return ["--extra-vars", json.dumps(values)]
-
-
-def edited(lab: Lab, pattern: str, replacement: str) -> Path:
-    """Return a copy of the lab's inventory with an edit."""
-    path = lab.directory / "edited.ini"
-    text, count = re.subn(pattern, replacement, lab.path.read_text(), flags=re.MULTILINE)
-    assert count, f"nothing matches {pattern}"
-    path.write_text(text)
-    path.chmod(0o600)
-    return path
 
 
 @pytest.mark.usefixtures("unchanged")
@@ -90,13 +61,13 @@ def test_a_pod_network_that_holds_the_hosts_is_refused(lab: Lab, inventory: Inve
 
 @pytest.mark.usefixtures("unchanged")
 def test_no_control_plane_is_refused(lab: Lab) -> None:
-    words = refused(edited(lab, r"^\[control_plane\]$", "[somewhere_else]"))
+    words = refused(lab.edited(r"^\[control_plane\]$", "[somewhere_else]"))
     assert "control_plane" in words
 
 
 @pytest.mark.usefixtures("unchanged")
 def test_two_control_planes_are_refused(lab: Lab) -> None:
-    words = refused(edited(lab, r"^\[workers\]$", "gpu1\n\n[workers]"))
+    words = refused(lab.edited(r"^\[workers\]$", "gpu1\n\n[workers]"))
     assert "cp1" in words
     assert "gpu1" in words
     assert "control_plane" in words
@@ -105,7 +76,7 @@ def test_two_control_planes_are_refused(lab: Lab) -> None:
 @pytest.mark.usefixtures("unchanged")
 def test_an_unreachable_host_is_named_beside_the_others_problems(lab: Lab, inventory: Inventory) -> None:
     free = inventory.control_plane.variables["ansible_host"].rpartition(".")[0] + ".249"
-    path = edited(lab, r"^\[workers\]$", f"[workers]\ngone ansible_host={free}")
+    path = lab.edited(r"^\[workers\]$", f"[workers]\ngone ansible_host={free}")
     words = refused(path, *variables(cluster_expected_gpus=7))
     assert "gone" in words
     assert "7" in words
@@ -131,7 +102,7 @@ def test_a_user_without_sudo_is_named(lab: Lab, inventory: Inventory) -> None:
     gpu1: Host = inventory.hosts["gpu1"]
     gpu1.run("useradd --create-home plain && cp -r ~gpulab/.ssh ~plain/ && chown -R plain: ~plain/.ssh")
     try:
-        words = refused(edited(lab, r"^(gpu1 .*)$", r"\1 ansible_user=plain"))
+        words = refused(lab.edited(r"^(gpu1 .*)$", r"\1 ansible_user=plain"))
     finally:
         # Ansible's connection is still open, so the user counts as logged in.
         gpu1.run("userdel --force --remove plain 2>/dev/null; ! id plain 2>/dev/null")

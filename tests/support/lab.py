@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,15 @@ class Lab:
     @property
     def report(self) -> Path:
         return self.directory / "gpulab-report.json"
+
+    def edited(self, pattern: str, replacement: str) -> Path:
+        """Return a copy of the inventory with an edit."""
+        path = self.directory / "edited.ini"
+        text, count = re.subn(pattern, replacement, self.path.read_text(), flags=re.MULTILINE)
+        assert count, f"nothing matches {pattern}"
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
 
     def inventory(self) -> Inventory:
         return Inventory.read(self.path)

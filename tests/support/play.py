@@ -83,6 +83,19 @@ def play(
         return execute(command, cwd, {**os.environ, **environment(events), **(env or {})}, events, timeout)
 
 
+def refused(path: Path, *arguments: str, playbook: str = "site.yml") -> str:
+    """Run a playbook, expect that it refuses before any change, and return its words."""
+    run = play(path, *arguments, playbook=playbook)
+    assert run.status != 0, "the run was not refused"
+    assert {event["role"] for event in run.results("ok", "changed", "failed")} <= {"", "preflight", "cluster"}
+    assert run.changed() == set()
+    return run.failures()
+
+
+def variables(**values: object) -> list[str]:
+    return ["--extra-vars", json.dumps(values)]
+
+
 def execute(command: list[str], cwd: Path, env: Mapping[str, str], events: Path, timeout: float) -> Run:
     """Run a command that is an ansible-playbook in the end, with this environment and no other."""
     with subprocess.Popen(

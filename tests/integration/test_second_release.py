@@ -1,0 +1,72 @@
+"""A cluster outlives the release that made it: defaults that changed since then are refused, and nothing changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.lab import Lab, running
+from support.play import play, refused, variables
+from support.state import services, snapshots
+
+SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
+# What a later release might have as defaults, and what a cluster has settled: value -> what the refusal has to name.
+RAISED = {
+    "cluster_kubernetes_version": ("1.37.1", "cluster_kubernetes_version: 1.36.4"),
+    "cluster_pod_network": ("10.200.0.0/16", "cluster_pod_network: 10.244.0.0/16"),
+    "cluster_service_network": ("10.112.0.0/16", "cluster_service_network: 10.96.0.0/12"),
+    "cluster_dns_domain": ("cluster.example", "cluster_dns_domain: cluster.local"),
+    "flannel_backend": ("host-gw", "flannel_backend: vxlan"),
+    "cluster_gpu_manager": ("gpu_operator", "cluster_gpu_manager: device_plugin"),
+    "kubeadm_kube_proxy_configuration": ({"mode": "nftables"}, "kubeadm_kube_proxy_configuration sets mode"),
+    "kubeadm_cluster_configuration": ({"apiServer": {"certSANs": ["k8s.lan"]}}, "apiServer.certSANs"),
+}
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with running("second-release", SPEC) as started:
+        play(started.path).expect_success()
+        yield started
+
+
+@pytest.fixture
+def untouched(lab: Lab) -> Iterator[None]:
+    """Nothing on the hosts is another than before, and nothing was restarted."""
+    inventory = lab.inventory()
+    before = snapshots(inventory), services(inventory)
+    yield
+    after = snapshots(inventory)
+    assert {name: sorted({*lines} ^ {*after[name]}) for name, lines in before[0].items()} == {n: [] for n in after}
+    assert services(inventory) == before[1]
+
+
+@pytest.mark.usefixtures("untouched")
+def test_every_raised_default_is_refused_with_the_line_that_keeps_what_is_there(lab: Lab) -> None:
+    words = refused(lab.path, *variables(**{name: value for name, (value, _keep) in RAISED.items()}))
+    assert {name: keep for name, (_value, keep) in RAISED.items() if keep not in words} == {}
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_worker_alone_is_held_to_the_same(lab: Lab) -> None:
+    words = refused(lab.path, "--limit", "gpu1", *variables(cluster_kubernetes_version="1.35.8"))
+    assert "cluster_kubernetes_version: 1.36.4" in words
+
+
+@pytest.mark.usefixtures("untouched")
+def test_a_node_keeps_its_name(lab: Lab) -> None:
+    words = refused(lab.edited(r"^gpu1 ", "gpu1 cluster_node_name=gpu-a "))
+    assert "cluster_node_name: gpu1" in words
+
+
+@pytest.mark.usefixtures("untouched")
+def test_playbooks_that_operate_the_cluster_are_held_to_the_same(lab: Lab) -> None:
+    for playbook in ("playbooks/verify.yml", "playbooks/share_gpus.yml", "playbooks/upgrade_driver.yml"):
+        assert "flannel_backend: vxlan" in refused(lab.path, *variables(flannel_backend="host-gw"), playbook=playbook)
+
+
+def test_the_same_release_changes_nothing(lab: Lab) -> None:
+    play(lab.path, *variables(kubeadm_kube_proxy_configuration={})).expect_unchanged()
+    assert json.loads(lab.report.read_text())["totals"]["proven"] == 2
