@@ -12,9 +12,9 @@ from ansible.errors import AnsibleFilterError
 from ..module_utils._problem import Problem
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
+from ..plugin_utils._preflight import existing, in_use
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
-from ..plugin_utils._preflight import in_use
 from ..plugin_utils._preflight.failure import failure
 from ..plugin_utils._preflight.model import Cluster, Reading
 
@@ -36,6 +36,8 @@ options:
         C(resolv_conf) (the file of name servers that was chosen for this host, else empty),
         C(expected_gpus) (or null), C(nvidia_driver_version), C(nvidia_driver_source), C(nvidia_driver_root),
         C(nvidia_driver_modules), C(nvidia_driver_replace_foreign),
+        C(existing_packages) and C(existing_sources) (what is to become of these), C(packages) (by component
+        C(names), C(version) and the C(minimum) that may be kept, empty for none),
         C(nvidia_driver_upgrading) (whether this run is there to change the driver), C(containerd_version),
         C(containerd_conf_dir), C(containerd_files) (the files that will be written, the base first, as dictionaries of
         C(path), C(text) and C(gpus), which is true for those that only hosts with GPUs get). A host with C(left_out) is
@@ -98,7 +100,7 @@ _value:
 
 
 _CLUSTER_RULES = (*cluster_rules.RULES, *gpu_rules.CLUSTER_RULES, *in_use.CLUSTER_RULES)
-_HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *in_use.RULES)
+_HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *existing.RULES, *in_use.RULES)
 
 
 def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -16,13 +16,19 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Writes one paragraph per host. A problem that several hosts have stands there once.
-positional: _input
+positional: _input, answers
 options:
   _input:
     description: Problems, as P(gpulab.kubernetes.preflight_problems#filter) returns them.
     type: list
     elements: dict
     required: true
+  answers:
+    description: >-
+      The file of settings that keep what was found - its C(path) (empty when none is wanted), the C(text) that it is to
+      hold (empty when there are no such settings), the text that was C(found) in it, and the C(error) of writing it.
+    type: dict
+    version_added: 0.2.0
 """
 
 EXAMPLES = r"""
@@ -38,7 +44,7 @@ _value:
 """
 
 
-def preflight_report(problems: Iterable[Mapping[str, Any]]) -> str:
+def preflight_report(problems: Iterable[Mapping[str, Any]], answers: Mapping[str, str] | None = None) -> str:
     hosts: dict[tuple[str, ...], list[str]] = {}
     for problem in problems:
         keep = "; ".join(f"{name}: {value}" for name, value in problem.get("answers", {}).items())
@@ -54,7 +60,21 @@ def preflight_report(problems: Iterable[Mapping[str, Any]]) -> str:
         for what, where, why, do, keep in group:
             lines += [f"  {next(numbers)}. {what}", f"     where: {where}", f"     why:   {why}", f"     do:    {do}"]
             lines += [f"     set:   {keep}"] if keep else []
-    return "\n".join(lines) + "\n"
+    note = _note(answers) if answers else ""
+    return "\n".join([*lines, *(["", note] if note else [])]) + "\n"
+
+
+def _note(answers: Mapping[str, str]) -> str:
+    path, text = answers["path"], answers["text"].strip()
+    if not text:
+        return f"{path} was not written: no setting keeps what was found." if path else ""
+    if not path:
+        return "-e preflight_answers=FILE writes what is to be set into a file, for review."
+    if answers["found"].strip() == text:
+        return f"What is to be set is in {path}. Review it, and run this again with -e @{path}."
+    if answers["found"].strip():
+        return f"{path} is there already and was left as it is. Name another file for what is to be set."
+    return f"Error while writing {path}: {answers['error'] or 'nothing is in it afterwards'}."
 
 
 class FilterModule:

@@ -317,6 +317,20 @@ installed:
   returned: always
   type: dict
   sample: {containerd.io: 2.3.6-1~debian.12~bookworm}
+held:
+  description: Those of RV(installed) that are held.
+  returned: always
+  type: list
+  elements: str
+  version_added: 0.2.0
+  sample: [containerd.io]
+other_clusters:
+  description: Distributions of Kubernetes that are installed, but for kubeadm's.
+  returned: always
+  type: list
+  elements: str
+  version_added: 0.2.0
+  sample: [k3s]
 containerd_drop_ins:
   description: >-
     The files that O(containerd_drop_ins) matches and what they import, in the order in which containerd reads them.
@@ -332,7 +346,7 @@ repositories:
   description: >-
     What is to be known of O(repositories): whether it was asked, why that failed, which wanted versions it lacks, which
     it has, what is wrong with its key (C(kind) is V(unreachable), V(unreadable), V(unexpected), V(expired) or empty),
-    and which sources that this collection does not manage name its address.
+    and which sources that this collection does not manage name its address (C(shared): and others besides).
   returned: always
   type: list
   elements: dict
@@ -347,7 +361,8 @@ repositories:
         url: https://pkgs.k8s.io/core:/stable:/v1.36/deb/Release.key
         kind: expired
         cause: it expired on 2026-12-29
-      conflicts: [{file: /etc/apt/sources.list, line: 3, uri: "https://pkgs.k8s.io/core:/stable:/v1.36/deb/"}]
+      conflicts:
+        - {file: /etc/apt/sources.list, line: 3, uri: "https://pkgs.k8s.io/core:/stable:/v1.36/deb/", shared: false}
 apt_components:
   description: The components that the host's enabled apt sources name.
   returned: always
@@ -485,6 +500,8 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "nvlink_bridges": pci.nvlink_bridges(root),
         "nvidia_driver": driver_facts(root, database),
         "installed": host.installed(database),
+        "held": host.held(database),
+        "other_clusters": host.other_clusters(root),
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
         "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
         "apt_components": components(under(root, "/etc/apt")),

@@ -9,7 +9,7 @@ SNAPSHOT = """
 dpkg-query -W -f '${Package} ${Version} ${Status}\\n'
 find /etc /usr/local /opt /var/lib/kubelet /var/lib/etcd /var/lib/cni /home -xdev \
   -not -path '/var/lib/kubelet/*/*' -not -path '/var/lib/etcd/*/*' \
-  -not -path '*/.ansible*' -printf '%p %y %m %s %T@\\n' 2>/dev/null | sort
+  -not -path '/var/lib/cni/*' -not -path '*/.ansible*' -printf '%p %y %m %s %T@\\n' 2>/dev/null | sort
 cat /proc/swaps
 systemctl list-units --type service --state running --no-legend --plain | awk '{print $1}' | grep -v '^session-\\|^user'
 sysctl -n net.ipv4.ip_forward

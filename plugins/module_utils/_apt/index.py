@@ -165,6 +165,7 @@ def _conflicts(repositories: Sequence[Mapping[str, Any]], etc: Path) -> dict[str
             continue
         for source in sources:
             for same in source.addresses(architecture) & set(mine) if source.enabled else ():
-                place = {"file": str(path), "line": source.line, "uri": " ".join(source.uris)}
+                shared = bool(source.addresses(architecture) - {same})
+                place = {"file": str(path), "line": source.line, "uri": " ".join(source.uris), "shared": shared}
                 found.setdefault(mine[same], []).append(place)
     return found

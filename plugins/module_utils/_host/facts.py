@@ -29,6 +29,20 @@ _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d
 # What shows that a module is there although nothing lists it, as in a container or a kernel without modules.
 _TRACES = {"br_netfilter": "/proc/sys/net/bridge", "ip_tables": "/proc/net/ip_tables_names"}
 _RESOLV_CONF = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
+_UNITS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/usr/local/lib/systemd/system")
+# By what only an installation has: an uninstalled one may leave directories.
+_DISTRIBUTIONS = {
+    **{
+        name: tuple(f"{directory}/{unit}.service" for directory in _UNITS for unit in units)
+        for name, units in {
+            "k3s": ("k3s", "k3s-agent"),
+            "rke2": ("rke2-server", "rke2-agent"),
+            "k0s": ("k0scontroller", "k0sworker"),
+        }.items()
+    },
+    "microk8s": ("/snap/microk8s/current", "/var/snap/microk8s/current"),
+    "minikube": ("/var/lib/minikube",),
+}
 _INTERESTING = re.compile(
     r"(?:containerd|docker|runc|kube|cri-tools|cri-o|crun|moby|podman|nvidia|libnvidia|cuda-drivers)"
 )
@@ -147,6 +161,17 @@ def resolver(root: str, runner: Runner, wanted: Iterable[str]) -> dict[str, Any]
 def installed(database: Database) -> dict[str, str]:
     """Versions of what has to do with containers, Kubernetes and GPUs."""
     return {name: database.version(name) or "" for name in database.names() if _INTERESTING.match(name)}
+
+
+def held(database: Database) -> list[str]:
+    """Those of them that are held."""
+    found = (database.get(name) for name in database.names() if _INTERESTING.match(name))
+    return sorted(package.name for package in found if package and package.held)
+
+
+def other_clusters(root: str) -> list[str]:
+    """Distributions of Kubernetes that are installed, but for kubeadm's."""
+    return [name for name, paths in _DISTRIBUTIONS.items() if any(under(root, path).exists() for path in paths)]
 
 
 def containerd_drop_ins(root: str, pattern: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from ...module_utils._problem import Problem
 from .._driver.packages import available, versions_in
 from .._driver.plan import INSTALLED
 from .._driver.version import AUTO
-from .model import Cluster, Reading, listing
+from .model import Cluster, Facts, Reading, listing
 
 # Distribution and driver -> of each series of kernels the first one that is known to have the newer pci_resize_resource
 # (see include/linux/pci.h in linux-headers-*-common), for which the distribution's own packages fail.
@@ -89,6 +89,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
                 "The operator's driver container does not start next to a driver of the host",
                 "Keep this one (nvidia_driver_source=preinstalled), or remove it and reboot",
+                **_kept_driver(found),
             )
         return
     if settings["nvidia_driver_replace_foreign"]:
@@ -112,7 +113,13 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 if foreign
                 else "change it with playbooks/upgrade_driver.yml, or unasked (nvidia_driver_replace_foreign=true)"
             ),
+            **_kept_driver(found),
         )
+
+
+def _kept_driver(found: Facts) -> dict[str, str]:
+    """Only a driver that is loaded can be kept as it is."""
+    return {"nvidia_driver_source": "preinstalled"} if found["loaded_version"] else {}
 
 
 def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...module_utils._problem import Problem
+from .existing import REPLACE, SETTING, kept_version
 from .model import Cluster, Facts, HostRule, Reading, listing
 
 # What distributions call them; containerd.io can't be installed next to them.
@@ -35,6 +36,8 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         else:
             yield from _key(reading, repository)
         for package, version in repository["missing"].items():
+            if _is_kept(reading, package):
+                continue
             known = repository["available"].get(package, [])
             yield reading.problem(
                 "package_not_offered",
@@ -45,25 +48,44 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "date",
             )
         for conflict in repository["conflicts"]:
+            # One that names further addresses can't be turned off as a whole.
+            if reading.settings["existing_sources"] == "take_over" and not conflict["shared"]:
+                continue
             yield reading.problem(
                 "apt_source_twice",
                 f"Another apt source names the repository {label}",
                 f"{conflict['file']} line {conflict['line']}",
                 "apt stops working when one address has two keys (Conflicting values set for option Signed-By)",
-                "Remove or comment out that entry; this collection brings its own",
+                "Split that entry, which names further addresses, and run again"
+                if conflict["shared"]
+                else "Let it be commented out (cluster_existing_sources=take_over), or remove it; this collection "
+                "brings its own",
+                **({} if conflict["shared"] else {"cluster_existing_sources": "take_over"}),
             )
+
+
+def _is_kept(reading: Reading, package: str) -> bool:
+    """Whether another version of it is there, and is to stay."""
+    installed = str(reading.facts["installed"].get(package, ""))
+    for entry in reading.settings["packages"].values():
+        if package in entry["names"] and installed and entry["minimum"]:
+            return kept_version(installed, "", entry["minimum"], reading.settings["existing_packages"]) == installed
+    return False
 
 
 def runtimes(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     installed = reading.facts["installed"]
     foreign = [f"{package} {installed[package]}" for package in _FOREIGN_RUNTIMES if package in installed]
-    if foreign:
+    # Docker's containers would be lost with it.
+    replaced = reading.settings["existing_packages"] == REPLACE and "docker.io" not in installed
+    if foreign and not replaced:
         yield reading.problem(
             "container_runtime_installed",
             f"A container runtime of the distribution is installed: {listing(foreign)}",
             "dpkg",
             "containerd.io can't be installed next to it, and what runs in it would stop",
-            "Move what runs in it elsewhere and remove these packages",
+            "Move what runs in it elsewhere and remove these packages"
+            + ("" if "docker.io" in installed else f", or let containerd.io replace them ({SETTING}=replace)"),
         )
 
 

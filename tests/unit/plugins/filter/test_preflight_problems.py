@@ -49,6 +49,16 @@ SETTINGS: dict[str, Any] = {
     "acceptance_image": f"{CHECK_IMAGE}12.5.0",
     "minimum": {"control_plane": {"memory_mib": 1700, "cpus": 2}, "worker": {"memory_mib": 700, "cpus": 1}},
 }
+TOOLKIT = ("nvidia-container-toolkit", "nvidia-container-toolkit-base")
+PACKAGES: dict[str, Any] = {
+    "containerd": {
+        "names": ["containerd.io"],
+        "version": {"Debian 12": "2.3.6-1~debian.12~bookworm"},
+        "minimum": "2.2.0",
+    },
+    "container toolkit": {"names": list(TOOLKIT), "version": {"any": "1.20.1-1"}, "minimum": "1.18.0"},
+    "Kubernetes": {"names": ["kubelet", "kubeadm", "kubectl"], "version": "1.36.4-1.1", "minimum": ""},
+}
 CRI = "plugins.'io.containerd.cri.v1.runtime'.containerd"
 CONTAINERD_FILES = [
     {
@@ -83,6 +93,9 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "nvidia_driver_replace_foreign": False,
             "nvidia_driver_upgrading": False,
             "gpu_sharing": {"mode": "exclusive"},
+            "existing_packages": "refuse",
+            "existing_sources": "refuse",
+            "packages": PACKAGES,
             "containerd_version": "2.3.6",
             "containerd_conf_dir": "/etc/containerd/conf.d",
             "containerd_files": CONTAINERD_FILES,
@@ -120,6 +133,8 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "nvlink_bridges": [],
             "nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
             "installed": {},
+            "held": [],
+            "other_clusters": [],
             "containerd_drop_ins": [],
             "repositories": [],
             "distribution_drivers": [],
@@ -343,7 +358,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {
                 "gpu1.facts.repositories": [
-                    {**REPOSITORY, "conflicts": [{"file": "/etc/apt/x.list", "line": 3, "uri": "u"}]}
+                    {**REPOSITORY, "conflicts": [{"file": "/etc/apt/x.list", "line": 3, "uri": "u", "shared": False}]}
                 ]
             },
             "gpu1",
@@ -504,7 +519,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
 def test_rule(changes: dict[str, Any], host: str, words: list[str]) -> None:
     problems = check(changes)
     assert [problem["host"] for problem in problems] == [host], problems
-    text = " ".join(problems[0].values())
+    text = " ".join(map(str, problems[0].values()))
     assert all(word in text for word in words), text
     assert all(problems[0][field] for field in ("what", "where", "why", "do"))
 
@@ -675,7 +690,7 @@ def finished() -> dict[str, Any]:
         ]
         facts["disks"][0]["free_mib"] = facts["disks"][1]["free_mib"] = 500
         facts["nvidia_driver"] = CUDA
-        facts["installed"] = {"containerd.io": "2.3.6-1"}
+        facts["installed"] = {"containerd.io": "2.3.6-1~debian.12~bookworm"}
     return hosts
 
 

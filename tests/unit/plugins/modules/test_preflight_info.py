@@ -636,9 +636,32 @@ def test_sources_of_another_hand(read: Read, host: Host) -> None:
     ours = "# Managed by gpulab.kubernetes.apt_source\nTypes: deb\nURIs: https://h/debian\nSuites: bookworm\n"
     host.write("etc/apt/sources.list.d/ours.sources", ours)
     (found,) = read(repositories=[docker])["repositories"]
-    assert found["conflicts"] == [
-        {"file": str(host.root / "etc/apt/sources.list"), "line": 2, "uri": "https://h/debian/"}
-    ]
+    place = {"file": str(host.root / "etc/apt/sources.list"), "line": 2, "uri": "https://h/debian/", "shared": False}
+    assert found["conflicts"] == [place]
+    host.write("etc/apt/sources.list", "")
+    host.write("etc/apt/sources.list.d/two.sources", "Types: deb\nURIs: https://h/debian\nSuites: bookworm trixie\n")
+    (found,) = read(repositories=[docker])["repositories"]
+    assert [each["shared"] for each in found["conflicts"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("etc/systemd/system/k3s-agent.service", ["k3s"]),
+        ("usr/local/lib/systemd/system/rke2-server.service", ["rke2"]),
+        ("etc/systemd/system/k0scontroller.service", ["k0s"]),
+        ("snap/microk8s/current", ["microk8s"]),
+        ("var/lib/minikube/certs/ca.crt", ["minikube"]),
+        ("var/lib/rancher/k3s/what-is-left", []),
+    ],
+)
+def test_other_distributions_of_kubernetes(read: Read, host: Host, path: str, names: list[str]) -> None:
+    host.write(path, "")
+    assert read()["other_clusters"] == names
+
+
+def test_packages_that_are_held(read: Read) -> None:
+    assert read()["held"] == ["containerd.io"]
 
 
 def test_components_of_enabled_sources(read: Read, host: Host) -> None:

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules about what a machine that is in use has already: packages, other distributions of Kubernetes.
+
+What is to become of it is one setting for packages (cluster_existing_packages), and one for apt sources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...module_utils._apt.dpkg import compare_versions
+from ...module_utils._problem import Problem
+from .model import Cluster, HostRule, Reading, listing
+
+SETTING = "cluster_existing_packages"
+CONTAINERD, KUBERNETES = "containerd", "Kubernetes"
+REFUSE, KEEP, REPLACE = "refuse", "keep", "replace"
+# Who runs containers in the same containerd.
+_CONTAINER_ENGINES = ("docker-ce", "docker-ee", "moby-engine", "nvidia-docker2")
+# How each of them is removed, by what finds it on the host.
+_REMOVED_BY = {
+    "k3s": "k3s-uninstall.sh or k3s-agent-uninstall.sh",
+    "rke2": "rke2-uninstall.sh",
+    "k0s": "k0s stop && k0s reset",
+    "microk8s": "snap remove --purge microk8s",
+    "minikube": "minikube delete --all --purge",
+}
+
+
+def kept_version(installed: str, wanted: str, minimum: str, policy: str) -> str:
+    """The version that a package is to have: the installed one if it is to be kept and new enough, else the wanted."""
+    return installed if policy == KEEP and installed and _suffices(installed, minimum) else wanted
+
+
+def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """Versions of another hand. On a node of the cluster an older one is that of an earlier run."""
+    installed, policy = reading.facts["installed"], reading.settings["existing_packages"]
+    if policy == REPLACE:
+        return
+    engine = next((name for name in _CONTAINER_ENGINES if name in installed), "")
+    for component, entry in reading.settings["packages"].items():
+        wanted = _of_distribution(entry["version"], str(reading.facts["os"]["key"]))
+        there = {name: installed[name] for name in entry["names"] if name in installed}
+        other = {name: version for name, version in there.items() if wanted and version != wanted}
+        in_use = [engine] * bool(engine and component == CONTAINERD) + _held(reading, other)
+        newer = any(compare_versions(version, wanted) > 0 for version in other.values())
+        if not other or (policy == REFUSE and not newer and not in_use):
+            continue
+        # What kubelet a node may have is a rule of its own.
+        if reading.finished and (component == KUBERNETES or not newer):
+            continue
+        suffices = bool(entry["minimum"]) and all(_suffices(each, entry["minimum"]) for each in other.values())
+        if policy == KEEP and suffices:
+            continue
+        shown = listing(f"{name} {version}" for name, version in other.items())
+        yield reading.problem(
+            "package_version_differs",
+            f"{shown} {'is' if len(other) == 1 else 'are'} installed, and {wanted} is wanted"
+            + (f" ({listing(in_use)})" if in_use else ""),
+            "dpkg",
+            "Packages of another hand are not replaced unasked, least of all by older ones",
+            f"Keep them ({SETTING}=keep: {entry['minimum']} or newer is enough), or let them be replaced "
+            f"({SETTING}=replace)"
+            if suffices
+            else f"Let them be replaced ({SETTING}=replace), or remove them yourself"
+            + (f"; they can't be kept, {entry['minimum']} or newer is needed" if entry["minimum"] else ""),
+            **({SETTING: KEEP} if suffices else {}),
+        )
+
+
+def other_clusters(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    for name in () if reading.finished else reading.facts["other_clusters"]:
+        yield reading.problem(
+            "other_cluster_installed",
+            f"{name} is installed on this host",
+            "systemd units, /var/lib, /snap",
+            "Both would use the same ports, packet filter rules and network configuration, and its pods would stop",
+            f"Take another machine, or move its work elsewhere and remove it ({_REMOVED_BY.get(name, 'its own way')})",
+        )
+
+
+def _held(reading: Reading, names: Mapping[str, str]) -> list[str]:
+    return [f"{name} is held" for name in names if name in reading.facts["held"]]
+
+
+def _suffices(installed: str, minimum: str) -> bool:
+    """The package's own version counts, without epoch and revision: 5:2.3.6-1~debian.12~bookworm is 2.3.6."""
+    return compare_versions(re.sub(r"\A[0-9]+:|[-+~].*", "", installed), minimum) >= 0
+
+
+def _of_distribution(version: Any, distribution: str) -> str:
+    if isinstance(version, Mapping):
+        return str(version.get(distribution, version.get("any", "")))
+    return str(version)
+
+
+RULES: tuple[HostRule, ...] = (packages, other_clusters)

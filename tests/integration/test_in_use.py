@@ -1,0 +1,125 @@
+"""A machine with packages, apt sources and running containers of another hand: refused with answers, then kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from support.hosts import Host
+from support.lab import Lab, running
+from support.play import play, refused, variables
+from support.state import snapshots
+
+SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
+NEWER = "9:2.9.0-1"
+# The real containerd under a newer version's name, as of a later release of Docker's repository, and a package that
+# stands in for Docker CE, which can't be had here.
+INSTALL = f"""
+set -e
+mkdir -p /etc/apt/keyrings
+apt-get -q update -o Dir::Etc::sourcelist=/etc/apt/sources.list.d/docker.list -o Dir::Etc::sourceparts=- >/dev/null
+cd "$(mktemp -d)"
+apt-get -q download containerd.io >/dev/null
+dpkg-deb -R containerd.io_*.deb tree
+sed -i 's/^Version: .*/Version: {NEWER}/' tree/DEBIAN/control
+dpkg-deb -b tree containerd.deb >/dev/null
+mkdir -p docker/DEBIAN
+printf 'Package: docker-ce\\nVersion: 5:28.1.1-1\\nArchitecture: amd64\\nMaintainer: nobody <n@example.com>\\n' \
+    > docker/DEBIAN/control
+echo 'Description: stands in for Docker CE' >> docker/DEBIAN/control
+dpkg-deb -b docker docker.deb >/dev/null
+apt-get -q -y install ./containerd.deb ./docker.deb >/dev/null
+systemctl start containerd
+"""
+# A container of its own namespace, as Docker's are. It writes the time each second.
+COUNT = """
+set -e
+root=/srv/counter
+mkdir -p $root/bin $root/tmp
+for program in bash sleep; do
+    cp -L "$(command -v $program)" $root/bin/
+    ldd "$(command -v $program)" | grep -o '/[^ ]*' | while read -r library; do cp -L --parents "$library" $root/; done
+done
+ctr -n moby run --detach --rootfs $root counter \
+    /bin/bash -c 'while printf "%(%s)T\\n" -1 >> /tmp/seconds; do /bin/sleep 1; done'
+"""
+
+
+def source(host: Host) -> str:
+    """Return what Docker's own instructions for apt leave on a host."""
+    url = host.variables["containerd_repository_url"]
+    return f"""
+    set -e
+    . /etc/os-release
+    mkdir -p /etc/apt/keyrings
+    python3 -c "import urllib.request as r; print(r.urlopen('{url}/$ID/gpg').read().decode())" \
+        > /etc/apt/keyrings/docker.asc
+    echo "deb [arch=amd64 signed-by=/etc/apt/keyrings/docker.asc] {url}/$ID $VERSION_CODENAME stable" \
+        > /etc/apt/sources.list.d/docker.list
+    """
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with running("in-use", SPEC) as started:
+        gpu1 = started.inventory().hosts["gpu1"]
+        for script in (source(gpu1), INSTALL, COUNT):
+            gpu1.run(script, timeout=600)
+        yield started
+
+
+@pytest.fixture
+def unchanged(lab: Lab) -> Iterator[None]:
+    before = snapshots(lab.inventory())
+    yield
+    after = snapshots(lab.inventory())
+    assert {name: sorted({*lines} ^ {*after[name]}) for name, lines in before.items()} == {name: [] for name in before}
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_another_distribution_of_kubernetes_is_refused(lab: Lab) -> None:
+    cp1 = lab.inventory().hosts["cp1"]
+    units = "/etc/systemd/system"
+    then = cp1.run(f"stat -c %y {units} && touch {units}/k3s.service").strip()
+    try:
+        assert "k3s is installed on this host" in refused(lab.path)
+    finally:
+        cp1.run(f"rm {units}/k3s.service && touch -d '{then}' {units}")
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_what_is_there_is_refused_with_all_answers_at_once(lab: Lab) -> None:
+    answers = lab.directory / "answers.yml"
+    words = refused(lab.path, *variables(preflight_answers=str(answers)))
+    assert f"containerd.io {NEWER} is installed" in words and "docker-ce" in words
+    assert "/etc/apt/sources.list.d/docker.list line 1" in words
+    assert f"run this again with -e @{answers}" in words
+    kept = "{{ {'cp1': 'refuse', 'gpu1': '%s'}[inventory_hostname] }}"
+    assert yaml.safe_load(answers.read_text()) == {
+        "cluster_existing_packages": kept % "keep",
+        "cluster_existing_sources": kept % "take_over",
+    }
+    answers.write_text(f"# mine\n{answers.read_text()}")
+    assert "was left as it is" in refused(lab.path, *variables(preflight_answers=str(answers)))
+    assert answers.read_text().startswith("# mine\n")
+
+
+def test_with_the_answers_gpus_are_verified_and_the_containers_go_on(lab: Lab) -> None:
+    gpu1 = lab.inventory().hosts["gpu1"]
+    play(lab.path, "-e", f"@{lab.directory / 'answers.yml'}").expect_success()
+    assert json.loads(lab.report.read_text())["totals"]["proven"] == 2
+    assert gpu1.run("dpkg-query -W -f '${Version}' containerd.io") == NEWER
+    assert [line for line in gpu1.run("cat /etc/apt/sources.list.d/docker.list").splitlines() if line[:1] != "#"] == []
+    assert gpu1.run("ctr -n moby tasks list -q").split() == ["counter"]
+    seconds = [int(line) for line in gpu1.run("cat /srv/counter/tmp/seconds").split()]
+    gaps = [later - earlier for earlier, later in zip(seconds, seconds[1:])]
+    assert len(seconds) > 30 and max(gaps) <= 3
+
+
+def test_a_second_run_needs_the_same_answers_and_changes_nothing(lab: Lab) -> None:
+    play(lab.path, "-e", f"@{lab.directory / 'answers.yml'}").expect_unchanged()
+    words = refused(lab.path)
+    assert f"containerd.io {NEWER} is installed" in words and "docker.list" not in words
