@@ -67,6 +67,31 @@ def test_playbooks_that_change_the_cluster_are_held_to_the_same(lab: Lab) -> Non
         assert "flannel_backend: vxlan" in refused(lab.path, *variables(flannel_backend="host-gw"), playbook=playbook)
 
 
+LEASE = """
+kubectl --kubeconfig /etc/kubernetes/admin.conf apply -f - <<END
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: gpulab-kubernetes, namespace: kube-system, annotations: {gpulab.io/purpose: Make the cluster}}
+spec: {holderIdentity: bob@desk, leaseDurationSeconds: 900, renewTime: "$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)"}
+END
+"""
+
+
+def test_while_somebody_else_changes_the_cluster_a_run_is_refused(lab: Lab) -> None:
+    hosts = lab.inventory().hosts
+    hosts["cp1"].run(LEASE)
+    # With nothing to change there is nothing to refuse.
+    play(lab.path).expect_unchanged()
+    hosts["gpu1"].run("rm /etc/sysctl.d/95-gpulab.conf")
+    run = play(lab.path)
+    assert run.status != 0 and run.changed() == set()
+    assert "bob@desk holds it since" in run.failures() and "cluster_lease_break=bob@desk" in run.failures()
+    play(lab.path, "-e", "cluster_lease_break=bob@desk").expect_success()
+    hosts["gpu1"].run("test -f /etc/sysctl.d/95-gpulab.conf")
+    leases = "kubectl --kubeconfig /etc/kubernetes/admin.conf -n kube-system get leases -o name"
+    assert "gpulab-kubernetes" not in hosts["cp1"].run(leases)
+
+
 def test_the_same_release_changes_nothing(lab: Lab) -> None:
     play(lab.path, *variables(kubeadm_kube_proxy_configuration={})).expect_unchanged()
     assert json.loads(lab.report.read_text())["totals"]["proven"] == 2

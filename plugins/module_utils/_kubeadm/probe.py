@@ -25,6 +25,10 @@ class ApiSilentError(DomainError):
     """Nobody answers at that address, or not yet."""
 
 
+class ApiConflictError(DomainError):
+    """The object has changed, or has come into being, since it was read."""
+
+
 class ApiRefusedError(DomainError):
     """Somebody answers, but not to these credentials, or is not who it should be."""
 
@@ -42,12 +46,20 @@ class Answer:
 class Api:
     """One API server, spoken to as the user of a kubeconfig.
 
-    ``server`` takes the place of the address in the kubeconfig; ``root`` stands for the root directory.
+    ``server`` takes the place of the address in the kubeconfig; ``root`` stands for the root directory. With
+    ``read_only`` nothing is sent.
     """
 
     def __init__(
-        self, kubeconfig: Kubeconfig, tmpdir: str, root: str = "/", server: str | None = None, timeout: float = 5
+        self,
+        kubeconfig: Kubeconfig,
+        tmpdir: str,
+        root: str = "/",
+        server: str | None = None,
+        timeout: float = 5,
+        read_only: bool = False,
     ) -> None:
+        self._read_only = read_only
         self.server = server or kubeconfig.server
         self._host, self._port = endpoint(self.server)
         self._timeout = timeout
@@ -56,13 +68,21 @@ class Api:
 
     def get(self, path: str) -> Answer:
         """GET with status 200 or 404; raises ApiSilentError (also for 5xx) or ApiRefusedError (401, 403, TLS)."""
+        return self._request("GET", path, None)
+
+    def send(self, method: str, path: str, body: Any) -> None:
+        """Change something; raises also ApiConflictError when it has changed meanwhile (409)."""
+        if not self._read_only:
+            self._request(method, path, body)
+
+    def _request(self, method: str, path: str, body: Any) -> Answer:
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
             with contextlib.closing(connection):
-                connection.request("GET", path, headers=headers)
+                connection.request(method, path, None if body is None else json.dumps(body), headers=headers)
                 response = connection.getresponse()
                 answer = Answer(response.status, _json(response.read(_LARGEST_ANSWER)))
         except ssl.SSLCertVerificationError as error:
@@ -71,11 +91,12 @@ class Api:
             ) from error
         except (OSError, http.client.HTTPException) as error:
             raise ApiSilentError(f"{self.server} does not answer: {_words(error)}") from error
-        if answer.status in (200, 404):
+        if answer.status in (200, 201, 404):
             return answer
         said = answer.body.get("message") if isinstance(answer.body, dict) else None
         text = f"{self.server} answers {answer.status} to {path}: {said or response.reason}"
-        raise (ApiRefusedError if answer.status in (401, 403) else ApiSilentError)(text)
+        kinds = {401: ApiRefusedError, 403: ApiRefusedError, 409: ApiConflictError}
+        raise kinds.get(answer.status, ApiSilentError)(text)
 
 
 def _context(kubeconfig: Kubeconfig, tmpdir: str, root: str) -> ssl.SSLContext:

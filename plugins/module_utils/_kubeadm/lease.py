@@ -1,0 +1,145 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lease by which runs that change a cluster keep out of each other's way: coordination.k8s.io/v1, Lease."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from .._errors import DomainError
+from .probe import Api, ApiConflictError
+
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+NAME = "gpulab-kubernetes"
+_PURPOSE = "gpulab.io/purpose"
+_FRACTION = re.compile(r"\.(\d+)")
+
+
+class LeaseHeldError(DomainError):
+    """Somebody else holds the lease."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Who holds it, for what, since when, and until when unless it is renewed."""
+
+    holder: str
+    purpose: str
+    since: datetime
+    until: datetime
+
+
+def read(body: Mapping[str, Any]) -> Lease | None:
+    """The lease in an answer of the API; None if nobody holds it, or nobody can be said to."""
+    spec, metadata = body.get("spec"), body.get("metadata")
+    if not isinstance(spec, Mapping) or not isinstance(metadata, Mapping) or not spec.get("holderIdentity"):
+        return None
+    renewed, seconds = _time(spec.get("renewTime")), spec.get("leaseDurationSeconds")
+    if renewed is None or not isinstance(seconds, int):
+        return None
+    annotations = metadata.get("annotations")
+    purpose = annotations.get(_PURPOSE, "") if isinstance(annotations, Mapping) else ""
+    since = _time(spec.get("acquireTime")) or renewed
+    return Lease(str(spec["holderIdentity"]), str(purpose), since, renewed + timedelta(seconds=seconds))
+
+
+def may_take(lease: Lease | None, me: str, broken: str, now: datetime) -> bool:
+    """Whether the lease is free, one's own, over, or that of the holder who is named as gone."""
+    return lease is None or lease.holder in (me, broken) or lease.until <= now
+
+
+def refusal(lease: Lease) -> str:
+    return (
+        f"Error while taking the lease of the cluster: {lease.holder} holds it since {_shown(lease.since)}"
+        + (f" ({lease.purpose})" if lease.purpose else "")
+        + f", until {_shown(lease.until)} unless that run goes on. Nothing was changed. Wait for its end; if it has "
+        f"ended without releasing it: -e 'cluster_lease_break={lease.holder}'"
+    )
+
+
+class Holder:
+    """Takes, renews and releases the lease as ``me``."""
+
+    def __init__(self, api: Api, me: str) -> None:
+        self._api = api
+        self._me = me
+
+    def hold(self, purpose: str, duration: int, broken: str, now: datetime) -> Lease | None:
+        """Take or renew it, and return whose it was before. Raises LeaseHeldError."""
+        for last in (False, True):
+            body = self._api.get(f"{_LEASES}/{NAME}")
+            there = body.body if body.status == 200 and isinstance(body.body, dict) else {}
+            before = read(there)
+            if before and not may_take(before, self._me, broken, now):
+                raise LeaseHeldError(refusal(before))
+            try:
+                self._write(there, self._lease(there, before, purpose, duration, now))
+            except ApiConflictError:
+                # Somebody was quicker, and is seen on the second look.
+                if last:
+                    raise
+            else:
+                return before
+        return None
+
+    def release(self) -> bool:
+        """Release it if it is one's own; whether it was."""
+        answer = self._api.get(f"{_LEASES}/{NAME}")
+        there = read(answer.body) if answer.status == 200 and isinstance(answer.body, dict) else None
+        if not there or there.holder != self._me:
+            return False
+        version = answer.body["metadata"].get("resourceVersion")
+        only_this = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}}
+        self._api.send("DELETE", f"{_LEASES}/{NAME}", only_this)
+        return True
+
+    def _lease(
+        self, there: Mapping[str, Any], before: Lease | None, purpose: str, duration: int, now: datetime
+    ) -> dict[str, Any]:
+        mine = before is not None and before.holder == self._me
+        since = before.since if before and mine else now
+        version = (there.get("metadata") or {}).get("resourceVersion")
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": NAME,
+                "namespace": "kube-system",
+                "annotations": {_PURPOSE: purpose},
+                **({"resourceVersion": version} if version else {}),
+            },
+            "spec": {
+                "holderIdentity": self._me,
+                "leaseDurationSeconds": duration,
+                "acquireTime": _micro(since),
+                "renewTime": _micro(now),
+            },
+        }
+
+    def _write(self, there: Mapping[str, Any], lease: Mapping[str, Any]) -> None:
+        if there:
+            self._api.send("PUT", f"{_LEASES}/{NAME}", lease)
+        else:
+            self._api.send("POST", _LEASES, lease)
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        # Python before 3.11 reads neither Z nor fractions of other lengths than 3 and 6.
+        six_digits = _FRACTION.sub(lambda found: f".{found[1]:0<6.6}", str(text)).replace("Z", "+00:00")
+        return datetime.fromisoformat(six_digits).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _micro(time: datetime) -> str:
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _shown(time: datetime) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,166 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.lease import read
+from apiserver import ApiServer, Authority
+from hypothesis import given
+from hypothesis import strategies as st
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE = f"{LEASES}/gpulab-kubernetes"
+ME, OTHER = "alice@laptop", "bob@desk"
+
+
+class Cluster:
+    """One whose API keeps the lease, as a real one does."""
+
+    def __init__(self, root: Path, run: Any, api: ApiServer) -> None:
+        self.root, self._run, self.api = root, run, api
+        self.version = 1
+        api.after_write = self._keep
+
+    def run(self, check: bool = False, **changes: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self._run(
+            "cluster_lease", {"holder": ME, "root": str(self.root), **changes}, check=check
+        )
+        return result
+
+    def held_by(self, holder: str, ago: float = 0, duration: Any = 900) -> None:
+        time = (datetime.now(timezone.utc) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": duration, "acquireTime": time, "renewTime": time}
+        metadata = {"resourceVersion": "7", "annotations": {"gpulab.io/purpose": "Change the driver"}}
+        self.api.answers[LEASE] = (200, {"metadata": metadata, "spec": spec})
+
+    @property
+    def lease(self) -> dict[str, Any] | None:
+        return self.api.answers[LEASE][1]["spec"] if LEASE in self.api.answers else None
+
+    def _keep(self, method: str, path: str, body: Any) -> None:
+        if method == "DELETE":
+            self.api.answers.pop(LEASE, None)
+        else:
+            self.version += 1
+            self.api.answers[LEASE] = (
+                200,
+                {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}},
+            )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, run_module: Any, api: ApiServer, authority: Authority) -> Cluster:
+    root = tmp_path / "root"
+    (root / "etc/kubernetes").mkdir(parents=True)
+    (root / "etc/kubernetes/admin.conf").write_text(authority.kubeconfig(api.url))
+    return Cluster(root, run_module, api)
+
+
+def test_it_is_taken_renewed_and_released(cluster: Cluster) -> None:
+    first = cluster.run(purpose="Make the cluster")
+    assert (first["changed"], first["held"], first["taken_from"]) == (True, True, "")
+    taken = cluster.lease
+    assert taken and taken["holderIdentity"] == ME and taken["leaseDurationSeconds"] == 900
+    second = cluster.run()
+    assert (second["changed"], second["held"]) == (False, True)
+    renewed = cluster.lease
+    assert renewed and renewed["acquireTime"] == taken["acquireTime"] and renewed["renewTime"] > taken["renewTime"]
+    assert [method for method, _path, _body in cluster.api.written] == ["POST", "PUT"]
+    assert cluster.run(state="released")["changed"] and cluster.lease is None
+    assert cluster.api.written[-1][2]["preconditions"] == {"resourceVersion": "3"}
+    assert not cluster.run(state="released")["changed"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_somebody_elses_is_refused_with_all_that_is_known(cluster: Cluster, check: bool) -> None:
+    cluster.held_by(OTHER, ago=60)
+    result = cluster.run(check)
+    assert result["failed"] and cluster.api.written == []
+    for words in (OTHER, "Change the driver", "UTC", f"-e 'cluster_lease_break={OTHER}'"):
+        assert words in result["msg"]
+    # And it is not released for them.
+    assert not cluster.run(state="released")["changed"] and cluster.api.written == []
+
+
+@pytest.mark.parametrize(
+    ("holder", "ago", "options", "taken_from"),
+    [
+        (OTHER, 901, {}, OTHER),
+        (OTHER, 10, {"break_holder": OTHER}, OTHER),
+        (ME, 10, {}, ""),
+        ("", 10, {}, ""),
+    ],
+)
+def test_what_is_over_broken_or_nobodys_is_taken(
+    cluster: Cluster, holder: str, ago: float, options: dict[str, Any], taken_from: str
+) -> None:
+    cluster.held_by(holder, ago)
+    result = cluster.run(**options)
+    assert (result["held"], result["taken_from"]) == (True, taken_from)
+    assert cluster.api.written[-1][2]["metadata"]["resourceVersion"] == "7"
+
+
+def test_only_the_holder_that_was_named_is_broken(cluster: Cluster) -> None:
+    cluster.held_by("carol@desk")
+    assert cluster.run(break_holder=OTHER)["failed"]
+
+
+def test_of_two_that_come_at_once_one_is_refused(cluster: Cluster) -> None:
+    def meanwhile(method: str, path: str, body: Any) -> None:
+        cluster.held_by(OTHER)
+
+    cluster.api.answers[f"POST {LEASES}"] = (409, {"message": "exists"})
+    cluster.api.after_write = meanwhile
+    result = cluster.run()
+    assert result["failed"] and OTHER in result["msg"]
+
+
+def test_check_mode_writes_nothing(cluster: Cluster) -> None:
+    result = cluster.run(check=True)
+    assert (result["changed"], result["held"]) == (True, False) and cluster.api.written == []
+
+
+def test_without_a_cluster_there_is_nothing_to_hold(cluster: Cluster) -> None:
+    (cluster.root / "etc/kubernetes/admin.conf").unlink()
+    assert (cluster.run()["held"], cluster.api.asked) == (False, [])
+
+
+@pytest.mark.parametrize("state", ["held", "released"])
+def test_an_api_that_is_down_is_a_warning(cluster: Cluster, state: str) -> None:
+    cluster.api.answers[LEASE] = (500, {"message": "etcd is down"})
+    result = cluster.run(state=state)
+    assert not result["failed"] and not result["held"] and "etcd is down" in str(result["warnings"])
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.sampled_from(["spec", "metadata", "renewTime", "annotations", "holderIdentity"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["spec", "metadata", "kind"]), _JSON))
+def test_any_answer_is_read(body: dict[str, Any]) -> None:
+    assert read(body) is None or body["spec"]
+
+
+@pytest.mark.parametrize(
+    ("renewed", "duration"), [("2026-11-23T22:40:00Z", "900"), ("soon", 900), (None, 900), (1e300, 900)]
+)
+def test_a_lease_without_an_end_is_nobodys(renewed: Any, duration: Any) -> None:
+    spec = {"holderIdentity": OTHER, "renewTime": renewed, "leaseDurationSeconds": duration}
+    assert read({"metadata": {}, "spec": spec}) is None
+
+
+@pytest.mark.parametrize("time", ["2026-11-23T22:40:00Z", "2026-11-23T22:40:00.5Z", "2026-11-23T22:40:00.123456789Z"])
+def test_times_of_any_length(time: str) -> None:
+    lease = read({"metadata": {}, "spec": {"holderIdentity": OTHER, "renewTime": time, "leaseDurationSeconds": 60}})
+    assert lease and lease.until.replace(microsecond=0) == datetime(2026, 11, 23, 22, 41, tzinfo=timezone.utc)
