@@ -47,10 +47,10 @@ _value:
       component: library
       wanted: 580.178.04
       found: 580.200.01
-      advice: playbooks/upgrade_driver.yml brings the nodes to one version
+      advice: the playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version
       text: >-
-        gpu1: library: wanted is 580.178.04, found is 580.200.01; playbooks/upgrade_driver.yml brings the nodes to one
-        version
+        gpu1: library: wanted is 580.178.04, found is 580.200.01; the playbook gpulab.kubernetes.upgrade_driver brings
+        the nodes to one version
 """
 
 

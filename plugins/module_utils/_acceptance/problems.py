@@ -8,7 +8,7 @@ from __future__ import annotations
 from .._problem import Problem
 
 UNOFFERED = "gpus_not_allocatable"
-PROVE = "Then verify it: ansible-playbook playbooks/verify.yml."
+PROVE = "Then verify it: ansible-playbook gpulab.kubernetes.verify -i INVENTORY."
 _SITE = "Then run site.yml."
 _FIX = f"Fix what it reports. {PROVE}"
 _GPU = "Look at nvidia-smi and dmesg (Xid, fallen off the bus) on the host; reboot it when its pods may stop."

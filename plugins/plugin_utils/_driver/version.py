@@ -126,7 +126,7 @@ def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
             "",
             f"{label} runs {', '.join(sorted(running))}, and this host ({host.system}) can have "
             f"{', '.join(able) or 'none of the table'}",
-            "Upgrade the pool first (playbooks/upgrade_driver.yml), give this host a pool of its own "
+            "Upgrade the pool first (playbook gpulab.kubernetes.upgrade_driver), give this host a pool of its own "
             "(cluster_node_pool), or set nvidia_driver_version for it",
         )
     common = [version for version in able if all(version in fitting(each, table) for each in pool)]

@@ -214,7 +214,7 @@ def gpu_manager(cluster: Cluster) -> Iterator[Problem]:
                 f"The cluster's GPUs are offered by {_MANAGERS[there[0]]}, and cluster_gpu_manager is {wanted}",
                 "cluster_gpu_manager",
                 "Changing it stops every pod that uses a GPU",
-                "Keep it; or change it with playbooks/gpu_operator.yml, which looks after these pods",
+                "Keep it; or change it with the playbook gpulab.kubernetes.gpu_operator, which looks after these pods",
                 answers=(("cluster_gpu_manager", there[0]),),
             )
 

@@ -74,7 +74,7 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
     open_ones = [_gpu(device) for device in dictionaries(entry.get("devices")) if device.get("state") == "unproven"]
     if open_ones:
         what = f"no verification covers {', '.join(open_ones)}"
-        do = "Verify it: ansible-playbook playbooks/verify.yml."
+        do = "Verify it: ansible-playbook gpulab.kubernetes.verify -i INVENTORY."
         yield _action("unproven", ERROR, "gpu_unproven", host, what, do)
     for row in dictionaries(entry.get("versions")):
         if row.get("drift") is True:
@@ -107,7 +107,7 @@ def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:
     if not isolated:
         return
     name = text(entry.get("inventory_name")) or host
-    back = f"ansible-playbook playbooks/isolate_gpu.yml -e gpu_isolation_state=returned --limit {name}"
+    back = f"ansible-playbook gpulab.kubernetes.isolate_gpu -i INVENTORY -e gpu_isolation_state=returned --limit {name}"
     what = f"no new GPU pods since {text(isolated.get('since'))}: {text(isolated.get('reason'))}"
     do = f"When it is repaired, verify it and end its isolation: {back}"
     yield _action("isolated", WARNING, "node_isolated", host, what, do)

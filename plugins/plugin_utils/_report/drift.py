@@ -14,7 +14,7 @@ from .state import version_fits
 
 _SITE = "site.yml puts it back"
 _HEAL = f"{_SITE} and keeps the other one next to it"
-_UPGRADE = "playbooks/upgrade_driver.yml brings the nodes to one version"
+_UPGRADE = "the playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version"
 _SWAP = "site.yml turns it off; remove swapon from scripts by hand, or it is on again after a reboot"
 _ANY = "a version of the table"
 _HOLD = "something may have changed the hold, or may change the version unasked; site.yml puts it back"

@@ -46,7 +46,7 @@ def test_as_pinned() -> None:
 @pytest.mark.parametrize(
     ("seen", "component", "found", "advice"),
     [
-        (changed("driver/loaded", "595.91.07"), "driver", "595.91.07", "upgrade_driver.yml"),
+        (changed("driver/loaded", "595.91.07"), "driver", "595.91.07", "gpulab.kubernetes.upgrade_driver"),
         (
             changed("swap", [{"name": "/mnt/swapfile", "origin": AGENT}]),
             "swap",
@@ -65,13 +65,13 @@ def test_as_pinned() -> None:
             "/dev/sda2, turned on by something that no file names (journalctl --boot --grep=swap may show it)",
             "scripts by hand",
         ),
-        (changed("driver/loaded", ""), "driver", "none", "upgrade_driver.yml"),
-        (changed("driver/library", "580.200.01"), "library", "580.200.01", "upgrade_driver.yml"),
+        (changed("driver/loaded", ""), "driver", "none", "gpulab.kubernetes.upgrade_driver"),
+        (changed("driver/library", "580.200.01"), "library", "580.200.01", "gpulab.kubernetes.upgrade_driver"),
         (
             changed("driver/packages", {"nvidia-fabricmanager": {"version": "580.200.01-1", "held": True}}),
             "nvidia-fabricmanager",
             "580.200.01-1",
-            "upgrade_driver.yml",
+            "gpulab.kubernetes.upgrade_driver",
         ),
         (
             changed("packages/kubelet", {"version": "1.36.5-1.1", "held": True}),

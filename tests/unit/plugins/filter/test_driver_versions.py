@@ -99,7 +99,7 @@ def test_proprietary_modules_end_with_610() -> None:
         (
             {"a": host(driver=OLD), "b": host("Debian 13")},
             "b",
-            [f"runs {OLD}", f"this host (Debian 13) can have {NEW}", "playbooks/upgrade_driver.yml"],
+            [f"runs {OLD}", f"this host (Debian 13) can have {NEW}", "playbook gpulab.kubernetes.upgrade_driver"],
         ),
         (
             {"a": host(nvidia_driver_source="distribution")},
