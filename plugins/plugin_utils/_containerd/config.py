@@ -44,7 +44,7 @@ _OF_IMAGES = frozenset(
 _LONGEST, _DEEPEST = 2**20, 64
 # Python's TOML reader takes time with the square of the parts.
 _DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
-_RELEASE = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:\D|\Z)")
+_RELEASE = re.compile(r"(?:\d{1,9}:)?v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:\D|\Z)")
 _KINDS = {str: "a string", bool: "a boolean", int: "a number", list: "a list", dict: "a table", float: "a number"}
 
 
@@ -150,7 +150,7 @@ class Configuration:
 
 
 def parse_release(text: str) -> Release | None:
-    """(2, 3, 6) for containerd 2.3.6, None for an empty text. Raises DomainError for anything else."""
+    """(2, 3, 6) for containerd 2.3.6 and for its package's version, None for an empty text, else DomainError."""
     match = _RELEASE.match(text)
     if text and not match:
         raise DomainError(f"Error while reading containerd's configuration: {text!r} is not a version of containerd")

@@ -270,8 +270,10 @@ def _at(document: Mapping[str, Any], path: tuple[str, ...]) -> str:
 
 
 def _alike(wanted: str, there: str) -> bool:
+    """Networks by what they hold (of two IP families one is enough), addresses without the usual port."""
     try:
-        return ipaddress.ip_network(wanted, strict=False) == ipaddress.ip_network(there, strict=False)
+        networks = [ipaddress.ip_network(part.strip(), strict=False) for part in there.split(",")]
+        return ipaddress.ip_network(wanted, strict=False) in networks
     except ValueError:
         return _PORT.sub("", wanted.lower()) == _PORT.sub("", there.lower())
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._containerd.config import parse_release
 from hypothesis import example, given
 from hypothesis import strategies as st
 from test_containerd_config import TRUE, V1, V4, files, read, table
@@ -53,6 +54,11 @@ def test_what_containerd_would_not_take(text: str, words: str) -> None:
 def test_input_of_another_kind(value: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="containerd_config"):
         read(value)
+
+
+@pytest.mark.parametrize("text", ["2.3.6", "v2.3.6", "2.3.6-1~debian.12~bookworm", "5:2.3.6-1"])
+def test_releases_and_versions_of_their_packages(text: str) -> None:
+    assert parse_release(text) == (2, 3, 6)
 
 
 def test_release_that_is_none() -> None:

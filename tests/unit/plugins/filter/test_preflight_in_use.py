@@ -112,7 +112,9 @@ def test_the_pod_network_is_in_two_places() -> None:
 def test_the_same_value_in_other_words() -> None:
     texts = {"ClusterConfiguration": CLUSTER.replace("192.168.7.11:6443", "K8S.Example.com")}
     assert check(in_use(texts=texts), cluster_api_endpoint="k8s.example.com:6443") == []
-    assert check(in_use(), cluster_pod_network="10.244.0.0/16", cluster_configuration={"apiServer": {}}) == []
+    assert check(in_use(), cluster_configuration={"apiServer": {}}) == []
+    two_families = CLUSTER.replace("10.244.0.0/16", '"10.244.0.0/16,fd00:10:244::/56"')
+    assert check(in_use(texts={"ClusterConfiguration": two_families})) == []
 
 
 @pytest.mark.parametrize("missing", [*FOUND["texts"], "all"])
