@@ -184,7 +184,7 @@ def test_a_key_is_replaced_on_request_only(awx: StandIn, configure: Configure, t
     configure(awx_configure_ssh_key_file=str(other)).expect_unchanged()
     assert machine_inputs(awx)["ssh_key_data"] == (tmp_path / "id_ed25519").read_text()
     second = configure(awx_configure_ssh_key_file=str(other), awx_configure_update_secrets="true").expect_success()
-    assert "Configure the credential of the machines" in second.changed_tasks()
+    assert "Configure the credentials" in second.changed_tasks()
     assert machine_inputs(awx)["ssh_key_data"] == other.read_text()
 
 
@@ -196,13 +196,47 @@ def test_what_was_added_to_the_credential_in_awx_stays(awx: StandIn, configure: 
     assert machine_inputs(awx).items() >= added.items()
 
     renamed = configure(awx_configure_ssh_user="other", awx_configure_ssh_key_file="").expect_success()
-    assert renamed.changed_tasks() == {"Configure the credential of the machines"}
+    assert renamed.changed_tasks() == {"Configure the credentials"}
     key = (tmp_path / "id_ed25519").read_text()
     assert machine_inputs(awx) == {**added, "username": "other", "ssh_key_data": key}
 
     other = new_key(tmp_path / "other")
     configure(awx_configure_ssh_key_file=str(other), awx_configure_update_secrets="true").expect_success()
     assert machine_inputs(awx) == {**added, "username": "admin", "ssh_key_data": other.read_text()}
+
+
+def test_credentials_of_a_private_repository_registry_and_vault(
+    awx: StandIn, configure: Configure, tmp_path: Path
+) -> None:
+    files = {}
+    for name in ("become_password", "project_password", "registry_password", "vault_password"):
+        (tmp_path / name).write_text(f"S3CRET-{name}\n")
+        files[f"awx_configure_{name}_file"] = str(tmp_path / name)
+    users = {"awx_configure_project_user": "git", "awx_configure_registry_user": "robot"}
+    run = configure("-vvv", **files, **users).expect_success()
+    assert "S3CRET" not in run.output
+    found = {name: awx.find("credentials", name) for name in awx.names("credentials")}
+    assert {name: one["inputs"] for name, one in found.items() if name != "gpulab machines"} == {
+        "gpulab repository": {"username": "git", "password": "S3CRET-project_password"},
+        "gpulab registry": {
+            "host": "registry.example.org",
+            "username": "robot",
+            "verify_ssl": True,
+            "password": "S3CRET-registry_password",
+        },
+        "gpulab vault": {"vault_id": "", "vault_password": "S3CRET-vault_password"},
+    }
+    assert machine_inputs(awx)["become_password"] == "S3CRET-become_password"
+    assert awx.find("projects", "gpulab")["credential"] == found["gpulab repository"]["id"]
+    assert awx.find("execution_environments", "gpulab")["credential"] == found["gpulab registry"]["id"]
+    template = awx.find("job_templates", "gpulab verify")["id"]
+    used = [found[name]["id"] for name in ("gpulab machines", "gpulab vault")]
+    assert sorted(awx.store.members("job_templates", template, "credentials")) == sorted(used)
+    configure(**files, **users).expect_unchanged()
+    # The files may be gone by then.
+    configure(**users).expect_unchanged()
+    missing = configure(awx_configure_vault_password_file="/gone/vault")
+    assert "/gone/vault, which is to hold vault_password of the credential gpulab vault" in missing.failures()
 
 
 def test_a_key_with_a_passphrase_or_no_key_is_refused_in_words_of_ours(

@@ -97,6 +97,7 @@ KINDS: dict[str, Kind] = {
             "scm_update_cache_timeout": NUMBER,
             "timeout": NUMBER,
             "default_environment": _to("execution_environments"),
+            "credential": _to("credentials"),
         },
     ),
     "inventories": Kind(
@@ -188,5 +189,8 @@ CREDENTIAL_TYPES = {
         "become_method": False,
         "become_username": False,
         "become_password": True,
-    }
+    },
+    "Source Control": {"username": False, "password": True, "ssh_key_data": True, "ssh_key_unlock": True},
+    "Container Registry": {"host": False, "username": False, "password": True, "verify_ssl": False},
+    "Vault": {"vault_password": True, "vault_id": False},
 }

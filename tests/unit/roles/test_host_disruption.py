@@ -37,7 +37,8 @@ PLAYBOOK = """
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     made = Site(tmp_path)
-    made.answer("gpu_pods_info", {"changed": False, "pods": [{"namespace": "team", "name": "train"}]})
+    pod = {"namespace": "team", "name": "train", "empty_dirs": ["cache", "scratch"]}
+    made.answer("gpu_pods_info", {"changed": False, "pods": [pod]})
     made.answer("node_maintenance", {"changed": True})
     return made
 
@@ -53,6 +54,7 @@ def test_a_kubeconfig_is_removed_by_what_has_fetched_it(site: Site, tmp_path: Pa
         settings |= {"__kubeadm_admin_conf": {"content": "e30="}, "_kubeadm_private_file": str(kubeconfig)}
     status, output = site.play(PLAYBOOK, settings)
     assert status == 0, output
+    assert "Draining gpu1 deletes what pods have in emptyDir volumes: team/train: cache, scratch" in output
     asked = site.asked("node_maintenance")
     assert [(each["state"], each["drain"], each["kubeconfig"]) for each in asked] == [
         ("begun", True, str(kubeconfig)),

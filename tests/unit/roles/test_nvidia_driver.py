@@ -65,7 +65,9 @@ def test_a_version_that_the_repository_lacks_is_refused(site: Site) -> None:
 
 
 def test_another_loaded_driver_is_subject_to_the_disruption_policy(site: Site) -> None:
-    site.answer("gpu_pods_info", {"changed": False, "pods": [{"namespace": "team", "name": "train-0"}]})
+    site.answer(
+        "gpu_pods_info", {"changed": False, "pods": [{"namespace": "team", "name": "train-0", "empty_dirs": []}]}
+    )
     for source in ("cuda_repository", "daemonset"):
         loaded = {"loaded_version": OLD, "packages": {}, "origin": "cuda_repository"}
         status, output, calls = install(site, loaded, nvidia_driver_source=source)

@@ -221,7 +221,7 @@ def test_nothing_is_done_where_nothing_differs(site: Upgrade) -> None:
 
 @pytest.mark.parametrize("policy", ["refuse", "drain"])
 def test_pods_with_gpus(site: Upgrade, policy: str) -> None:
-    pods = {"changed": False, "pods": [{"namespace": "research", "name": "train-0"}]}
+    pods = {"changed": False, "pods": [{"namespace": "research", "name": "train-0", "empty_dirs": []}]}
     site.answer("gpu_pods_info", pods)
     status, output, calls = site.run(cluster_disruption_policy=policy)
     assert status != 0
