@@ -32,6 +32,11 @@ options:
         description: The whole text. A newline is added at the end where there is none.
         type: str
         default: ""
+      secret_content:
+        description: In place of O(files[].content) a text that must not appear in any log or output.
+        type: str
+        default: ""
+        version_added: 0.2.0
       state:
         description: Whether the file is there.
         type: str
@@ -85,7 +90,8 @@ attributes:
     support: full
   diff_mode:
     support: full
-    details: [Shows every file that is written or removed.]
+    details:
+      - Shows every file that is written or removed, but not the text of one that only its owner may read.
   idempotent:
     support: full
 """
@@ -130,7 +136,8 @@ from ..module_utils._states.managed_files import SPECIFICATION, ensure
 
 
 def main() -> None:
-    run(AnsibleModule(**SPECIFICATION), ensure)
+    # The host's log shows the list of files as one text, in which a secret of several lines would not be recognized.
+    run(AnsibleModule(**SPECIFICATION, no_log=True), ensure)
 
 
 if __name__ == "__main__":

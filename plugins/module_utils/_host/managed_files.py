@@ -16,6 +16,7 @@ from .._systemd import Restarts
 
 _KEPT = ".before-gpulab"
 _REPLACED = ".replaced-gpulab"
+_READ_BY_OTHERS = 0o044
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Wanted:
 
     @classmethod
     def from_params(cls, entry: Mapping[str, Any]) -> Wanted:
-        text = None if entry["state"] == "absent" else entry["content"] or ""
+        text = None if entry["state"] == "absent" else entry["secret_content"] or entry["content"] or ""
         if text and not text.endswith("\n"):
             text += "\n"
         mode, service = int(entry["mode"], 8), entry["service"] or ""
@@ -91,7 +92,8 @@ class ManagedFiles:
             return
         outcome.changed.append(entry.path)
         if before != entry.text:
-            outcome.diff.append(difference(file, before, entry.text))
+            private = not (entry.mode & _READ_BY_OTHERS and (file_mode(file) or 0o644) & _READ_BY_OTHERS)
+            outcome.diff.append(difference(file, *(_hidden(before, entry.text) if private else (before, entry.text))))
         else:
             outcome.diff.append(
                 difference(file, f"mode {file_mode(file) or 0:04o}\n", f"mode {entry.mode:04o}\n"),
@@ -120,3 +122,8 @@ class ManagedFiles:
         if entry.service:
             self.restarts.note(entry.service)
         put_file(file, None if entry.text is None else entry.text.encode("utf-8", "surrogateescape"), entry.mode)
+
+
+def _hidden(before: str | None, after: str | None) -> tuple[str | None, str | None]:
+    """Whether there is a text, in the place of the text."""
+    return before and "The old content is not shown.\n", after and "The new content is not shown.\n"

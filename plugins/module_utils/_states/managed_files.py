@@ -39,6 +39,7 @@ SPECIFICATION: dict[str, Any] = {
             "options": {
                 "path": {"type": "path", "required": True},
                 "content": {"type": "str", "default": ""},
+                "secret_content": {"type": "str", "default": "", "no_log": True},
                 "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
                 "mode": {"type": "str", "default": "0644"},
                 "service": {"type": "str"},

@@ -83,3 +83,14 @@ def test_secrets_of_a_state_stay_secret(run_module: Run, root: Path) -> None:
     args = {"token": "abcdef.0123456789abcdef", "root": str(root), "executable": "/no/kubeadm"}
     result = run_module("host_state", {"states": [{**join, "args": args}]})
     assert result["failed"] and "0123456789abcdef" not in str(result)
+
+
+def test_secret_content_stays_secret_also_when_a_state_fails(run_module: Run, root: Path) -> None:
+    (root / "etc").mkdir()
+    (root / "etc/one").mkdir()
+    entry = file(root, "two")
+    entry["args"]["files"][0] |= {"content": "", "secret_content": "PROXY=S3CRET\n", "mode": "0600"}
+    for states, fails in (([file(root, "one"), entry], True), ([entry], False)):
+        result = run_module("host_state", {"states": states})
+        assert bool(result.get("failed")) == fails and "S3CRET" not in str(result)
+    assert (root / "etc/two").read_text() == "PROXY=S3CRET\n"

@@ -255,3 +255,34 @@ def test_a_file_of_another_hand_is_kept_once_under_its_own_name(host: Host) -> N
     host.config(keep_replaced=True)
     assert file.with_name("config.toml.before-gpulab").read_text() == "version = 2\n"
     assert not file.with_name("config.toml.replaced-gpulab").exists()
+
+
+PRIVATE = {"path": "/etc/proxy", "mode": "0600", "secret_content": f"{MARKER}S3CRET-new\n"}
+PUBLIC = {"path": "/etc/proxy", "content": f"{MARKER}public\n"}
+ABSENT = {"path": "/etc/proxy", "state": "absent"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [(None, PRIVATE), (0o600, PRIVATE), (0o644, PRIVATE), (0o600, PUBLIC), (0o400, ABSENT)],
+)
+def test_what_only_the_owner_may_read_is_not_shown(host: Host, mode: int | None, wanted: dict[str, Any]) -> None:
+    file = host.root / "etc/proxy"
+    if mode is not None:
+        file.parent.mkdir()
+        file.write_text(f"{MARKER}S3CRET-old\n")
+        file.chmod(mode)
+    predicted, result = host.files(wanted, check=True), host.files(wanted)
+    assert predicted["diff"] == result["diff"]
+    (diff,) = result["diff"]
+    assert diff["before"] != diff["after"]
+    assert "S3CRET" not in json.dumps([predicted, result])
+    assert file.exists() == (wanted is not ABSENT)
+    if wanted is PRIVATE:
+        assert file.read_text() == PRIVATE["secret_content"] and file.stat().st_mode & 0o777 == 0o600
+    assert not host.files(wanted)["changed"]
+
+
+def test_what_everyone_may_read_is_shown(host: Host) -> None:
+    host.files(PUBLIC)
+    assert "public" in host.files({**PUBLIC, "content": MARKER})["diff"][0]["before"]

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which files the roles ask for that hold a secret: only root can read them, and no log shows them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from stubbed_site import REPOSITORY, Site
+
+PLAYBOOK = """
+- name: Bring about what the roles want
+  hosts: gpu1
+  gather_facts: false
+  tasks:
+    - name: Load the states of containerd
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.containerd
+        tasks_from: settings
+    - name: Load the states of Kubernetes
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: settings
+    - name: Bring them about
+      gpulab.kubernetes.host_state:
+        states: "{{ [item] }}"
+      loop: "{{ containerd_states + kubeadm_states }}"
+      no_log: true
+"""
+HOST = {
+    "os": {"id": "debian", "codename": "bookworm", "key": "Debian 12"},
+    "installed": {},
+    "resolver": {"systemd_resolved": False, "kubelet": "", "file": "/etc/resolv.conf"},
+    "cluster": {"finished": False},
+    "node_name": "gpu1",
+}
+ADDRESSES = {
+    "role_path": str(REPOSITORY / "roles/containerd"),
+    "cluster_node_address": "192.0.2.11",
+    "preflight_host": HOST,
+}
+
+UNITS = "/etc/systemd/system"
+PRIVATE = {f"{UNITS}/{unit}.service.d/50-gpulab-proxy.env" for unit in ("containerd", "kubelet")}
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """The arguments of every state of the roles, by module, where all settings hold a secret."""
+    site = Site(tmp_path_factory.mktemp("site"))
+    settings = {"cluster_http_proxy": "http://user:S3CRET-proxy@proxy.example.org:3128"}
+    status, output = site.play(PLAYBOOK, {**ADDRESSES, **settings})
+    assert status == 0, output
+    return {module: site.asked(module) for module in ("apt_source", "managed_files")}
+
+
+def test_secrets_are_in_private_files_alone(asked: dict[str, list[dict[str, Any]]]) -> None:
+    files = {file["path"]: file for call in asked["managed_files"] for file in call["files"]}
+    private = {path for path, file in files.items() if "S3CRET" in json.dumps(file)}
+    assert private == PRIVATE
+    for path in private:
+        assert files[path]["mode"] == "0600" and not files[path].get("content"), path
