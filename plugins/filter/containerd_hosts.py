@@ -4,23 +4,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable
+from urllib.parse import urlsplit
 
 from ansible.errors import AnsibleFilterError
 
+from ..module_utils._apt.credentials import basic
 from .to_toml import to_toml
 
 DOCUMENTATION = r"""
 name: containerd_hosts
-short_description: Turn registry mirrors into containerd's hosts.toml files
+short_description: Turn registry mirrors and credentials into containerd's hosts.toml files
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Makes one file per registry, as P(gpulab.kubernetes.managed_files#module) takes them. When no mirror answers,
     containerd goes on to the registry itself.
-positional: _input, directory
+  - A file with credentials has mode 0600. containerd sends them to that host, and to where it gets tokens from.
+positional: _input, directory, credentials
 options:
   _input:
     description:
@@ -33,6 +36,14 @@ options:
     description: Containerd's C(config_path).
     type: str
     default: /etc/containerd/certs.d
+  credentials:
+    description:
+      - Mappings with C(registry), C(username) and C(password). C(registry) is the host and port of a registry or of a
+        mirror.
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.2.0
 """
 
 EXAMPLES = r"""
@@ -44,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Mappings with C(path) and C(content).
+  description: Mappings with C(path) and C(content), or with C(path), C(secret_content) and C(mode).
   type: list
   elements: dict
 """
@@ -55,29 +66,49 @@ _SERVERS = {"docker.io": "https://registry-1.docker.io"}
 _OPTIONS = ("override_path", "skip_verify", "ca")
 
 
-def _host(mirror: Mapping[str, Any]) -> dict[str, Any]:
+def _host(mirror: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
     return {
         "capabilities": ["pull", "resolve"],
         **{name: mirror[name] for name in _OPTIONS if mirror.get(name)},
+        **_header(headers, urlsplit(str(mirror["endpoint"])).netloc),
     }
 
 
-def _hosts(registry: str, mirrors: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _header(headers: Mapping[str, str], *names: str) -> dict[str, dict[str, str]]:
+    return next(({"header": {"Authorization": headers[name]}} for name in names if name in headers), {})
+
+
+def _hosts(registry: str, mirrors: list[Mapping[str, Any]], headers: Mapping[str, str]) -> dict[str, Any]:
     hosts: dict[str, Any] = {}
     if registry != "_default":
-        hosts["server"] = _SERVERS.get(registry, f"https://{registry}")
-    hosts["host"] = {str(mirror["endpoint"]): _host(mirror) for mirror in mirrors}
+        server = _SERVERS.get(registry, f"https://{registry}")
+        hosts = {"server": server, **_header(headers, registry, urlsplit(server).netloc)}
+    if mirrors:
+        hosts["host"] = {str(mirror["endpoint"]): _host(mirror, headers) for mirror in mirrors}
     return hosts
 
 
-def containerd_hosts(mirrors: Any, directory: str = "/etc/containerd/certs.d") -> list[dict[str, str]]:
+def _file(path: str, hosts: Mapping[str, Any]) -> dict[str, str]:
+    text = _HEADER + to_toml(hosts)
+    if "header" in hosts or any("header" in host for host in hosts.get("host", {}).values()):
+        return {"path": path, "secret_content": text, "mode": "0600"}
+    return {"path": path, "content": text}
+
+
+def containerd_hosts(
+    mirrors: Any, directory: str = "/etc/containerd/certs.d", credentials: Iterable[Mapping[str, str]] = ()
+) -> list[dict[str, str]]:
     registries: dict[str, list[Mapping[str, Any]]] = {}
     for mirror in mirrors:
         if not isinstance(mirror, Mapping) or not mirror.get("registry") or not mirror.get("endpoint"):
-            raise AnsibleFilterError(f"containerd_hosts: {mirror!r} needs a registry and an endpoint")
+            raise AnsibleFilterError("containerd_hosts: each mirror needs a registry and an endpoint")
         registries.setdefault(str(mirror["registry"]), []).append(mirror)
+    headers = {str(one["registry"]): basic(str(one["username"]), str(one["password"])) for one in credentials}
+    for registry in headers:
+        # A directory of its own takes a registry away from the mirrors of all others.
+        registries.setdefault(registry, registries.get("_default", []))
     return [
-        {"path": f"{directory}/{registry}/hosts.toml", "content": _HEADER + to_toml(_hosts(registry, entries))}
+        _file(f"{directory}/{registry}/hosts.toml", _hosts(registry, entries, headers))
         for registry, entries in registries.items()
     ]
 

@@ -66,6 +66,29 @@ options:
     description: Comment out entries of another hand that name the same address, instead of stopping.
     type: bool
     default: false
+  credentials:
+    description:
+      - Users and passwords of repositories. They are used for the key, and written for apt to
+        C(/etc/apt/auth.conf.d/90gpulab.conf), one file for all sources, which only root can read.
+      - An empty list removes that file; null leaves it as it is.
+    type: list
+    elements: dict
+    version_added: 0.2.0
+    suboptions:
+      machine:
+        description: >-
+          The repositories that they are for, as C([protocol://]host[:port][/path]). The first entry that fits counts.
+          Without a protocol it is for https alone.
+        type: str
+        required: true
+      username:
+        description: The user.
+        type: str
+        required: true
+      password:
+        description: The password.
+        type: str
+        required: true
   lock_timeout:
     description: Seconds that another package manager may hold apt's lock. A long wait is a warning that names it.
     type: float
@@ -87,7 +110,7 @@ attributes:
     details: [Says what would be written. The key is not fetched, unless the stored one expires within 60 days.]
   diff_mode:
     support: full
-    details: [Shows every file that is written.]
+    details: [Shows every file that is written, but no passwords.]
   idempotent:
     support: full
     details: [A second run starts no program, and opens no connection unless the key expires within 60 days.]

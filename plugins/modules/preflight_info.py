@@ -103,6 +103,27 @@ options:
         description: Whether it matters only to hosts with NVIDIA GPUs.
         type: bool
         default: false
+  credentials:
+    description:
+      - Users and passwords of O(repositories).
+    type: list
+    elements: dict
+    version_added: 0.2.0
+    suboptions:
+      machine:
+        description: >-
+          The repositories that they are for, as C([protocol://]host[:port][/path]). The first entry that fits counts.
+          Without a protocol it is for https alone.
+        type: str
+        required: true
+      username:
+        description: The user.
+        type: str
+        required: true
+      password:
+        description: The password.
+        type: str
+        required: true
   distribution_drivers:
     description: Whether apt is asked which of the distribution's own drivers it knows, on hosts with GPUs.
     type: bool
@@ -439,6 +460,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._apt.cli import distribution_drivers
+from ..module_utils._apt.credentials import CREDENTIALS_OPTION, read_credentials
 from ..module_utils._apt.dpkg import read_database
 from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
 from ..module_utils._apt.index import resolve, survey
@@ -503,7 +525,13 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "held": host.held(database),
         "other_clusters": host.other_clusters(root),
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
-        "repositories": survey([one for one in wanted if one], database, under(root, "/etc/apt"), params["timeout"]),
+        "repositories": survey(
+            [one for one in wanted if one],
+            database,
+            under(root, "/etc/apt"),
+            params["timeout"],
+            read_credentials(params["credentials"]),
+        ),
         "apt_components": components(under(root, "/etc/apt")),
         "distribution_drivers": distribution_drivers(runner, root) if gpus and params["distribution_drivers"] else [],
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
@@ -538,6 +566,7 @@ def main() -> None:
             "cloud_init_timeout": {"type": "float", "default": 0},
             "api_timeout": {"type": "float", "default": 30},
             "root": {"type": "path", "default": "/"},
+            **CREDENTIALS_OPTION,
             **PROXY_OPTIONS,
         },
         supports_check_mode=True,

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._errors import DomainError
+from .credentials import Credentials, authorization
 
 PROXY_OPTIONS: dict[str, dict[str, Any]] = {
     "http_proxy": {"type": "str", "default": "", "no_log": True},
@@ -38,7 +39,7 @@ def use_proxies(params: Mapping[str, Any]) -> None:
     os.environ.update({name: value for name, value in values.items() if value})
 
 
-def fetch(url: str, what: str, timeout: float = 30) -> bytes:
+def fetch(url: str, what: str, timeout: float = 30, credentials: Credentials = ()) -> bytes:
     """The bytes at an address (http, https, file). A server that stumbles is asked again; raises FetchError.
 
     The error's field C(status) is the server's answer, 0 when there was none.
@@ -46,7 +47,7 @@ def fetch(url: str, what: str, timeout: float = 30) -> bytes:
     status = 0
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return _read(url, timeout)
+            return _read(url, timeout, credentials)
         except urllib.error.HTTPError as error:
             status, again = error.code, error.code >= 500
             reason = f"the server answered {error.code} {error.reason}"
@@ -60,9 +61,28 @@ def fetch(url: str, what: str, timeout: float = 30) -> bytes:
     raise FetchError(f"Error while fetching {what} from {url}: {reason}", status=status)
 
 
-def _read(url: str, timeout: float) -> bytes:
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Sends a password only where it belongs, as apt does."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> urllib.request.Request | None:
+        request = super().redirect_request(*args, **kwargs)
+        return request and _authorized(request, self._credentials)
+
+
+def _authorized(request: urllib.request.Request, credentials: Credentials) -> urllib.request.Request:
+    header = authorization(credentials, request.full_url)
+    if header:
+        request.add_unredirected_header("Authorization", header)
+    return request
+
+
+def _read(url: str, timeout: float, credentials: Credentials) -> bytes:
     request = urllib.request.Request(url, headers={"User-Agent": "gpulab.kubernetes"})
-    with urllib.request.build_opener().open(request, timeout=timeout) as answer:
+    opener = urllib.request.build_opener(_Redirects(credentials))
+    with opener.open(_authorized(request, credentials), timeout=timeout) as answer:
         data: bytes = answer.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise ValueError(f"it is larger than {_LARGEST} bytes")

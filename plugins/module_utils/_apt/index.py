@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .._files import read_file
+from .credentials import Credentials
 from .dpkg import Database, native_architecture
 from .fetch import FetchError, fetch
 from .key import AptKeyError, fetch_key, read_pins
@@ -25,7 +26,11 @@ _NOT_FOUND = (403, 404)
 
 
 def survey(
-    repositories: Sequence[Mapping[str, Any]], database: Database, etc: Path, timeout: float
+    repositories: Sequence[Mapping[str, Any]],
+    database: Database,
+    etc: Path,
+    timeout: float,
+    credentials: Credentials = (),
 ) -> list[dict[str, Any]]:
     """What is to be known of each repository; those whose packages are installed are not asked at all."""
     conflicts = _conflicts(repositories, etc)
@@ -33,7 +38,8 @@ def survey(
         return [
             {**answer, "conflicts": conflicts.get(repository["name"], [])}
             for repository, answer in zip(
-                repositories, pool.map(lambda repository: _ask(repository, database, timeout), repositories)
+                repositories,
+                pool.map(lambda repository: _ask(repository, database, timeout, credentials), repositories),
             )
         ]
 
@@ -91,7 +97,7 @@ def read_packages(text: str, names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def _ask(repository: Mapping[str, Any], database: Database, timeout: float) -> dict[str, Any]:
+def _ask(repository: Mapping[str, Any], database: Database, timeout: float, credentials: Credentials) -> dict[str, Any]:
     wanted: Mapping[str, str] = repository["packages"]
     fulfilled = [_has(database, name, version) for name, version in wanted.items()]
     answer: dict[str, Any] = {
@@ -106,9 +112,9 @@ def _ask(repository: Mapping[str, Any], database: Database, timeout: float) -> d
     if all(fulfilled) or (repository["any"] and any(fulfilled)):
         return answer
     answer["asked"] = True
-    answer["key"] = _key(repository, timeout)
+    answer["key"] = _key(repository, timeout, credentials)
     try:
-        available = read_packages(_index(repository, timeout), wanted)
+        available = read_packages(_index(repository, timeout, credentials), wanted)
     except FetchError as error:
         # "URL: reason"; the rest of the sentence is the rule's.
         return {**answer, "error": str(error).partition(" from ")[2]}
@@ -116,7 +122,7 @@ def _ask(repository: Mapping[str, Any], database: Database, timeout: float) -> d
     return {**answer, "missing": missing, "available": available}
 
 
-def _key(repository: Mapping[str, Any], timeout: float) -> dict[str, str]:
+def _key(repository: Mapping[str, Any], timeout: float, credentials: Credentials) -> dict[str, str]:
     """What is wrong with a repository's key: C(kind) and C(cause), empty when it is the expected one."""
     url = str(repository.get("key_url") or "")
     if not url:
@@ -124,7 +130,7 @@ def _key(repository: Mapping[str, Any], timeout: float) -> dict[str, str]:
     found = {"url": url, "kind": "", "cause": ""}
     pins = read_pins(repository["fingerprints"])
     try:
-        fetch_key(url, f"the repository {repository['name']}", pins, time.time(), timeout)
+        fetch_key(url, f"the repository {repository['name']}", pins, time.time(), timeout, credentials)
     except AptKeyError as error:
         return {**found, "kind": error.fields["kind"], "cause": error.fields["cause"]}
     except FetchError as error:
@@ -132,18 +138,18 @@ def _key(repository: Mapping[str, Any], timeout: float) -> dict[str, str]:
     return found
 
 
-def _index(repository: Mapping[str, Any], timeout: float) -> str:
+def _index(repository: Mapping[str, Any], timeout: float, credentials: Credentials) -> str:
     *others, last = index_urls(repository)
     what = f"the index of the repository {repository['name']}"
     for url in others:
         try:
-            return gzip.decompress(fetch(url, what, timeout)).decode("utf-8", "replace")
+            return gzip.decompress(fetch(url, what, timeout, credentials)).decode("utf-8", "replace")
         except FetchError as error:
             if error.fields.get("status") not in _NOT_FOUND:
                 raise
         except (OSError, EOFError, zlib.error) as error:
             raise FetchError(f"Error while reading {what} from {url}: {error}") from error
-    return fetch(last, what, timeout).decode("utf-8", "replace")
+    return fetch(last, what, timeout, credentials).decode("utf-8", "replace")
 
 
 def _has(database: Database, name: str, version: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from .._errors import DomainError
 from .._files import read_file
+from .credentials import Credentials
 from .fetch import fetch
 from .keyring import KeyFormatError, armored, public_keys
 
@@ -76,9 +77,16 @@ def ending_keys(directory: Path, now: float) -> list[dict[str, Any]]:
     return found
 
 
-def fetch_key(url: str, owner: str, pins: Collection[str], now: float, timeout: float = 30) -> AptKey:
+def fetch_key(
+    url: str,
+    owner: str,
+    pins: Collection[str],
+    now: float,
+    timeout: float = 30,
+    credentials: Credentials = (),
+) -> AptKey:
     """The key at an address, reduced to the expected ones. Raises FetchError and AptKeyError."""
-    data = fetch(url, f"the key of {owner}", timeout)
+    data = fetch(url, f"the key of {owner}", timeout, credentials)
     try:
         found = _read(data)
         key = _read(data, set(pins) & set(found.fingerprints)) if pins else found

@@ -15,6 +15,7 @@ from .._command import CommandError
 from .._errors import DomainError
 from .._files import file_mode, put_file, read_file
 from .cli import Apt
+from .credentials import Credentials, auth_conf
 from .dpkg import native_architecture
 from .key import RENEW_S, AptKey, date, fetch_key, stored_key
 from .lists import release_file, sources_of
@@ -22,6 +23,8 @@ from .sources_list import Source, address, comment_out
 
 MARK = "# Managed by gpulab.kubernetes.apt_source"
 _MODE = 0o644
+_PRIVATE = 0o600
+_USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 # What apt says of a key that is missing or has expired, with gpgv and with sqv (Debian 13, Ubuntu 26.04).
 _OTHER_KEY = re.compile(r"EXPKEYSIG|KEYEXPIRED|NO_PUBKEY|[Mm]issing key|expired")
 
@@ -39,6 +42,7 @@ class Wanted:
     architectures: tuple[str, ...] = ()
     key_url: str = ""
     pins: tuple[str, ...] = ()
+    credentials: Credentials | None = None
     etc: Path = Path("/etc/apt")
     lists: Path = Path("/var/lib/apt/lists")
 
@@ -49,6 +53,16 @@ class Wanted:
     @property
     def key_path(self) -> Path:
         return self.etc / "keyrings" / f"{self.name}.asc"
+
+    @property
+    def auth_path(self) -> Path:
+        """The passwords of all sources of this collection."""
+        return self.etc / "auth.conf.d/90gpulab.conf"
+
+    @property
+    def modes(self) -> dict[Path, int]:
+        """The files that belong to this collection."""
+        return {self.path: _MODE, self.key_path: _MODE, self.auth_path: _PRIVATE}
 
     @property
     def label(self) -> str:
@@ -86,10 +100,12 @@ class Plan:
     def changed(self) -> bool:
         return bool(self.files) or self.key_needed or self.refresh
 
-    def diffs(self, key_path: Path, key_url: str) -> list[dict[str, str]]:
-        texts = {path: (_text(self.before[path]), _text(data)) for path, data in self.files.items()}
+    def diffs(self, wanted: Wanted) -> list[dict[str, str]]:
+        texts = {path: (_shown(self.before[path]), _shown(data)) for path, data in self.files.items()}
+        if wanted.auth_path in texts:
+            texts[wanted.auth_path] = ("(passwords)\n", "(other passwords)\n")
         if self.key_needed:
-            texts[key_path] = ("", f"(the key from {key_url})\n")
+            texts[wanted.key_path] = ("", f"(the key from {wanted.key_url})\n")
         if self.refresh and not texts:
             texts[Path("package index")] = ("absent\n", "fetched\n")
         return [
@@ -113,6 +129,7 @@ def plan(wanted: Wanted, replace_conflicting: bool, now: float) -> Plan:
     existing, text = read_file(wanted.path), wanted.text().encode()
     if existing != text or file_mode(wanted.path) != _MODE:
         result.before[wanted.path], result.files[wanted.path] = existing, text
+    _plan_credentials(wanted, result)
     result.key = stored_key(wanted.key_path)
     result.key_needed = (
         result.key is None
@@ -127,13 +144,20 @@ def plan(wanted: Wanted, replace_conflicting: bool, now: float) -> Plan:
     return result
 
 
+def _plan_credentials(wanted: Wanted, result: Plan) -> None:
+    path, existing = wanted.auth_path, read_file(wanted.auth_path)
+    text = auth_conf(wanted.credentials or ()).encode() or None
+    if wanted.credentials is not None and (existing != text or (text and file_mode(path) != _PRIVATE)):
+        result.before[path], result.files[path] = existing, text
+
+
 def renew(wanted: Wanted, todo: Plan, now: float) -> None:
     """Look for a renewed key in place of one that is about to expire. Raises only when the stored one has expired."""
     stored = todo.key
     if stored is None:
         return
     try:
-        key = fetch_key(wanted.key_url, wanted.label, wanted.pins, now)
+        key = _fetch_key(wanted, now)
     except DomainError as error:
         if stored.ends_by(now):
             raise
@@ -155,12 +179,12 @@ def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float) -> None:
     """Bring the plan about. When the index can't be had every file is put back as it was."""
     files = dict(todo.files)
     if todo.key_needed:
-        todo.key = fetch_key(wanted.key_url, wanted.label, wanted.pins, now)
+        todo.key = _fetch_key(wanted, now)
         files[wanted.key_path] = todo.key.text.encode()
     with _put_back_on_error([*files, wanted.key_path]):
         # The key first, so that the source never stands without it.
         for path in sorted(files, key=lambda path: path != wanted.key_path):
-            put_file(path, files[path], _MODE if path in (wanted.path, wanted.key_path) else file_mode(path) or _MODE)
+            put_file(path, files[path], wanted.modes.get(path) or file_mode(path) or _MODE)
         if todo.refresh:
             _refresh(wanted, todo, apt, now, fetched=wanted.key_path in files)
 
@@ -223,7 +247,7 @@ def _refresh(wanted: Wanted, todo: Plan, apt: Apt, now: float, fetched: bool) ->
     except CommandError as error:
         if fetched or not _OTHER_KEY.search(str(error)):
             raise
-        key = fetch_key(wanted.key_url, wanted.label, wanted.pins, now)
+        key = _fetch_key(wanted, now)
         if todo.key and key.text == todo.key.text:
             raise CommandError(
                 f"{error}\n{wanted.key_url} still has the key that is stored ({', '.join(key.fingerprints)}). Check "
@@ -246,6 +270,10 @@ def _put_back_on_error(paths: Iterable[Path]) -> Iterator[None]:
         raise
 
 
+def _fetch_key(wanted: Wanted, now: float) -> AptKey:
+    return fetch_key(wanted.key_url, wanted.label, wanted.pins, now, credentials=wanted.credentials or ())
+
+
 def _key_url(text: str) -> str:
     match = re.search(r"^# Key: (\S+)$", text, re.MULTILINE)
     return match.group(1) if match else ""
@@ -253,3 +281,8 @@ def _key_url(text: str) -> str:
 
 def _text(data: bytes | None) -> str:
     return (data or b"").decode("utf-8", "replace")
+
+
+def _shown(data: bytes | None) -> str:
+    """Sources of others may hold a user and a password."""
+    return _USER.sub("***", _text(data))

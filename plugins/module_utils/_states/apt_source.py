@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._apt.cli import Apt
+from .._apt.credentials import CREDENTIALS_OPTION, read_credentials
 from .._apt.fetch import PROXY_OPTIONS, use_proxies
 from .._apt.key import date, read_pins
 from .._apt.source import Wanted, apply, plan, remove, renew
@@ -25,6 +26,7 @@ def _wanted(params: dict[str, Any]) -> Wanted:
         architectures=tuple(params["architectures"]),
         key_url=params["key_url"] or "",
         pins=read_pins(params["key_fingerprints"]),
+        credentials=None if params["credentials"] is None else read_credentials(params["credentials"]),
         etc=Path(params["etc_dir"]),
         lists=Path(params["lists_dir"]),
     )
@@ -45,13 +47,13 @@ def ensure(module: Any) -> dict[str, Any]:
         module.warn(text)
     return {
         "changed": todo.changed,
-        "diff": todo.diffs(wanted.key_path, wanted.key_url),
+        "diff": todo.diffs(wanted),
         "path": str(wanted.path),
         "key_path": str(wanted.key_path),
         "key_fingerprints": list(todo.key.fingerprints) if todo.key else [],
         "key_expires": date(todo.key.expires) or None if todo.key else None,
         "refreshed": todo.refresh,
-        "disabled": sorted(str(path) for path in todo.files if path not in (wanted.path, wanted.key_path)),
+        "disabled": sorted(str(path) for path in todo.files if path not in wanted.modes),
     }
 
 
@@ -69,6 +71,7 @@ SPECIFICATION: dict[str, Any] = {
         "lock_timeout": {"type": "float", "default": 900},
         "etc_dir": {"type": "path", "default": "/etc/apt"},
         "lists_dir": {"type": "path", "default": "/var/lib/apt/lists"},
+        **CREDENTIALS_OPTION,
         **PROXY_OPTIONS,
     },
     "required_if": [("state", "present", ("uris", "key_url"))],

@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from ...module_utils._apt import credentials
 from ...module_utils._apt.key import AptKeyError, read_pins
 from ...module_utils._cluster import pools
 from ...module_utils._nvidia import sharing
@@ -35,6 +36,7 @@ _SERIAL = re.compile(r"[1-9][0-9]*|(?:[1-9][0-9]?|100)%", re.ASCII)
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _ZERO = re.compile(r"[0.]+(?:[a-z]+[0.]+)*[a-z]+", re.ASCII)
 _DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
+_REGISTRY = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]+)?", re.ASCII)
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
 
@@ -156,6 +158,28 @@ _RESERVED = {
     "networking.dnsDomain": "but with cluster_dns_domain",
 }
 
+
+def _mirrors(value: Any) -> Iterator[str]:
+    for number, entry in enumerate(value, start=1):
+        if "@" in str(entry["endpoint"]).partition("://")[2].partition("/")[0]:
+            yield (
+                f"the endpoint of entry {number} holds a user or a password, which belong into "
+                "containerd_registry_credentials"
+            )
+
+
+def _registry_credentials(value: Any) -> Iterator[str]:
+    for number, entry in enumerate(value, start=1):
+        if not _REGISTRY.fullmatch(str(entry["registry"])):
+            yield f"the registry of entry {number} must be a host with or without a port, such as nvcr.io"
+        if not str(entry["username"]) or ":" in str(entry["username"]):
+            yield f"the username of entry {number} is empty or holds a colon"
+        if not str(entry["password"]):
+            yield f"the password of entry {number} is empty"
+    registries = [str(entry["registry"]) for entry in value]
+    yield from (f"{name} is there twice" for name in sorted(set(registries)) if registries.count(name) > 1)
+
+
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_device_plugin_sharing": sharing.problems,
@@ -176,6 +200,9 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "preflight_disk_mib": _disk,
     "preflight_driver_disk_mib": _disk,
     "cluster_api_delegate": _delegate,
+    "cluster_apt_credentials": credentials.problems,
+    "containerd_registry_mirrors": _mirrors,
+    "containerd_registry_credentials": _registry_credentials,
     **{
         f"{role}_repository_key_fingerprints": _fingerprints
         for role in ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")

@@ -39,7 +39,8 @@ _FORMS = (
         re.compile(r".*_repository_url"),
         # apt's sources can be read by everyone, and so could a password in them.
         re.compile(rf"(?!\S+://[^/]*@)(?:{_URL.pattern})"),
-        "a URL without a user or a password, such as https://mirror.example.org/debs",
+        "a URL without a user or a password (cluster_apt_credentials takes them), such as "
+        "https://mirror.example.org/debs",
     ),
     (
         re.compile(r"cluster_api_endpoint"),
@@ -139,7 +140,10 @@ def _misspelt(host: str, name: str, known: Specification) -> Iterator[Problem]:
 
 def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
     kind = option.get("type", "str")
-    if value is None:
+    secret = any(part.get("no_log") for part in option.get("options", {}).values())
+    if secret and not (isinstance(_plain(value), list) and all(isinstance(entry, Mapping) for entry in value)):
+        yield f"{name} is not a list of mappings; its value holds secrets and is not shown"
+    elif value is None:
         if "default" in option:
             yield f"{name} is empty (null)"
     elif kind == "list" and not isinstance(value, (list, tuple)):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -43,15 +44,23 @@ ADDRESSES = {
     "preflight_host": HOST,
 }
 
+# As it is, and as containerd sends it.
+SECRETS = ("S3CRET", base64.b64encode(b"ci:S3CRET").decode())
+APT = [{"machine": "mirror.example.org", "username": "ci", "password": "S3CRET-apt"}]
 UNITS = "/etc/systemd/system"
 PRIVATE = {f"{UNITS}/{unit}.service.d/50-gpulab-proxy.env" for unit in ("containerd", "kubelet")}
+PRIVATE.add("/etc/containerd/certs.d/nvcr.io/hosts.toml")
 
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """The arguments of every state of the roles, by module, where all settings hold a secret."""
     site = Site(tmp_path_factory.mktemp("site"))
-    settings = {"cluster_http_proxy": "http://user:S3CRET-proxy@proxy.example.org:3128"}
+    settings = {
+        "cluster_http_proxy": "http://user:S3CRET-proxy@proxy.example.org:3128",
+        "cluster_apt_credentials": APT,
+        "containerd_registry_credentials": [{"registry": "nvcr.io", "username": "ci", "password": "S3CRET-registry"}],
+    }
     status, output = site.play(PLAYBOOK, {**ADDRESSES, **settings})
     assert status == 0, output
     return {module: site.asked(module) for module in ("apt_source", "managed_files")}
@@ -59,7 +68,11 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, 
 
 def test_secrets_are_in_private_files_alone(asked: dict[str, list[dict[str, Any]]]) -> None:
     files = {file["path"]: file for call in asked["managed_files"] for file in call["files"]}
-    private = {path for path, file in files.items() if "S3CRET" in json.dumps(file)}
+    private = {path for path, file in files.items() if any(word in json.dumps(file) for word in SECRETS)}
     assert private == PRIVATE
     for path in private:
         assert files[path]["mode"] == "0600" and not files[path].get("content"), path
+
+
+def test_each_source_gets_the_credentials(asked: dict[str, list[dict[str, Any]]]) -> None:
+    assert [call["credentials"] for call in asked["apt_source"]] == [APT, APT]

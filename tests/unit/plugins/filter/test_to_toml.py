@@ -66,3 +66,56 @@ def test_the_default_for_all_registries_names_no_server() -> None:
 def test_a_mirror_without_an_endpoint() -> None:
     with pytest.raises(AnsibleFilterError, match="endpoint"):
         containerd_hosts([{"registry": "docker.io"}])
+
+
+HEADER = {"Authorization": "Basic Y2k6UzNDUkVU"}
+MIRROR = {"registry": "nvcr.io", "endpoint": "http://m:5000"}
+HOST = {"capabilities": ["pull", "resolve"]}
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "registry", "expected"),
+    [
+        ([], "nvcr.io", {"nvcr.io": {"server": "https://nvcr.io", "header": HEADER}}),
+        ([], "docker.io", {"docker.io": {"server": "https://registry-1.docker.io", "header": HEADER}}),
+        (
+            [{"registry": "docker.io", "endpoint": "https://m"}],
+            "registry-1.docker.io",
+            {
+                "docker.io": {"server": "https://registry-1.docker.io", "header": HEADER, "host": {"https://m": HOST}},
+                "registry-1.docker.io": {"server": "https://registry-1.docker.io", "header": HEADER},
+            },
+        ),
+        (
+            [MIRROR],
+            "nvcr.io",
+            {"nvcr.io": {"server": "https://nvcr.io", "header": HEADER, "host": {"http://m:5000": HOST}}},
+        ),
+        (
+            [MIRROR],
+            "m:5000",
+            {
+                "nvcr.io": {"server": "https://nvcr.io", "host": {"http://m:5000": {**HOST, "header": HEADER}}},
+                "m:5000": {"server": "https://m:5000", "header": HEADER},
+            },
+        ),
+        # containerd looks into _default only where a registry has no directory of its own.
+        (
+            [{"registry": "_default", "endpoint": "https://m"}],
+            "nvcr.io",
+            {
+                "_default": {"host": {"https://m": HOST}},
+                "nvcr.io": {"server": "https://nvcr.io", "header": HEADER, "host": {"https://m": HOST}},
+            },
+        ),
+    ],
+)
+def test_credentials_go_to_their_host_alone(
+    mirrors: list[dict[str, Any]], registry: str, expected: dict[str, Any]
+) -> None:
+    credentials = [{"registry": registry, "username": "ci", "password": "S3CRET"}]
+    files = {file["path"].split("/")[-2]: file for file in containerd_hosts(mirrors, "/certs", credentials)}
+    texts = {name: file.get("content") or file["secret_content"] for name, file in files.items()}
+    assert {name: tomllib.loads(text) for name, text in texts.items()} == expected
+    private = {name for name, file in files.items() if file.get("mode") == "0600" and "secret_content" in file}
+    assert private == {name for name, text in texts.items() if "Basic" in text}

@@ -21,6 +21,8 @@ GOOD: dict[str, Any] = {
     "cluster_http_proxy": "",
     "cluster_https_proxy": "http://user:secret@proxy.example.org:3128",
     "cluster_no_proxy": [".example.org", "192.0.2.0/24"],
+    "cluster_apt_credentials": [{"machine": "mirror.example.org/debs", "username": "ci", "password": "a:b@c#d"}],
+    "containerd_registry_credentials": [{"registry": "mirror.example.org:5000", "username": "$t", "password": "a b"}],
     "cluster_api_endpoint": "[2001:db8::1]:6443",
     "cluster_dns_domain": "cluster.local",
     "kubeadm_repository_url": "file:///srv/debs",
@@ -28,7 +30,7 @@ GOOD: dict[str, Any] = {
     "containerd_repository_key_fingerprints": ["9DC8 5822 9FC7 DD38 854A  E2D8 8D81 803C 0EBF CD88"],
     "nvidia_driver_repository_key_fingerprints": [],
     "nvidia_driver_reboot": "true",
-    "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "http://r:5000", "override_path": True}],
+    "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "http://r:5000/@", "override_path": True}],
     # Names of others.
     "ansible_host": "192.0.2.1",
     "cluster_name": "prod",
@@ -59,7 +61,7 @@ def test_good_variables_have_no_problems() -> None:
         (
             "kubeadm_repository_url",
             "https://token@mirror.example.org",
-            "a password, such as https://mirror.example.org",
+            "(cluster_apt_credentials takes them), such as https://mirror.example.org",
         ),
         (
             "kubeadm_repository_key_fingerprints",
@@ -203,6 +205,16 @@ def test_values_that_contradict_each_other_are_one_problem(values: dict[str, Any
         ("cluster_api_tunnel", "http://ci:s3cret@proxy.example.org:3128"),
         ("kubeadm_timeout", "http://ci:s3cret@proxy.example.org:3128"),
         ("cluster_disruption_policy", "http://ci:s3cret@proxy.example.org:3128"),
+        ("cluster_apt_credentials", ["machine m login ci password s3cret"]),
+        ("cluster_apt_credentials", {"machine": "m", "username": "ci", "password": "s3cret"}),
+        ("cluster_apt_credentials", "s3cret"),
+        ("cluster_apt_credentials", [{"machine": "m", "username": "ci", "password": "s3cret", "pass": "x"}]),
+        ("cluster_apt_credentials", [{"machine": "m", "username": "ci", "password": "s3cret two"}]),
+        ("containerd_registry_credentials", [["nvcr.io", "ci", "s3cret"]]),
+        ("containerd_registry_credentials", [{"registry": "https://nvcr.io", "username": "ci", "password": "s3cret"}]),
+        ("containerd_registry_credentials", [{"registry": "nvcr.io", "username": "ci:s3cret", "password": "x"}]),
+        ("containerd_registry_credentials", [{"registry": "nvcr.io", "username": "ci", "password": "s3cret"}] * 2),
+        ("containerd_registry_mirrors", [{"registry": "nvcr.io", "endpoint": "https://ci:s3cret@mirror.example.org"}]),
     ],
 )
 def test_password_in_a_value_of_the_wrong_type_is_not_shown(name: str, value: Any) -> None:

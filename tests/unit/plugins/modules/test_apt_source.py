@@ -385,3 +385,45 @@ def test_an_index_that_no_known_key_signs(apply: Apply, host: Host) -> None:
     result = apply()
     assert result["failed"] and "NO_PUBKEY" in result["msg"]
     assert host.files() == before, "a key that does not help is not kept"
+
+
+CREDENTIALS = [{"machine": "http://depot.example", "username": "ci", "password": "S3CRET-1"}]
+OTHERS = [{**CREDENTIALS[0], "password": "S3CRET-2"}]
+TEXT = "machine http://depot.example login ci password S3CRET-"
+
+
+def test_credentials_are_written_changed_and_removed_and_never_shown(apply: Apply, host: Host) -> None:
+    file = host.etc / "auth.conf.d/90gpulab.conf"
+    for wanted, text in ((CREDENTIALS, f"{TEXT}1\n"), (OTHERS, f"{TEXT}2\n"), (None, f"{TEXT}2\n"), ([], "")):
+        predicted = apply(check=True, credentials=wanted)
+        result = apply(credentials=wanted)
+        assert predicted["changed"] == result["changed"] == (wanted is not None)
+        assert predicted["diff"] == result["diff"] and result["disabled"] == []
+        assert "S3CRET" not in str([predicted, result])
+        assert file.exists() == bool(text)
+        if text:
+            assert file.read_text().splitlines(keepends=True)[1:] == [text]
+            assert file.stat().st_mode & 0o777 == 0o600
+        assert not apply(credentials=wanted)["changed"]
+
+
+def test_credentials_that_everyone_can_read_are_made_private(apply: Apply, host: Host) -> None:
+    apply(credentials=CREDENTIALS)
+    file = host.etc / "auth.conf.d/90gpulab.conf"
+    file.chmod(0o644)
+    assert apply(credentials=CREDENTIALS)["changed"] and file.stat().st_mode & 0o777 == 0o600
+
+
+def test_credentials_that_open_nothing_are_put_back(apply: Apply, host: Host) -> None:
+    apply(credentials=CREDENTIALS)
+    before = host.files()
+    (host.directory / "fail").write_text("401 Unauthorized")
+    assert "401" in apply(credentials=OTHERS)["msg"]
+    assert host.files() == before
+    assert (host.etc / "auth.conf.d/90gpulab.conf").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_password_in_a_source_of_others_is_not_shown(apply: Apply, host: Host) -> None:
+    (host.etc / "sources.list").write_text(f"deb {URI} /\ndeb https://me:S3CRET@mirror.example/debs /\n")
+    result = apply(replace_conflicting=True)
+    assert result["changed"] and "S3CRET" not in str(result)
