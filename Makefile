@@ -20,7 +20,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift sharing health cuda operator pools runner awx training network guides first-run untidy in-use second-release dkms vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx training network guides first-run untidy in-use second-release dkms vm
 # CI does not draw this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -31,6 +31,7 @@ tests_wrong-input := test_wrong_input.py test_isolation.py
 tests_faults := test_faults.py
 tests_driver := test_driver_upgrade.py
 tests_drift := test_living_with_others.py
+tests_secrets := test_secrets.py
 tests_sharing := test_sharing.py
 tests_health := test_health.py
 tests_cuda := test_cuda_toolkit.py
@@ -48,7 +49,7 @@ tests_second-release := test_second_release.py
 tests_dkms := test_dkms.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
 

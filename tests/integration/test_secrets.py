@@ -1,0 +1,165 @@
+"""Passwords of a proxy, of package repositories and of registries, and bootstrap tokens: where they end up.
+
+All is real except who asks for the passwords. The lab's depot answers requests with a password as it answers others,
+and nothing goes through the proxy, which does not exist: all that the nodes reach is among the exceptions.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import io
+import json
+import os
+import stat
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from support.cluster import Cluster
+from support.hosts import ROOT, Host
+from support.lab import Lab, running
+from support.play import Run, play
+
+SPEC = ROOT / "tests" / "integration" / "specs" / "one-worker.yml"
+PASSWORDS = [f"S3CRET-{name}-7c41e0" for name in ("proxy", "apt", "registry")]
+UNITS = ("containerd", "kubelet")
+PROXIES = {f"etc/systemd/system/{unit}.service.d/50-gpulab-proxy.env" for unit in UNITS}
+APT = "etc/apt/auth.conf.d/90gpulab.conf"
+CERTS = "etc/containerd/certs.d/"
+# Larger ones are not written by a run.
+LARGEST = 4 * 1024 * 1024
+
+
+def settings(lab: Lab) -> dict[str, Any]:
+    variables = lab.inventory().control_plane.variables
+    mirrors = variables["containerd_registry_mirrors"]
+    addresses = [variables["kubeadm_repository_url"], *(mirror["endpoint"] for mirror in mirrors)]
+    hosts = sorted({str(urlsplit(address).hostname) for address in addresses})
+    registries = sorted({urlsplit(mirror["endpoint"]).netloc for mirror in mirrors})
+    proxy, apt, registry = PASSWORDS
+    return {
+        "cluster_http_proxy": f"http://ci:{proxy}@192.0.2.1:3128",
+        "cluster_no_proxy": hosts,
+        "cluster_apt_credentials": [{"machine": f"http://{h}", "username": "ci", "password": apt} for h in hosts],
+        "containerd_registry_credentials": [
+            {"registry": name, "username": "ci", "password": registry} for name in registries
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A cluster whose settings hold passwords, after its first site.yml. ``begun`` is in seconds since 1970."""
+
+    lab: Lab
+    run: Run
+    arguments: list[str]
+    begun: float
+    secrets: list[bytes]
+
+    def found(self, text: str | bytes) -> list[bytes]:
+        data = text if isinstance(text, bytes) else text.encode()
+        return [secret for secret in self.secrets if secret in data]
+
+    def holders(self, host: Host) -> dict[str, int]:
+        """By path which files of a host hold a secret, in whatever mode, and the mode."""
+        return {name: mode for name, (mode, data) in files(host).items() if self.found(data)}
+
+
+def files(host: Host) -> dict[str, tuple[int, bytes]]:
+    find = f"find /etc /tmp /var/tmp /run /root /home -xdev -type f -size -{LARGEST}c -print0"
+    packed = host.run(f"{find} | tar -C / --null -T - -czf - 2>/dev/null | base64 -w0")
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:gz") as archive:
+        taken = [(member, archive.extractfile(member)) for member in archive.getmembers()]
+        return {member.name: (member.mode & 0o777, file.read()) for member, file in taken if file}
+
+
+def tokens(cluster: Cluster) -> list[bytes]:
+    """Return the secret halves of all bootstrap tokens."""
+    secrets = cluster.get("secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")
+    return [base64.b64decode(item["data"]["token-secret"]) for item in secrets["items"]]
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Secured]:
+    with running("secrets", SPEC) as lab:
+        variables = lab.directory.parent / f"{lab.name}-passwords.json"
+        variables.write_text(json.dumps(settings(lab)))
+        arguments = ["-vvv", "--diff", "-e", f"@{variables}"]
+        begun = time.time()
+        run = play(lab.path, *arguments).expect_success()
+        known = tokens(Cluster.of(lab.inventory()))
+        assert known, "the token with which the worker joined is still there"
+        passwords = [password.encode() for password in PASSWORDS]
+        # As a header of HTTP has them.
+        encoded = [base64.b64encode(b"ci:" + password).rstrip(b"=")[:-1] for password in passwords]
+        yield Secured(lab, run, arguments, begun, [*passwords, *encoded, *known])
+        variables.unlink()
+
+
+def test_the_run_shows_none(secured: Secured) -> None:
+    assert secured.found(secured.run.output) == []
+    assert secured.found(json.dumps(secured.run.events)) == []
+
+
+def test_nor_does_what_it_leaves_on_the_controller(secured: Secured) -> None:
+    places = [secured.lab.directory, Path(tempfile.gettempdir()), Path("~/.ansible").expanduser()]
+    left = [found for place in places for found in recent(place, secured.begun)]
+    assert [str(path) for path, data in left if secured.found(data)] == []
+
+
+def recent(place: Path, begun: float) -> Iterator[tuple[Path, bytes]]:
+    for folder, folders, names in os.walk(place):
+        folders[:] = [name for name in folders if not Path(folder, name).is_mount()]
+        for path in (Path(folder, name) for name in names):
+            # What other programs write may be gone meanwhile.
+            with contextlib.suppress(OSError):
+                state = path.lstat()
+                if stat.S_ISREG(state.st_mode) and state.st_mtime >= begun and state.st_size < LARGEST:
+                    yield path, path.read_bytes()
+
+
+def test_on_the_nodes_they_are_in_private_files_alone(secured: Secured) -> None:
+    for host in secured.lab.inventory().hosts.values():
+        holders = secured.holders(host)
+        registries = {name for name in holders if name.startswith(CERTS) and name.endswith("/hosts.toml")}
+        assert registries and set(holders) == {*PROXIES, APT, *registries}, host.name
+        assert set(holders.values()) == {0o600}, holders
+
+
+def test_nobody_reads_them_from_units_or_the_journal(secured: Secured) -> None:
+    for host in secured.lab.inventory().hosts.values():
+        assert secured.found(host.run(f"systemctl show {' '.join(UNITS)}")) == [], host.name
+        journal = gzip.decompress(base64.b64decode(host.run("journalctl --no-pager -o export | gzip | base64 -w0")))
+        assert len(journal) > 1000 and secured.found(journal) == [], host.name
+        for unit in UNITS:
+            environment = host.run(f"tr '\\0' '\\n' </proc/$(systemctl show --property=MainPID --value {unit})/environ")
+            assert f"HTTP_PROXY=http://ci:{PASSWORDS[0]}@192.0.2.1:3128\n" in environment, f"{host.name}: {unit}"
+
+
+def test_the_cluster_holds_none_but_the_tokens(secured: Secured) -> None:
+    cluster = Cluster.of(secured.lab.inventory())
+    kinds = "configmaps,pods,daemonsets,deployments,events,nodes"
+    assert secured.found(json.dumps(cluster.get(kinds, "--all-namespaces"))) == []
+
+
+def test_a_second_run_changes_nothing(secured: Secured) -> None:
+    run = play(secured.lab.path, *secured.arguments).expect_unchanged()
+    assert secured.found(run.output) == []
+
+
+def test_check_mode_predicts_their_removal_and_a_run_removes_them(secured: Secured) -> None:
+    predicted = play(secured.lab.path, "-vvv", "--diff", "--check").expect_success()
+    run = play(secured.lab.path, "-vvv", "--diff").expect_success()
+    assert predicted.changed() and secured.found(predicted.output + run.output) == []
+    for host in secured.lab.inventory().hosts.values():
+        assert secured.holders(host) == {}, host.name
+    play(secured.lab.path).expect_unchanged()
