@@ -78,6 +78,7 @@ def gpu_operator_plan(
     problems = [
         *_gpu_operator.host_problems(found),
         *_gpu_operator.sharing_problems(settings),
+        *_gpu_operator.proxy_problems(found, settings),
         *(_gpu_operator.table_problems(own or {}, Path(table)) if table else ()),
         *_gpu_operator.relation_problems(values),
         *_gpu_operator.toolkit_problems(values, found),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ Values = Mapping[str, Any]
 CONFIG = "gpulab-device-plugin"
 _OWN = "gpu_operator_values"
 _CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+_WITHOUT_WORKLOAD = {"name": "WITH_WORKLOAD", "value": "false"}
 _ANY = "any"
 _LIKE = 0.75
 
@@ -31,7 +32,8 @@ _LIKE = 0.75
 class Host:
     """A host with GPUs: the versions of driver and container toolkit that it has, empty for none.
 
-    ``source`` is where its driver shall come from, ``root`` the directory below which the driver's files lie.
+    ``source`` is where its driver shall come from, ``root`` the directory below which the driver's files lie; ``old``
+    says that a GPU is of an architecture that current CUDA has left behind (Maxwell, Pascal, Volta).
     """
 
     host: str
@@ -39,6 +41,7 @@ class Host:
     toolkit: str = ""
     source: str = "cuda_repository"
     root: str = "/"
+    old: bool = False
 
     @property
     def has_driver(self) -> bool:
@@ -62,6 +65,8 @@ class Wanted:
     dcgm_exporter: bool = True
     driver_version: str = ""
     driver_modules: str = "auto"
+    # Variables for the container that installs the driver, which gets no proxy from the cluster.
+    proxies: Mapping[str, str] = field(default_factory=dict)
 
 
 def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
@@ -92,6 +97,7 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
             **({"kernelModuleType": wanted.driver_modules} if driver else {}),
             # Without a version the chart's own counts.
             **({"version": wanted.driver_version} if driver and wanted.driver_version else {}),
+            **({"env": _environment(wanted.proxies)} if driver and wanted.proxies else {}),
         },
         "gfd": {"enabled": True},
         **({"hostPaths": {"driverInstallDir": roots[0]}} if roots and not driver else {}),
@@ -99,9 +105,19 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
         "mig": {"strategy": _strategies(wanted)[0]},
         "migManager": {"enabled": False},
         "nfd": {"enabled": True},
-        "node-feature-discovery": {"worker": {"tolerations": [_CONTROL_PLANE, *tolerations]}},
+        "node-feature-discovery": {
+            name: {"tolerations": [_CONTROL_PLANE, *tolerations]} for name in ("gc", "master", "worker")
+        },
         "toolkit": {"enabled": toolkit},
+        # Its CUDA program has no code for them.
+        **({"validator": {"cuda": {"env": [_WITHOUT_WORKLOAD]}}} if any(host.old for host in hosts) else {}),
     }
+
+
+def _environment(variables: Mapping[str, str]) -> list[dict[str, str]]:
+    """As a container takes them, in both spellings."""
+    names = {spelled: value for name, value in variables.items() for spelled in (name.upper(), name.lower()) if value}
+    return [{"name": name, "value": value} for name, value in sorted(names.items())]
 
 
 def _text(config: Any) -> str:
@@ -112,9 +128,24 @@ def _text(config: Any) -> str:
 
 def _strategies(wanted: Wanted) -> list[str]:
     """The MIG strategies of the configurations, V(none) alone when no GPU is cut."""
-    read = [yaml.safe_load(config) if isinstance(config, str) else config for config in wanted.configs.values()]
-    found = {str(_at(config, "flags.migStrategy") or "none") for config in read} - {"none"}
+    found = {str(_at(config, "flags.migStrategy") or "none") for config in _configurations(wanted)} - {"none"}
     return sorted(found) or ["none"]
+
+
+def _configurations(wanted: Wanted) -> list[Any]:
+    return [yaml.safe_load(config) if isinstance(config, str) else config for config in wanted.configs.values()]
+
+
+def proxy_problems(hosts: Sequence[Host], wanted: Wanted) -> Iterator[Problem]:
+    """A password would stand in the ClusterPolicy, for all who may read it."""
+    if any(host.wants_driver for host in hosts) and any("@" in value for value in wanted.proxies.values()):
+        yield Problem(
+            "proxy_password_for_driver",
+            "The container that installs the driver needs the proxy, and the proxy has a password",
+            "cluster_http_proxy, cluster_https_proxy",
+            "It would stand in the ClusterPolicy and in the pod, for all who may read them",
+            "Let the nodes through without a password, or install the driver on the hosts (nvidia_driver_source)",
+        )
 
 
 def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
@@ -127,6 +158,14 @@ def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
             "nvidia_device_plugin_sharing",
             "The operator knows one for all nodes (mig.strategy)",
             "Choose single or mixed for all hosts whose GPUs are partitioned",
+        )
+    if strategies == ["mixed"] and any(_at(config, "sharing.mps") for config in _configurations(wanted)):
+        yield Problem(
+            "mps_with_mixed_mig",
+            "GPUs of some hosts are shared by MPS, and those of others are partitioned with the MIG strategy mixed",
+            "nvidia_device_plugin_sharing",
+            "The operator gives all nodes the strategy mixed, with which its device plugin refuses to share by MPS",
+            "Choose the strategy single, time slices in the place of MPS, or cluster_gpu_manager=device_plugin",
         )
 
 
@@ -235,6 +274,12 @@ def relation_problems(values: Values) -> Iterator[Problem]:
             "nri_plugin_alone",
             "cdi.nriPluginEnabled needs cdi.enabled and toolkit.enabled",
             "Leave cdi.nriPluginEnabled out",
+        )
+    if _at(values, "migManager.enabled"):
+        yield _key_problem(
+            "mig_manager_enabled",
+            "migManager.enabled is true, so the operator would undo the hosts' MIG partitions (all-disabled)",
+            "Leave it out: nvidia_device_plugin_sharing partitions GPUs",
         )
     if not _at(values, "devicePlugin.enabled"):
         yield _key_problem(

@@ -27,23 +27,33 @@ OPERANDS = {
     "state-mig-manager": "nvidia-mig-manager",
     "state-node-status-exporter": "nvidia-node-status-exporter",
 }
+# Reasons of a Ready that means: there was nothing to do, because no node is known to have GPUs.
+_NO_NODES = {
+    "NFDLabelsMissing": "node feature discovery has not labeled a node yet",
+    "NoGPUNodes": "node feature discovery has found no node with GPUs",
+}
 _STATES = re.compile(r"states not ready: \[([^\]]*)\]")
 
 
-def missing(name: str, seen: Seen) -> list[Missing]:
-    """Why the operator is not ready yet, operand by operand; nothing when it is."""
+def missing(name: str, seen: Seen, gpus: bool = True) -> list[Missing]:
+    """Why the operator is not ready yet, operand by operand; nothing when it is. ``gpus``: some nodes have GPUs."""
     policy = next((found for found in seen.policies if objects.name(found) == name), None)
     if policy is None:
         return [*_deployments(seen), Missing("", f"there is no ClusterPolicy {name}")]
     state = (policy.get("status") or {}).get("state") or ""
-    if state == "ignored":
-        others = ", ".join(objects.name(found) for found in seen.policies if found is not policy)
-        return [
-            Missing("", f"the operator ignores the ClusterPolicy {name}, because there is {others} too", final=True)
-        ]
+    # The operator takes the oldest, and writes no status into the others.
+    first = min(
+        seen.policies, key=lambda found: (found["metadata"].get("creationTimestamp") or "", objects.name(found))
+    )
+    if first is not policy and not state:
+        text = f"the operator ignores the ClusterPolicy {name}, because there is {objects.name(first)} too"
+        return [Missing("", text, final=True)]
     late = [*_deployments(seen), *_late(seen)]
     if state == READY:
-        return late
+        reason = _condition(policy, "Ready").get("reason")
+        if not gpus or reason not in _NO_NODES:
+            return late
+        return [*late, *_others(seen), Missing("", _NO_NODES[reason])]
     said = _said(policy)
     waiting = _STATES.search(said)
     named = {found.text.split(":", 1)[0] for found in late}
@@ -59,11 +69,21 @@ def missing(name: str, seen: Seen) -> list[Missing]:
 
 def _late(seen: Seen) -> Iterator[Missing]:
     for daemonset in seen.daemonsets:
-        owners = [owner["kind"] for owner in daemonset["metadata"].get("ownerReferences") or []]
-        if "ClusterPolicy" not in owners or _complete(daemonset):
-            continue
-        what = f"operand {objects.name(daemonset)}"
-        yield from _pods_of(daemonset, what, seen) or [Missing("", f"{what}: {_count(daemonset)}")]
+        if _is_operand(daemonset) and not _complete(daemonset):
+            what = f"operand {objects.name(daemonset)}"
+            yield from _pods_of(daemonset, what, seen) or [Missing("", f"{what}: {_count(daemonset)}")]
+
+
+def _others(seen: Seen) -> Iterator[Missing]:
+    """What comes with the operator, such as the workers of node feature discovery."""
+    for daemonset in seen.daemonsets:
+        if not _is_operand(daemonset) and not _complete(daemonset):
+            what = f"DaemonSet {objects.name(daemonset)}"
+            yield from _pods_of(daemonset, what, seen) or [Missing("", f"{what}: {_count(daemonset)}")]
+
+
+def _is_operand(daemonset: Object) -> bool:
+    return any(owner["kind"] == "ClusterPolicy" for owner in daemonset["metadata"].get("ownerReferences") or [])
 
 
 def _complete(daemonset: Object) -> bool:
@@ -96,9 +116,13 @@ def _deployments(seen: Seen) -> Iterator[Missing]:
 
 def _said(policy: Object) -> str:
     """What the operator says in its conditions: the error, else why it is not ready."""
-    conditions = {each["type"]: each for each in (policy.get("status") or {}).get("conditions") or []}
-    error = conditions.get("Error") or {}
+    error = _condition(policy, "Error")
     if error.get("status") == "True":
         return str(error.get("message") or error.get("reason") or "")
-    ready = conditions.get("Ready") or {}
-    return str(ready.get("message") or "")
+    return str(_condition(policy, "Ready").get("message") or "")
+
+
+def _condition(policy: Object, kind: str) -> Object:
+    conditions = (policy.get("status") or {}).get("conditions") or []
+    found: Object = next((each for each in conditions if each["type"] == kind), {})
+    return found

@@ -51,7 +51,7 @@ class Waiter:
         """What is missing now."""
         self._seen = self._look()
         policy = self._wanted.cluster_policy
-        operands = operator.missing(policy, self._seen) if policy else []
+        operands = operator.missing(policy, self._seen, any(self._wanted.allocatable.values())) if policy else []
         return [*operands, *rollout.missing(self._wanted, self._seen)]
 
     def wait(self, timeout: float, settle: float = 0) -> list[Missing]:

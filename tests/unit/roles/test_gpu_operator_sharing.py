@@ -37,7 +37,7 @@ class Shared(Site):  # type: ignore[misc]
     def run(self, **more: Any) -> tuple[int, str, list[str]]:
         """Exit status, output, and the calls."""
         settings = {
-            "preflight_host": {"gpus": [{"address": "0000:3b:00.0"}]},
+            "preflight_host": {"gpus": [{"address": "0000:3b:00.0", "device_id": "0x1eb8"}]},
             "kubeadm_kubeconfig": "/nowhere",
             "cluster_node_name": "gpu1",
             "cluster_gpu_manager": "gpu_operator",

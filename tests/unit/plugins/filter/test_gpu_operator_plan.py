@@ -20,6 +20,7 @@ FILE = str(ROLE / "files" / "values-v26.7.0.yml")
 TABLE = yaml.safe_load(Path(FILE).read_text())
 FULL = {"host": "gpu1", "driver": "580.178.04", "toolkit": "1.20.1-1"}
 BARE = {"host": "gpu2", "source": "operator", "root": "/run/nvidia/driver"}
+CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
 WANTED = {
     "configs": {"default": {"version": "v1", "flags": {"migStrategy": "none"}}},
@@ -64,6 +65,28 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
             {"dcgmExporter.enabled": False, "dcgmExporter.serviceMonitor.enabled": False},
         ),
         ([FULL], {}, {"mig.strategy": "none", "migManager.enabled": False}),
+        ([FULL], {}, {"validator": None, "driver.env": None}),
+        ([FULL, {**FULL, "old": True}], {}, {"validator.cuda.env": [{"name": "WITH_WORKLOAD", "value": "false"}]}),
+        # What installs the driver fetches headers, and no one else tells it of the proxy.
+        (
+            [BARE],
+            {"proxies": {"http_proxy": "http://p:3128", "https_proxy": ""}},
+            {
+                "driver.env": [
+                    {"name": "HTTP_PROXY", "value": "http://p:3128"},
+                    {"name": "http_proxy", "value": "http://p:3128"},
+                ]
+            },
+        ),
+        ([FULL], {"proxies": {"http_proxy": "http://p:3128"}}, {"driver.env": None}),
+        (
+            [FULL],
+            {},
+            {
+                f"node-feature-discovery.{name}.tolerations": [CONTROL_PLANE, *TOLERATIONS]
+                for name in ("gc", "master", "worker")
+            },
+        ),
         (
             [FULL],
             {"configs": {"default": {}, "mig": "flags: {migStrategy: mixed}"}},
@@ -185,3 +208,22 @@ TREES = some.recursive(
 def test_any_values_give_an_answer(own: dict[str, Any]) -> None:
     for problem in problems([FULL], own):
         assert all(problem[field] for field in ("what", "where", "why", "do"))
+
+
+def test_mps_beside_mixed_mig_is_refused() -> None:
+    mps = {"version": "v1", "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}}}
+    for strategy, kinds in (("mixed", ["mps_with_mixed_mig"]), ("single", []), ("none", [])):
+        wanted = {**WANTED, "configs": {"mps": mps, "mig": {"flags": {"migStrategy": strategy}}}}
+        assert [each["kind"] for each in plan([FULL], wanted, {}, FILE)["problems"]] == kinds
+
+
+def test_a_proxy_with_a_password_is_refused_where_the_operator_brings_the_driver() -> None:
+    wanted = {**WANTED, "proxies": {"http_proxy": "http://u:S3CRET@p:3128"}}
+    (problem,) = plan([BARE], wanted, {}, FILE)["problems"]
+    assert problem["kind"] == "proxy_password_for_driver" and "S3CRET" not in str(problem)
+    assert plan([FULL], wanted, {}, FILE)["problems"] == []
+
+
+def test_values_that_this_chart_takes_or_that_undo_partitions() -> None:
+    assert problems([FULL], {"dcgmExporter": {"service": {"type": "ClusterIP"}}}) == []
+    assert [each["kind"] for each in problems([FULL], {"migManager": {"enabled": True}})] == ["mig_manager_enabled"]

@@ -13,10 +13,16 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout
 PLUGIN = "nvidia-device-plugin-daemonset"
 
 
-def policy(state: str = "", error: str = "", name: str = "cluster-policy", ready: str = "") -> dict[str, Any]:
+def policy(
+    state: str = "", error: str = "", name: str = "cluster-policy", ready: str = "", reason: str = "", made: str = "1"
+) -> dict[str, Any]:
     conditions = [{"type": "Error", "status": "True", "message": error}] if error else []
     conditions += [{"type": "Ready", "status": "False", "message": ready}] if ready else []
-    return {"metadata": {"name": name}, "status": {"state": state, "conditions": conditions}}
+    conditions += [{"type": "Ready", "status": "True", "reason": reason}] if reason else []
+    return {
+        "metadata": {"name": name, "creationTimestamp": made},
+        "status": {"state": state, "conditions": conditions},
+    }
 
 
 def operand(name: str = PLUGIN, wanted: int = 2, available: int = 2, updated: int = 2, **more: Any) -> dict[str, Any]:
@@ -90,8 +96,30 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
         (look([policy("ready")], deployments=[deployment()]), []),
         (look([policy()]), ["the ClusterPolicy cluster-policy has no state yet"]),
         (
-            look([policy("ignored"), policy("ready", name="other")]),
+            look([policy(made="2"), policy("ready", name="other")]),
             ["the operator ignores the ClusterPolicy cluster-policy, because there is other too"],
+        ),
+        # Of two that were made in the same second the lower name counts.
+        (
+            look([policy(), policy("ready", name="a")]),
+            ["the operator ignores the ClusterPolicy cluster-policy, because there is a too"],
+        ),
+        (look([policy("ready"), policy(name="other", made="2")]), []),
+        (look([policy("ready", reason="Reconciled")]), []),
+        # Before node feature discovery is through, the operator calls doing nothing ready.
+        (
+            look(
+                [policy("ready", reason="NFDLabelsMissing")],
+                [{**operand(available=0), "metadata": {"name": "nfd-worker"}}],
+            ),
+            [
+                "DaemonSet nfd-worker: 0 of 2 pods are ready",
+                "node feature discovery has not labeled a node yet",
+            ],
+        ),
+        (
+            look([policy("ready", reason="NoGPUNodes")]),
+            ["node feature discovery has found no node with GPUs"],
         ),
         # Said ready before it has looked at a change.
         (look([policy("ready")], [operand(available=1)]), [f"operand {PLUGIN}: 1 of 2 pods are ready"]),
@@ -121,3 +149,7 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
 )
 def test_what_is_not_ready_is_named(seen: Seen, expected: list[str]) -> None:
     assert [str(entry) for entry in missing("cluster-policy", seen)] == expected
+
+
+def test_without_gpus_there_is_nothing_to_wait_for() -> None:
+    assert missing("cluster-policy", look([policy("ready", reason="NoGPUNodes")]), gpus=False) == []
