@@ -74,6 +74,12 @@ options:
         description: Glob below the directory.
         type: str
         required: true
+      age:
+        description:
+          - Only files that this user owns and that have not changed for so many seconds. V(0) means all.
+        type: int
+        default: 0
+        version_added: 0.2.0
   marker:
     description: Text that every file of this collection holds. Empty means that no file is taken for foreign.
     type: str

@@ -1,7 +1,7 @@
 """Passwords of a proxy, of package repositories and of registries, and bootstrap tokens: where they end up.
 
-All is real except who asks for the passwords. The lab's depot answers requests with a password as it answers others,
-and nothing goes through the proxy, which does not exist: all that the nodes reach is among the exceptions.
+All is real except who asks for the passwords. The lab's depot answers requests with a password as any others, and
+nothing goes through the proxy, which does not exist: all that the nodes reach is among the exceptions.
 """
 
 from __future__ import annotations

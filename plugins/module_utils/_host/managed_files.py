@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +45,27 @@ class Wanted:
         return cls(entry["path"], text, mode, service, entry["keep_foreign"], entry["keep_replaced"])
 
 
+@dataclass(frozen=True)
+class Prune:
+    """Marked files in a directory (glob) that are not wanted are removed.
+
+    With an ``age`` only those of this user that were last changed so many seconds ago.
+    """
+
+    directory: str
+    pattern: str
+    age: int = 0
+
+    def takes(self, file: Path, now: float) -> bool:
+        try:
+            state = file.lstat()
+        except FileNotFoundError:
+            # Another run has just removed its own.
+            return False
+        aged = state.st_uid == os.geteuid() and state.st_mtime < now - self.age
+        return stat.S_ISREG(state.st_mode) and (aged or not self.age)
+
+
 @dataclass
 class Outcome:
     changed: list[str] = field(default_factory=list)
@@ -59,8 +83,7 @@ class ManagedFiles:
     restarts: Restarts
     check: bool
 
-    def ensure(self, wanted: Sequence[Wanted], prune: Sequence[tuple[str, str]]) -> Outcome:
-        """``prune`` holds (directory, glob): marked files in there that are not wanted are removed."""
+    def ensure(self, wanted: Sequence[Wanted], prune: Sequence[Prune]) -> Outcome:
         outcome = Outcome()
         for entry in [*wanted, *self._leftovers(wanted, prune)]:
             self._ensure(entry, outcome)
@@ -72,13 +95,14 @@ class ManagedFiles:
         if name and name not in outcome.services and self.restarts.noted(name):
             outcome.services.append(name)
 
-    def _leftovers(self, wanted: Sequence[Wanted], prune: Sequence[tuple[str, str]]) -> list[Wanted]:
+    def _leftovers(self, wanted: Sequence[Wanted], prune: Sequence[Prune]) -> list[Wanted]:
         known = {entry.path for entry in wanted}
         found = []
-        for directory, pattern in prune:
-            for file in sorted(under(self.root, directory).glob(pattern)):
-                path = f"{directory.rstrip('/')}/{file.relative_to(under(self.root, directory))}"
-                if path not in known and file.is_file() and self.marker in (read_text(file) or ""):
+        for each in prune:
+            directory = under(self.root, each.directory)
+            for file in sorted(directory.glob(each.pattern)):
+                path = f"{each.directory.rstrip('/')}/{file.relative_to(directory)}"
+                if path not in known and each.takes(file, time.time()) and self.marker in (read_text(file) or ""):
                     found.append(Wanted(path, None))
         return found
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._command import Runner
-from .._host.managed_files import ManagedFiles, Wanted
+from .._host.managed_files import ManagedFiles, Prune, Wanted
 from .._systemd import RUN_DIR, Restarts, Systemd
 
 
@@ -19,7 +19,7 @@ def ensure(module: Any) -> dict[str, Any]:
     files = ManagedFiles(params["root"], params["marker"], restarts, module.check_mode)
     outcome = files.ensure(
         [Wanted.from_params(entry) for entry in params["files"]],
-        [(entry["directory"], entry["pattern"]) for entry in params["prune"]],
+        [Prune(entry["directory"], entry["pattern"], entry["age"]) for entry in params["prune"]],
     )
     return {
         "changed": bool(outcome.changed),
@@ -54,6 +54,7 @@ SPECIFICATION: dict[str, Any] = {
             "options": {
                 "directory": {"type": "path", "required": True},
                 "pattern": {"type": "str", "required": True},
+                "age": {"type": "int", "default": 0},
             },
         },
         "marker": {"type": "str", "default": "Managed by gpulab.kubernetes"},

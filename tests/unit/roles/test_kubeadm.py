@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,10 +106,14 @@ def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Pat
         "_kubeadm_private_file": str(tmp_path / "private.conf"),
         "cluster_kubeconfig": str(kept),
     }
+    left = Path(f"/tmp/gpulab-{uuid.uuid4().hex[:24]}.conf")
+    left.touch(0o600)
+    os.utime(left, (0, 0))
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", json.dumps(settings))
     assert status == 0, output
     assert not (tmp_path / "sudo-calls").exists(), output
     assert kept.read_text() == "apiVersion: v1\n" and not (tmp_path / "private.conf").exists()
+    assert not left.exists(), "left by a run that was killed"
 
 
 RENDER = """
@@ -161,6 +166,7 @@ def test_configuration_for_kubeadm(tmp_path: Path, timeouts: dict[str, str]) -> 
     assert status == 0, output
     init, *_others = yaml.safe_load_all((tmp_path / "cp1-init.yaml.j2").read_text())
     join = yaml.safe_load((tmp_path / "gpu1-join.yaml.j2").read_text())
+    assert init["bootstrapTokens"] == [{"ttl": "1h0m0s"}]
     for document in (init, join):
         assert document["patches"] == {"directory": "/etc/kubernetes/patches"}
         assert document.get("timeouts", {}) == timeouts

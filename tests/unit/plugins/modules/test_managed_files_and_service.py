@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +257,34 @@ def test_a_file_of_another_hand_is_kept_once_under_its_own_name(host: Host) -> N
     host.config(keep_replaced=True)
     assert file.with_name("config.toml.before-gpulab").read_text() == "version = 2\n"
     assert not file.with_name("config.toml.replaced-gpulab").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "link", "stays"),
+    [
+        ("gpulab-abcd.conf", 3, False, False),
+        ("gpulab-abcd.conf", 1, False, True),
+        ("gpulab-abcde.conf", 3, False, True),
+        ("gpulab-abcd.conf", 3, True, True),
+    ],
+)
+def test_prune_by_age_removes_own_files_that_a_killed_run_left(
+    host: Host, name: str, days: int, link: bool, stays: bool
+) -> None:
+    folder = host.root / "tmp"
+    folder.mkdir()
+    file, target = folder / name, host.root / "target"
+    target.write_text("x")
+    if link:
+        file.symlink_to(target)
+    else:
+        file.write_text("S3CRET")
+    moment = time.time() - days * 86400
+    os.utime(file, (moment, moment), follow_symlinks=False)
+    prune = [{"directory": "/tmp", "pattern": "gpulab-????.conf", "age": 172800}]
+    result = host.files(PRIVATE, prune=prune, marker="")
+    assert os.path.lexists(file) == stays and target.exists()
+    assert ("/tmp/" + name in result["files"]) == (not stays)
 
 
 PRIVATE = {"path": "/etc/proxy", "mode": "0600", "secret_content": f"{MARKER}S3CRET-new\n"}
