@@ -45,9 +45,12 @@ def settings(lab: Lab) -> dict[str, Any]:
     hosts = sorted({str(urlsplit(address).hostname) for address in addresses})
     registries = sorted({urlsplit(mirror["endpoint"]).netloc for mirror in mirrors})
     proxy, apt, registry = PASSWORDS
+    # Where the distribution's own packages come from.
+    archives = "grep -rhoE 'https?://[^/: ]+' /etc/apt/sources.list /etc/apt/sources.list.d | cut -d/ -f3 | sort -u"
+    reached = {name for host in lab.inventory().hosts.values() for name in host.run(archives).split()}
     return {
         "cluster_http_proxy": f"http://ci:{proxy}@192.0.2.1:3128",
-        "cluster_no_proxy": hosts,
+        "cluster_no_proxy": sorted({*hosts, *reached}),
         "cluster_apt_credentials": [{"machine": f"http://{h}", "username": "ci", "password": apt} for h in hosts],
         "containerd_registry_credentials": [
             {"registry": name, "username": "ci", "password": registry} for name in registries
