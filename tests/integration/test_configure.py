@@ -69,6 +69,7 @@ def configure(awx: StandIn, few: Path, tmp_path: Path) -> Configure:
     given = {
         "awx_configure_directory": str(few),
         "awx_configure_image": "registry.example.org/gpulab-ee:1",
+        "awx_configure_inventory_path": "inventories/three-machines.ini",
         "awx_configure_project_url": PROJECT_URL,
         "awx_configure_ssh_key_file": str(new_key(tmp_path / "id_ed25519")),
     }
@@ -313,10 +314,10 @@ def test_an_administrator_of_the_organization_is_enough(awx: StandIn, configure:
 def test_what_is_missing_is_named_in_one_error(
     awx: StandIn, configure: Configure, env: dict[str, str], names: list[str]
 ) -> None:
-    run = configure(env=env, awx_configure_image="")
+    run = configure(env=env, awx_configure_image="", awx_configure_inventory_path="")
     assert run.status != 0
     (failed,) = run.results("failed")
-    for name in [*names, "awx_configure_image", "Nothing was changed"]:
+    for name in [*names, "awx_configure_image", "awx_configure_inventory_path", "Nothing was changed"]:
         assert name in failed["message"]
     assert ("CONTROLLER_HOST" in failed["message"]) is ("CONTROLLER_HOST" in names)
     assert awx.changes == []

@@ -126,6 +126,7 @@ KINDS: dict[str, Kind] = {
             "overwrite": YES_NO,
             "overwrite_vars": YES_NO,
             "update_on_launch": YES_NO,
+            "update_cache_timeout": NUMBER,
         },
     ),
     "job_templates": Kind(

@@ -45,9 +45,22 @@ def test_every_playbook_has_a_template_and_every_template_a_playbook(project: Pa
     assert {template["playbook"] for template in TEMPLATES} == offered - NO_TEMPLATE
 
 
-def test_the_inventory_is_one_that_awx_recognises(project: Path) -> None:
+def test_no_example_is_the_inventory_by_default(project: Path) -> None:
     settings = yaml.safe_load((ROOT / "awx" / "settings.yml").read_text())
-    assert settings["awx_configure_inventory_path"] in awx_project.inventories(project)
+    assert settings["awx_configure_inventory_path"] == ""
+    assert "inventories/three-machines.ini" in awx_project.inventories(project)
+
+
+def test_project_and_inventory_are_synchronised_at_most_once_in_five_minutes() -> None:
+    source = yaml.safe_load((ROOT / "awx" / "inventory.yml").read_text())["awx_configure_inventory_source"]
+    project = yaml.safe_load((ROOT / "awx" / "project.yml").read_text())["awx_configure_project"]
+    assert source["update_cache_timeout"] == project["scm_update_cache_timeout"] == 300
+
+
+def test_the_report_of_every_night_fails_on_errors() -> None:
+    nightly = {schedule["template"] for schedule in described("schedules") if schedule["enabled"]}
+    (report,) = [template for template in TEMPLATES if template["playbook"] == "playbooks/report.yml"]
+    assert report["name"] in nightly and report["extra_vars"] == {"acceptance_report_fail_on": "error"}
 
 
 def test_names_are_there_once_and_whatever_is_referred_to_exists() -> None:

@@ -33,10 +33,12 @@ EARLIER: dict[str, Any] = {
 }
 
 
-def run(folder: Path, *arguments: str, playbook: Path = REPOSITORY / "playbooks" / "report.yml") -> str:
+def run(
+    folder: Path, *arguments: str, playbook: Path = REPOSITORY / "playbooks" / "report.yml", fails: bool = False
+) -> str:
     (folder / "hosts.ini").write_text(INVENTORY)
-    status, said = run_ansible(folder, str(playbook), "-i", "hosts.ini", *arguments)
-    assert status == 0 and "Traceback" not in said, said
+    status, said = run_ansible(folder, str(playbook), "-i", "hosts.ini", *arguments, ANSIBLE_SHOW_CUSTOM_STATS="true")
+    assert bool(status) == fails and "Traceback" not in said, said
     return said
 
 
@@ -53,6 +55,16 @@ def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> Non
     assert [each["kind"] for each in found["actions"]][:2] == ["unreachable", "api"]
     assert "cp1: Failed to connect to the host" in said and "changed=1" not in said
     assert 'data-gpu="unknown"' in (tmp_path / "gpulab-report.html").read_text()
+
+
+def test_errors_fail_the_run_when_the_report_is_written(tmp_path: Path) -> None:
+    (tmp_path / "gpulab-report.json").write_text(json.dumps(EARLIER))
+    said = " ".join(run(tmp_path, "-e", "acceptance_report_fail_on=error", fails=True).split())
+    found = json.loads((tmp_path / "gpulab-report.json").read_text())["actions"]
+    errors = [each for each in found if each["severity"] == "error"]
+    assert f"{len(errors)} problems (acceptance_report_fail_on is error): cp1: Failed to connect" in said
+    # As AWX takes them for artifacts.
+    assert f"gpulab_report: errors: {len(errors)} gpus: 1 in_use: 0 proven: 1 warnings: " in said
 
 
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:

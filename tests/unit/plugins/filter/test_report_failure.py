@@ -1,0 +1,30 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.report_failure import report_failure
+
+ERROR = {"severity": "error", "host": "gpu1", "what": "GPU 0 is unhealthy"}
+WARNING = {"severity": "warning", "host": "", "what": "a certificate expires in 9 days"}
+START = "Error while reporting the present state: "
+
+
+@pytest.mark.parametrize(
+    ("actions", "fail_on", "expected"),
+    [
+        ([ERROR, WARNING], "never", ""),
+        ([], "warning", ""),
+        ([WARNING], "error", ""),
+        ([ERROR, WARNING], "error", "1 problem (acceptance_report_fail_on is error): gpu1: GPU 0 is unhealthy."),
+        (
+            [ERROR, WARNING],
+            "warning",
+            "2 problems (acceptance_report_fail_on is warning): gpu1: GPU 0 is unhealthy; "
+            "cluster: a certificate expires in 9 days.",
+        ),
+    ],
+)
+def test_one_sentence_names_the_problems_that_count(actions: list[dict[str, str]], fail_on: str, expected: str) -> None:
+    assert report_failure({"actions": actions}, fail_on) == (START + expected if expected else "")
