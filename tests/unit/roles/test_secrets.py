@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +49,8 @@ ADDRESSES = {
 # As it is, and as containerd sends it.
 SECRETS = ("S3CRET", base64.b64encode(b"ci:S3CRET").decode())
 APT = [{"machine": "mirror.example.org", "username": "ci", "password": "S3CRET-apt"}]
+ROLES = REPOSITORY / "roles"
+TEMPLATES = sorted(path for path in ROLES.glob("*/templates/*.j2") if " containers:\n" in path.read_text())
 UNITS = "/etc/systemd/system"
 PRIVATE = {f"{UNITS}/{unit}.service.d/50-gpulab-proxy.env" for unit in ("containerd", "kubelet")}
 PRIVATE.add("/etc/containerd/certs.d/nvcr.io/hosts.toml")
@@ -76,3 +80,11 @@ def test_secrets_are_in_private_files_alone(asked: dict[str, list[dict[str, Any]
 
 def test_each_source_gets_the_credentials(asked: dict[str, list[dict[str, Any]]]) -> None:
     assert [call["credentials"] for call in asked["apt_source"]] == [APT, APT]
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: str(path.relative_to(ROLES)))
+def test_a_pod_has_a_token_only_with_an_account_of_its_own(template: Path) -> None:
+    text = template.read_text()
+    pods = re.findall(r"^ +containers:", text, re.MULTILINE)
+    decided = re.findall(r"^ +(?:serviceAccountName: \S+|automountServiceAccountToken: false)$", text, re.MULTILINE)
+    assert len(decided) == len(pods) > 0
