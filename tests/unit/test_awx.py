@@ -119,7 +119,9 @@ def test_no_file_holds_a_secret() -> None:
     for path in (ROOT / "awx").glob("*.yml"):
         assert "PRIVATE KEY" not in path.read_text()
         for name, value in scalars(yaml.safe_load(path.read_text())):
-            assert not re.search("password|token|secret|key", name) or value in ("", False), f"{path.name}: {name}"
+            is_file = re.fullmatch(r"\{\{ awx_configure_\w+_file \}\}", str(value))
+            kept = is_file or value in ("", False)
+            assert not re.search("password|token|secret|key", name) or kept, f"{path.name}: {name}"
 
 
 ANSWERS = [
