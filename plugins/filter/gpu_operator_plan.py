@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 
+from ..module_utils._errors import DomainError
 from ..plugin_utils import _gpu_operator
 
 DOCUMENTATION = r"""
@@ -26,14 +27,16 @@ options:
   _input:
     description: >-
       The hosts with GPUs: C(host), and where known C(driver) and C(toolkit) (the versions that are there), C(source)
-      (where the driver comes from) and C(root) (the directory below which it lies).
+      (where the driver comes from), C(root) (the directory below which it lies) and C(devices) (the PCI device ids of
+      the GPUs).
     type: list
     elements: dict
     required: true
   wanted:
     description: >-
       The settings: C(configs) (device plugin configurations by name, as mappings or as YAML), C(default_config),
-      C(tolerations), C(service_monitor), C(dcgm_exporter), C(driver_version), C(driver_modules).
+      C(tolerations), C(dcgm_exporter), C(driver_version), C(driver_modules), C(http_proxy), C(https_proxy),
+      C(no_proxy) (a list).
     type: dict
     required: true
   own:
@@ -73,15 +76,15 @@ def gpu_operator_plan(
         found = [_gpu_operator.Host(**host) for host in hosts]
         settings = _gpu_operator.Wanted(**wanted)
         values = _gpu_operator.merged(_gpu_operator.computed(found, settings), own or {})
-    except TypeError as error:
+    except (TypeError, DomainError) as error:
         raise AnsibleFilterError(f"Error while computing the GPU Operator's values: {error}") from error
     problems = [
         *_gpu_operator.host_problems(found),
         *_gpu_operator.sharing_problems(settings),
-        *_gpu_operator.proxy_problems(found, settings),
         *(_gpu_operator.table_problems(own or {}, Path(table)) if table else ()),
         *_gpu_operator.relation_problems(values),
         *_gpu_operator.toolkit_problems(values, found),
+        *_gpu_operator.proxy_problems(values, settings),
     ]
     return {"values": values, "problems": [problem.fields() for problem in problems]}
 

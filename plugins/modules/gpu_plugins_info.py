@@ -80,10 +80,6 @@ policies:
   type: list
   elements: str
   sample: [cluster-policy]
-service_monitors:
-  description: Whether the cluster knows ServiceMonitors of the Prometheus Operator.
-  returned: success
-  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -15,7 +15,8 @@ description:
   - Waits until each node named has a ready pod of each DaemonSet, made from its present template, and each Deployment
     is available. Other nodes of the cluster don't matter, so one that is down does not hold up the others.
   - With O(cluster_policy) it waits for the GPU Operator, until C(.status.state) of its ClusterPolicy is C(ready), and
-    the operator itself and the DaemonSets that belong to the ClusterPolicy are rolled out.
+    the operator itself is the leader, and the DaemonSets that belong to the ClusterPolicy are rolled out. The nodes of
+    O(allocatable) with GPUs must be ones that the operator has found.
   - It fails when the time is over, or when a pod has had a problem for a minute that seldom ends by itself, such as
     an image that can't be pulled. The error names each thing that is missing with its node and cause, and has the last
     lines of the pod's log.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from ..module_utils._problem import Problem
+from ._cuda import compatibility
 from ._preflight.model import listing
 
 Values = Mapping[str, Any]
@@ -23,17 +24,21 @@ Values = Mapping[str, Any]
 CONFIG = "gpulab-device-plugin"
 _OWN = "gpu_operator_values"
 _CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
-_WITHOUT_WORKLOAD = {"name": "WITH_WORKLOAD", "value": "false"}
 _ANY = "any"
 _LIKE = 0.75
+# The program by which the validator of v26.7.0 tests the GPUs is built with this CUDA, whose first branch is 580:
+# https://github.com/NVIDIA/gpu-operator/issues/2842
+_VALIDATOR_CUDA = "13.2"
+_VALIDATOR_BRANCH = "580"
+_NO_WORKLOAD = ("WITH_WORKLOAD", "false")
 
 
 @dataclass(frozen=True)
 class Host:
     """A host with GPUs: the versions of driver and container toolkit that it has, empty for none.
 
-    ``source`` is where its driver shall come from, ``root`` the directory below which the driver's files lie; ``old``
-    says that a GPU is of an architecture that current CUDA has left behind (Maxwell, Pascal, Volta).
+    ``source`` is where its driver shall come from, ``root`` the directory below which the driver's files lie, and
+    ``devices`` are the PCI device ids of its GPUs.
     """
 
     host: str
@@ -41,7 +46,7 @@ class Host:
     toolkit: str = ""
     source: str = "cuda_repository"
     root: str = "/"
-    old: bool = False
+    devices: Sequence[str] = ()
 
     @property
     def has_driver(self) -> bool:
@@ -61,18 +66,23 @@ class Wanted:
     configs: Mapping[str, Any]
     default_config: str
     tolerations: Sequence[Mapping[str, str]] = ()
-    service_monitor: bool = False
     dcgm_exporter: bool = True
     driver_version: str = ""
     driver_modules: str = "auto"
-    # Variables for the container that installs the driver, which gets no proxy from the cluster.
-    proxies: Mapping[str, str] = field(default_factory=dict)
+    http_proxy: str = ""
+    https_proxy: str = ""
+    no_proxy: Sequence[str] = ()
+
+    @property
+    def secret_proxy(self) -> bool:
+        """Whether the proxies' addresses hold a user or a password."""
+        return "@" in self.http_proxy + self.https_proxy
 
 
 def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
     """The values that follow from what the hosts have. See host_problems for hosts that don't go together."""
     driver = any(host.wants_driver for host in hosts)
-    toolkit = driver or not any(host.toolkit for host in hosts)
+    toolkit = driver or (bool(hosts) and not any(host.toolkit for host in hosts))
     tolerations = [dict(toleration) for toleration in wanted.tolerations]
     roots = [host.root for host in hosts if host.root != "/"]
     return {
@@ -80,8 +90,8 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
         "daemonsets": {"tolerations": tolerations},
         "dcgmExporter": {
             "enabled": wanted.dcgm_exporter,
-            # Without its resource definition the operator would fail to make one.
-            "serviceMonitor": {"enabled": wanted.service_monitor and wanted.dcgm_exporter},
+            # The operator creates it as soon as the cluster knows ServiceMonitors.
+            "serviceMonitor": {"enabled": wanted.dcgm_exporter},
         },
         "devicePlugin": {
             "config": {
@@ -97,7 +107,7 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
             **({"kernelModuleType": wanted.driver_modules} if driver else {}),
             # Without a version the chart's own counts.
             **({"version": wanted.driver_version} if driver and wanted.driver_version else {}),
-            **({"env": _environment(wanted.proxies)} if driver and wanted.proxies else {}),
+            **({"env": _proxies(wanted)} if driver and _proxies(wanted) else {}),
         },
         "gfd": {"enabled": True},
         **({"hostPaths": {"driverInstallDir": roots[0]}} if roots and not driver else {}),
@@ -105,19 +115,33 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
         "mig": {"strategy": _strategies(wanted)[0]},
         "migManager": {"enabled": False},
         "nfd": {"enabled": True},
-        "node-feature-discovery": {
-            name: {"tolerations": [_CONTROL_PLANE, *tolerations]} for name in ("gc", "master", "worker")
-        },
+        "node-feature-discovery": {name: {"tolerations": [_CONTROL_PLANE, *tolerations]} for name in ("gc", "worker")},
         "toolkit": {"enabled": toolkit},
-        # Its CUDA program has no code for them.
-        **({"validator": {"cuda": {"env": [_WITHOUT_WORKLOAD]}}} if any(host.old for host in hosts) else {}),
+        **({} if _validator_runs(hosts, wanted) else {"validator": {"cuda": {"env": [_variable(*_NO_WORKLOAD)]}}}),
     }
 
 
-def _environment(variables: Mapping[str, str]) -> list[dict[str, str]]:
-    """As a container takes them, in both spellings."""
-    names = {spelled: value for name, value in variables.items() for spelled in (name.upper(), name.lower()) if value}
-    return [{"name": name, "value": value} for name, value in sorted(names.items())]
+def _validator_runs(hosts: Sequence[Host], wanted: Wanted) -> bool:
+    """Whether the validator's CUDA program runs on all GPUs: else no node would ever be ready."""
+    return all(
+        compatibility.judge(_VALIDATOR_CUDA, host.driver or wanted.driver_version or _VALIDATOR_BRANCH, device).kind
+        != compatibility.UNSUPPORTED
+        for host in hosts
+        for device in host.devices
+    )
+
+
+def _proxies(wanted: Wanted) -> list[dict[str, str]]:
+    """Variables of the driver container, which fetches the kernel's headers; none for addresses with a password."""
+    found = {"HTTP_PROXY": wanted.http_proxy, "HTTPS_PROXY": wanted.https_proxy}
+    if wanted.secret_proxy or not any(found.values()):
+        return []
+    found["NO_PROXY"] = ",".join(wanted.no_proxy)
+    return [_variable(each, value) for name, value in found.items() if value for each in (name, name.lower())]
+
+
+def _variable(name: str, value: str) -> dict[str, str]:
+    return {"name": name, "value": value}
 
 
 def _text(config: Any) -> str:
@@ -128,24 +152,12 @@ def _text(config: Any) -> str:
 
 def _strategies(wanted: Wanted) -> list[str]:
     """The MIG strategies of the configurations, V(none) alone when no GPU is cut."""
-    found = {str(_at(config, "flags.migStrategy") or "none") for config in _configurations(wanted)} - {"none"}
+    found = {str(_at(config, "flags.migStrategy") or "none") for config in _configs(wanted)} - {"none"}
     return sorted(found) or ["none"]
 
 
-def _configurations(wanted: Wanted) -> list[Any]:
+def _configs(wanted: Wanted) -> list[Any]:
     return [yaml.safe_load(config) if isinstance(config, str) else config for config in wanted.configs.values()]
-
-
-def proxy_problems(hosts: Sequence[Host], wanted: Wanted) -> Iterator[Problem]:
-    """A password would stand in the ClusterPolicy, for all who may read it."""
-    if any(host.wants_driver for host in hosts) and any("@" in value for value in wanted.proxies.values()):
-        yield Problem(
-            "proxy_password_for_driver",
-            "The container that installs the driver needs the proxy, and the proxy has a password",
-            "cluster_http_proxy, cluster_https_proxy",
-            "It would stand in the ClusterPolicy and in the pod, for all who may read them",
-            "Let the nodes through without a password, or install the driver on the hosts (nvidia_driver_source)",
-        )
 
 
 def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
@@ -159,13 +171,14 @@ def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
             "The operator knows one for all nodes (mig.strategy)",
             "Choose single or mixed for all hosts whose GPUs are partitioned",
         )
-    if strategies == ["mixed"] and any(_at(config, "sharing.mps") for config in _configurations(wanted)):
+    if "mixed" in strategies and any(_at(config, "sharing.mps") for config in _configs(wanted)):
         yield Problem(
-            "mps_with_mixed_mig",
-            "GPUs of some hosts are shared by MPS, and those of others are partitioned with the MIG strategy mixed",
+            "mps_with_mig_mixed",
+            "GPUs of some hosts are shared through MPS, those of others are partitioned with the MIG strategy mixed",
             "nvidia_device_plugin_sharing",
-            "The operator gives all nodes the strategy mixed, with which its device plugin refuses to share by MPS",
-            "Choose the strategy single, time slices in the place of MPS, or cluster_gpu_manager=device_plugin",
+            "The operator knows one MIG strategy for all nodes (mig.strategy), and with mixed its device plugin does "
+            "not start on nodes with MPS",
+            "Share through time slices instead of MPS, partition no GPUs, or set cluster_gpu_manager=device_plugin",
         )
 
 
@@ -278,8 +291,8 @@ def relation_problems(values: Values) -> Iterator[Problem]:
     if _at(values, "migManager.enabled"):
         yield _key_problem(
             "mig_manager_enabled",
-            "migManager.enabled is true, so the operator would undo the hosts' MIG partitions (all-disabled)",
-            "Leave it out: nvidia_device_plugin_sharing partitions GPUs",
+            "migManager.enabled is true, so the operator would undo the MIG geometry of the hosts",
+            "Leave it out, and declare the geometry in nvidia_device_plugin_sharing",
         )
     if not _at(values, "devicePlugin.enabled"):
         yield _key_problem(
@@ -302,6 +315,19 @@ def toolkit_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]
                     "Leave toolkit.enabled out, or remove the package first",
                     host.host,
                 )
+
+
+def proxy_problems(values: Values, wanted: Wanted) -> Iterator[Problem]:
+    """A proxy's password that the driver container needs, and that must not stand in the ClusterPolicy."""
+    if wanted.secret_proxy and _at(values, "driver.enabled") and not _at(values, "driver.secretEnv"):
+        yield Problem(
+            "proxy_password_shown",
+            "The proxy's address holds a password, and the operator's driver container needs the proxy",
+            "cluster_http_proxy",
+            "Variables of that container stand in the ClusterPolicy, where many can read them",
+            "Put HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in upper and in lower case, into a Secret in the operator's "
+            "namespace, and name it in gpu_operator_values: {driver: {secretEnv: NAME}}",
+        )
 
 
 def _key_problem(kind: str, what: str, do: str) -> Problem:

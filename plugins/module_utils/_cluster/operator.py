@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from . import objects
 from .objects import Object
@@ -14,6 +14,10 @@ from .rollout import Missing, Seen, available, selects, unready
 
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 READY = "ready"
+# By which the operator elects its leader (cmd/gpu-operator/main.go, v26.7.0).
+LEASE = "53822513.nvidia.com"
+_RECONCILED = "Reconciled"
+_GPU_LABEL = "nvidia.com/gpu.present"
 # The operator's states and the DaemonSets that they are made of (controllers/state_manager.go and assets/, v26.7.0).
 OPERANDS = {
     "state-driver": "nvidia-driver-daemonset",
@@ -27,33 +31,30 @@ OPERANDS = {
     "state-mig-manager": "nvidia-mig-manager",
     "state-node-status-exporter": "nvidia-node-status-exporter",
 }
-# Reasons of a Ready that means: there was nothing to do, because no node is known to have GPUs.
-_NO_NODES = {
-    "NFDLabelsMissing": "node feature discovery has not labeled a node yet",
-    "NoGPUNodes": "node feature discovery has found no node with GPUs",
-}
 _STATES = re.compile(r"states not ready: \[([^\]]*)\]")
 
 
-def missing(name: str, seen: Seen, gpus: bool = True) -> list[Missing]:
-    """Why the operator is not ready yet, operand by operand; nothing when it is. ``gpus``: some nodes have GPUs."""
+def missing(name: str, seen: Seen, gpu_nodes: Sequence[str] = ()) -> list[Missing]:
+    """Why the operator is not ready yet, operand by operand; nothing when it is.
+
+    ``gpu_nodes`` are those that it has to serve: until Node Feature Discovery has labelled one, the operator makes no
+    operands, and reports that it is ready.
+    """
     policy = next((found for found in seen.policies if objects.name(found) == name), None)
     if policy is None:
         return [*_deployments(seen), Missing("", f"there is no ClusterPolicy {name}")]
     state = (policy.get("status") or {}).get("state") or ""
-    # The operator takes the oldest, and writes no status into the others.
-    first = min(
-        seen.policies, key=lambda found: (found["metadata"].get("creationTimestamp") or "", objects.name(found))
-    )
-    if first is not policy and not state:
-        text = f"the operator ignores the ClusterPolicy {name}, because there is {objects.name(first)} too"
-        return [Missing("", text, final=True)]
-    late = [*_deployments(seen), *_late(seen)]
+    oldest = min(seen.policies, key=_age)
+    if not state and oldest is not policy:
+        older = f"because {objects.name(oldest)} is older"
+        return [Missing("", f"the operator ignores the ClusterPolicy {name}, {older}", final=True)]
+    unlabelled = list(_unlabelled(gpu_nodes, seen))
+    late = [*_deployments(seen), *_leader(seen), *_late(seen, bool(unlabelled)), *unlabelled]
+    reason = str(_condition(policy, "Ready").get("reason") or "")
+    if state == READY and gpu_nodes and reason != _RECONCILED:
+        return [*late, Missing("", f"the operator has created no operands yet ({reason or 'no reason given'})")]
     if state == READY:
-        reason = _condition(policy, "Ready").get("reason")
-        if not gpus or reason not in _NO_NODES:
-            return late
-        return [*late, *_others(seen), Missing("", _NO_NODES[reason])]
+        return late
     said = _said(policy)
     waiting = _STATES.search(said)
     named = {found.text.split(":", 1)[0] for found in late}
@@ -67,23 +68,35 @@ def missing(name: str, seen: Seen, gpus: bool = True) -> list[Missing]:
     return [*late, Missing("", said or f"the ClusterPolicy {name} has no state yet")]
 
 
-def _late(seen: Seen) -> Iterator[Missing]:
+def _age(policy: Object) -> tuple[str, str]:
+    """The operator serves the oldest ClusterPolicy, and of several as old the first by name."""
+    return str(policy["metadata"].get("creationTimestamp") or ""), objects.name(policy)
+
+
+def _unlabelled(gpu_nodes: Sequence[str], seen: Seen) -> Iterator[Missing]:
+    for node in seen.nodes:
+        labels = node["metadata"].get("labels") or {}
+        if objects.name(node) in gpu_nodes and labels.get(_GPU_LABEL) != "true":
+            yield Missing(objects.name(node), f"the operator has not found its GPUs yet (label {_GPU_LABEL}=true)")
+
+
+def _leader(seen: Seen) -> Iterator[Missing]:
+    """An operator that is not the leader yet has not looked at a change, and the former one's word stands."""
+    for lease in seen.leases:
+        holder = str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
+        if holder not in [objects.name(pod) for pod in seen.pods if objects.is_ready(pod)]:
+            yield Missing("", f"the operator is not the leader yet (lease {LEASE}, held by {holder or 'no pod'})")
+
+
+def _late(seen: Seen, unlabelled: bool) -> Iterator[Missing]:
+    """Operands that are not complete, and, while nodes are unlabelled, what finds their features."""
     for daemonset in seen.daemonsets:
-        if _is_operand(daemonset) and not _complete(daemonset):
-            what = f"operand {objects.name(daemonset)}"
-            yield from _pods_of(daemonset, what, seen) or [Missing("", f"{what}: {_count(daemonset)}")]
-
-
-def _others(seen: Seen) -> Iterator[Missing]:
-    """What comes with the operator, such as the workers of node feature discovery."""
-    for daemonset in seen.daemonsets:
-        if not _is_operand(daemonset) and not _complete(daemonset):
-            what = f"DaemonSet {objects.name(daemonset)}"
-            yield from _pods_of(daemonset, what, seen) or [Missing("", f"{what}: {_count(daemonset)}")]
-
-
-def _is_operand(daemonset: Object) -> bool:
-    return any(owner["kind"] == "ClusterPolicy" for owner in daemonset["metadata"].get("ownerReferences") or [])
+        owners = [owner["kind"] for owner in daemonset["metadata"].get("ownerReferences") or []]
+        owned = "ClusterPolicy" in owners
+        if not (owned or unlabelled) or _complete(daemonset):
+            continue
+        what = f"{'operand' if owned else 'DaemonSet'} {objects.name(daemonset)}"
+        yield from _pods_of(daemonset, what, seen) or [Missing("", f"{what}: {_count(daemonset)}")]
 
 
 def _complete(daemonset: Object) -> bool:
@@ -123,6 +136,5 @@ def _said(policy: Object) -> str:
 
 
 def _condition(policy: Object, kind: str) -> Object:
-    conditions = (policy.get("status") or {}).get("conditions") or []
-    found: Object = next((each for each in conditions if each["type"] == kind), {})
-    return found
+    conditions: list[Object] = (policy.get("status") or {}).get("conditions") or []
+    return next((each for each in conditions if each["type"] == kind), {})

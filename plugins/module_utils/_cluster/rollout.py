@@ -32,7 +32,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the API has: nodes, ClusterPolicies, and the workloads, pods and events of one namespace."""
+    """What the API has: nodes, ClusterPolicies, and the workloads, pods, leases and events of one namespace."""
 
     nodes: Sequence[Object] = ()
     policies: Sequence[Object] = ()
@@ -40,6 +40,7 @@ class Seen:
     deployments: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     events: Sequence[Object] = ()
+    leases: Sequence[Object] = ()
 
 
 @dataclass(frozen=True)

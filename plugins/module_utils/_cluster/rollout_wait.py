@@ -51,7 +51,8 @@ class Waiter:
         """What is missing now."""
         self._seen = self._look()
         policy = self._wanted.cluster_policy
-        operands = operator.missing(policy, self._seen, any(self._wanted.allocatable.values())) if policy else []
+        gpu_nodes = [name for name, amounts in self._wanted.allocatable.items() if any(amounts.values())]
+        operands = operator.missing(policy, self._seen, gpu_nodes) if policy else []
         return [*operands, *rollout.missing(self._wanted, self._seen)]
 
     def wait(self, timeout: float, settle: float = 0) -> list[Missing]:
@@ -78,6 +79,7 @@ class Waiter:
 
     def _look(self) -> Seen:
         core, apps = f"/api/v1/namespaces/{self._namespace}", f"/apis/apps/v1/namespaces/{self._namespace}"
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases/{operator.LEASE}"
         wanted, policy = self._wanted, bool(self._wanted.cluster_policy)
         return Seen(
             nodes=self._api.items("/api/v1/nodes") if wanted.nodes or wanted.allocatable else (),
@@ -86,6 +88,7 @@ class Waiter:
             deployments=self._api.items(f"{apps}/deployments") if policy or wanted.deployments else (),
             pods=self._api.items(f"{core}/pods"),
             events=self._api.items(f"{core}/events", fieldSelector="involvedObject.kind=Pod"),
+            leases=[found] if policy and (found := self._api.find(lease)) else (),
         )
 
     def _log(self, pod: str) -> list[str]:

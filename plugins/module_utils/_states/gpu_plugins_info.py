@@ -12,10 +12,8 @@ from .._cluster import device_plugins, objects
 from .._cluster.api import Api
 from .._cluster.operator import POLICIES
 
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 # As the role nvidia_driver_installer writes it.
 _INSTALLER = "gpulab.io/driver-installer"
-_SERVICE_MONITORS = "servicemonitors.monitoring.coreos.com"
 
 
 def ensure(module: Any) -> dict[str, Any]:
@@ -23,12 +21,10 @@ def ensure(module: Any) -> dict[str, Any]:
     daemonsets = api.items("/apis/apps/v1/daemonsets")
     found = device_plugins.plugins(daemonsets, api.items("/api/v1/pods"))
     policies = (api.find(POLICIES) or {}).get("items") or []
-    monitors = api.find(f"{_DEFINITIONS}/{_SERVICE_MONITORS}") is not None
     return {
         "plugins": [asdict(plugin) for plugin in found],
         "shared": device_plugins.shared(found),
         "policies": sorted(policy["metadata"]["name"] for policy in policies),
-        "service_monitors": monitors,
         "installers": [
             objects.name(each) for each in daemonsets if _INSTALLER in (each["metadata"].get("annotations") or {})
         ],

@@ -37,7 +37,7 @@ class Shared(Site):  # type: ignore[misc]
     def run(self, **more: Any) -> tuple[int, str, list[str]]:
         """Exit status, output, and the calls."""
         settings = {
-            "preflight_host": {"gpus": [{"address": "0000:3b:00.0", "device_id": "0x1eb8"}]},
+            "preflight_host": {"gpus": [{"address": "0000:3b:00.0"}]},
             "kubeadm_kubeconfig": "/nowhere",
             "cluster_node_name": "gpu1",
             "cluster_gpu_manager": "gpu_operator",
@@ -53,10 +53,15 @@ class Shared(Site):  # type: ignore[misc]
 @pytest.fixture
 def site(tmp_path: Path) -> Shared:
     made = Shared(tmp_path)
-    found = {"changed": False, "pci": [{}], "packages": {"nvidia-container-toolkit": "1"}, "held": {}}
+    found = {
+        "changed": False,
+        "pci": [{"device_id": "0x20b0"}],
+        "packages": {"nvidia-container-toolkit": "1"},
+        "held": {},
+    }
     made.answer("gpu_host_info", {**found, "containerd_files": [], "certificates": {}})
     made.answer("nvidia_smi_info", {"changed": False, "state": "ok", "driver_version": "580.178.04", "gpus": []})
-    made.answer("gpu_plugins_info", {"changed": False, "plugins": [], "policies": [], "service_monitors": False})
+    made.answer("gpu_plugins_info", {"changed": False, "plugins": [], "policies": []})
     made.answer("helm_program_info", {"changed": False, "path": "/usr/bin/helm"})
     made.answer("gpu_pods_info", {"changed": False, "pods": []})
     made.answer("nvidia_mig", {"changed": False, "differs": False, "gpus": [{**PART, "profiles": []}]})
@@ -79,7 +84,7 @@ def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(si
     status, output, calls = site.run(cluster_hosts=["gpu1", "gpu2"])
     assert status != 0 and "this run leaves out gpu2" in output and "helm" not in calls
     own = {"namespace": "gpu-operator", "name": "p", "kind": "DaemonSet", "policy": "cluster-policy", "nodes": []}
-    site.answer("gpu_plugins_info", {"changed": False, "plugins": [own], "policies": [], "service_monitors": False})
+    site.answer("gpu_plugins_info", {"changed": False, "plugins": [own], "policies": []})
     status, output, calls = site.run(cluster_hosts=["gpu1", "gpu2"])
     assert status == 0, output
     assert "helm" not in calls and "wait_for_rollout" in calls

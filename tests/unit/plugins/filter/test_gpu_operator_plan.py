@@ -20,8 +20,17 @@ FILE = str(ROLE / "files" / "values-v26.7.0.yml")
 TABLE = yaml.safe_load(Path(FILE).read_text())
 FULL = {"host": "gpu1", "driver": "580.178.04", "toolkit": "1.20.1-1"}
 BARE = {"host": "gpu2", "source": "operator", "root": "/run/nvidia/driver"}
-CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+T4, V100, RTX_4090 = "0x1eb8", "0x1db4", "0x2684"
+NO_WORKLOAD = [{"name": "WITH_WORKLOAD", "value": "false"}]
+PROXY = {"http_proxy": "http://p:1", "no_proxy": ["10.0.0.0/8", ".svc"]}
+PROXY_ENV = [
+    {"name": "HTTP_PROXY", "value": "http://p:1"},
+    {"name": "http_proxy", "value": "http://p:1"},
+    {"name": "NO_PROXY", "value": "10.0.0.0/8,.svc"},
+    {"name": "no_proxy", "value": "10.0.0.0/8,.svc"},
+]
 WANTED = {
     "configs": {"default": {"version": "v1", "flags": {"migStrategy": "none"}}},
     "default_config": "default",
@@ -57,36 +66,15 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
             {},
             {"driver.enabled": False, "hostPaths.driverInstallDir": "/opt/nvidia/driver"},
         ),
-        ([FULL], {"service_monitor": True}, {"dcgmExporter.serviceMonitor.enabled": True}),
-        ([FULL], {"service_monitor": False}, {"dcgmExporter.serviceMonitor.enabled": False}),
+        # Without a GPU there is nothing to install.
+        ([], {}, {"driver.enabled": False, "toolkit.enabled": False}),
+        ([FULL], {}, {"dcgmExporter.serviceMonitor.enabled": True}),
         (
             [FULL],
-            {"service_monitor": True, "dcgm_exporter": False},
+            {"dcgm_exporter": False},
             {"dcgmExporter.enabled": False, "dcgmExporter.serviceMonitor.enabled": False},
         ),
         ([FULL], {}, {"mig.strategy": "none", "migManager.enabled": False}),
-        ([FULL], {}, {"validator": None, "driver.env": None}),
-        ([FULL, {**FULL, "old": True}], {}, {"validator.cuda.env": [{"name": "WITH_WORKLOAD", "value": "false"}]}),
-        # What installs the driver fetches headers, and no one else tells it of the proxy.
-        (
-            [BARE],
-            {"proxies": {"http_proxy": "http://p:3128", "https_proxy": ""}},
-            {
-                "driver.env": [
-                    {"name": "HTTP_PROXY", "value": "http://p:3128"},
-                    {"name": "http_proxy", "value": "http://p:3128"},
-                ]
-            },
-        ),
-        ([FULL], {"proxies": {"http_proxy": "http://p:3128"}}, {"driver.env": None}),
-        (
-            [FULL],
-            {},
-            {
-                f"node-feature-discovery.{name}.tolerations": [CONTROL_PLANE, *TOLERATIONS]
-                for name in ("gc", "master", "worker")
-            },
-        ),
         (
             [FULL],
             {"configs": {"default": {}, "mig": "flags: {migStrategy: mixed}"}},
@@ -95,7 +83,32 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
                 "devicePlugin.config.data": {"default": "{}\n", "mig": "flags: {migStrategy: mixed}"},
             },
         ),
+        (
+            [FULL],
+            {"configs": {"a": "sharing: {mps: {}}", "b": "flags: {migStrategy: single}"}},
+            {"mig.strategy": "single"},
+        ),
         ([FULL], {}, {"daemonsets.tolerations": TOLERATIONS, "cdi.enabled": True, "nfd.enabled": True}),
+        # A node for them can be one with any of the taints.
+        (
+            [FULL],
+            {},
+            {
+                "node-feature-discovery.gc.tolerations": [CONTROL_PLANE, *TOLERATIONS],
+                "node-feature-discovery.worker.tolerations": [CONTROL_PLANE, *TOLERATIONS],
+            },
+        ),
+        # The operator gives its driver container no proxy.
+        ([BARE], PROXY, {"driver.env": PROXY_ENV}),
+        ([FULL], PROXY, {"driver.env": None}),
+        ([BARE], {"no_proxy": ["10.0.0.0/8"]}, {"driver.env": None}),
+        # The validator's program has no code for GPUs before Turing, and GeForce needs a driver of its CUDA.
+        ([{**FULL, "devices": [T4]}], {}, {"validator": None}),
+        ([{**FULL, "devices": [T4]}, {**FULL, "devices": [V100]}], {}, {"validator.cuda.env": NO_WORKLOAD}),
+        ([{**BARE, "devices": [V100]}], {"driver_version": ""}, {"validator.cuda.env": NO_WORKLOAD}),
+        ([{**BARE, "devices": [T4]}], {"driver_version": ""}, {"validator": None}),
+        ([{**FULL, "driver": "550.163.01", "devices": [RTX_4090]}], {}, {"validator.cuda.env": NO_WORKLOAD}),
+        ([{**FULL, "devices": [RTX_4090]}], {}, {"validator": None}),
         (
             [FULL],
             {"configs": {"a": {"version": "v1"}, "b": {"x": [1]}}, "default_config": "a"},
@@ -153,6 +166,7 @@ def test_hosts_that_do_not_go_together_are_named(hosts: list[dict[str, Any]], wo
         ({"clusterPolicy": {"deployCR": False}}, ["GPUCluster (DRA)"]),
         ({"cdi": {"nriPluginEnabled": True}}, ["needs cdi.enabled and toolkit.enabled"]),
         ({"devicePlugin": {"enabled": False}}, ["nothing would offer the GPUs"]),
+        ({"migManager": {"enabled": True}}, ["migManager.enabled is true", "nvidia_device_plugin_sharing"]),
         ({"toolkit": {"enabled": True}}, ["gpu1", "second container toolkit"]),
     ],
 )
@@ -168,7 +182,7 @@ def test_values_of_ones_own_win_and_lists_are_replaced_as_helm_does_it() -> None
     values = plan([FULL], WANTED, own, FILE)["values"]
     assert at(values, "operator.repository") == "mirror"
     assert at(values, "daemonsets.tolerations") == []
-    assert at(values, "dcgmExporter") == {"enabled": False, "serviceMonitor": {"enabled": False}}
+    assert at(values, "dcgmExporter") == {"enabled": False, "serviceMonitor": {"enabled": True}}
 
 
 def test_the_computed_values_are_ones_that_the_chart_reads() -> None:
@@ -184,6 +198,27 @@ def test_one_operator_knows_one_mig_strategy() -> None:
     configs = {name: {"flags": {"migStrategy": name}} for name in ("none", "single", "mixed")}
     (found,) = plan([FULL], {**WANTED, "configs": configs}, {}, FILE)["problems"]
     assert "mixed, single" in found["what"]
+
+
+def test_mps_and_the_mig_strategy_mixed_exclude_each_other() -> None:
+    configs = {"mps": "sharing: {mps: {resources: []}}", "mig-mixed": "flags: {migStrategy: mixed}"}
+    (found,) = plan([FULL], {**WANTED, "configs": configs}, {}, FILE)["problems"]
+    assert "MPS" in found["what"] and "mixed" in found["what"] and "time slices" in found["do"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "own", "count"),
+    [([BARE], {}, 1), ([BARE], {"driver": {"secretEnv": "proxy"}}, 0), ([FULL], {}, 0)],
+)
+def test_a_password_of_the_proxy_is_not_shown(hosts: list[dict[str, Any]], own: dict[str, Any], count: int) -> None:
+    found = plan(hosts, {**WANTED, "https_proxy": "http://user:secret@p:1"}, own, FILE)
+    assert "secret@" not in str(found)
+    assert len(found["problems"]) == count
+    assert all("driver: {secretEnv: NAME}" in problem["do"] for problem in found["problems"])
+
+
+def test_a_service_of_the_exporter_can_have_a_type() -> None:
+    assert problems([FULL], {"dcgmExporter": {"service": {"type": "ClusterIP"}}}) == []
 
 
 def test_an_unknown_setting_is_an_error() -> None:
@@ -208,22 +243,3 @@ TREES = some.recursive(
 def test_any_values_give_an_answer(own: dict[str, Any]) -> None:
     for problem in problems([FULL], own):
         assert all(problem[field] for field in ("what", "where", "why", "do"))
-
-
-def test_mps_beside_mixed_mig_is_refused() -> None:
-    mps = {"version": "v1", "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}}}
-    for strategy, kinds in (("mixed", ["mps_with_mixed_mig"]), ("single", []), ("none", [])):
-        wanted = {**WANTED, "configs": {"mps": mps, "mig": {"flags": {"migStrategy": strategy}}}}
-        assert [each["kind"] for each in plan([FULL], wanted, {}, FILE)["problems"]] == kinds
-
-
-def test_a_proxy_with_a_password_is_refused_where_the_operator_brings_the_driver() -> None:
-    wanted = {**WANTED, "proxies": {"http_proxy": "http://u:S3CRET@p:3128"}}
-    (problem,) = plan([BARE], wanted, {}, FILE)["problems"]
-    assert problem["kind"] == "proxy_password_for_driver" and "S3CRET" not in str(problem)
-    assert plan([FULL], wanted, {}, FILE)["problems"] == []
-
-
-def test_values_that_this_chart_takes_or_that_undo_partitions() -> None:
-    assert problems([FULL], {"dcgmExporter": {"service": {"type": "ClusterIP"}}}) == []
-    assert [each["kind"] for each in problems([FULL], {"migManager": {"enabled": True}})] == ["mig_manager_enabled"]

@@ -15,7 +15,6 @@ from fake_cluster import FakeCluster, FakeNode
 
 Run = Callable[..., dict[str, Any]]
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
-MONITORS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/servicemonitors.monitoring.coreos.com"
 
 
 class Cluster:
@@ -24,8 +23,9 @@ class Cluster:
         self._kubeconfig = str(kubeconfig)
         self.state = state
 
-    def policy(self, state: str, error: str = "") -> None:
-        conditions = [{"type": "Error", "status": "True", "message": error}] if error else []
+    def policy(self, state: str, error: str = "", reason: str = "Reconciled") -> None:
+        conditions = [{"type": "Ready", "status": str(state == "ready"), "reason": reason}]
+        conditions += [{"type": "Error", "status": "True", "message": error}] if error else []
         status = {"state": state, "conditions": conditions}
         self.state.objects[POLICIES] = {"items": [{"metadata": {"name": "cluster-policy"}, "status": status}]}
 
@@ -39,7 +39,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(run_module: Run, tmp_path: Path) -> Iterator[Cluster]:
-    state = FakeCluster(FakeNode("gpu1", ["GPU-0"]))
+    state = FakeCluster(FakeNode("gpu1", ["GPU-0"], labels={"nvidia.com/gpu.present": "true"}))
     with ExitStack() as stack:
         yield Cluster(run_module, stack.enter_context(state.serve(tmp_path)), state)
 
@@ -58,6 +58,22 @@ def test_after_a_change_it_must_have_been_ready_for_a_while(cluster: Cluster) ->
     result = cluster.wait(timeout=3, settle=2)
     assert result["failed"]
     assert "operand nvidia-driver-daemonset" in result["msg"]
+
+
+def test_an_operator_without_labels_of_the_nodes_is_not_ready(cluster: Cluster) -> None:
+    cluster.policy("ready", reason="NFDLabelsMissing")
+    cluster.state.nodes["gpu1"].labels = {}
+    result = cluster.wait(allocatable={"gpu1": 1})
+    assert result["failed"]
+    assert [entry["node"] for entry in result["missing"]] == ["gpu1", ""]
+    assert "NFDLabelsMissing" in result["msg"]
+
+
+def test_an_operator_that_is_not_the_leader_has_not_looked(cluster: Cluster) -> None:
+    cluster.policy("ready")
+    lease = {"metadata": {"name": "53822513.nvidia.com"}, "spec": {"holderIdentity": "gpu-operator-former_1"}}
+    cluster.state.objects["/apis/coordination.k8s.io/v1/namespaces/team/leases/53822513.nvidia.com"] = lease
+    assert "held by gpu-operator-former" in cluster.wait()["msg"]
 
 
 def test_it_names_the_operand_and_what_its_pod_said(cluster: Cluster) -> None:
@@ -101,9 +117,8 @@ def test_the_gpus_can_be_waited_for_together_with_the_operator(cluster: Cluster)
 
 def test_who_offers_the_gpus(cluster: Cluster) -> None:
     found = cluster.plugins()
-    assert (found["plugins"], found["policies"], found["service_monitors"]) == ([], [], False)
+    assert (found["plugins"], found["policies"]) == ([], [])
     cluster.policy("ready")
-    cluster.state.objects[MONITORS] = {"metadata": {"name": "servicemonitors.monitoring.coreos.com"}}
     spec = {
         "containers": [{"name": "nvidia-device-plugin"}],
         "volumes": [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
@@ -120,7 +135,7 @@ def test_who_offers_the_gpus(cluster: Cluster) -> None:
         ("theirs", "cluster-policy"),
     ]
     assert found["shared"] == {"gpu1": ["team/ours", "team/theirs"]}
-    assert (found["policies"], found["service_monitors"]) == (["cluster-policy"], True)
+    assert found["policies"] == ["cluster-policy"]
 
 
 def program(path: Path, says: str) -> str:

@@ -14,15 +14,13 @@ PLUGIN = "nvidia-device-plugin-daemonset"
 
 
 def policy(
-    state: str = "", error: str = "", name: str = "cluster-policy", ready: str = "", reason: str = "", made: str = "1"
+    state: str = "", error: str = "", name: str = "cluster-policy", ready: str = "", reason: str = "", created: str = ""
 ) -> dict[str, Any]:
     conditions = [{"type": "Error", "status": "True", "message": error}] if error else []
-    conditions += [{"type": "Ready", "status": "False", "message": ready}] if ready else []
-    conditions += [{"type": "Ready", "status": "True", "reason": reason}] if reason else []
-    return {
-        "metadata": {"name": name, "creationTimestamp": made},
-        "status": {"state": state, "conditions": conditions},
-    }
+    if ready or reason:
+        conditions.append({"type": "Ready", "status": str(bool(reason)), "reason": reason, "message": ready})
+    status = {"status": {"state": state, "conditions": conditions}} if state or conditions else {}
+    return {"metadata": {"name": name, "creationTimestamp": created}, **status}
 
 
 def operand(name: str = PLUGIN, wanted: int = 2, available: int = 2, updated: int = 2, **more: Any) -> dict[str, Any]:
@@ -51,19 +49,32 @@ def deployment(available: int = 1, replicas: int = 1, generation: int = 1) -> di
     }
 
 
-def pod(app: str = PLUGIN, node: str = "gpu1", waiting: dict[str, str] | None = None) -> dict[str, Any]:
+def pod(
+    app: str = PLUGIN, node: str = "gpu1", waiting: dict[str, str] | None = None, ready: bool = False
+) -> dict[str, Any]:
     statuses = [{"name": "c", "image": "i", "state": {"waiting": waiting}}] if waiting else []
-    return {
-        "metadata": {"name": f"{app}-1", "labels": {"app": app}},
-        "spec": {"nodeName": node},
-        "status": {"phase": "Pending", "containerStatuses": statuses},
+    status = {
+        "phase": "Pending",
+        "containerStatuses": statuses,
+        "conditions": [{"type": "Ready", "status": str(ready)}],
     }
+    return {"metadata": {"name": f"{app}-1", "labels": {"app": app}}, "spec": {"nodeName": node}, "status": status}
+
+
+def node(name: str = "gpu1", labelled: bool = True) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"nvidia.com/gpu.present": "true"} if labelled else {}}}
+
+
+def lease(holder: str) -> dict[str, Any]:
+    return {"metadata": {"name": "53822513.nvidia.com"}, "spec": {"holderIdentity": holder}}
 
 
 def look(policies: Sequence[dict[str, Any]] = (), daemonsets: Sequence[dict[str, Any]] = (), **more: Any) -> Seen:
     return Seen(policies=policies, daemonsets=daemonsets, **more)
 
 
+LABEL = "the operator has not found its GPUs yet (label nvidia.com/gpu.present=true)"
+NFD = {"metadata": {"name": "nfd-worker"}}
 NOT_READY = "ClusterPolicy is not ready; states not ready: [state-device-plugin state-dcgm-exporter]"
 PULL = {"reason": "ImagePullBackOff", "message": "not found"}
 
@@ -95,31 +106,37 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
         ),
         (look([policy("ready")], deployments=[deployment()]), []),
         (look([policy()]), ["the ClusterPolicy cluster-policy has no state yet"]),
-        (
-            look([policy(made="2"), policy("ready", name="other")]),
-            ["the operator ignores the ClusterPolicy cluster-policy, because there is other too"],
-        ),
-        # Of two that were made in the same second the lower name counts.
-        (
-            look([policy(), policy("ready", name="a")]),
-            ["the operator ignores the ClusterPolicy cluster-policy, because there is a too"],
-        ),
-        (look([policy("ready"), policy(name="other", made="2")]), []),
-        (look([policy("ready", reason="Reconciled")]), []),
-        # Before node feature discovery is through, the operator calls doing nothing ready.
+        # The operator serves the oldest, then the first by name, and writes nothing into the others.
         (
             look(
-                [policy("ready", reason="NFDLabelsMissing")],
-                [{**operand(available=0), "metadata": {"name": "nfd-worker"}}],
+                [policy(created="2026-11-22T10:00:00Z"), policy("ready", name="other", created="2026-11-22T09:59:59Z")]
             ),
-            [
-                "DaemonSet nfd-worker: 0 of 2 pods are ready",
-                "node feature discovery has not labeled a node yet",
-            ],
+            ["the operator ignores the ClusterPolicy cluster-policy, because other is older"],
         ),
         (
-            look([policy("ready", reason="NoGPUNodes")]),
-            ["node feature discovery has found no node with GPUs"],
+            look([policy(created="2026-11-22T10:00:00Z"), policy(name="a", created="2026-11-22T10:00:00Z")]),
+            ["the operator ignores the ClusterPolicy cluster-policy, because a is older"],
+        ),
+        (
+            look([policy(created="2026-11-22T10:00:00Z"), policy(name="other", created="2026-11-22T10:00:00Z")]),
+            ["the ClusterPolicy cluster-policy has no state yet"],
+        ),
+        # After an update the lease is for some seconds that of the former operator, and so is the state.
+        (
+            look(
+                [policy("ready")], leases=[lease("gpu-operator-0_8c1f")], pods=[pod("gpu-operator", "cp1", ready=True)]
+            ),
+            ["the operator is not the leader yet (lease 53822513.nvidia.com, held by gpu-operator-0)"],
+        ),
+        (
+            look(
+                [policy("ready")], leases=[lease("gpu-operator-1_8c1f")], pods=[pod("gpu-operator", "cp1", ready=True)]
+            ),
+            [],
+        ),
+        (
+            look([policy("ready")], leases=[lease("")], pods=[pod("gpu-operator", "cp1", ready=True)]),
+            ["the operator is not the leader yet (lease 53822513.nvidia.com, held by no pod)"],
         ),
         # Said ready before it has looked at a change.
         (look([policy("ready")], [operand(available=1)]), [f"operand {PLUGIN}: 1 of 2 pods are ready"]),
@@ -151,5 +168,43 @@ def test_what_is_not_ready_is_named(seen: Seen, expected: list[str]) -> None:
     assert [str(entry) for entry in missing("cluster-policy", seen)] == expected
 
 
-def test_without_gpus_there_is_nothing_to_wait_for() -> None:
-    assert missing("cluster-policy", look([policy("ready", reason="NoGPUNodes")]), gpus=False) == []
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (look([policy("ready", reason="Reconciled")], [operand()], nodes=[node()]), []),
+        # No node is labelled yet, and the operator calls that ready.
+        (
+            look([policy("ready", reason="NFDLabelsMissing")], nodes=[node(labelled=False)]),
+            [f"gpu1: {LABEL}", "the operator has created no operands yet (NFDLabelsMissing)"],
+        ),
+        (
+            look([policy("ready", reason="NoGPUNodes")], nodes=[node()]),
+            ["the operator has created no operands yet (NoGPUNodes)"],
+        ),
+        (look([policy("ready")], nodes=[node()]), ["the operator has created no operands yet (no reason given)"]),
+        # One of two, and one that has no GPU.
+        (
+            look(
+                [policy("ready", reason="Reconciled")],
+                nodes=[node(), node("gpu2", labelled=False), node("cp1", labelled=False)],
+            ),
+            [f"gpu2: {LABEL}"],
+        ),
+        # What keeps the labels away is shown as long as they are missing.
+        (
+            look(
+                [policy("ready", reason="NFDLabelsMissing")],
+                [{**operand("nfd-worker", available=0), **NFD}],
+                nodes=[node(labelled=False)],
+                pods=[pod("nfd-worker", waiting=PULL)],
+            ),
+            [
+                "gpu1: DaemonSet nfd-worker: ImagePullBackOff: image i can't be pulled: not found",
+                f"gpu1: {LABEL}",
+                "the operator has created no operands yet (NFDLabelsMissing)",
+            ],
+        ),
+    ],
+)
+def test_an_operator_that_has_not_found_the_gpus_is_not_ready(seen: Seen, expected: list[str]) -> None:
+    assert [str(entry) for entry in missing("cluster-policy", seen, ["gpu1", "gpu2"])] == expected
