@@ -152,24 +152,25 @@ def test_an_operand_that_does_not_get_ready_is_named(site: Site) -> None:
     assert site.state() == "ready"
 
 
-def interrupted(secret: dict[str, Any]) -> dict[str, Any]:
-    """Return what helm leaves of an upgrade in which it was killed: a release one higher that is pending for ever."""
+def interrupted(secret: dict[str, Any], status: str) -> dict[str, Any]:
+    """Return what helm leaves of a run in which it was killed: a release one higher with a status that stays."""
     number = int(secret["metadata"]["labels"]["version"]) + 1
     release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
-    release["version"], release["info"]["status"] = number, "pending-upgrade"
+    release["version"], release["info"]["status"] = number, status
     packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
-    labels = {**secret["metadata"]["labels"], "version": str(number), "status": "pending-upgrade"}
+    labels = {**secret["metadata"]["labels"], "version": str(number), "status": status}
     name = f"sh.helm.release.v1.{labels['name']}.v{number}"
     metadata = {"name": name, "namespace": secret["metadata"]["namespace"], "labels": labels}
     return {**secret, "metadata": metadata, "data": {"release": packed}}
 
 
-def test_a_run_of_helm_that_was_killed_is_gone_on_with(site: Site) -> None:
+@pytest.mark.parametrize("status", ["pending-upgrade", "uninstalling"])
+def test_a_run_of_helm_that_was_killed_is_gone_on_with(site: Site, status: str) -> None:
     secrets = site.cluster.get("secrets", "--namespace=gpu-operator", "--selector=owner=helm")["items"]
-    site.cluster.apply(interrupted(max(secrets, key=lambda one: int(one["metadata"]["labels"]["version"]))))
+    site.cluster.apply(interrupted(max(secrets, key=lambda one: int(one["metadata"]["labels"]["version"])), status))
     run = site.operator().expect_success()
     assert {task.rpartition(" : ")[2] for task in run.changed_tasks()} == {
-        "Remove the pending releases of an interrupted helm run"
+        "Remove the unfinished releases of an interrupted helm run"
     }
     site.operator().expect_unchanged()
 

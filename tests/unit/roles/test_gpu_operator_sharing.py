@@ -31,10 +31,13 @@ PAUSE = [
 ]
 
 
+REMOVAL = PLAYBOOK + "        tasks_from: absent\n"
+
+
 class Shared(Site):  # type: ignore[misc]
     """The role on one host with one GPU."""
 
-    def run(self, **more: Any) -> tuple[int, str, list[str]]:
+    def run(self, playbook: str = PLAYBOOK, **more: Any) -> tuple[int, str, list[str]]:
         """Exit status, output, and the calls."""
         settings = {
             "preflight_host": {"gpus": [{"address": "0000:3b:00.0"}]},
@@ -47,7 +50,7 @@ class Shared(Site):  # type: ignore[misc]
             "cluster_hosts": ["gpu1"],
             **more,
         }
-        return *self.play(PLAYBOOK, settings), self.calls()
+        return *self.play(playbook, settings), self.calls()
 
 
 @pytest.fixture
@@ -88,6 +91,24 @@ def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(si
     status, output, calls = site.run(cluster_hosts=["gpu1", "gpu2"])
     assert status == 0, output
     assert "helm" not in calls and "wait_for_rollout" in calls
+
+
+def test_a_release_whose_removal_was_interrupted_does_not_stop_helm(site: Shared) -> None:
+    site.run()
+    (selectors,) = (each["label_selectors"] for each in site.asked("k8s") if each.get("kind") == "Secret")
+    assert "status in (pending-install,pending-upgrade,pending-rollback,uninstalling)" in selectors
+
+
+def test_the_operator_leaves_without_its_hooks_and_before_its_cluster_policy(site: Shared) -> None:
+    found = {"plugins": [], "policies": ["cluster-policy"]}
+    site.answer("gpu_plugins_info", {"changed": False, **found})
+    status, output, calls = site.run(REMOVAL)
+    assert status == 0, output
+    assert calls == ["helm", *["k8s absent"] * 3]
+    assert site.asked("helm")[0]["disable_hook"]
+    removed = site.asked("k8s")
+    assert [each["kind"] for each in removed] == ["Deployment", "ClusterPolicy", "Namespace"]
+    assert all(each["delete_options"] == {"propagationPolicy": "Foreground"} and each["wait"] for each in removed[:2])
 
 
 def test_the_operators_pods_leave_before_the_gpus_are_cut_and_return_after_the_chart(site: Shared) -> None:
