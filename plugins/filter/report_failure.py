@@ -13,6 +13,8 @@ short_description: Decide whether what a report names makes a run fail
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Names the problems of a report that are severe enough.
 positional: _input, fail_on
 options:
   _input:

@@ -152,6 +152,29 @@ def test_an_operand_that_does_not_get_ready_is_named(site: Site) -> None:
     assert site.state() == "ready"
 
 
+def test_an_operator_that_finds_no_gpu_node_is_not_ready(site: Site) -> None:
+    without: dict[str, Any] = {"gpu_operator_values": {"nfd": {"enabled": False}}}
+    site.operator(**without).expect_success()
+    (gpu_node,) = site.inventory.expected_gpus()
+    site.cluster.kubectl("label", "node", gpu_node, "feature.node.kubernetes.io/system-os_release.ID-")
+    run = site.operator(**without, gpu_operator_timeout=30)
+    assert run.status != 0
+    assert "NFDLabelsMissing" in run.failures()
+    site.operator().expect_success()
+    assert site.state() == "ready"
+
+
+def test_what_helps_the_operator_tolerates_the_taints_of_workers(site: Site) -> None:
+    (gpu_node,) = site.inventory.expected_gpus()
+    taint = "nvidia.com/gpu=present:NoSchedule"
+    site.cluster.kubectl("taint", "node", gpu_node, taint)
+    try:
+        site.cluster.kubectl("delete", "pod", "--namespace=gpu-operator", "--selector=app=nfd-gc")
+        site.operator().expect_unchanged()
+    finally:
+        site.cluster.kubectl("taint", "node", gpu_node, f"{taint}-")
+
+
 def interrupted(secret: dict[str, Any], status: str) -> dict[str, Any]:
     """Return what helm leaves of a run in which it was killed: a release one higher with a status that stays."""
     number = int(secret["metadata"]["labels"]["version"]) + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -38,8 +40,60 @@ def test_it_runs_what_the_depot_has() -> None:
     assert f"{operator['repository']}/{operator['image']}:{operator['version']}" == operator_image.REFERENCE
 
 
-def test_the_stub_is_a_script_that_parses() -> None:
-    subprocess.run(["sh", "-n", str(ROOT / "lab/depot/operator/stub")], check=True)
+KUBECTL = """#!/bin/sh
+echo "$*" >>"$PLACE/calls"
+case "$*" in
+*"get lease"*) printf %s "$HOLDER" ;;
+*"get clusterpolicies"*) [ "$(grep -c "get clusterpolicies" "$PLACE/calls")" -gt 3 ] || printf %s "$OLDEST" ;;
+*"get nodes"*) echo "$NODES" ;;
+*"--filename=-"*) cat >/dev/null ;;
+esac
+"""
+POLICY, GPU = {"OLDEST": "cluster-policy"}, {"NODES": "node/gpu1"}
+
+
+def stub(place: Path, cluster: dict[str, str]) -> tuple[list[str], list[str]]:
+    """What the stub calls in two looks at a cluster, and the statuses that it sets, as policy, state and reason."""
+    for name, script in {"kubectl": KUBECTL, "sleep": '#!/bin/sh\necho "sleep $*" >>"$PLACE/calls"\n'}.items():
+        (place / name).write_text(script)
+        (place / name).chmod(0o755)
+    about = {"PLACE": str(place), "NAMESPACE": "gpu-operator", "POD_NAME": "gpu-operator-1", "HOLDER": "", "NODES": ""}
+    environ = {**about, **POLICY, **cluster, "PATH": f"{place}:{os.environ['PATH']}"}
+    subprocess.run(["sh", str(ROOT / "lab/depot/operator/stub")], env=environ, check=True, capture_output=True)
+    calls = (place / "calls").read_text().splitlines()
+    said = []
+    for call in calls:
+        if call.startswith("patch clusterpolicy"):
+            status = json.loads(call.partition("--patch=")[2])["status"]
+            said.append(f"{call.split()[2]} {status['state']} {status['conditions'][0]['reason']}")
+    return calls, said
+
+
+READY = "cluster-policy ready Reconciled"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        (GPU, ["cluster-policy notReady Error", READY]),
+        # As the operator, it is ready as long as no node has the labels that it looks for.
+        ({}, ["cluster-policy ready NFDLabelsMissing"]),
+        ({**GPU, "OLDEST": "other"}, ["other notReady Error", "other ready Reconciled"]),
+    ],
+)
+def test_the_stub_reports_what_the_operator_would(tmp_path: Path, cluster: dict[str, str], said: list[str]) -> None:
+    calls, found = stub(tmp_path, cluster)
+    assert found == said
+    labelled = [call.rpartition(" ")[2] for call in calls if call.startswith("label ")]
+    assert ("nvidia.com/gpu.present=true" in labelled) == ("NODES" in cluster)
+
+
+@pytest.mark.parametrize(("holder", "waits"), [("", False), ("gpu-operator-1_1", False), ("gpu-operator-0_1", True)])
+def test_the_stub_looks_late_after_a_former_leader(tmp_path: Path, holder: str, waits: bool) -> None:
+    calls, _said = stub(tmp_path, {**GPU, "HOLDER": holder})
+    before = calls[: next(number for number, call in enumerate(calls) if "get clusterpolicies" in call)]
+    assert ("sleep 17" in before) == waits
+    assert before[-1] == "--namespace=gpu-operator apply --filename=-"
 
 
 @pytest.mark.skipif(not operator_image.helm().is_file(), reason="helm is not built")
@@ -56,7 +110,10 @@ def test_helm_renders_it(tmp_path: Path, more: dict[str, Any]) -> None:
     names = {operand["metadata"]["name"] for operand in operands if operand["kind"] == "DaemonSet"}
     exporter = set() if "dcgmExporter" in more else {"nvidia-dcgm-exporter"}
     assert names == {"nvidia-device-plugin-daemonset", "gpu-feature-discovery"} | exporter
-    assert ("DaemonSet/nfd-worker" in objects) == ("nfd" not in more)
+    assert ("DaemonSet/nfd-worker" in objects) == ("Deployment/nfd-gc" in objects) == ("nfd" not in more)
+    hook = objects["Job/gpu-operator-clean-up"]
+    assert hook["metadata"]["annotations"] == {"helm.sh/hook": "pre-delete"}
+    assert hook["spec"]["template"]["spec"]["containers"][0]["image"] != operator_image.REFERENCE
     for operand in operands:
         if operand["kind"] == "DaemonSet":
             assert [owner["kind"] for owner in operand["metadata"]["ownerReferences"]] == ["ClusterPolicy"]
