@@ -1,14 +1,27 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How every module ends: with its result, or with the text of a DomainError."""
+"""How every module begins and ends: what it logs, and its result or the text of a DomainError."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible.module_utils.basic import AnsibleModule
+
 from ._errors import DomainError
+
+
+class QuietModule(AnsibleModule):  # type: ignore[misc]  # Ansible has no types.
+    """A module whose arguments are not written to the log of the host.
+
+    Ansible writes them before it is known which parts of a list are secret. ``no_log`` of the constructor does not keep
+    it from that, because what the task says takes its place.
+    """
+
+    def _log_invocation(self) -> None:
+        pass
 
 
 def run(module: Any, function: Callable[[Any], Mapping[str, Any]]) -> None:

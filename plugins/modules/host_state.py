@@ -97,7 +97,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._module import run
+from ..module_utils._module import QuietModule, run
 from ..module_utils._states import (
     apt_packages,
     apt_source,
@@ -135,12 +135,10 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
             "states": specification(STATES),
         },
-        # The log of the host would show arguments before it is known which of them are secret.
-        no_log=True,
         supports_check_mode=True,
     )
     run(module, run_module)

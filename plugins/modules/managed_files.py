@@ -137,13 +137,14 @@ services:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._module import run
+from ..module_utils._module import QuietModule, run
 from ..module_utils._states.managed_files import SPECIFICATION, ensure
 
 
 def main() -> None:
     # The host's log shows the list of files as one text, in which a secret of several lines would not be recognized.
-    run(AnsibleModule(**SPECIFICATION, no_log=True), ensure)
+    module: AnsibleModule = QuietModule(**SPECIFICATION)
+    run(module, ensure)
 
 
 if __name__ == "__main__":

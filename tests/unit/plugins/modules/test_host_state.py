@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._module import QuietModule
 
 Run = Callable[..., dict[str, Any]]
 
@@ -94,3 +97,14 @@ def test_secret_content_stays_secret_also_when_a_state_fails(run_module: Run, ro
         result = run_module("host_state", {"states": states})
         assert bool(result.get("failed")) == fails and "S3CRET" not in str(result)
     assert (root / "etc/two").read_text() == "PROXY=S3CRET\n"
+
+
+def test_arguments_are_not_written_to_the_log_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible would do so before it knows which parts of a state are secret."""
+    written: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "log", lambda self, message, log_args=None: written.append(message))
+    for kind, count in ((AnsibleModule, 1), (QuietModule, 0)):
+        written.clear()
+        with patch_module_args({"states": [], "_ansible_no_log": False}):
+            kind(argument_spec={"states": {"type": "list"}})
+        assert len(written) == count
