@@ -54,12 +54,12 @@ def awx_credentials(credentials: Sequence[Mapping[str, Any]], known: Sequence[st
     try:
         chosen: dict[str, Any] = {"made": [], "used": {}, "left_out": [], "problems": []}
         for each in credentials:
-            files = {name: path for name, path in each["secrets"].items() if path}
+            files = {name: str(Path(path).expanduser()) for name, path in each["secrets"].items() if path}
             there = each["name"] in known
             chosen["problems"] += [
                 f"{path}, which is to hold {name} of the credential {each['name']}, is not a readable file"
                 for name, path in files.items()
-                if not (Path(path).is_file() and os.access(path, os.R_OK))
+                if not os.access(path, os.R_OK) or not Path(path).is_file()
             ]
             if not there and each.get("required") and not files:
                 chosen["problems"].append(f"AWX has no credential {each['name']} yet, and {each['required']} is empty")

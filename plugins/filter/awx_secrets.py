@@ -56,7 +56,7 @@ def awx_secrets(files: Mapping[str, str], there: Mapping[str, Any], update: bool
 
 
 def _read(name: str, path: str) -> str:
-    text = Path(path).read_text(encoding="utf-8")
+    text = Path(path).expanduser().read_text(encoding="utf-8")
     return text if name == "ssh_key_data" else text.rstrip("\r\n")
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
@@ -18,18 +18,13 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - The text can be given with C(-e @FILE), and be put into C(group_vars) once it was reviewed.
-  - What some hosts only need is a mapping from the host, in which the others keep what they have now.
-positional: _input, hosts, settings
+  - What concerns single hosts is a mapping from the host; for hosts that it does not name, the default counts.
+positional: _input, settings
 options:
   _input:
     description: Problems, as P(gpulab.kubernetes.preflight_problems#filter) returns them.
     type: list
     elements: dict
-    required: true
-  hosts:
-    description: The hosts of the run.
-    type: list
-    elements: str
     required: true
   settings:
     description: By host its settings, as P(gpulab.kubernetes.preflight_problems#filter) takes them.
@@ -40,7 +35,7 @@ options:
 EXAMPLES = r"""
 - name: Write the answers
   ansible.builtin.copy:
-    content: "{{ __preflight_problems | gpulab.kubernetes.preflight_answers(ansible_play_hosts_all, __settings) }}"
+    content: "{{ __preflight_problems | gpulab.kubernetes.preflight_answers(__settings) }}"
     dest: answers.yml
     mode: "0644"
 """
@@ -52,37 +47,49 @@ _value:
 """
 
 
-def preflight_answers(
-    problems: Iterable[Mapping[str, Any]], hosts: Sequence[str], settings: Mapping[str, Mapping[str, Any]]
-) -> str:
+# What counts for hosts that need no answer, as an expression.
+_OTHERS = {
+    "cluster_existing_packages": "'refuse'",
+    "cluster_existing_sources": "'refuse'",
+    "nvidia_driver_source": "'cuda_repository'",
+    "cluster_node_name": "(ansible_facts['nodename'] | default('') | lower)",
+}
+
+
+def preflight_answers(problems: Iterable[Mapping[str, Any]], settings: Mapping[str, Mapping[str, Any]]) -> str:
     try:
         answers: dict[str, dict[str, str]] = {}
         whys: dict[str, list[str]] = {}
         for problem in problems:
             for name, value in problem.get("answers", {}).items():
-                of_hosts = answers.setdefault(name, {})
-                of_hosts.update(dict.fromkeys([problem["host"]] if problem["host"] else hosts, value))
+                answers.setdefault(name, {})[problem["host"]] = value
                 whys.setdefault(name, []).append(f"{problem['host'] or 'The whole cluster'}: {problem['what']}")
         lines = []
         for name, of_hosts in answers.items():
-            # A control plane that the run leaves out answers for the cluster.
-            known = list(dict.fromkeys([*hosts, *of_hosts]))
-            now = {host: settings.get(host, {}).get(name.removeprefix("cluster_")) for host in known}
-            values = {host: str(value) for host, value in {**now, **of_hosts}.items() if value is not None}
+            if name in _OTHERS:
+                now = {host: str(values[key]) for host, values in settings.items() if (key := _key(name)) in values}
+                kept = {host: value for host, value in now.items() if f"'{value}'" != _OTHERS[name]}
+                kept = {} if name == "cluster_node_name" else kept
+                mapping = ", ".join(f"{host!r}: {value!r}" for host, value in {**kept, **of_hosts}.items())
+                value = f"{{{{ {{{mapping}}}.get(inventory_hostname, {_OTHERS[name]}) }}}}"
+            elif len(set(of_hosts.values())) == 1:
+                value = next(iter(of_hosts.values()))
+            else:
+                continue
             lines += ["", *(f"# {' '.join(why.split())}" for why in dict.fromkeys(whys[name]))]
-            lines.append(f"{name}: {_value(values)}")
+            # YAML takes JSON.
+            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
     except (KeyError, TypeError, AttributeError) as error:
         raise AnsibleFilterError(f"Error while writing the answers of preflight: bad input ({error!r})") from error
-    head = ["---", "# What keeps what was found, for review. Give it with -e @FILE, or put it into group_vars/all."]
+    head = [
+        "---",
+        "# Settings that keep what was found, for review. Use it with -e @FILE, or put it into group_vars/all.",
+    ]
     return "\n".join([*head, *lines]) + "\n" if lines else ""
 
 
-def _value(values: Mapping[str, str]) -> str:
-    """YAML takes JSON, and Jinja a mapping of strings."""
-    if len(set(values.values())) == 1:
-        return json.dumps(next(iter(values.values())), ensure_ascii=False)
-    mapping = ", ".join(f"{host!r}: {value!r}" for host, value in values.items())
-    return json.dumps(f"{{{{ {{{mapping}}}[inventory_hostname] }}}}", ensure_ascii=False)
+def _key(name: str) -> str:
+    return name.removeprefix("cluster_")
 
 
 class FilterModule:

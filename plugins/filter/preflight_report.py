@@ -69,11 +69,11 @@ def _note(answers: Mapping[str, str]) -> str:
     if not text:
         return f"{path} was not written: no setting keeps what was found." if path else ""
     if not path:
-        return "-e preflight_answers=FILE writes what is to be set into a file, for review."
+        return "To write what is to be set to a file for review, run this again with -e preflight_answers=FILE."
     if answers["found"].strip() == text:
         return f"What is to be set is in {path}. Review it, and run this again with -e @{path}."
     if answers["found"].strip():
-        return f"{path} is there already and was left as it is. Name another file for what is to be set."
+        return f"{path} already exists and was not changed. Name another file for what is to be set."
     return f"Error while writing {path}: {answers['error'] or 'nothing is in it afterwards'}."
 
 

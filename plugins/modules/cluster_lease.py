@@ -85,7 +85,7 @@ from ..module_utils._kubeadm.lease import Holder
 from ..module_utils._kubeadm.probe import Api, ApiConflictError, ApiRefusedError, ApiSilentError
 from ..module_utils._module import run
 
-_UNREACHED = "The lease of the cluster could not be {}, another run could change it at the same time: {}"
+_UNREACHED = "The lease of the cluster could not be {}, so another run could change it at the same time: {}"
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:

@@ -339,7 +339,9 @@ installed:
   type: dict
   sample: {containerd.io: 2.3.6-1~debian.12~bookworm}
 held:
-  description: Those of RV(installed) that are held.
+  description: >-
+    Those of RV(installed) that are held. Empty where this collection has added its apt sources, because it holds what
+    it installs.
   returned: always
   type: list
   elements: str
@@ -522,7 +524,7 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "nvlink_bridges": pci.nvlink_bridges(root),
         "nvidia_driver": driver_facts(root, database),
         "installed": host.installed(database),
-        "held": host.held(database),
+        "held": host.held(root, database),
         "other_clusters": host.other_clusters(root),
         "containerd_drop_ins": host.containerd_drop_ins(root, params["containerd_drop_ins"]),
         "repositories": survey(

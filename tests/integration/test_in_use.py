@@ -1,4 +1,4 @@
-"""A machine with packages, apt sources and running containers of another hand: refused with answers, then kept."""
+"""A machine that has packages, apt sources and running containers already: refused with answers, then kept."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def test_what_is_there_is_refused_with_all_answers_at_once(lab: Lab) -> None:
     assert f"containerd.io {NEWER} is installed" in words and "docker-ce" in words
     assert "/etc/apt/sources.list.d/docker.list line 1" in words
     assert f"run this again with -e @{answers}" in words
-    kept = "{{ {'cp1': 'refuse', 'gpu1': '%s'}[inventory_hostname] }}"
+    kept = "{{ {'gpu1': '%s'}.get(inventory_hostname, 'refuse') }}"
     assert yaml.safe_load(answers.read_text()) == {
         "cluster_existing_packages": kept % "keep",
         "cluster_existing_sources": kept % "take_over",
     }
     answers.write_text(f"# mine\n{answers.read_text()}")
-    assert "was left as it is" in refused(lab.path, *variables(preflight_answers=str(answers)))
+    assert "already exists and was not changed" in refused(lab.path, *variables(preflight_answers=str(answers)))
     assert answers.read_text().startswith("# mine\n")
 
 

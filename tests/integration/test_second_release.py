@@ -72,7 +72,7 @@ kubectl --kubeconfig /etc/kubernetes/admin.conf apply -f - <<END
 apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: gpulab-kubernetes, namespace: kube-system, annotations: {gpulab.io/purpose: Make the cluster}}
-spec: {holderIdentity: bob@desk, leaseDurationSeconds: 900, renewTime: "$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)"}
+spec: {holderIdentity: bob at the desk, leaseDurationSeconds: 900, renewTime: "$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)"}
 END
 """
 
@@ -85,8 +85,10 @@ def test_while_somebody_else_changes_the_cluster_a_run_is_refused(lab: Lab) -> N
     hosts["gpu1"].run("rm /etc/sysctl.d/95-gpulab.conf")
     run = play(lab.path)
     assert run.status != 0 and run.changed() == set()
-    assert "bob@desk holds it since" in run.failures() and "cluster_lease_break=bob@desk" in run.failures()
-    play(lab.path, "-e", "cluster_lease_break=bob@desk").expect_success()
+    assert "bob at the desk has held it since" in run.failures()
+    broken = '{"cluster_lease_break": "bob at the desk"}'
+    assert f"-e '{broken}'" in run.failures()
+    play(lab.path, "-e", broken).expect_success()
     hosts["gpu1"].run("test -f /etc/sysctl.d/95-gpulab.conf")
     leases = "kubectl --kubeconfig /etc/kubernetes/admin.conf -n kube-system get leases -o name"
     assert "gpulab-kubernetes" not in hosts["cp1"].run(leases)

@@ -163,8 +163,10 @@ def installed(database: Database) -> dict[str, str]:
     return {name: database.version(name) or "" for name in database.names() if _INTERESTING.match(name)}
 
 
-def held(database: Database) -> list[str]:
-    """Those of them that are held."""
+def held(root: str, database: Database) -> list[str]:
+    """Those of them that are held; none where this collection has been at work, which holds what it installs."""
+    if any(under(root, "/etc/apt/sources.list.d").glob("gpulab-*.sources")):
+        return []
     found = (database.get(name) for name in database.names() if _INTERESTING.match(name))
     return sorted(package.name for package in found if package and package.held)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,7 +46,11 @@ def read(body: Mapping[str, Any]) -> Lease | None:
     annotations = metadata.get("annotations")
     purpose = annotations.get(_PURPOSE, "") if isinstance(annotations, Mapping) else ""
     since = _time(spec.get("acquireTime")) or renewed
-    return Lease(str(spec["holderIdentity"]), str(purpose), since, renewed + timedelta(seconds=seconds))
+    try:
+        until = renewed + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+    return Lease(str(spec["holderIdentity"]), str(purpose), since, until)
 
 
 def may_take(lease: Lease | None, me: str, broken: str, now: datetime) -> bool:
@@ -54,11 +59,12 @@ def may_take(lease: Lease | None, me: str, broken: str, now: datetime) -> bool:
 
 
 def refusal(lease: Lease) -> str:
+    broken = json.dumps({"cluster_lease_break": lease.holder}, ensure_ascii=False)
     return (
-        f"Error while taking the lease of the cluster: {lease.holder} holds it since {_shown(lease.since)}"
+        f"Error while taking the lease of the cluster: {lease.holder} has held it since {_shown(lease.since)}"
         + (f" ({lease.purpose})" if lease.purpose else "")
-        + f", until {_shown(lease.until)} unless that run goes on. Nothing was changed. Wait for its end; if it has "
-        f"ended without releasing it: -e 'cluster_lease_break={lease.holder}'"
+        + f". It expires at {_shown(lease.until)} unless that run renews it. Wait for that run to end; if it has ended "
+        f"without releasing the lease, run this again with -e '{broken}'"
     )
 
 

@@ -123,6 +123,11 @@ def _disk(value: Any) -> Iterator[str]:
             yield f"{path} must have a whole number of MiB, such as 2000, not {mib!r:.60}"
 
 
+def _lease(value: Any) -> Iterator[str]:
+    if int(value) < 60:
+        yield f"it must be at least 60 seconds, not {value}: a run renews the lease at each step only"
+
+
 def _delegate(value: Any) -> Iterator[str]:
     if not str(value).strip():
         yield "it is empty; name a host of the inventory, or leave it out for the controller"
@@ -149,13 +154,13 @@ def _fingerprints(value: Any) -> Iterator[str]:
 _RESERVED = {
     "apiVersion": "this collection writes kubeadm.k8s.io/v1beta4",
     "kind": "this collection writes ClusterConfiguration",
-    "kubernetesVersion": "but with cluster_kubernetes_version",
-    "controlPlaneEndpoint": "but with cluster_api_endpoint",
-    "imageRepository": "but with kubeadm_image_repository",
+    "kubernetesVersion": "set cluster_kubernetes_version instead",
+    "controlPlaneEndpoint": "set cluster_api_endpoint instead",
+    "imageRepository": "set kubeadm_image_repository instead",
     "certificatesDir": "this collection looks for them in /etc/kubernetes/pki",
-    "networking.podSubnet": "but with cluster_pod_network",
-    "networking.serviceSubnet": "but with cluster_service_network",
-    "networking.dnsDomain": "but with cluster_dns_domain",
+    "networking.podSubnet": "set cluster_pod_network instead",
+    "networking.serviceSubnet": "set cluster_service_network instead",
+    "networking.dnsDomain": "set cluster_dns_domain instead",
 }
 
 
@@ -192,6 +197,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "cuda_toolkit_remove": _minors,
     "nvidia_driver_upgrade_serial": _serial,
     "cluster_serial": _serial,
+    "cluster_lease_duration": _lease,
     "nvidia_driver_root": _directory,
     "kubeadm_cluster_configuration": _cluster_configuration,
     "kubeadm_timeouts": _timeouts,

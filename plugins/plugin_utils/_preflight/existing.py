@@ -17,7 +17,7 @@ from ...module_utils._problem import Problem
 from .model import Cluster, HostRule, Reading, listing
 
 SETTING = "cluster_existing_packages"
-CONTAINERD, KUBERNETES = "containerd", "Kubernetes"
+CONTAINERD, KUBERNETES, TOOLKIT = "containerd", "Kubernetes", "container toolkit"
 REFUSE, KEEP, REPLACE = "refuse", "keep", "replace"
 # Who runs containers in the same containerd.
 _CONTAINER_ENGINES = ("docker-ce", "docker-ee", "moby-engine", "nvidia-docker2")
@@ -37,7 +37,7 @@ def kept_version(installed: str, wanted: str, minimum: str, policy: str) -> str:
 
 
 def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Versions of another hand. On a node of the cluster an older one is that of an earlier run."""
+    """Versions that are not managed. On a node of the cluster an older one is that of an earlier run."""
     installed, policy = reading.facts["installed"], reading.settings["existing_packages"]
     if policy == REPLACE:
         return
@@ -49,6 +49,8 @@ def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         in_use = [engine] * bool(engine and component == CONTAINERD) + _held(reading, other)
         newer = any(compare_versions(version, wanted) > 0 for version in other.values())
         if not other or (policy == REFUSE and not newer and not in_use):
+            continue
+        if component == TOOLKIT and not reading.facts["gpus"]:
             continue
         # What kubelet a node may have is a rule of its own.
         if reading.finished and (component == KUBERNETES or not newer):
@@ -62,7 +64,7 @@ def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"{shown} {'is' if len(other) == 1 else 'are'} installed, and {wanted} is wanted"
             + (f" ({listing(in_use)})" if in_use else ""),
             "dpkg",
-            "Packages of another hand are not replaced unasked, least of all by older ones",
+            "Packages that this collection does not manage are not replaced or downgraded without being asked",
             f"Keep them ({SETTING}=keep: {entry['minimum']} or newer is enough), or let them be replaced "
             f"({SETTING}=replace)"
             if suffices

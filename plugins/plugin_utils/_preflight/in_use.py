@@ -39,7 +39,6 @@ _SETTLED = {
     "cluster_service_network": ("networking", "serviceSubnet"),
     "cluster_dns_domain": ("networking", "dnsDomain"),
     "cluster_api_endpoint": ("controlPlaneEndpoint",),
-    "kubeadm_image_repository": ("imageRepository",),
 }
 # By variable the document that it completes, and how a change reaches the cluster.
 _DOCUMENTS = {
@@ -75,10 +74,10 @@ def control_plane(cluster: Cluster) -> Iterator[Problem]:
         elif found["error"]:
             yield reading.problem(
                 "cluster_unreadable",
-                f"The API does not tell what the cluster was made with: {found['error']}",
+                f"The API does not return the cluster's configuration: {found['error']}",
                 "kube-system",
                 "The inventory could change by accident what must stay as it is",
-                "See what keeps it from answering (kubectl get --raw /readyz?verbose), and run this again",
+                "Check why (kubectl get --raw '/readyz?verbose'), and run this again",
             )
 
 
@@ -92,8 +91,10 @@ def version(cluster: Cluster) -> Iterator[Problem]:
                 f"The cluster runs Kubernetes {running}, and {_VERSION} is {wanted}",
                 _VERSION,
                 "This would install another kubelet on nodes that are in use, and leave the control plane behind",
-                "Keep the version of the cluster; to change it, follow kubeadm's documentation (kubeadm upgrade plan), "
-                f"then set {_VERSION} to the new one",
+                f"Set {_VERSION} to {running}; to change it, follow kubeadm's documentation (kubeadm upgrade plan)"
+                if running in cluster.settings["kubernetes_versions"]
+                else f"This release of the collection does not know {running}: use a release that does, or upgrade the "
+                f"cluster with kubeadm to one of {listing(cluster.settings['kubernetes_versions'])}",
                 answers=_kept_version(running, cluster),
             )
 
@@ -104,8 +105,9 @@ def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     installed = _upstream(str(reading.facts["installed"].get("kubelet", "")))
     running = [found["version"].lstrip("v") for _reading, found in _found(cluster)]
     if reading.finished and installed and installed != wanted and installed not in running:
-        # Without an answer of the API there is nothing to compare with, and all nodes may have this one.
-        known = bool(running and running[0])
+        # Without an answer of the API all nodes may have this one.
+        nodes = {_upstream(str(each.facts["installed"].get("kubelet", ""))) for each in cluster.read if each.finished}
+        known = bool(running and running[0]) or len(nodes) > 1
         yield reading.problem(
             "kubelet_version_differs",
             f"The node's kubelet is {installed}, and {_VERSION} is {wanted}",
@@ -114,7 +116,7 @@ def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "Bring the node to the version of the cluster as kubeadm's documentation says (kubectl drain, apt-get "
             "install kubeadm, kubeadm upgrade node, apt-get install kubelet, kubectl uncordon), and run this again"
             if known
-            else "Keep its version",
+            else f"Set {_VERSION} to {installed}",
             **({} if known else dict(_kept_version(installed, cluster))),
         )
 
@@ -124,17 +126,33 @@ def settled(cluster: Cluster) -> Iterator[Problem]:
     for _reading, found in _found(cluster):
         made = _document(found, "ClusterConfiguration")
         for variable, path in _SETTLED.items():
-            wanted, there = str(cluster.settings[variable.replace("kubeadm_", "")]), _at(made, path)
+            wanted, there = str(cluster.settings[variable]), _at(made, path)
             if there and wanted and not _alike(wanted, there):
                 yield Problem(
                     "cluster_setting_settled",
-                    f"The cluster was made with {'.'.join(path)} {there}, and {variable} is {wanted}",
+                    f"The cluster was created with {'.'.join(path)} {there}, and {variable} is {wanted}",
                     variable,
                     "It is in certificates, in the configuration of every component and of running pods: changing it "
                     "would cut them off",
-                    "Keep it; a cluster with another one has to be made anew",
+                    f"Set {variable} to {there}; another one needs a new cluster",
                     answers=((variable, there),),
                 )
+
+
+def image_repository(cluster: Cluster) -> Iterator[Problem]:
+    wanted = str(cluster.settings["image_repository"])
+    for _reading, found in _found(cluster):
+        there = _at(_document(found, "ClusterConfiguration"), ("imageRepository",))
+        if there and there != wanted:
+            yield Problem(
+                "image_repository_differs",
+                f"The cluster takes its images from {there}, and kubeadm_image_repository is {wanted}",
+                "kubeadm_image_repository",
+                "Only containerd would follow; the control plane would keep its images until it is upgraded",
+                "Set kubeadm_image_repository as in the cluster; or change imageRepository in the cluster first "
+                "(`kubectl -n kube-system edit configmap kubeadm-config`), which counts from the next kubeadm upgrade",
+                answers=(("kubeadm_image_repository", there),),
+            )
 
 
 def documents(cluster: Cluster) -> Iterator[Problem]:
@@ -148,14 +166,14 @@ def documents(cluster: Cluster) -> Iterator[Problem]:
                     "cluster_configuration_differs",
                     f"{variable} sets {path} to {want!r:.120}, and the cluster's {kind} has {_shown(there)}",
                     variable,
-                    "kubeadm reads it once, when the cluster is made, so it would not take effect",
+                    "kubeadm reads it once, when the cluster is created, so it would not take effect",
                     f"Take it out of {variable}; or change the cluster: {change}",
                 )
 
 
 def cgroup_driver(cluster: Cluster) -> Iterator[Problem]:
     for _reading, found in _found(cluster):
-        driver = _document(found, "KubeletConfiguration").get("cgroupDriver", "systemd")
+        driver = _document(found, "KubeletConfiguration").get("cgroupDriver") or "systemd"
         if driver != "systemd":
             yield Problem(
                 "cgroup_driver_differs",
@@ -170,14 +188,16 @@ def cgroup_driver(cluster: Cluster) -> Iterator[Problem]:
 def pod_network(cluster: Cluster) -> Iterator[Problem]:
     plugin, backend = cluster.settings["network_plugin"], cluster.settings["flannel_backend"]
     for _reading, found in _found(cluster):
-        others = [_NETWORK_PLUGINS[name] for name in found["daemonsets"] if name in _NETWORK_PLUGINS]
+        # Next to flannel they may be there for network policies alone.
+        alone = "kube-flannel-ds" not in found["daemonsets"]
+        others = [_NETWORK_PLUGINS[name] for name in found["daemonsets"] if name in _NETWORK_PLUGINS and alone]
         if plugin != "external" and others:
             yield Problem(
                 "network_plugin_differs",
                 f"The cluster's pod network is {listing(others)}, and cluster_network_plugin is {plugin}",
                 "cluster_network_plugin",
-                "Two plugins on one node take each other's configuration away, and pods lose their network",
-                "Keep what is there",
+                "Two plugins on one node overwrite each other's configuration, and pods lose their network",
+                "Set cluster_network_plugin to external",
                 answers=(("cluster_network_plugin", "external"),),
             )
         flannel = _document(found, "flannel")
@@ -188,7 +208,7 @@ def pod_network(cluster: Cluster) -> Iterator[Problem]:
                 f"flannel's backend in the cluster is {there}, and flannel_backend is {backend}",
                 "flannel_backend",
                 "flannel can't change its backend while it runs: pods of different nodes would not reach each other",
-                "Keep it",
+                f"Set flannel_backend to {there}",
                 answers=(("flannel_backend", there),),
             )
         network = _at(flannel, ("Network",))
@@ -199,7 +219,7 @@ def pod_network(cluster: Cluster) -> Iterator[Problem]:
                 f"{cluster.settings['cluster_pod_network']}",
                 "cluster_pod_network",
                 "Nodes keep the part of it that they have, and their pods would be cut off",
-                "Keep it",
+                f"Set cluster_pod_network to {network}",
                 answers=(("cluster_pod_network", network),),
             )
 
@@ -214,7 +234,8 @@ def gpu_manager(cluster: Cluster) -> Iterator[Problem]:
                 f"The cluster's GPUs are offered by {_MANAGERS[there[0]]}, and cluster_gpu_manager is {wanted}",
                 "cluster_gpu_manager",
                 "Changing it stops every pod that uses a GPU",
-                "Keep it; or change it with the playbook gpulab.kubernetes.gpu_operator, which looks after these pods",
+                f"Set cluster_gpu_manager to {there[0]}; or change it with the playbook "
+                "gpulab.kubernetes.gpu_operator, which looks after these pods",
                 answers=(("cluster_gpu_manager", there[0]),),
             )
 
@@ -224,10 +245,10 @@ def node_name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if reading.finished and there and wanted and there != wanted:
         yield reading.problem(
             "node_name_differs",
-            f"The host is the node {there} of its cluster, and would be looked for as {wanted}",
+            f"The host is the node {there} of its cluster, and its name in this run is {wanted}",
             "host name, cluster_node_name",
-            "A node can't be renamed: this run would wait for one that never comes",
-            "Keep its name",
+            "A node can't be renamed: this run would wait for one that does not exist",
+            f"Set cluster_node_name to {there} for this host",
             cluster_node_name=there,
         )
 
@@ -295,6 +316,7 @@ CLUSTER_RULES: tuple[ClusterRule, ...] = (
     control_plane,
     version,
     settled,
+    image_repository,
     documents,
     cgroup_driver,
     pod_network,

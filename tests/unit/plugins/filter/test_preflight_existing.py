@@ -160,17 +160,22 @@ def settings() -> dict[str, Any]:
 
 def answers(changes: dict[str, Any], **shared: Any) -> dict[str, Any]:
     """What the file of answers to these findings holds."""
-    text = preflight_answers(check(changes, **shared), ["cp1", "gpu1", "gpu2"], settings())
+    text = preflight_answers(check(changes, **shared), settings())
     read: dict[str, Any] = yaml.safe_load(text) if text else {}
     return read
 
 
 def test_answers_of_one_host_leave_the_others_as_they_are() -> None:
     found = answers({"gpu1.facts.installed": {"containerd.io": NEWER}})
-    kept = "{{ {'cp1': 'refuse', 'gpu1': 'keep', 'gpu2': 'refuse'}[inventory_hostname] }}"
+    kept = "{{ {'gpu1': 'keep'}.get(inventory_hostname, 'refuse') }}"
     assert found == {"cluster_existing_packages": kept}
-    hosts = {f"{host}.facts.installed": {"containerd.io": NEWER} for host in machines()}
-    assert answers(hosts) == KEEP
+
+
+def test_answers_keep_what_other_hosts_have_set() -> None:
+    problems = check({"gpu1.facts.installed": {"containerd.io": NEWER}})
+    now = settings() | {"gpu2": {"existing_packages": "replace"}}
+    text = preflight_answers(problems, now)
+    assert "{'gpu2': 'replace', 'gpu1': 'keep'}.get(inventory_hostname, 'refuse')" in text
 
 
 def test_answers_of_the_cluster_count_for_all_hosts() -> None:
@@ -187,17 +192,17 @@ def test_answers_of_the_cluster_count_for_all_hosts() -> None:
 def test_without_answers_there_is_no_file() -> None:
     assert answers({}) == {} and answers({"gpu1.facts.other_clusters": ["k3s"]}) == {}
     with pytest.raises(AnsibleFilterError, match="bad input"):
-        preflight_answers([{"answers": 7}], ["a"], {})
+        preflight_answers([{"answers": 7}], {})
 
 
 @pytest.mark.parametrize(
     ("path", "text", "found", "error", "words"),
     [
         ("", "", "", "", ""),
-        ("", "a: 1\n", "", "", "-e preflight_answers=FILE writes"),
+        ("", "a: 1\n", "", "", "with -e preflight_answers=FILE"),
         ("my.yml", "", "", "", "my.yml was not written"),
         ("my.yml", "a: 1\n", "a: 1", "", "run this again with -e @my.yml"),
-        ("my.yml", "a: 1\n", "b: 2", "", "is there already and was left as it is"),
+        ("my.yml", "a: 1\n", "b: 2", "", "already exists and was not changed"),
         ("/x/my.yml", "a: 1\n", "", "No such directory", "Error while writing /x/my.yml: No such directory"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_cluster_that_is_as_declared() -> None:
         ),
         (
             {"image_repository": "mirror.example.com"},
-            "cluster_setting_settled",
+            "image_repository_differs",
             {"kubeadm_image_repository": "registry.k8s.io"},
         ),
         ({"flannel_backend": "host-gw"}, "flannel_backend_differs", {"flannel_backend": "vxlan"}),

@@ -81,7 +81,7 @@ def test_somebody_elses_is_refused_with_all_that_is_known(cluster: Cluster, chec
     cluster.held_by(OTHER, ago=60)
     result = cluster.run(check)
     assert result["failed"] and cluster.api.written == []
-    for words in (OTHER, "Change the driver", "UTC", f"-e 'cluster_lease_break={OTHER}'"):
+    for words in (OTHER, "Change the driver", "UTC", f'{{"cluster_lease_break": "{OTHER}"}}'):
         assert words in result["msg"]
     # And it is not released for them.
     assert not cluster.run(state="released")["changed"] and cluster.api.written == []
@@ -153,7 +153,8 @@ def test_any_answer_is_read(body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("renewed", "duration"), [("2026-11-23T22:40:00Z", "900"), ("soon", 900), (None, 900), (1e300, 900)]
+    ("renewed", "duration"),
+    [("2026-11-23T22:40:00Z", "900"), ("9999-12-31T23:59:59Z", 900), ("soon", 900), (None, 900), (1e300, 900)],
 )
 def test_a_lease_without_an_end_is_nobodys(renewed: Any, duration: Any) -> None:
     spec = {"holderIdentity": OTHER, "renewTime": renewed, "leaseDurationSeconds": duration}

@@ -660,8 +660,11 @@ def test_other_distributions_of_kubernetes(read: Read, host: Host, path: str, na
     assert read()["other_clusters"] == names
 
 
-def test_packages_that_are_held(read: Read) -> None:
+def test_packages_that_are_held(read: Read, host: Host) -> None:
     assert read()["held"] == ["containerd.io"]
+    # The roles hold what they install.
+    host.write("etc/apt/sources.list.d/gpulab-containerd.sources", "")
+    assert read()["held"] == []
 
 
 def test_components_of_enabled_sources(read: Read, host: Host) -> None:
