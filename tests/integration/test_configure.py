@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,8 +26,8 @@ PROJECT_URL = "https://git.example.org/cluster.git"
 Configure = Callable[..., Run]
 
 
-def wanted(name: str) -> dict[str, list[dict[str, str]]]:
-    loaded: dict[str, list[dict[str, str]]] = yaml.safe_load((ROOT / "awx" / f"{name}.yml").read_text())
+def wanted(name: str) -> dict[str, list[dict[str, Any]]]:
+    loaded: dict[str, list[dict[str, Any]]] = yaml.safe_load((ROOT / "awx" / f"{name}.yml").read_text())
     return loaded
 
 
@@ -34,6 +36,10 @@ def new_key(path: Path, passphrase: str = "") -> Path:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-C", "only for the test", "-f", str(path)]
     subprocess.run(argv, check=True)
     return path
+
+
+def listed(inventories: list[dict[str, str]]) -> dict[str, str]:
+    return {"awx_configure_inventories": json.dumps(inventories)}
 
 
 def machine_inputs(awx: StandIn) -> dict[str, str]:
@@ -59,7 +65,10 @@ def few(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "awx", directory)
     templates = wanted("job_templates")["awx_configure_job_templates"]
     kept = [one for one in templates if one["name"] in {"gpulab preflight", "gpulab provision", "gpulab verify"}]
+    kept.append(next(one for one in templates if one["name"] == "gpulab report"))
     (directory / "job_templates.yml").write_text(yaml.safe_dump({"awx_configure_job_templates": kept}))
+    workflows = wanted("workflows")["awx_configure_workflows"][:1]
+    (directory / "workflows.yml").write_text(yaml.safe_dump({"awx_configure_workflows": workflows}))
     return directory
 
 
@@ -80,7 +89,9 @@ def configure(awx: StandIn, few: Path, tmp_path: Path) -> Configure:
     }
 
     def run(*arguments: str, env: Mapping[str, str] = signed_in, **changed: str) -> Run:
-        settings = [f"--extra-vars={name}={value}" for name, value in {**given, **changed}.items()]
+        settings = [f"--extra-vars=@{tmp_path / 'settings.yml'}"]
+        text = {name: yaml.safe_load(value) if value[:1] == "[" else value for name, value in (given | changed).items()}
+        (tmp_path / "settings.yml").write_text(yaml.safe_dump(text))
         path = f"{TOOLS}:{os.environ['PATH']}"
         environment = {"ANSIBLE_LOCALHOST_WARNING": "false", "PATH": path, **env}
         playbook = "playbooks/awx_configure.yml"
@@ -102,7 +113,10 @@ def test_it_makes_what_the_files_describe_and_a_second_run_changes_nothing(awx: 
         assert awx.store.surveys.get(made["id"], {}).get("spec") == described.get("survey")
         credentials = awx.store.members("job_templates", made["id"], "credentials")
         assert credentials == [awx.find("credentials", "gpulab machines")["id"]]
-        assert awx.store.launch(made["id"], {}) == ({}, {}), "something wins over the inventory though no one answered"
+        sent: dict[str, object] = described.get("extra_vars", {})
+        assert awx.store.launch(made["id"], {}) == (sent, {}), (
+            "something wins over the inventory though no one answered"
+        )
     (source,) = awx.store.all("inventory_sources")
     assert source["source_project"] == awx.find("projects", "gpulab")["id"]
     for workflow in wanted("workflows")["awx_configure_workflows"]:
@@ -110,7 +124,9 @@ def test_it_makes_what_the_files_describe_and_a_second_run_changes_nothing(awx: 
         for node in workflow["nodes"]:
             assert isinstance(node, dict)
             made = nodes[node["identifier"]]
-            assert made["unified_job_template"] == awx.find("job_templates", node["job_template"])["id"]
+            kind = "workflow_approval_templates" if "approval" in node else "job_templates"
+            name = node["approval"]["name"] if "approval" in node else node["job_template"]
+            assert made["unified_job_template"] == awx.find(kind, name)["id"]
             following = awx.store.members("workflow_job_template_nodes", made["id"], "success_nodes")
             assert following == [nodes[name]["id"] for name in node["success_nodes"]]
     schedules = {one["name"]: one["enabled"] for one in wanted("schedules")["awx_configure_schedules"]}
@@ -122,6 +138,42 @@ def test_it_makes_what_the_files_describe_and_a_second_run_changes_nothing(awx: 
     configure(awx_configure_ssh_key_file="").expect_unchanged()
     assert awx.changes == changes
     assert awx.store.objects == objects
+
+
+CLUSTERS = [
+    {"name": "lab", "path": "inventories/three-machines.ini"},
+    {"name": "rack", "description": "In the cellar", "path": "inventories/single-node.ini"},
+]
+
+
+def test_several_clusters_have_inventories_and_schedules_of_their_own(awx: StandIn, configure: Configure) -> None:
+    configure(awx_configure_inventory_path="", **listed(CLUSTERS[:1])).expect_success()
+    assert awx.names("inventories") == ["lab"]
+    single = {schedule["name"] for schedule in awx.store.all("schedules")}
+    configure(**listed(CLUSTERS)).expect_success()
+    inventories = {one["name"]: one["id"] for one in awx.store.all("inventories")}
+    assert [(one["inventory"], one["source_path"]) for one in awx.store.all("inventory_sources")] == [
+        (inventories[cluster["name"]], cluster["path"]) for cluster in CLUSTERS
+    ]
+    scheduled = {one["name"]: one["inventory"] for one in awx.store.all("schedules")}
+    assert scheduled == dict.fromkeys(single, inventories["lab"]) | {
+        f"{name} (rack)": inventories["rack"] for name in single
+    }
+    for kind in ("job_templates", "workflow_job_templates"):
+        for one in awx.store.all(kind):
+            assert one["ask_inventory_on_launch"] and one["inventory"] == inventories["lab"]
+    configure(**listed(CLUSTERS)).expect_unchanged()
+    twice = configure(**listed([CLUSTERS[0], CLUSTERS[0]]))
+    assert "awx_configure_inventories has to be a list, each entry with a name of its own" in twice.failures()
+
+
+def test_an_awx_behind_a_gateway(awx: StandIn, configure: Configure) -> None:
+    awx.api = "/api/controller/v2/"
+    signed_in = {"CONTROLLER_HOST": awx.address, "CONTROLLER_OAUTH_TOKEN": awx_stand_in.TOKEN}
+    assert "Nothing was changed" in configure(env=signed_in).failures()
+    below = {"CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX": "/api/controller/"}
+    configure(env=signed_in | below).expect_success()
+    configure(env=signed_in | below).expect_unchanged()
 
 
 def test_check_mode_tells_what_would_be_made_and_changes_nothing(awx: StandIn, configure: Configure) -> None:

@@ -35,6 +35,8 @@ _ROUTES = (
     ("GET", r"job_templates/(\d+)/survey_spec/", "_survey"),
     ("POST", r"job_templates/(\d+)/survey_spec/", "_set_survey"),
     ("POST", r"job_templates/(\d+)/launch/", "_launch"),
+    ("POST", r"workflow_job_template_nodes/(\d+)/create_approval_template/", "_approval"),
+    ("POST", r"workflow_approval_templates/", "_refuse"),
     ("GET", r"(\w+)/", "_list"),
     ("GET", r"(\w+)/(\d+)/", "_item"),
     ("POST", r"(\w+)/", "_create"),
@@ -57,6 +59,8 @@ class StandIn:
     # may only read.
     administrator: bool | None = True
     administers: set[int] = field(default_factory=set)
+    # Where its API begins: behind a gateway at another path.
+    api: str = API
 
     def names(self, endpoint: str) -> list[str]:
         return [item["name"] for item in self.store.all(endpoint)]
@@ -112,6 +116,15 @@ class StandIn:
         variables, ignored = self.store.launch(int(number), body.get("extra_vars", {}))
         return 201, {"extra_vars": json.dumps(variables), "ignored_fields": {"extra_vars": ignored} if ignored else {}}
 
+    def _approval(self, number: str, body: Any) -> tuple[int, Any]:
+        node = self.store.get("workflow_job_template_nodes", int(number))
+        made = self.store.create("workflow_approval_templates", body)
+        node["unified_job_template"] = made["id"]
+        return 201, self._shown("workflow_approval_templates", made)
+
+    def _refuse(self, _body: Any) -> tuple[int, Any]:
+        raise RefusedError(405, {"detail": 'Method "POST" not allowed.'})
+
     def _list(self, endpoint: str, query: Query) -> tuple[int, Any]:
         return 200, self._page(endpoint, query)
 
@@ -143,7 +156,7 @@ class StandIn:
         rest = len(found) > page * size
         following = urlencode({**query, "page": page + 1}, doseq=True)
         shown = [self._shown(endpoint, item) for item in found[(page - 1) * size : page * size]]
-        return {"count": len(found), "next": f"{API}{endpoint}/?{following}" if rest else None, "results": shown}
+        return {"count": len(found), "next": f"{self.api}{endpoint}/?{following}" if rest else None, "results": shown}
 
     def _fits(self, endpoint: str, item: Item, wanted: Query) -> bool:
         """Whether an object has all the values asked for, and one of those asked for with or__."""
@@ -159,13 +172,17 @@ class StandIn:
 
     def _shown(self, endpoint: str, item: Item) -> Item:
         endpoint = self._endpoint_of(endpoint, item)
-        url = f"{API}{endpoint}/{item['id']}/"
+        url = f"{self.api}{endpoint}/{item['id']}/"
         related = {name: f"{url}{name}/" for name in KINDS[endpoint].associations}
         shown = {**item, "type": KINDS[endpoint].name, "url": url, "related": related, "summary_fields": {}}
         if "organization" in shown or endpoint == "job_templates":
             shown["organization"] = self.store.organization_of(endpoint, item)
         if endpoint == "job_templates":
             related["survey_spec"] = f"{url}survey_spec/"
+        launched = item["unified_job_template"] if endpoint == "workflow_job_template_nodes" else None
+        if launched:
+            launches = self._endpoint_of("unified_job_templates", {"id": launched})
+            related["unified_job_template"] = f"{self.api}{launches}/{launched}/"
         if endpoint == "projects":
             shown["status"] = self.store.project_status(item["id"])
         if endpoint == "credentials":
@@ -186,9 +203,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if self.headers.get("Authorization") not in (f"Bearer {TOKEN}", _basic()):
                 raise RefusedError(401, {"detail": "Authentication credentials were not provided."})
-            if not target.path.startswith(API):
+            if not target.path.startswith(self.stand_in.api):
                 raise RefusedError(404, {"detail": "Not found."})
-            path = target.path.removeprefix(API)
+            path = target.path.removeprefix(self.stand_in.api)
             status, answer = self.stand_in.answer(self.command, path, parse_qs(target.query), body)
         except RefusedError as refused:
             status, answer = refused.status, refused.answer

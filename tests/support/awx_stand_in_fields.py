@@ -152,7 +152,18 @@ KINDS: dict[str, Kind] = {
     "workflow_job_templates": Kind(
         "workflow_job_template",
         ("organization", "name"),
-        {"name": NAME, "description": TEXT, "organization": _ORGANIZATION, "survey_enabled": YES_NO},
+        {
+            "name": NAME,
+            "description": TEXT,
+            "organization": _ORGANIZATION,
+            "survey_enabled": YES_NO,
+            "inventory": _to("inventories"),
+            "ask_inventory_on_launch": YES_NO,
+        },
+    ),
+    # Made through a node of a workflow only; its name need not be unique.
+    "workflow_approval_templates": Kind(
+        "workflow_approval_template", (), {"name": NAME, "description": TEXT, "timeout": NUMBER}
     ),
     "workflow_job_template_nodes": Kind(
         "workflow_job_template_node",
@@ -175,11 +186,12 @@ KINDS: dict[str, Kind] = {
             "rrule": Field(required=True),
             "enabled": Field(bool, True),
             "extra_data": Field(dict, {}),
+            "inventory": _to("inventories"),
         },
     ),
 }
 # One list of everything that can be launched; ids are unique across it.
-UNIFIED = ("projects", "inventory_sources", "job_templates", "workflow_job_templates")
+UNIFIED = ("projects", "inventory_sources", "job_templates", "workflow_job_templates", "workflow_approval_templates")
 # The credential types that AWX brings along, and which of their inputs are secret.
 CREDENTIAL_TYPES = {
     "Machine": {

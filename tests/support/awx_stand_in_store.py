@@ -164,7 +164,7 @@ class Store:
             return tuple(self.organization_of(endpoint, item) if k == "organization" else item[k] for k in kind.unique)
 
         others = [item for item in self.objects[endpoint].values() if item["id"] != number]
-        if identity(values) in map(identity, others):
+        if kind.unique and identity(values) in map(identity, others):
             raise RefusedError(400, {"__all__": [f"{kind.name} with this {', '.join(kind.unique)} already exists."]})
         wrong: dict[str, Any] = dict(getattr(self, f"_check_{kind.name}", lambda _values: ())(values))
         if wrong:
@@ -197,6 +197,9 @@ class Store:
         elif not re.search(r" RRULE:\S*INTERVAL=\d+", rrule):
             yield "rrule", ["INTERVAL required in rrule"]
         survey = self._survey_of(values["unified_job_template"])
+        template = self.get("unified_job_templates", values["unified_job_template"])
+        if values["inventory"] and not template.get("ask_inventory_on_launch"):
+            yield "inventory", ["Field is not configured to prompt on launch."]
         if unasked := awx_survey.unasked(survey, values["extra_data"]):
             yield "extra_data", [f"Variables {', '.join(unasked)} are not allowed on launch."]
         if wrong := awx_survey.refusals(survey, values["extra_data"]):

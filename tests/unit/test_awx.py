@@ -67,12 +67,33 @@ def test_names_are_there_once_and_whatever_is_referred_to_exists() -> None:
     templates = [template["name"] for template in TEMPLATES]
     workflows = [workflow["name"] for workflow in described("workflows")]
     assert len(set(templates + workflows)) == len(templates + workflows)
+    identifiers = [node["identifier"] for workflow in described("workflows") for node in workflow["nodes"]]
+    assert len(set(identifiers)) == len(identifiers)
     for workflow in described("workflows"):
         nodes = [node["identifier"] for node in workflow["nodes"]]
-        assert len(set(nodes)) == len(nodes)
-        assert {node["job_template"] for node in workflow["nodes"]} <= set(templates)
+        assert {node["job_template"] for node in workflow["nodes"] if "approval" not in node} <= set(templates)
         assert {name for node in workflow["nodes"] for name in node["success_nodes"]} <= set(nodes)
     assert {schedule["template"] for schedule in described("schedules")} <= set(templates + workflows)
+
+
+# What ends pods, reboots nodes or takes away what somebody installed.
+DESTRUCTIVE = {"cluster_disruption_policy", "nvidia_driver_reboot", "nvidia_driver_replace_foreign"}
+
+
+def test_what_is_destructive_is_a_template_of_its_own_that_only_a_workflow_with_an_approval_launches() -> None:
+    assert not DESTRUCTIVE & {question["variable"] for _, question in QUESTIONS}
+    destructive = {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))}
+    assert len(destructive) == 4
+    launched = []
+    for workflow in described("workflows"):
+        nodes = {node["identifier"]: node for node in workflow["nodes"]}
+        for name, node in nodes.items():
+            if node.get("job_template") in destructive:
+                launched.append(node["job_template"])
+                before = [other for other in nodes.values() if name in other["success_nodes"]]
+                assert before and all(0 < other["approval"]["timeout"] <= 86400 for other in before)
+    assert sorted(launched) == sorted(destructive)
+    assert not destructive & {schedule["template"] for schedule in described("schedules")}
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda one: str(one["name"]))
@@ -129,17 +150,19 @@ ANSWERS = [
     ({"acceptance_timeout": 3601}, "too large"),
     ({"acceptance_timeout": "300"}, "type integer"),
     ({"acceptance_timeout": ""}, "type integer"),
-    ({"nvidia_driver_reboot": ""}, "one of"),
     ({"acceptance_timeout": True}, "type integer"),
-    ({"cluster_disruption_policy": "ask"}, "one of"),
-    ({"nvidia_driver_reboot": True}, "one of"),
     ({"kubeadm_repository_url": "https://example.org"}, "not allowed on launch"),
+    ({"nvidia_driver_reboot": "true"}, "not allowed on launch"),
 ]
+CHOICES = [({"gpu_isolation_policy": ""}, "one of"), ({"gpu_isolation_policy": "ask"}, "one of")]
 
 
-@pytest.mark.parametrize(("answers", "why"), ANSWERS)
-def test_wrong_answers_are_refused_before_a_job_begins(answers: dict[str, Any], why: str) -> None:
-    survey = next(template["survey"] for template in TEMPLATES if template["name"] == "gpulab provision")
+@pytest.mark.parametrize(
+    ("name", "answers", "why"),
+    [("gpulab provision", *one) for one in ANSWERS] + [("gpulab isolate gpus", *one) for one in CHOICES],
+)
+def test_wrong_answers_are_refused_before_a_job_begins(name: str, answers: dict[str, Any], why: str) -> None:
+    survey = next(template["survey"] for template in TEMPLATES if template["name"] == name)
     with pytest.raises(ValueError, match=why):
         awx_survey.launch_variables(survey, answers)
 

@@ -141,15 +141,17 @@ def test_one_node_with_another_kubelet() -> None:
     assert check({"gpu2.facts.installed": {"kubelet": "1.35.8-1.1"}}) == []
 
 
-def test_kubelets_of_a_cluster_whose_api_is_silent() -> None:
-    silent = {"action": "refuse", "api": "silent", "reason": "nobody answers", "version": "", "texts": {}}
-    changes = in_use(silent, **{"gpu1.facts.installed": {"kubelet": "1.35.8-1.1"}})
+@pytest.mark.parametrize(
+    ("older", "answers"),
+    [(["gpu1"], None), (["cp1", "gpu1", "gpu2"], {"cluster_kubernetes_version": "1.35.8"})],
+    ids=["they differ", "all are older"],
+)
+def test_kubelets_of_a_cluster_whose_api_is_silent(older: list[str], answers: dict[str, str] | None) -> None:
+    silent = {"action": "refuse", "api": "silent", "reason": "no answer", "version": "", "texts": {}}
+    changes = in_use(silent, **{f"{host}.facts.installed": {"kubelet": "1.35.8-1.1"} for host in older})
     changes["cp1.facts.control_plane"]["texts"] = {}
-    (problem,) = check(changes)
-    assert (problem["kind"], problem["answers"]) == (
-        "kubelet_version_differs",
-        {"cluster_kubernetes_version": "1.35.8"},
-    )
+    found = [(problem["kind"], problem.get("answers")) for problem in check(changes)]
+    assert found == [("kubelet_version_differs", answers)] * len(older)
 
 
 @pytest.mark.parametrize(
