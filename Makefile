@@ -148,7 +148,7 @@ galaxy: venv ## the collection built, installed, and called by its name from ano
 
 molecule: venv ## molecule default on a lab of its own (about 3 minutes once the depot is built)
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
-	python -m lab build --with torch --with ee
+	python -m lab build --with torch
 	molecule test --scenario-name default
 
 awx-tools: # the environment for playbooks/awx_configure.yml, which needs the collection awx.awx

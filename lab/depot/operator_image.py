@@ -22,12 +22,17 @@ def helm() -> Path:
     return recipes.helm().program("helm")
 
 
-def build() -> None:
-    """Build helm and store the image; what is there already costs nothing. Raises DepotError."""
+def build_helm() -> None:
+    """Build helm unless it is there. Raises DepotError."""
     recipe = recipes.helm()
     if not golang.is_built(recipe):
         with cache.lock("depot"), progress.step(f"{recipe.name} {recipe.version} from {recipe.module}"):
             golang.build(recipe)
+
+
+def build() -> None:
+    """Build helm and store the image; what is there already costs nothing. Raises DepotError."""
+    build_helm()
     if not _image().is_stored:
         with cache.lock("depot"), registry.writable() as target:
             if not _image().is_stored:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
 from lab import paths, progress
-from lab.depot import cache, debian, tools
+from lab.depot import cache, debian, operator_image, tools
 from lab.ee import sources
 from lab.nodes import mirror, podman
 from lab.nodes.mirror import Mirror
@@ -19,7 +21,8 @@ _BASE = "localhost/gpulab-debian"
 _CODENAME = "trixie"
 _PACKAGES = ("ca-certificates",)
 _DEFINITION = paths.REPOSITORY / "execution-environment.yml"
-_MADE_FROM = (_DEFINITION, paths.REPOSITORY / "meta" / "ee-bindep.txt", Path(__file__))
+_COLLECTION = tuple(paths.REPOSITORY / name for name in ("galaxy.yml", "meta", "playbooks", "plugins", "roles"))
+_MADE_FROM = (_DEFINITION, *_COLLECTION, Path(__file__))
 
 
 def name() -> str:
@@ -33,6 +36,7 @@ def build() -> None:
     with cache.lock("ee"):
         there = wanted in podman.images()
         if not there:
+            operator_image.build_helm()
             base = _base(mirror.find())
             with progress.step("Execution environment, by ansible-builder") as step, _scratch() as work:
                 _build(wanted, base, Path(work))
@@ -43,14 +47,29 @@ def build() -> None:
 
 
 def _build(wanted: str, base: str, work: Path) -> None:
-    settings = work / "pip"
+    settings, definition = work / "pip", work / "definition"
     settings.mkdir()
+    shutil.copytree(paths.REPOSITORY / "meta", definition / "meta")
+    shutil.copy2(_DEFINITION, definition)
+    programs = Path(sys.executable).parent
+    collection: list[object] = [programs / "ansible-galaxy", "collection", "build", "--output-path", definition]
+    tools.run([*collection, paths.REPOSITORY], doing="building the collection", log="ee")
     # No runtime is asked for the steps: the one that Podman prefers refuses some machines' cgroups.
     options = ["--isolation=chroot", "--network=host", "--pull=never", "--layers=false", sources.volume(settings)]
-    argv: list[object] = [Path(sys.executable).with_name("ansible-builder"), "build", "--container-runtime=podman"]
-    argv += [f"--file={_DEFINITION}", f"--context={work / 'context'}", f"--tag={wanted}", "--verbosity=2"]
-    argv += [f"--build-arg=EE_BASE_IMAGE={base}", f"--extra-build-cli-args={shlex.join(options)}"]
+    address, digest = _helm(settings)
+    argv: list[object] = [programs / "ansible-builder", "build", "--container-runtime=podman"]
+    argv += [f"--file={definition / _DEFINITION.name}", f"--context={work / 'context'}", f"--tag={wanted}"]
+    argv += ["--verbosity=2", f"--build-arg=EE_BASE_IMAGE={base}", f"--extra-build-cli-args={shlex.join(options)}"]
+    argv += [f"--build-arg=HELM_URL={address}", f"--build-arg=HELM_SHA256={digest}"]
     tools.run(argv, doing=f"building the execution environment {wanted}", log="ee", nice=5)
+
+
+def _helm(directory: Path) -> tuple[str, str]:
+    """Pack the helm that the lab has built as its publisher does; return where a build finds it, and its SHA-256."""
+    archive = directory / "helm.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(operator_image.helm(), "linux-amd64/helm")
+    return f"file://{sources.INSIDE}/{archive.name}", cache.file_digest(archive)
 
 
 def _base(source: Mirror) -> str:

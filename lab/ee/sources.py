@@ -10,7 +10,7 @@ from pathlib import Path
 
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 # One of pip's places for the settings of a whole machine.
-_INSIDE = "/etc/xdg/pip"
+INSIDE = "/etc/xdg/pip"
 # What a build may have to know; directories and files of this machine mean nothing inside.
 _KEPT = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries")
 
@@ -24,11 +24,11 @@ def volume(directory: Path, authorities: Path = _AUTHORITIES) -> str:
     # The machine may trust authorities of its own, such as those of a company's proxy.
     if authorities.is_file():
         (directory / "ca.crt").write_bytes(authorities.read_bytes())
-        lines.append(f"cert = {_INSIDE}/ca.crt")
+        lines.append(f"cert = {INSIDE}/ca.crt")
     path = directory / "pip.conf"
     path.touch(mode=0o600)
     path.write_text("\n".join(["[global]", *lines, ""]))
-    return f"--volume={directory}:{_INSIDE}:ro"
+    return f"--volume={directory}:{INSIDE}:ro"
 
 
 def pip_settings(listed: str) -> list[str]:

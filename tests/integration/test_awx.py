@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,13 @@ from support.state import snapshots
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "training.yml"
 # Tried one by one below, in the order of the workflow.
-OWN_TESTS = {"gpulab preflight", "gpulab provision", "gpulab upgrade driver"}
+OWN_TESTS = {
+    "gpulab preflight",
+    "gpulab provision",
+    "gpulab allowed driver replacement",
+    "gpulab upgrade driver",
+    "gpulab allowed driver upgrade",
+}
 ANSWERS = {"gpulab train": {"torch_ddp_gpus_per_node": 2, "torch_ddp_timeout": 900}}
 
 
@@ -47,6 +55,15 @@ def test_preflight_finds_nothing_on_bare_machines_and_changes_nothing(inventory:
     assert job.command[:2] == ["podman", "run"], "the job was not isolated"
 
 
+def test_the_image_has_the_collection_for_a_project_without_it_and_helm(inventory: Inventory, directory: Path) -> None:
+    job = launch("gpulab preflight", inventory, directory, project=ROOT / "examples" / "project").expect_success()
+    tasks = {event["event_data"]["task_path"] for event in job.events if "task_path" in event["event_data"]}
+    assert tasks and all(path.startswith("/usr/share/ansible/collections/") for path in tasks)
+    image = json.loads(lab_command("ee"))["container_image"]
+    argv = ["podman", "run", "--rm", "--network=host", "--pull=never", image, "helm", "version", "--short"]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.startswith("v3.")
+
+
 def test_preflight_tells_of_one_host_only_where_it_is_limited(inventory: Inventory, directory: Path) -> None:
     job = launch("gpulab preflight", inventory, directory, limit="gpu1").expect_success()
     hosts = {event["event_data"].get("host") for event in job.events if event["event"] == "runner_on_ok"}
@@ -62,8 +79,7 @@ def test_provision_builds_and_proves_the_cluster_and_a_dry_run_then_predicts_not
     assert Cluster.of(inventory).ready_nodes() == set(inventory.hosts)
     dry = launch("gpulab provision", inventory, directory.with_name("dry"), job_type="check").expect_success()
     assert dry.changed() == set()
-    again = {"cluster_disruption_policy": "drain", "nvidia_driver_reboot": "true"}
-    second = launch("gpulab provision", inventory, directory.with_name("second"), answers=again).expect_success()
+    second = launch("gpulab allowed driver replacement", inventory, directory.with_name("second")).expect_success()
     assert second.changed() == set()
 
 
@@ -82,8 +98,9 @@ def test_the_driver_is_upgraded_to_the_version_that_the_inventory_names(inventor
         name: replace(host, variables={**host.variables, "nvidia_driver_version": version})
         for name, host in inventory.hosts.items()
     }
-    job = launch("gpulab upgrade driver", replace(inventory, hosts=named), directory.with_name("named"))
-    assert job.expect_success().changed() == set()
+    for template in ("gpulab upgrade driver", "gpulab allowed driver upgrade"):
+        job = launch(template, replace(inventory, hosts=named), directory.with_name("named"))
+        assert job.expect_success().changed() == set()
 
 
 def test_a_fault_fails_the_job_with_a_reason_and_the_workflow_would_stop_there(

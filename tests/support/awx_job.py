@@ -67,6 +67,7 @@ def launch(
     answers: Mapping[str, Any] | None = None,
     job_type: str = "run",
     limit: str = "",
+    project: Path = ROOT,
 ) -> Job:
     """Run a job template to its end in an empty directory and return what it did.
 
@@ -78,7 +79,7 @@ def launch(
         **awx_survey.launch_variables(template.get("survey", []), answers or {}),
     }
     shutil.rmtree(directory, ignore_errors=True)
-    project = awx_project.checkout(ROOT, directory / "project")
+    copied = awx_project.checkout(project, directory / "project")
     user = _write_inventory(inventory, directory / "inventory")
     options = ["--check"] if job_type == "check" else []
     options += ["-u", user, *(["--diff"] if template.get("diff_mode") else []), *(["-l", limit] if limit else [])]
@@ -88,7 +89,7 @@ def launch(
         "settings": json.dumps(settings),
         "extravars": json.dumps({**variables, "awx_job_template_name": name}),
         "cmdline": shlex.join(options),
-        "envvars": json.dumps(_environment(project)),
+        "envvars": json.dumps(_environment(copied)),
         "ssh_key": key,
     }
     (directory / "env").mkdir()
@@ -130,7 +131,8 @@ def _environment(project: Path) -> dict[str, str]:
     (project.parent / "cp").mkdir()
     settings = configparser.ConfigParser()
     settings.read(project / "ansible.cfg")
-    collections = ["/runner/requirements_collections", settings["defaults"]["collections_path"], _ELSEWHERE]
+    own = settings.get("defaults", "collections_path", fallback="")
+    collections = ["/runner/requirements_collections", *filter(None, [own]), _ELSEWHERE]
     return {
         "ANSIBLE_COLLECTIONS_PATH": ":".join(collections),
         "ANSIBLE_HOST_KEY_CHECKING": "False",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,15 @@ def options() -> dict[str, dict[str, Any]]:
 def test_every_playbook_has_a_template_and_every_template_a_playbook(project: Path) -> None:
     offered = {name for name in awx_project.playbooks(project) if re.fullmatch(r"(playbooks/)?\w+\.yml", name)}
     assert {template["playbook"] for template in TEMPLATES} == offered - NO_TEMPLATE
+
+
+def test_a_project_of_your_own_has_the_same_playbooks_from_the_collection() -> None:
+    skeleton = ROOT / "examples" / "project"
+    assert set(awx_project.playbooks(skeleton)) == {template["playbook"] for template in TEMPLATES}
+    for path in (skeleton / "playbooks").iterdir():
+        (play,) = yaml.safe_load(path.read_text())
+        assert play["ansible.builtin.import_playbook"] == f"gpulab.kubernetes.{path.stem}"
+    assert awx_project.inventories(skeleton) == ["inventories/cluster.ini"]
 
 
 def test_no_example_is_the_inventory_by_default(project: Path) -> None:
@@ -172,8 +183,13 @@ def pins(lines: list[str]) -> dict[str, str]:
     return {pin[1].lower(): pin[2] for pin in found if pin}
 
 
-def test_the_execution_environment_has_the_versions_of_the_controller() -> None:
-    dependencies = yaml.safe_load((ROOT / "execution-environment.yml").read_text())["dependencies"]
+DEFINITIONS = [ROOT / "execution-environment.yml", ROOT / "execution-environment-rpm.yml"]
+
+
+@pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: str(path.stem))
+def test_the_execution_environment_has_the_versions_of_the_controller(path: Path) -> None:
+    definition = yaml.safe_load(path.read_text())
+    dependencies = definition["dependencies"]
     packages = [dependencies[key]["package_pip"] for key in ("ansible_core", "ansible_runner")] + dependencies["python"]
     controller = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if "< " not in line]
     inside, outside = pins(packages), pins(controller)
@@ -181,6 +197,29 @@ def test_the_execution_environment_has_the_versions_of_the_controller() -> None:
     assert inside.items() <= outside.items()
     wanted = re.findall(r"^([\w-]+)", (ROOT / "meta" / "ee-requirements.txt").read_text(), re.MULTILINE)
     assert {name.lower() for name in wanted} <= set(inside)
+    galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text())
+    archive = f"{galaxy['namespace']}-{galaxy['name']}-{galaxy['version']}.tar.gz"
+    assert [one["name"] for one in dependencies["galaxy"]["collections"]] == [f"/build/collection/{archive}"]
+    assert {one["src"] for one in definition["additional_build_files"]} == {archive, "meta/ee-helm.py"}
+
+
+@pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: str(path.stem))
+def test_helm_in_the_execution_environment_is_that_of_its_publisher(path: Path) -> None:
+    locked = yaml.safe_load((ROOT / "upstream.lock").read_text())
+    (helm,) = [one for name, one in locked["downloads"].items() if name.startswith("helm-")]
+    steps = yaml.safe_load(path.read_text())["additional_build_steps"]["append_final"]
+    assert {f"ARG HELM_URL={helm['url']}", f"ARG HELM_SHA256={helm['sha256']}"} <= set(steps)
+
+
+@pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: str(path.stem))
+def test_ansible_builder_takes_the_definition(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "meta").mkdir()
+    for name in (path.name, "meta/ee-bindep.txt", "meta/ee-helm.py"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    (tmp_path / "gpulab-kubernetes-0.1.0.tar.gz").touch()
+    argv = [str(Path(sys.executable).with_name("ansible-builder")), "create", f"--file={path.name}"]
+    subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
+    assert "ee-helm.py" in (tmp_path / "context" / "Containerfile").read_text()
 
 
 def test_the_collection_names_the_files_of_its_own_needs() -> None:
