@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
@@ -20,9 +19,11 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Computes the values of NVIDIA's chart C(gpu-operator) from what the hosts already have, puts values of one's own on
-    top, and holds the result against the keys that the chart reads.
-positional: _input, wanted, own, table
+  - Computes the values of NVIDIA's chart C(gpu-operator) from what the hosts already have, and puts values of one's own
+    on top.
+seealso:
+  - module: gpulab.kubernetes.helm_chart_info
+positional: _input, wanted, own
 options:
   _input:
     description: >-
@@ -43,12 +44,6 @@ options:
     description: Values that take the place of the computed ones.
     type: dict
     default: {}
-  table:
-    description: >-
-      File with the chart's keys (C(keys)) and those that it has no more (C(removed)). Empty means that no key is
-      checked.
-    type: str
-    default: ""
 """
 
 EXAMPLES = r"""
@@ -70,7 +65,6 @@ def gpu_operator_plan(
     hosts: Iterable[Mapping[str, Any]],
     wanted: Mapping[str, Any],
     own: Mapping[str, Any] | None = None,
-    table: str = "",
 ) -> dict[str, Any]:
     try:
         found = [_gpu_operator.Host(**host) for host in hosts]
@@ -81,7 +75,6 @@ def gpu_operator_plan(
     problems = [
         *_gpu_operator.host_problems(found),
         *_gpu_operator.sharing_problems(settings),
-        *(_gpu_operator.table_problems(own or {}, Path(table)) if table else ()),
         *_gpu_operator.relation_problems(values),
         *_gpu_operator.toolkit_problems(values, found),
         *_gpu_operator.proxy_problems(values, settings),

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import difflib
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -24,13 +22,23 @@ Values = Mapping[str, Any]
 CONFIG = "gpulab-device-plugin"
 _OWN = "gpu_operator_values"
 _CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
-_ANY = "any"
-_LIKE = 0.75
 # The program by which the validator of v26.7.0 tests the GPUs is built with this CUDA, whose first branch is 580:
 # https://github.com/NVIDIA/gpu-operator/issues/2842
 _VALIDATOR_CUDA = "13.2"
 _VALIDATOR_BRANCH = "580"
 _NO_WORKLOAD = ("WITH_WORKLOAD", "false")
+# Variables that the operator gives its device plugin, where they win over the configuration, and what that has to say.
+_PLUGIN = {
+    "DEVICE_LIST_STRATEGY": "flags.plugin.deviceListStrategy",
+    "PASS_DEVICE_SPECS": "flags.plugin.passDeviceSpecs",
+    "GDRCOPY_ENABLED": "flags.gdrcopyEnabled",
+    "GDS_ENABLED": "flags.gdsEnabled",
+    "MOFED_ENABLED": "flags.mofedEnabled",
+}
+# Its toolkit would give GPUs to every pod that sets NVIDIA_VISIBLE_DEVICES.
+_TOOLKIT = ("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "false")
+# Its pods follow the name of a configuration, not what is in it: another value here replaces them. Nothing reads it.
+_CONFIGURATION = "GPULAB_CONFIGURATION"
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
     toolkit = driver or (bool(hosts) and not any(host.toolkit for host in hosts))
     tolerations = [dict(toleration) for toleration in wanted.tolerations]
     roots = [host.root for host in hosts if host.root != "/"]
+    data = {name: _text(config) for name, config in sorted(wanted.configs.items())}
+    digest = _variable(_CONFIGURATION, hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16])
     return {
         "cdi": {"enabled": True},
         "daemonsets": {"tolerations": tolerations},
@@ -98,9 +108,10 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
                 "create": True,
                 "name": CONFIG,
                 "default": wanted.default_config,
-                "data": {name: _text(config) for name, config in sorted(wanted.configs.items())},
+                "data": data,
             },
             "enabled": True,
+            "env": [*_plugin_variables(wanted), digest],
         },
         "driver": {
             "enabled": driver,
@@ -109,14 +120,14 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
             **({"version": wanted.driver_version} if driver and wanted.driver_version else {}),
             **({"env": _proxies(wanted)} if driver and _proxies(wanted) else {}),
         },
-        "gfd": {"enabled": True},
+        "gfd": {"enabled": True, "env": [digest]},
         **({"hostPaths": {"driverInstallDir": roots[0]}} if roots and not driver else {}),
         # The geometry of MIG is a setting of the hosts, which keep it: one owner.
         "mig": {"strategy": _strategies(wanted)[0]},
         "migManager": {"enabled": False},
         "nfd": {"enabled": True},
         "node-feature-discovery": {name: {"tolerations": [_CONTROL_PLANE, *tolerations]} for name in ("gc", "worker")},
-        "toolkit": {"enabled": toolkit},
+        "toolkit": {"enabled": toolkit, **({"env": [_variable(*_TOOLKIT)]} if toolkit else {})},
         **({} if _validator_runs(hosts, wanted) else {"validator": {"cuda": {"env": [_variable(*_NO_WORKLOAD)]}}}),
     }
 
@@ -138,6 +149,13 @@ def _proxies(wanted: Wanted) -> list[dict[str, str]]:
         return []
     found["NO_PROXY"] = ",".join(wanted.no_proxy)
     return [_variable(each, value) for name, value in found.items() if value for each in (name, name.lower())]
+
+
+def _plugin_variables(wanted: Wanted) -> list[dict[str, str]]:
+    config = yaml.safe_load(_text(wanted.configs.get(wanted.default_config, {})))
+    found = {name: _at(config, path) for name, path in _PLUGIN.items()}
+    texts = {name: ",".join(value) if isinstance(value, list) else str(value).lower() for name, value in found.items()}
+    return [_variable(name, texts[name]) for name, value in found.items() if value is not None]
 
 
 def _variable(name: str, value: str) -> dict[str, str]:
@@ -237,41 +255,6 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
         )
 
 
-def value_problems(values: Values, keys: Values, removed: Mapping[str, str]) -> Iterator[Problem]:
-    """Keys that this version of the chart does not read: Helm would take them in silence."""
-    for path, what in _unknown(values, keys, ""):
-        gone = next((name for name in removed if path == name or path.startswith(f"{name}.")), "")
-        if gone:
-            yield _key_problem("chart_key_removed", f"{path} is not a value of this chart any more", removed[gone])
-        else:
-            yield _key_problem("chart_key_wrong", f"{path} {what}", _near(path, keys))
-
-
-def table_problems(values: Values, table: Path) -> Iterator[Problem]:
-    """What value_problems finds with a chart's file of keys (values-VERSION.yml), or that there is no such file."""
-    if table.is_file():
-        known = _read(table)
-        yield from value_problems(values, known["keys"], known["removed"])
-    else:
-        yield Problem(
-            "chart_unknown",
-            f"The keys of the chart {_version(table)} are not known",
-            "gpu_operator_chart_version",
-            f"Known are those of {listing(sorted(map(_version, table.parent.glob('values-*.yml'))))}",
-            "Choose one of these versions, or take your values as they are with gpu_operator_check_values=false",
-        )
-
-
-@cache
-def _read(table: Path) -> Any:
-    """Once for all hosts of an inventory."""
-    return yaml.safe_load(table.read_text(encoding="utf-8"))
-
-
-def _version(table: Path) -> str:
-    return table.stem.removeprefix("values-")
-
-
 def relation_problems(values: Values) -> Iterator[Problem]:
     """Values that contradict each other, or what this role counts on."""
     found = {name: _at(values, name) for name in ("gpuCluster.deployCR", "clusterPolicy.deployCR")}
@@ -332,34 +315,6 @@ def proxy_problems(values: Values, wanted: Wanted) -> Iterator[Problem]:
 
 def _key_problem(kind: str, what: str, do: str) -> Problem:
     return Problem(kind, what, _OWN, "Helm takes every key, and does not report those that the chart does not read", do)
-
-
-def _unknown(values: Values, keys: Values, above: str) -> Iterator[tuple[str, str]]:
-    for name, value in values.items():
-        path = f"{above}{name}"
-        known = keys.get(name)
-        if known is None:
-            yield path, "is unknown to this chart"
-        elif isinstance(known, Mapping):
-            if isinstance(value, Mapping):
-                yield from _unknown(value, known, f"{path}.")
-            elif value is not None:
-                yield path, f"must be a mapping, not {value!r}"
-        elif known != _ANY and isinstance(value, Mapping):
-            yield path, "must be a value or a list, not a mapping"
-
-
-def _near(path: str, keys: Values) -> str:
-    like = difflib.get_close_matches(path, list(_paths(keys, "")), n=1, cutoff=_LIKE)
-    hint = f"{like[0]} looks like it" if like else "See the chart's values.yaml"
-    return f"Correct it or leave it out. {hint}. gpu_operator_check_values=false takes every key as it is"
-
-
-def _paths(keys: Values, above: str) -> Iterator[str]:
-    for name, known in keys.items():
-        yield f"{above}{name}"
-        if isinstance(known, Mapping):
-            yield from _paths(known, f"{above}{name}.")
 
 
 def _at(values: Values, path: str) -> Any:

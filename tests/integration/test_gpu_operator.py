@@ -88,7 +88,7 @@ def site() -> Iterator[Site]:
     [
         ({"gpu_operator_values": {"driver": {"useOpenKernelModules": True}}}, ["driver.kernelModuleType"]),
         ({"gpu_operator_values": {"toolkit": {"enabled": True}}}, ["gpu1", "second container toolkit"]),
-        ({"gpu_operator_chart_version": "v1.0.0"}, ["v26.7.0", "gpu_operator_check_values=false"]),
+        ({"gpu_operator_values": {"operator": {"imag": "x"}}}, ["does not read operator.imag", "operator.image looks"]),
         ({"gpu_operator_helm": "/nowhere/helm"}, ["no program /nowhere/helm", "gpu_operator_helm"]),
         ({"gpu_operator_chart_path": "/nowhere/chart"}, ["/nowhere/chart", "gpu_operator_chart_path"]),
     ],
@@ -133,6 +133,18 @@ def test_site_keeps_the_operator_and_proves_every_gpu(site: Site) -> None:
     site.operator(playbook="site.yml").expect_unchanged()
     totals = json.loads(site.lab.report.read_text())["totals"]
     assert totals["proven"] == sum(site.inventory.expected_gpus().values())
+
+
+def test_a_driver_of_the_operator_is_not_changed_under_a_pod_with_a_gpu(site: Site) -> None:
+    present = {"driver": {"enabled": True, "version": "580.178.04"}}
+    site.operator(gpu_operator_values=present).expect_success()
+    site.cluster.start_gpu_pod("trains", 1)
+    run = site.operator(gpu_operator_values={"driver": {"enabled": True, "version": "595.10"}})
+    assert run.status != 0 and not run.changed()
+    assert "default/trains" in run.failures() and "GPU Operator's driver (version)" in run.failures()
+    site.operator(gpu_operator_values=present).expect_unchanged()
+    site.cluster.delete_pod("trains")
+    site.operator().expect_success()
 
 
 def test_without_the_setting_site_says_who_offers_the_gpus(site: Site) -> None:

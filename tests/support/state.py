@@ -26,6 +26,12 @@ def snapshots(inventory: Inventory) -> dict[str, list[str]]:
     return {name: snapshot(host) for name, host in inventory.hosts.items()}
 
 
+def differences(before: dict[str, list[str]], after: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return the lines of two snapshots that only one of them has, by host; nothing where they are the same."""
+    found = {name: sorted(set(lines) ^ set(after[name])) for name, lines in before.items()}
+    return {name: lines for name, lines in found.items() if lines}
+
+
 def services(inventory: Inventory) -> dict[str, str]:
     """Return for each host since when containerd and kubelet run, and as which processes."""
     return {name: host.run(SERVICES) for name, host in inventory.hosts.items()}

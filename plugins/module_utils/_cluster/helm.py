@@ -1,13 +1,29 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What helm says of itself."""
+"""What helm says of itself, and a chart of its values."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
+from ansible.module_utils.basic import missing_required_lib
+
+from .._command import CommandError, Runner
 from .._errors import DomainError
+from .._problem import Problem
+
+try:
+    import yaml
+
+    _MISSING = ""
+except ImportError as error:
+    _MISSING = str(error)
 
 # Charts in OCI registries, and the chart's own `kubeVersion` and `lookup`, as the GPU Operator's has them.
 _MINIMUM = (3, 8)
@@ -29,3 +45,134 @@ def check_version(path: str, version: str) -> None:
             f"Error while looking for helm: {path} has version {version}, and {'.'.join(map(str, _MINIMUM))} or newer "
             "is needed. Install a newer one, and name it with gpu_operator_helm."
         )
+
+
+Values = Mapping[str, Any]
+Path = tuple[str, ...]
+_PROBE = "gpulab-probe"
+_WHY = "Helm takes every value, and does not report those that the chart does not read"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart on this host, and the helm that reads it."""
+
+    runner: Runner
+    helm: str
+    path: str
+
+    def fetched(self, repository: str, version: str, directory: str) -> Chart:
+        """The same from a repository, as an archive in a directory. Raises DomainError."""
+        argv = [self.helm, "pull", self.path, "--repo", repository, "--destination", directory, "--untar"]
+        argv += ["--version", version] if version else []
+        self.runner.check(argv, f"fetching the chart {self.path} {version} from {repository}")
+        return replace(self, path=f"{directory}/{self.path}")
+
+    def defaults(self) -> dict[str, Any]:
+        """What its values.yaml has. Raises DomainError."""
+        doing = f"reading the values of {self.path}"
+        found = _documents(self.runner.check([self.helm, "show", "values", self.path], doing).stdout, doing)
+        return found[0] if found else {}
+
+    def rendered(self, values: Values, *options: str) -> str:
+        """What it makes of these values, as YAML. Raises DomainError."""
+        argv = [self.helm, "template", "release", self.path, "--values", "-", *options]
+        return self.runner.check(argv, f"rendering {self.path}", data=json.dumps(values)).stdout
+
+    def objects(self, values: Values) -> list[dict[str, Any]]:
+        """The objects that it makes of these values, with resource definitions. Raises DomainError."""
+        return _documents(self.rendered(values, "--include-crds"), f"rendering {self.path}")
+
+
+def _documents(text: str, doing: str) -> list[dict[str, Any]]:
+    """The mappings in YAML. Raises DomainError."""
+    if _MISSING:
+        raise DomainError(missing_required_lib("PyYAML"), exception=_MISSING)
+    try:
+        return [found for found in yaml.safe_load_all(text) if isinstance(found, dict)]
+    except yaml.YAMLError as error:
+        raise DomainError(f"Error while {doing}: {error}") from error
+
+
+def value_problems(chart: Chart, values: Values, removed: Mapping[str, str], variable: str) -> Iterator[Problem]:
+    """Values that the chart does not read, or reads as another kind; ``removed`` says what to do without some."""
+    defaults = chart.defaults()
+    compared = dict(_against(values, defaults, ()))
+    wrong = {".".join(path): problem for path, problem in compared.items() if problem}
+    for name, problem in wrong.items():
+        yield Problem("chart_value_wrong", f"{name} {problem}", variable, "The chart reads it otherwise", "Correct it")
+    if wrong or not compared:
+        return
+    before = chart.rendered(values)
+    for path in compared:
+        if not any(_differs(chart, before, _with(values, path, probe)) for probe in _probes(_at(values, path))):
+            name = ".".join(path)
+            gone = next((old for old in removed if name == old or name.startswith(f"{old}.")), "")
+            like = difflib.get_close_matches(path[-1], _siblings(defaults, path), n=1)
+            hint = f" ({'.'.join((*path[:-1], *like))} looks like it)" if like else ""
+            yield Problem(
+                "chart_value_removed" if gone else "chart_value_unread",
+                f"The chart does not read {name}{' any more' if gone else ''}",
+                variable,
+                _WHY,
+                removed[gone] if gone else f"Correct it{hint}, or leave it out",
+            )
+
+
+def _against(values: Values, defaults: Values, above: Path) -> Iterator[tuple[Path, str]]:
+    """Paths of values that values.yaml does not have, with no text, and those of another kind, with what is wrong."""
+    for name, value in values.items():
+        path, known = (*above, str(name)), defaults.get(name)
+        if isinstance(known, Mapping) and known:
+            if isinstance(value, Mapping):
+                yield from _against(value, known, path)
+            elif value is not None:
+                yield path, f"must be a mapping, not {value!r:.80}"
+        elif isinstance(value, Mapping) and value and name not in defaults:
+            yield from _against(value, {}, path)
+        elif isinstance(value, Mapping) and known not in (None, {}):
+            yield path, "must be a value or a list, not a mapping"
+        elif isinstance(value, Mapping) or name not in defaults:
+            yield path, ""
+
+
+def _probes(value: Any) -> Iterator[Any]:
+    """Other values for a place: if one of them changes what is rendered, or can't be rendered, the place is read."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, (int, float)):
+        yield value + 1
+    elif isinstance(value, Mapping):
+        yield {_PROBE: _PROBE}
+    elif isinstance(value, list):
+        yield [] if value else [_PROBE]
+    else:
+        yield f"{value or ''}{_PROBE}"
+    # Helm takes the default away.
+    yield None
+
+
+def _differs(chart: Chart, before: str, values: Values) -> bool:
+    try:
+        return chart.rendered(values) != before
+    except CommandError:
+        return True
+
+
+def _with(values: Values, path: Path, value: Any) -> dict[str, Any]:
+    name, *rest = path
+    return {**values, name: _with(values[name], tuple(rest), value) if rest else value}
+
+
+def _at(values: Any, path: Path) -> Any:
+    for name in path:
+        values = values[name]
+    return values
+
+
+def _siblings(defaults: Values, path: Path) -> list[str]:
+    """The names that values.yaml has in the same place."""
+    found: Any = defaults
+    for name in path[:-1]:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return [str(name) for name in found] if isinstance(found, Mapping) else []

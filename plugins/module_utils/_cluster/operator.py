@@ -18,6 +18,10 @@ READY = "ready"
 LEASE = "53822513.nvidia.com"
 _RECONCILED = "Reconciled"
 _GPU_LABEL = "nvidia.com/gpu.present"
+# How far the operator has come with the driver of a node, and the states in which it has nothing to do.
+_UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
+_UPGRADE_FAILED = "upgrade-failed"
+_UPGRADED = ("", "upgrade-done")
 # The operator's states and the DaemonSets that they are made of (controllers/state_manager.go and assets/, v26.7.0).
 OPERANDS = {
     "state-driver": "nvidia-driver-daemonset",
@@ -50,6 +54,7 @@ def missing(name: str, seen: Seen, gpu_nodes: Sequence[str] = ()) -> list[Missin
         return [Missing("", f"the operator ignores the ClusterPolicy {name}, {older}", final=True)]
     unlabelled = list(_unlabelled(gpu_nodes, seen))
     late = [*_deployments(seen), *_leader(seen), *_late(seen, bool(unlabelled)), *unlabelled]
+    late += _upgrading(gpu_nodes, seen)
     reason = str(_condition(policy, "Ready").get("reason") or "")
     if state == READY and gpu_nodes and reason != _RECONCILED:
         return [*late, Missing("", f"the operator has created no operands yet ({reason or 'no reason given'})")]
@@ -78,6 +83,14 @@ def _unlabelled(gpu_nodes: Sequence[str], seen: Seen) -> Iterator[Missing]:
         labels = node["metadata"].get("labels") or {}
         if objects.name(node) in gpu_nodes and labels.get(_GPU_LABEL) != "true":
             yield Missing(objects.name(node), f"the operator has not found its GPUs yet (label {_GPU_LABEL}=true)")
+
+
+def _upgrading(gpu_nodes: Sequence[str], seen: Seen) -> Iterator[Missing]:
+    for node in seen.nodes:
+        state = (node["metadata"].get("labels") or {}).get(_UPGRADE_LABEL, "")
+        if objects.name(node) in gpu_nodes and state not in _UPGRADED:
+            text = f"the operator is changing the driver (label {_UPGRADE_LABEL}={state})"
+            yield Missing(objects.name(node), text, final=state == _UPGRADE_FAILED)
 
 
 def _leader(seen: Seen) -> Iterator[Missing]:

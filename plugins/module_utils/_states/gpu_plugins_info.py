@@ -25,6 +25,7 @@ def ensure(module: Any) -> dict[str, Any]:
         "plugins": [asdict(plugin) for plugin in found],
         "shared": device_plugins.shared(found),
         "policies": sorted(policy["metadata"]["name"] for policy in policies),
+        "drivers": {policy["metadata"]["name"]: (policy.get("spec") or {}).get("driver") or {} for policy in policies},
         "installers": [
             objects.name(each) for each in daemonsets if _INSTALLER in (each["metadata"].get("annotations") or {})
         ],

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -20,13 +19,12 @@ from ...module_utils._apt.key import AptKeyError, read_pins
 from ...module_utils._cluster import pools
 from ...module_utils._nvidia import sharing
 from ...module_utils._problem import Problem
-from .. import _gpu_operator, _images
+from .. import _images
 from .._cuda.plan import MINOR_VERSION, RELEASE
 from .._preflight.model import listing
 
 Values = Mapping[str, Any]
 
-_CHARTS = Path(__file__).resolve().parents[3] / "roles/gpu_operator/files"
 _POOL = "gpulab.io/pool"
 # The sources whose driver may lie below another directory than /.
 _ELSEWHERE = ("daemonset", "preinstalled", "operator")
@@ -326,21 +324,8 @@ def _homeless(hosts: Mapping[str, Values]) -> Iterator[Problem]:
         )
 
 
-def _operator_values(hosts: Mapping[str, Values]) -> Iterator[Problem]:
-    found: dict[Problem, None] = {}
-    for values in hosts.values():
-        if values["cluster_gpu_manager"] == "gpu_operator" and boolean(values["gpu_operator_check_values"]):
-            table = _CHARTS / f"values-{values['gpu_operator_chart_version']}.yml"
-            found |= dict.fromkeys(_gpu_operator.table_problems(values["gpu_operator_values"], table))
-    yield from found
-
-
 # The same for all hosts of the cluster.
 CLUSTER: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Values]], Iterable[Problem]]], ...] = (
     (("cluster_gpu_manager",), _one_manager),
     (("cluster_node_taints",), _homeless),
-    (
-        ("cluster_gpu_manager", "gpu_operator_values", "gpu_operator_check_values", "gpu_operator_chart_version"),
-        _operator_values,
-    ),
 )

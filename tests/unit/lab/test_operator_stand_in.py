@@ -15,20 +15,7 @@ from lab.depot import operator_image, versions
 
 ROOT = Path(__file__).resolve().parents[3]
 VALUES = yaml.safe_load((operator_image.CHART / "values.yaml").read_text())
-KEYS = yaml.safe_load((ROOT / "roles/gpu_operator/files/values-v26.7.0.yml").read_text())["keys"]
 CONFIG = {"create": True, "name": "c", "default": "a", "data": {"a": "version: v1\n"}}
-
-
-def unknown(values: dict[str, Any], keys: Any, above: str = "") -> list[str]:
-    if not isinstance(keys, dict):
-        return []
-    found = [above + name for name in values if name not in keys]
-    nested = [(name, value) for name, value in values.items() if isinstance(value, dict) and name in keys]
-    return found + [path for name, value in nested for path in unknown(value, keys[name], f"{above}{name}.")]
-
-
-def test_it_has_no_values_of_its_own() -> None:
-    assert unknown(VALUES, KEYS) == []
 
 
 def test_it_runs_what_the_depot_has() -> None:

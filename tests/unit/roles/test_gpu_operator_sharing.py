@@ -66,6 +66,7 @@ def site(tmp_path: Path) -> Shared:
     made.answer("nvidia_smi_info", {"changed": False, "state": "ok", "driver_version": "580.178.04", "gpus": []})
     made.answer("gpu_plugins_info", {"changed": False, "plugins": [], "policies": []})
     made.answer("helm_program_info", {"changed": False, "path": "/usr/bin/helm"})
+    made.answer("helm_chart_info", {"changed": False, "problems": [], "objects": []})
     made.answer("gpu_pods_info", {"changed": False, "pods": []})
     made.answer("nvidia_mig", {"changed": False, "differs": False, "gpus": [{**PART, "profiles": []}]})
     return made
@@ -81,6 +82,39 @@ def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) 
     asked = [each for module in ("gpu_plugins_info", "k8s", "helm", "wait_for_rollout") for each in site.asked(module)]
     assert {each["kubeconfig"] for each in asked} == {"/nowhere"}
     assert not int(waited["settle"])
+
+
+def policy(version: str) -> dict[str, Any]:
+    driver = {"enabled": True, "version": version}
+    return {"kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": {"driver": driver}}
+
+
+def test_pods_are_asked_about_before_the_operator_changes_a_driver(site: Shared) -> None:
+    there = {"changed": False, "plugins": [], "policies": ["cluster-policy"]}
+    site.answer("gpu_plugins_info", {**there, "drivers": {"cluster-policy": policy("580.1")["spec"]["driver"]}})
+    site.answer("gpu_pods_info", {"changed": False, "pods": [{"namespace": "a", "name": "trains", "empty_dirs": []}]})
+    site.answer("helm_chart_info", {"changed": False, "problems": [], "objects": [policy("595.1")]})
+    status, output, calls = site.run()
+    assert status != 0 and "a/trains" in output and "GPU Operator's driver (version)" in output
+    assert "helm" not in calls
+    site.answer("helm_chart_info", {"changed": False, "problems": [], "objects": [policy("580.1")]})
+    assert site.run()[0] == 0
+
+
+def test_resource_definitions_are_updated_before_a_first_installation(site: Shared) -> None:
+    definition = {"kind": "CustomResourceDefinition", "metadata": {"name": "clusterpolicies.nvidia.com"}}
+    site.answer("helm_chart_info", {"changed": False, "problems": [], "objects": [definition]})
+    status, output, calls = site.run()
+    assert status == 0, output
+    assert calls == ["nvidia_mig", "k8s absent", "k8s", "k8s", "helm", "wait_for_rollout"]
+    assert [definition] in [asked.get("definition") for asked in site.asked("k8s")]
+
+
+def test_a_value_that_the_chart_does_not_read_ends_the_run(site: Shared) -> None:
+    problem = {"kind": "k", "what": "it does not read x", "where": "w", "why": "y", "do": "d", "host": ""}
+    site.answer("helm_chart_info", {"changed": False, "problems": [problem], "objects": []})
+    status, output, calls = site.run()
+    assert status != 0 and "it does not read x" in output and "helm" not in calls
 
 
 def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(site: Shared) -> None:

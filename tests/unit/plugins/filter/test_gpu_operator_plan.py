@@ -3,11 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_operator_plan import FilterModule
 from hypothesis import given
@@ -15,15 +13,13 @@ from hypothesis import strategies as some
 
 plan = FilterModule().filters()["gpu_operator_plan"]
 
-ROLE = Path(__file__).resolve().parents[4] / "roles" / "gpu_operator"
-FILE = str(ROLE / "files" / "values-v26.7.0.yml")
-TABLE = yaml.safe_load(Path(FILE).read_text())
 FULL = {"host": "gpu1", "driver": "580.178.04", "toolkit": "1.20.1-1"}
 BARE = {"host": "gpu2", "source": "operator", "root": "/run/nvidia/driver"}
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
 T4, V100, RTX_4090 = "0x1eb8", "0x1db4", "0x2684"
 NO_WORKLOAD = [{"name": "WITH_WORKLOAD", "value": "false"}]
+UNPRIVILEGED = [{"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}]
 PROXY = {"http_proxy": "http://p:1", "no_proxy": ["10.0.0.0/8", ".svc"]}
 PROXY_ENV = [
     {"name": "HTTP_PROXY", "value": "http://p:1"},
@@ -46,7 +42,7 @@ def at(values: Any, path: str) -> Any:
 
 
 def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = plan(hosts, WANTED, own or {}, FILE)["problems"]
+    found: list[dict[str, str]] = plan(hosts, WANTED, own or {})["problems"]
     return found
 
 
@@ -75,6 +71,8 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
             {"dcgmExporter.enabled": False, "dcgmExporter.serviceMonitor.enabled": False},
         ),
         ([FULL], {}, {"mig.strategy": "none", "migManager.enabled": False}),
+        ([FULL], {}, {"toolkit.env": None}),
+        ([BARE], {}, {"toolkit.env": UNPRIVILEGED}),
         (
             [FULL],
             {"configs": {"default": {}, "mig": "flags: {migStrategy: mixed}"}},
@@ -119,7 +117,7 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
 def test_the_values_follow_from_what_the_hosts_have(
     hosts: list[dict[str, Any]], more: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    found = plan(hosts, {**WANTED, **more}, {}, FILE)
+    found = plan(hosts, {**WANTED, **more}, {})
     assert found["problems"] == []
     assert {path: at(found["values"], path) for path in expected} == expected
 
@@ -151,17 +149,6 @@ def test_hosts_that_do_not_go_together_are_named(hosts: list[dict[str, Any]], wo
 @pytest.mark.parametrize(
     ("own", "words"),
     [
-        (
-            {"driver": {"useOpenKernelModules": True}},
-            ["useOpenKernelModules is not a value", "driver.kernelModuleType"],
-        ),
-        ({"operator": {"defaultRuntime": "containerd"}}, ["operator.defaultRuntime is not a value"]),
-        ({"operator": {"initContainer": {"version": "1"}}}, ["operator.initContainer is not a value"]),
-        ({"psp": {"enabled": True}}, ["psp is not a value", "psa.enabled"]),
-        ({"toolkit": {"instalDir": "/x"}}, ["toolkit.instalDir is unknown", "toolkit.installDir looks like it"]),
-        ({"dcgmexporter": {"enabled": False}}, ["dcgmexporter is unknown", "dcgmExporter looks like it"]),
-        ({"driver": True}, ["driver must be a mapping, not True"]),
-        ({"mig": {"strategy": {"a": 1}}}, ["mig.strategy must be a value or a list"]),
         ({"gpuCluster": {"deployCR": True}}, ["GPUCluster (DRA)"]),
         ({"clusterPolicy": {"deployCR": False}}, ["GPUCluster (DRA)"]),
         ({"cdi": {"nriPluginEnabled": True}}, ["needs cdi.enabled and toolkit.enabled"]),
@@ -179,30 +166,39 @@ def test_a_value_that_would_do_nothing_or_harm_is_an_error(own: dict[str, Any], 
 
 def test_values_of_ones_own_win_and_lists_are_replaced_as_helm_does_it() -> None:
     own = {"operator": {"repository": "mirror"}, "daemonsets": {"tolerations": []}, "dcgmExporter": {"enabled": False}}
-    values = plan([FULL], WANTED, own, FILE)["values"]
+    values = plan([FULL], WANTED, own)["values"]
     assert at(values, "operator.repository") == "mirror"
     assert at(values, "daemonsets.tolerations") == []
     assert at(values, "dcgmExporter") == {"enabled": False, "serviceMonitor": {"enabled": True}}
 
 
-def test_the_computed_values_are_ones_that_the_chart_reads() -> None:
-    for hosts in ([FULL], [BARE], [{**FULL, "source": "daemonset", "root": "/opt/a"}]):
-        assert plan(hosts, WANTED, plan(hosts, WANTED)["values"], FILE)["problems"] == []
+def variables(configs: dict[str, Any], part: str = "devicePlugin") -> dict[str, str]:
+    values = plan([FULL], {**WANTED, "configs": configs})["values"]
+    return {one["name"]: one["value"] for one in values[part]["env"]}
 
 
-def test_without_a_table_no_key_is_checked() -> None:
-    assert plan([FULL], WANTED, {"new": {"thing": 1}}, {})["problems"] == []
+def test_the_configuration_wins_over_what_the_operator_gives_its_device_plugin() -> None:
+    plugin = {"deviceListStrategy": ["cdi-cri", "envvar"], "passDeviceSpecs": False}
+    found = variables({"default": {"flags": {"gdsEnabled": False, "plugin": plugin}}})
+    found.pop("GPULAB_CONFIGURATION")
+    assert found == {"DEVICE_LIST_STRATEGY": "cdi-cri,envvar", "PASS_DEVICE_SPECS": "false", "GDS_ENABLED": "false"}
+
+
+@pytest.mark.parametrize("part", ["devicePlugin", "gfd"])
+def test_another_configuration_of_the_same_name_replaces_the_pods(part: str) -> None:
+    first, same, other = (variables({"default": {"a": value}}, part) for value in (1, 1, 2))
+    assert first == same != other
 
 
 def test_one_operator_knows_one_mig_strategy() -> None:
     configs = {name: {"flags": {"migStrategy": name}} for name in ("none", "single", "mixed")}
-    (found,) = plan([FULL], {**WANTED, "configs": configs}, {}, FILE)["problems"]
+    (found,) = plan([FULL], {**WANTED, "configs": configs}, {})["problems"]
     assert "mixed, single" in found["what"]
 
 
 def test_mps_and_the_mig_strategy_mixed_exclude_each_other() -> None:
     configs = {"mps": "sharing: {mps: {resources: []}}", "mig-mixed": "flags: {migStrategy: mixed}"}
-    (found,) = plan([FULL], {**WANTED, "configs": configs}, {}, FILE)["problems"]
+    (found,) = plan([FULL], {**WANTED, "configs": configs}, {})["problems"]
     assert "MPS" in found["what"] and "mixed" in found["what"] and "time slices" in found["do"]
 
 
@@ -211,25 +207,15 @@ def test_mps_and_the_mig_strategy_mixed_exclude_each_other() -> None:
     [([BARE], {}, 1), ([BARE], {"driver": {"secretEnv": "proxy"}}, 0), ([FULL], {}, 0)],
 )
 def test_a_password_of_the_proxy_is_not_shown(hosts: list[dict[str, Any]], own: dict[str, Any], count: int) -> None:
-    found = plan(hosts, {**WANTED, "https_proxy": "http://user:secret@p:1"}, own, FILE)
+    found = plan(hosts, {**WANTED, "https_proxy": "http://user:secret@p:1"}, own)
     assert "secret@" not in str(found)
     assert len(found["problems"]) == count
     assert all("driver: {secretEnv: NAME}" in problem["do"] for problem in found["problems"])
 
 
-def test_a_service_of_the_exporter_can_have_a_type() -> None:
-    assert problems([FULL], {"dcgmExporter": {"service": {"type": "ClusterIP"}}}) == []
-
-
 def test_an_unknown_setting_is_an_error() -> None:
     with pytest.raises(AnsibleFilterError, match="unexpected keyword"):
         plan([FULL], {**WANTED, "other": 1})
-
-
-def test_what_is_said_to_be_removed_is_not_among_the_keys() -> None:
-    for path in TABLE["removed"]:
-        above, _dot, name = path.rpartition(".")
-        assert name not in (at(TABLE["keys"], above) if above else TABLE["keys"]), path
 
 
 LEAVES = some.none() | some.booleans() | some.integers() | some.text(max_size=5) | some.lists(some.integers())

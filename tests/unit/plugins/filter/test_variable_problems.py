@@ -249,23 +249,6 @@ def test_all_hosts_of_the_cluster_are_compared_also_those_left_out(hosts: dict[s
     assert all(words in problem["what"] for problem in problems)
 
 
-@pytest.mark.parametrize(
-    ("more", "where"),
-    [
-        ({"gpu_operator_values": {"driver": {"useOpenKernelModules": True}}}, "gpu_operator_values"),
-        ({"gpu_operator_values": {"driver": {"enabled": False}}}, ""),
-        ({"gpu_operator_values": {"anything": 1}, "gpu_operator_check_values": "false"}, ""),
-        ({"gpu_operator_values": {"anything": 1}, "cluster_gpu_manager": "device_plugin"}, ""),
-        ({"gpu_operator_chart_version": "v1.0.0"}, "gpu_operator_chart_version"),
-        ({"gpu_operator_chart_version": "v1.0.0", "gpu_operator_check_values": False}, ""),
-    ],
-)
-def test_values_of_the_operator_s_chart_are_told_once_for_all_hosts(more: dict[str, Any], where: str) -> None:
-    values = {"cluster_gpu_manager": "gpu_operator", **more}
-    problems = find({"cp1": values, "gpu1": values}, ["cp1", "gpu1"])
-    assert [problem["where"] for problem in problems] == ([where] if where else [])
-
-
 def test_password_of_a_proxy_is_not_shown() -> None:
     problems = find({"gpu1": {"cluster_http_proxy": "user:secret@proxy:3128"}}, ["gpu1"])
     assert len(problems) == 1 and "secret" not in str(problems)

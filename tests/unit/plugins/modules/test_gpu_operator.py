@@ -69,6 +69,17 @@ def test_an_operator_without_labels_of_the_nodes_is_not_ready(cluster: Cluster) 
     assert "NFDLabelsMissing" in result["msg"]
 
 
+@pytest.mark.parametrize(
+    ("state", "ready"), [("upgrade-required", False), ("upgrade-failed", False), ("upgrade-done", True)]
+)
+def test_an_operator_that_changes_a_driver_is_not_ready(cluster: Cluster, state: str, ready: bool) -> None:
+    cluster.policy("ready")
+    cluster.state.nodes["gpu1"].labels |= {"nvidia.com/gpu-driver-upgrade-state": state}
+    result = cluster.wait(allocatable={"gpu1": 1})
+    assert result["failed"] is not ready
+    assert ready or state in result["msg"]
+
+
 def test_an_operator_that_is_not_the_leader_has_not_looked(cluster: Cluster) -> None:
     cluster.policy("ready")
     lease = {"metadata": {"name": "53822513.nvidia.com"}, "spec": {"holderIdentity": "gpu-operator-former_1"}}

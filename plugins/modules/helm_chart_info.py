@@ -1,0 +1,139 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: helm_chart_info
+short_description: Ask a Helm chart what it makes of values, and which of them it does not read
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Renders a chart, and finds values that it does not read. Helm itself takes every value, and does not report those
+    without an effect.
+  - A value is read if the chart's C(values.yaml) has it, or if another value in its place changes what the chart
+    renders. Nothing is installed, and the cluster is not asked.
+options:
+  helm:
+    description: Path of the program helm.
+    type: path
+    required: true
+  chart:
+    description: A chart on this host (a directory or an archive), or its name in O(repository).
+    type: str
+    required: true
+  repository:
+    description: Address of the repository that the chart is fetched from. Empty for a chart on this host.
+    type: str
+    default: ""
+  version:
+    description: Version of the chart in O(repository).
+    type: str
+    default: ""
+  values:
+    description: The values that the chart would get.
+    type: dict
+    required: true
+  check_values:
+    description: Whether to look for values that the chart does not read.
+    type: bool
+    default: true
+  kinds:
+    description: Kinds of rendered objects to return.
+    type: list
+    elements: str
+    default: []
+  variable:
+    description: Name of the variable that messages name.
+    type: str
+    default: release_values
+  removed:
+    description: Values that earlier versions of the chart had, with what to do instead.
+    type: dict
+    default: {}
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.reader
+"""
+
+EXAMPLES = r"""
+- name: Look for misspelled values
+  gpulab.kubernetes.helm_chart_info:
+    helm: /usr/local/bin/helm
+    chart: gpu-operator
+    repository: https://helm.ngc.nvidia.com/nvidia
+    version: v26.7.0
+    values: {driver: {enabled: false, verison: "580"}}
+  register: chart
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+objects:
+  description: The rendered objects of these kinds, resource definitions too.
+  returned: success
+  type: list
+  elements: dict
+problems:
+  description: Values that the chart does not read, as P(gpulab.kubernetes.preflight_report#filter) takes it.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - kind: chart_value_unread
+      what: The chart does not read driver.verison
+      where: release_values
+      why: Helm takes every value, and does not report those that the chart does not read
+      do: Correct it (driver.version looks like it), or leave it out
+"""
+
+import shutil
+import tempfile
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._cluster.helm import Chart, value_problems
+from ..module_utils._command import Runner
+from ..module_utils._module import QuietModule, run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    wanted = module.params
+    directory = tempfile.mkdtemp(dir=module.tmpdir)
+    try:
+        chart = Chart(Runner(module, timeout=300), wanted["helm"], wanted["chart"])
+        if wanted["repository"]:
+            chart = chart.fetched(wanted["repository"], wanted["version"], directory)
+        problems = value_problems(chart, wanted["values"], wanted["removed"], wanted["variable"])
+        found = [problem.fields() for problem in problems] if wanted["check_values"] else []
+        objects = chart.objects(wanted["values"]) if wanted["kinds"] and not found else []
+        return {"problems": found, "objects": [made for made in objects if made.get("kind") in wanted["kinds"]]}
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def main() -> None:
+    # The values may hold secrets.
+    module = QuietModule(
+        argument_spec={
+            "helm": {"type": "path", "required": True},
+            "chart": {"type": "str", "required": True},
+            "repository": {"type": "str", "default": ""},
+            "version": {"type": "str", "default": ""},
+            "values": {"type": "dict", "required": True},
+            "check_values": {"type": "bool", "default": True},
+            "kinds": {"type": "list", "elements": "str", "default": []},
+            "variable": {"type": "str", "default": "release_values"},
+            "removed": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    run(module, run_module)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., dict[str, Any]]
+# In the place of helm. Its chart reads driver.more besides what its values.yaml has.
+HELM = f"""#!{sys.executable}
+import json, sys
+if sys.argv[1] == "pull":
+    sys.exit("no such repository" if "--repo" not in sys.argv or "gone" in sys.argv else 0)
+if sys.argv[1] == "show":
+    print("operator: {{image: a, repository: b}}\\ndriver: {{env: []}}\\nworker: {{config: {{}}}}\\nempty:")
+    sys.exit()
+values = json.load(sys.stdin)
+if values.get("driver", {{}}).get("env") == "broken":
+    sys.exit("can't render")
+print(json.dumps([values.get("driver", {{}}).get("more"), values.get("worker")]))
+if "--include-crds" in sys.argv:
+    print("---\\nkind: Rendered\\nimage: " + values.get("operator", {{}}).get("image", "none"))
+"""
+
+
+@pytest.fixture
+def ask(run_module: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    helm = tmp_path / "helm"
+    helm.write_text(HELM)
+    helm.chmod(0o755)
+
+    def call(values: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return run_module("helm_chart_info", {"helm": str(helm), "chart": "chart", "values": values, **more})
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"operator": {"image": "x"}, "driver": {"env": [{"name": "A"}]}},
+        {"operator": {"image": None}, "driver": None},
+        {"worker": {"config": {"deep": {"er": 1}}}, "empty": "x"},
+        # Not in values.yaml, but read.
+        *({"driver": {"more": value}} for value in (True, 0, 1.5, "", "text", [], ["x"], {}, {"a": 1})),
+    ],
+)
+def test_values_that_the_chart_reads(ask: Callable[..., dict[str, Any]], values: dict[str, Any]) -> None:
+    assert ask(values)["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "words"),
+    [
+        ({"nonsense": {"deep": 1}}, "chart_value_unread", ["does not read nonsense.deep", "leave it out"]),
+        ({"driver": {"envs": []}}, "chart_value_unread", ["does not read driver.envs", "driver.env looks like it"]),
+        ({"driver": {"old": {"x": 1}}}, "chart_value_removed", ["driver.old.x any more", "use driver.env"]),
+        ({"operator": "x"}, "chart_value_wrong", ["operator must be a mapping, not 'x'"]),
+        ({"operator": {"image": {"a": 1}}}, "chart_value_wrong", ["operator.image must be a value or a list"]),
+    ],
+)
+def test_values_that_it_does_not_read(
+    ask: Callable[..., dict[str, Any]], values: dict[str, Any], kind: str, words: list[str]
+) -> None:
+    found = ask(values, variable="my_values", removed={"driver.old": "use driver.env"})["problems"]
+    assert [(problem["kind"], problem["where"]) for problem in found] == [(kind, "my_values")]
+    assert all(word in found[0]["what"] + found[0]["do"] for word in words)
+
+
+def test_what_the_chart_makes_of_them(ask: Callable[..., dict[str, Any]]) -> None:
+    kinds = ["Rendered"]
+    assert ask({"operator": {"image": "x"}}, kinds=kinds)["objects"] == [{"kind": "Rendered", "image": "x"}]
+    assert ask({"operator": {"image": "x"}}, kinds=["Other"])["objects"] == []
+    unread: dict[str, Any] = {"driver": {"envs": []}}
+    assert ask(unread, kinds=kinds)["objects"] == []
+    assert ask(unread, kinds=kinds, check_values=False)["problems"] == []
+
+
+def test_what_helm_says_is_told(ask: Callable[..., dict[str, Any]]) -> None:
+    assert "can't render" in ask({"driver": {"env": "broken", "more": 1}})["msg"]
+    result = ask({}, repository="https://charts.example.com", version="gone")
+    assert "fetching the chart chart gone from https://charts.example.com: no such repository" in result["msg"]
+    assert ask({}, repository="https://charts.example.com", version="v1")["problems"] == []
