@@ -53,9 +53,7 @@ def predicted(lab: Lab, planned: dict[str, Any]) -> Run:
     inventory = lab.inventory()
     before = snapshots(inventory)
     run = play(lab.path, "--check", "--diff").expect_success()
-    after = snapshots(inventory)
-    for name, lines in before.items():
-        assert sorted(set(lines) ^ set(after[name])) == [], f"check mode changed {name}"
+    assert differences(before, snapshots(inventory)) == {}
     return run
 
 
@@ -75,9 +73,7 @@ def test_on_bare_hosts_it_shows_the_files_it_would_write(predicted: Run, built: 
 def test_on_finished_hosts_it_predicts_nothing_and_changes_nothing(built: Built) -> None:
     before, running_since = snapshots(built.inventory), services(built.inventory)
     play(built.lab.path, "--check", "--diff").expect_unchanged()
-    after = snapshots(built.inventory)
-    for name, lines in before.items():
-        assert sorted(set(lines) ^ set(after[name])) == []
+    assert differences(before, snapshots(built.inventory)) == {}
     assert services(built.inventory) == running_since
 
 

@@ -11,7 +11,7 @@ import yaml
 from support.hosts import Host
 from support.lab import Lab, running
 from support.play import play, refused, variables
-from support.state import snapshots
+from support.state import differences, snapshots
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 NEWER = "9:2.9.0-1"
@@ -75,8 +75,7 @@ def lab() -> Iterator[Lab]:
 def unchanged(lab: Lab) -> Iterator[None]:
     before = snapshots(lab.inventory())
     yield
-    after = snapshots(lab.inventory())
-    assert {name: sorted({*lines} ^ {*after[name]}) for name, lines in before.items()} == {name: [] for name in before}
+    assert differences(before, snapshots(lab.inventory())) == {}
 
 
 @pytest.mark.usefixtures("unchanged")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.lab import Lab, running
 from support.play import play, refused, variables
-from support.state import services, snapshots
+from support.state import differences, services, snapshots
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 # What a later release might have as defaults, and what a cluster has settled: value -> what the refusal has to name.
@@ -38,8 +38,7 @@ def untouched(lab: Lab) -> Iterator[None]:
     inventory = lab.inventory()
     before = snapshots(inventory), services(inventory)
     yield
-    after = snapshots(inventory)
-    assert {name: sorted({*lines} ^ {*after[name]}) for name, lines in before[0].items()} == {n: [] for n in after}
+    assert differences(before[0], snapshots(inventory)) == {}
     assert services(inventory) == before[1]
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.hosts import Host, Inventory
 from support.lab import Lab, running
 from support.play import refused, variables
-from support.state import snapshots
+from support.state import differences, snapshots
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 LISTEN = "setsid python3 -m http.server --bind 0.0.0.0 {port} >/dev/null 2>&1 </dev/null & echo $!"
@@ -31,8 +31,7 @@ def unchanged(inventory: Inventory) -> Iterator[None]:
     """The hosts are the same after the test as before it."""
     before = snapshots(inventory)
     yield
-    after = snapshots(inventory)
-    assert {name: set(before[name]) ^ set(after[name]) for name in before} == {name: set() for name in before}
+    assert differences(before, snapshots(inventory)) == {}
 
 
 @pytest.mark.usefixtures("unchanged")
