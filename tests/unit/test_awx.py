@@ -92,7 +92,7 @@ DESTRUCTIVE = {"cluster_disruption_policy", "nvidia_driver_reboot", "nvidia_driv
 
 
 def test_what_is_destructive_is_a_template_of_its_own_that_only_a_workflow_with_an_approval_launches() -> None:
-    assert not DESTRUCTIVE & {question["variable"] for _, question in QUESTIONS}
+    assert not DESTRUCTIVE & {question["variable"] for _name, question in QUESTIONS}
     destructive = {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))}
     assert len(destructive) == 4
     launched = []
