@@ -154,6 +154,27 @@ def test_the_cluster_holds_none_but_the_tokens(secured: Secured) -> None:
     assert secured.found(json.dumps(cluster.get(kinds, "--all-namespaces"))) == []
 
 
+def node_feature(namespace: str) -> dict[str, Any]:
+    labels = {"nfd.node.kubernetes.io/node-name": "gpu1"}
+    return {
+        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+        "kind": "NodeFeature",
+        "metadata": {"name": "test", "namespace": namespace, "labels": labels},
+        "spec": {"labels": {f"feature.node.kubernetes.io/of-{namespace}": "true"}, "features": {}},
+    }
+
+
+def test_only_feature_discovery_labels_nodes(secured: Secured) -> None:
+    cluster = Cluster.of(secured.lab.inventory())
+    own = "nvidia-device-plugin"
+    cluster.apply(node_feature("default"), node_feature(own))
+    label = rf"{{.metadata.labels.feature\.node\.kubernetes\.io/of-{own}}}"
+    cluster.kubectl("wait", "node/gpu1", "--timeout=60s", f"--for=jsonpath={label}=true")
+    assert "feature.node.kubernetes.io/of-default" not in cluster.get("node", "gpu1")["metadata"]["labels"]
+    for namespace in ("default", own):
+        cluster.kubectl("delete", "nodefeature", "test", "--namespace", namespace)
+
+
 def test_a_second_run_changes_nothing(secured: Secured) -> None:
     run = play(secured.lab.path, *secured.arguments).expect_unchanged()
     assert secured.found(run.output) == []
