@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
+from ansible.errors import AnsibleFilterError
+
 DOCUMENTATION = r"""
 name: gpu_operator_driver_changes
 short_description: Find what the GPU Operator would change of the driver that it has installed
@@ -14,17 +16,18 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Compares the driver in the ClusterPolicy that a chart renders with the one that the cluster has. To change a driver,
-    the operator deletes pods that use GPUs, node by node.
-positional: _input, drivers
+  - Compares the ClusterPolicy that a chart renders with the one that the cluster has, as far as the driver's pods
+    follow from it. To replace those, the operator deletes pods that use GPUs, node by node.
+positional: _input, policies
 options:
   _input:
     description: The objects that the chart renders, as M(gpulab.kubernetes.helm_chart_info) returns them.
     type: list
     elements: dict
     required: true
-  drivers:
-    description: The drivers of the cluster's policies by name, as M(gpulab.kubernetes.gpu_plugins_info) returns them.
+  policies:
+    description: >-
+      The cluster's policies by name, as M(gpulab.kubernetes.gpu_plugins_info) returns them (C(driver_policies)).
     type: dict
     required: true
 """
@@ -32,32 +35,48 @@ options:
 EXAMPLES = r"""
 - name: See whether the driver would change
   ansible.builtin.debug:
-    msg: "{{ chart.objects | gpulab.kubernetes.gpu_operator_driver_changes(plugins.drivers) }}"
+    msg: "{{ chart.objects | gpulab.kubernetes.gpu_operator_driver_changes(gpu_plugins.driver_policies) }}"
 """
 
 RETURN = r"""
 _value:
-  description: The fields that differ. Empty if the cluster has no driver of the operator's.
+  description: The fields that differ. Empty if the operator has installed no driver.
   type: list
   elements: str
-  sample: [kernelModuleType, version]
+  sample: [daemonsets.tolerations, driver.version]
 """
 
-# How the operator goes about it, and what may be absent of a chart's ClusterPolicy.
-_PASSED_OVER = {"upgradePolicy", "rollingUpdate"}
-_COMPARED_IF_ABSENT = {"env", "version"}
+_PARTS = ("driver", "daemonsets", "hostPaths")
+# How the operator replaces pods, which replaces none.
+_PASSED_OVER = {"driver.upgradePolicy", "driver.rollingUpdate", "daemonsets.updateStrategy", "daemonsets.rollingUpdate"}
 
 
-def gpu_operator_driver_changes(rendered: Iterable[Mapping[str, Any]], drivers: Mapping[str, Any]) -> list[str]:
-    changed = set()
-    for policy in rendered:
-        if policy.get("kind") == "ClusterPolicy":
-            there = drivers.get(policy["metadata"]["name"]) or {}
-            wanted = (policy.get("spec") or {}).get("driver") or {}
-            if there.get("enabled"):
-                names = (set(wanted) | _COMPARED_IF_ABSENT) - _PASSED_OVER
-                changed |= {name for name in names if (there.get(name) or None) != (wanted.get(name) or None)}
+def gpu_operator_driver_changes(rendered: Iterable[Mapping[str, Any]], policies: Mapping[str, Any]) -> list[str]:
+    changed: set[str] = set()
+    try:
+        for policy in rendered:
+            there = policies.get(policy["metadata"]["name"]) or {} if policy["kind"] == "ClusterPolicy" else {}
+            if (there.get("driver") or {}).get("enabled"):
+                found, wanted = _fields(there), _fields(policy.get("spec") or {})
+                changed |= {name for name in found | wanted if found.get(name) != wanted.get(name)}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise AnsibleFilterError(f"Error while comparing the GPU Operator's drivers: {error!r}") from error
     return sorted(changed)
+
+
+def _fields(spec: Mapping[str, Any]) -> dict[str, Any]:
+    found = {f"{part}.{name}": _comparable(value) for part in _PARTS for name, value in (spec.get(part) or {}).items()}
+    return {name: value for name, value in found.items() if value and name not in _PASSED_OVER}
+
+
+def _comparable(value: Any) -> Any:
+    """Without what is empty or false, which the API and the chart leave out at will, and scalars as texts."""
+    if isinstance(value, Mapping):
+        made = {name: _comparable(each) for name, each in value.items()}
+        return {name: each for name, each in made.items() if each}
+    if isinstance(value, list):
+        return [_comparable(each) for each in value]
+    return str(value) if value else ""
 
 
 class FilterModule:

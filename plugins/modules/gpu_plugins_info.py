@@ -13,7 +13,8 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Lists NVIDIA's device plugins in all namespaces, with the nodes where each has a pod, and the ClusterPolicies of the
-    GPU Operator. Two plugins on one node would both register C(nvidia.com/gpu), and kubelet takes the last to come.
+    GPU Operator. Two plugins on one node would both register C(nvidia.com/gpu), and kubelet uses the one that
+    registered last.
   - A pod that is being deleted counts until it is gone.
 options:
   kubeconfig:
@@ -80,11 +81,13 @@ policies:
   type: list
   elements: str
   sample: [cluster-policy]
-drivers:
-  description: What each ClusterPolicy says of the driver, by its name.
+driver_policies:
+  description: >-
+    By name of the ClusterPolicy, those parts of its C(spec) that the driver's pods follow from (C(driver),
+    C(daemonsets), C(hostPaths)).
   returned: success
   type: dict
-  sample: {cluster-policy: {enabled: true, version: 580.178.04}}
+  sample: {cluster-policy: {driver: {enabled: true, version: 580.178.04}}}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: helm_chart_info
-short_description: Ask a Helm chart what it makes of values, and which of them it does not read
+short_description: Render a Helm chart, and find values that it does not read
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Renders a chart, and finds values that it does not read. Helm itself takes every value, and does not report those
-    without an effect.
+  - Renders a chart, and finds values that it does not read. Helm itself accepts any value and does not report those
+    that the chart ignores.
   - A value is read if the chart's C(values.yaml) has it, or if another value in its place changes what the chart
     renders. Nothing is installed, and the cluster is not asked.
 options:
@@ -37,6 +37,14 @@ options:
     description: The values that the chart would get.
     type: dict
     required: true
+  namespace:
+    description: The namespace that the chart is rendered for.
+    type: str
+    default: default
+  kubernetes_version:
+    description: The version of Kubernetes that the chart is rendered for. If empty, the one that helm assumes.
+    type: str
+    default: ""
   check_values:
     description: Whether to look for values that the chart does not read.
     type: bool
@@ -86,7 +94,7 @@ problems:
     - kind: chart_value_unread
       what: The chart does not read driver.verison
       where: release_values
-      why: Helm takes every value, and does not report those that the chart does not read
+      why: Helm accepts any value and does not report those that the chart ignores
       do: Correct it (driver.version looks like it), or leave it out
 """
 
@@ -105,7 +113,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     wanted = module.params
     directory = tempfile.mkdtemp(dir=module.tmpdir)
     try:
-        chart = Chart(Runner(module, timeout=300), wanted["helm"], wanted["chart"])
+        runner = Runner(module, timeout=300)
+        chart = Chart(runner, wanted["helm"], wanted["chart"], wanted["namespace"], wanted["kubernetes_version"])
         if wanted["repository"]:
             chart = chart.fetched(wanted["repository"], wanted["version"], directory)
         problems = value_problems(chart, wanted["values"], wanted["removed"], wanted["variable"])
@@ -125,6 +134,8 @@ def main() -> None:
             "repository": {"type": "str", "default": ""},
             "version": {"type": "str", "default": ""},
             "values": {"type": "dict", "required": True},
+            "namespace": {"type": "str", "default": "default"},
+            "kubernetes_version": {"type": "str", "default": ""},
             "check_values": {"type": "bool", "default": True},
             "kinds": {"type": "list", "elements": "str", "default": []},
             "variable": {"type": "str", "default": "release_values"},

@@ -259,28 +259,36 @@ def relation_problems(values: Values) -> Iterator[Problem]:
     """Values that contradict each other, or what this role counts on."""
     found = {name: _at(values, name) for name in ("gpuCluster.deployCR", "clusterPolicy.deployCR")}
     if found["gpuCluster.deployCR"] or found["clusterPolicy.deployCR"] is False:
-        yield _key_problem(
+        yield Problem(
             "cluster_policy_replaced",
             "The operator would work by GPUCluster (DRA) instead of ClusterPolicy",
-            "Leave gpuCluster.deployCR and clusterPolicy.deployCR out: this role waits for the ClusterPolicy",
+            _OWN,
+            "This role configures the operator by its ClusterPolicy, and waits for that",
+            "Leave gpuCluster.deployCR and clusterPolicy.deployCR out",
         )
     nri = _at(values, "cdi.nriPluginEnabled")
     if nri and not (_at(values, "cdi.enabled") and _at(values, "toolkit.enabled")):
-        yield _key_problem(
+        yield Problem(
             "nri_plugin_alone",
             "cdi.nriPluginEnabled needs cdi.enabled and toolkit.enabled",
+            _OWN,
+            "The plugin is part of the operator's container toolkit",
             "Leave cdi.nriPluginEnabled out",
         )
     if _at(values, "migManager.enabled"):
-        yield _key_problem(
+        yield Problem(
             "mig_manager_enabled",
-            "migManager.enabled is true, so the operator would undo the MIG geometry of the hosts",
+            "migManager.enabled is true",
+            _OWN,
+            "The operator would undo the MIG geometry that the hosts keep",
             "Leave it out, and declare the geometry in nvidia_device_plugin_sharing",
         )
     if not _at(values, "devicePlugin.enabled"):
-        yield _key_problem(
+        yield Problem(
             "device_plugin_disabled",
-            "devicePlugin.enabled is false, so nothing would offer the GPUs",
+            "devicePlugin.enabled is false",
+            _OWN,
+            "Nothing would offer the GPUs to pods",
             "Leave it out, or set cluster_gpu_manager=device_plugin",
         )
 
@@ -311,10 +319,6 @@ def proxy_problems(values: Values, wanted: Wanted) -> Iterator[Problem]:
             "Put HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in upper and in lower case, into a Secret in the operator's "
             "namespace, and name it in gpu_operator_values: {driver: {secretEnv: NAME}}",
         )
-
-
-def _key_problem(kind: str, what: str, do: str) -> Problem:
-    return Problem(kind, what, _OWN, "Helm takes every key, and does not report those that the chart does not read", do)
 
 
 def _at(values: Values, path: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible.module_utils.basic import missing_required_lib
 
-from .._command import CommandError, Runner
+from .._command import CommandError, CommandNotFoundError, CommandTimeoutError, Runner
 from .._errors import DomainError
 from .._problem import Problem
 
@@ -50,16 +50,21 @@ def check_version(path: str, version: str) -> None:
 Values = Mapping[str, Any]
 Path = tuple[str, ...]
 _PROBE = "gpulab-probe"
-_WHY = "Helm takes every value, and does not report those that the chart does not read"
+_WHY = "Helm accepts any value and does not report those that the chart ignores"
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart on this host, and the helm that reads it."""
+    """A chart on this host, and the helm that renders it, for a namespace and a version of Kubernetes.
+
+    Helm assumes a version of its own where ``kubernetes`` is empty.
+    """
 
     runner: Runner
     helm: str
     path: str
+    namespace: str = "default"
+    kubernetes: str = ""
 
     def fetched(self, repository: str, version: str, directory: str) -> Chart:
         """The same from a repository, as an archive in a directory. Raises DomainError."""
@@ -76,7 +81,8 @@ class Chart:
 
     def rendered(self, values: Values, *options: str) -> str:
         """What it makes of these values, as YAML. Raises DomainError."""
-        argv = [self.helm, "template", "release", self.path, "--values", "-", *options]
+        argv = [self.helm, "template", "release", self.path, "--namespace", self.namespace, "--values", "-", *options]
+        argv += ["--kube-version", self.kubernetes] if self.kubernetes else []
         return self.runner.check(argv, f"rendering {self.path}", data=json.dumps(values)).stdout
 
     def objects(self, values: Values) -> list[dict[str, Any]]:
@@ -89,21 +95,33 @@ def _documents(text: str, doing: str) -> list[dict[str, Any]]:
     if _MISSING:
         raise DomainError(missing_required_lib("PyYAML"), exception=_MISSING)
     try:
-        return [found for found in yaml.safe_load_all(text) if isinstance(found, dict)]
+        found = [document for document in yaml.safe_load_all(text) if isinstance(document, dict)]
     except yaml.YAMLError as error:
         raise DomainError(f"Error while {doing}: {error}") from error
+    # All names are texts then, as in values that come as JSON.
+    texts: list[dict[str, Any]] = json.loads(json.dumps(found, default=str))
+    return texts
 
 
 def value_problems(chart: Chart, values: Values, removed: Mapping[str, str], variable: str) -> Iterator[Problem]:
-    """Values that the chart does not read, or reads as another kind; ``removed`` says what to do without some."""
+    """Values that the chart does not read, or that have another type; ``removed`` says what to do without some.
+
+    Raises DomainError.
+    """
     defaults = chart.defaults()
     compared = dict(_against(values, defaults, ()))
     wrong = {".".join(path): problem for path, problem in compared.items() if problem}
     for name, problem in wrong.items():
-        yield Problem("chart_value_wrong", f"{name} {problem}", variable, "The chart reads it otherwise", "Correct it")
+        why = "The chart's values.yaml has another type here"
+        yield Problem("chart_value_wrong", f"{name} {problem}", variable, why, "Correct it")
     if wrong or not compared:
         return
     before = chart.rendered(values)
+    if chart.rendered(values) != before:
+        raise DomainError(
+            f"Error while checking the values of {chart.path}: it renders differently each time, so values that it "
+            "does not read can't be found. check_values=false leaves this check out."
+        )
     for path in compared:
         if not any(_differs(chart, before, _with(values, path, probe)) for probe in _probes(_at(values, path))):
             name = ".".join(path)
@@ -127,13 +145,19 @@ def _against(values: Values, defaults: Values, above: Path) -> Iterator[tuple[Pa
             if isinstance(value, Mapping):
                 yield from _against(value, known, path)
             elif value is not None:
-                yield path, f"must be a mapping, not {value!r:.80}"
+                yield path, f"must be a mapping, not {_kind(value)}"
         elif isinstance(value, Mapping) and value and name not in defaults:
             yield from _against(value, {}, path)
         elif isinstance(value, Mapping) and known not in (None, {}):
             yield path, "must be a value or a list, not a mapping"
         elif isinstance(value, Mapping) or name not in defaults:
             yield path, ""
+
+
+def _kind(value: Any) -> str:
+    """In YAML's words. The value itself may be a secret."""
+    kinds = {bool: "a boolean", int: "a number", float: "a number", list: "a list"}
+    return kinds.get(type(value), "a text")
 
 
 def _probes(value: Any) -> Iterator[Any]:
@@ -155,6 +179,8 @@ def _probes(value: Any) -> Iterator[Any]:
 def _differs(chart: Chart, before: str, values: Values) -> bool:
     try:
         return chart.rendered(values) != before
+    except (CommandNotFoundError, CommandTimeoutError):
+        raise
     except CommandError:
         return True
 
@@ -171,8 +197,8 @@ def _at(values: Any, path: Path) -> Any:
 
 
 def _siblings(defaults: Values, path: Path) -> list[str]:
-    """The names that values.yaml has in the same place."""
+    """The other names that values.yaml has in the same place."""
     found: Any = defaults
     for name in path[:-1]:
         found = found.get(name) if isinstance(found, Mapping) else None
-    return [str(name) for name in found] if isinstance(found, Mapping) else []
+    return [name for name in found if name != path[-1]] if isinstance(found, Mapping) else []

@@ -25,11 +25,16 @@ def ensure(module: Any) -> dict[str, Any]:
         "plugins": [asdict(plugin) for plugin in found],
         "shared": device_plugins.shared(found),
         "policies": sorted(policy["metadata"]["name"] for policy in policies),
-        "drivers": {policy["metadata"]["name"]: (policy.get("spec") or {}).get("driver") or {} for policy in policies},
+        "driver_policies": {objects.name(policy): _of_the_driver(policy) for policy in policies},
         "installers": [
             objects.name(each) for each in daemonsets if _INSTALLER in (each["metadata"].get("annotations") or {})
         ],
     }
+
+
+def _of_the_driver(policy: objects.Object) -> dict[str, Any]:
+    spec = policy.get("spec") or {}
+    return {part: spec[part] for part in ("driver", "daemonsets", "hostPaths") if spec.get(part)}
 
 
 SPECIFICATION: dict[str, Any] = {

@@ -6,34 +6,55 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_operator_driver_changes import FilterModule
 
 changes = FilterModule().filters()["gpu_operator_driver_changes"]
 DRIVER = {"enabled": True, "version": "580.178.04", "kernelModuleType": "auto", "usePrecompiled": False}
+SPEC: dict[str, Any] = {
+    "driver": DRIVER,
+    "daemonsets": {"tolerations": [{"key": "a"}], "rollingUpdate": {"maxUnavailable": "1"}},
+}
 
 
-def render(driver: dict[str, Any]) -> list[dict[str, Any]]:
-    policy = {"kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": {"driver": driver}}
+def spec(driver: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**SPEC, "driver": {**DRIVER, **driver}, **more}
+
+
+def render(wanted: Any) -> list[dict[str, Any]]:
+    policy = {"kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": wanted}
     return [{"kind": "CustomResourceDefinition", "metadata": {"name": "x"}}, policy]
 
 
 @pytest.mark.parametrize(
     ("wanted", "there", "expected"),
     [
-        (DRIVER, DRIVER, []),
-        # What the API adds by itself, and how the operator replaces pods.
-        ({**DRIVER, "upgradePolicy": {"autoUpgrade": False}}, {**DRIVER, "livenessProbe": {}}, []),
-        ({**DRIVER, "version": "595.10"}, DRIVER, ["version"]),
-        ({**DRIVER, "kernelModuleType": "open", "env": [{"name": "A"}]}, DRIVER, ["env", "kernelModuleType"]),
-        (DRIVER, {**DRIVER, "env": [{"name": "A"}]}, ["env"]),
-        ({**DRIVER, "enabled": False}, DRIVER, ["enabled"]),
+        (SPEC, SPEC, []),
+        # What the API or the chart leaves out, and how the operator replaces pods.
+        (spec({"upgradePolicy": {"autoUpgrade": False}}), spec({"livenessProbe": {}, "rdma": {"enabled": False}}), []),
+        (spec({"version": 580}), spec({"version": "580"}), []),
+        (spec({"version": "595.10"}), SPEC, ["driver.version"]),
+        (spec({"kernelModuleType": "open", "env": [{"name": "A"}]}), SPEC, ["driver.env", "driver.kernelModuleType"]),
+        (SPEC, spec({"repository": "example.org"}), ["driver.repository"]),
+        (spec({"enabled": False}), SPEC, ["driver.enabled"]),
+        # The driver's pods have these, too.
+        (spec({}, daemonsets={"tolerations": [{"key": "b"}]}), SPEC, ["daemonsets.tolerations"]),
+        (spec({}, hostPaths={"driverInstallDir": "/opt"}), SPEC, ["hostPaths.driverInstallDir"]),
+        (spec({}, daemonsets={**SPEC["daemonsets"], "rollingUpdate": {"maxUnavailable": "2"}}), SPEC, []),
         # Nothing is taken from running pods where it has installed none.
-        (DRIVER, {**DRIVER, "enabled": False}, []),
-        (DRIVER, None, []),
+        (spec({"version": "595.10"}), spec({"enabled": False}), []),
+        (SPEC, {}, []),
+        (SPEC, None, []),
     ],
 )
 def test_what_the_operator_would_change(
     wanted: dict[str, Any], there: dict[str, Any] | None, expected: list[str]
 ) -> None:
-    drivers = {"other": {"enabled": True, "version": "1"}, **({"cluster-policy": there} if there else {})}
-    assert changes(render(wanted), drivers) == expected
+    policies = {"other": spec({"version": "1"}), **({"cluster-policy": there} if there is not None else {})}
+    assert changes(render(wanted), policies) == expected
+
+
+@pytest.mark.parametrize(("rendered", "policies"), [(7, {}), ([{}], {}), (render("x"), {"cluster-policy": SPEC})])
+def test_odd_input_is_one_error(rendered: Any, policies: Any) -> None:
+    with pytest.raises(AnsibleFilterError, match="Error while comparing"):
+        changes(rendered, policies)

@@ -152,7 +152,7 @@ def test_hosts_that_do_not_go_together_are_named(hosts: list[dict[str, Any]], wo
         ({"gpuCluster": {"deployCR": True}}, ["GPUCluster (DRA)"]),
         ({"clusterPolicy": {"deployCR": False}}, ["GPUCluster (DRA)"]),
         ({"cdi": {"nriPluginEnabled": True}}, ["needs cdi.enabled and toolkit.enabled"]),
-        ({"devicePlugin": {"enabled": False}}, ["nothing would offer the GPUs"]),
+        ({"devicePlugin": {"enabled": False}}, ["Nothing would offer the GPUs"]),
         ({"migManager": {"enabled": True}}, ["migManager.enabled is true", "nvidia_device_plugin_sharing"]),
         ({"toolkit": {"enabled": True}}, ["gpu1", "second container toolkit"]),
     ],

@@ -40,7 +40,6 @@ KIND = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 MAKERS: dict[str, tuple[int, int | None]] = {
     "Problem": (0, 4),
     ".problem": (0, 4),
-    "_key_problem": (0, 2),
     "_unique": (0, 4),
     "_action": (2, 5),
     "problem": (0, None),

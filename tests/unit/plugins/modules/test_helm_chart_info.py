@@ -13,18 +13,23 @@ import pytest
 Run = Callable[..., dict[str, Any]]
 # In the place of helm. Its chart reads driver.more besides what its values.yaml has.
 HELM = f"""#!{sys.executable}
-import json, sys
+import json, sys, time
 if sys.argv[1] == "pull":
     sys.exit("no such repository" if "--repo" not in sys.argv or "gone" in sys.argv else 0)
 if sys.argv[1] == "show":
-    print("operator: {{image: a, repository: b}}\\ndriver: {{env: []}}\\nworker: {{config: {{}}}}\\nempty:")
+    print("operator: {{image: a, repository: b, 8080: c}}\\ndriver: {{env: []}}\\nworker: {{config: {{}}}}\\nempty:")
     sys.exit()
 values = json.load(sys.stdin)
 if values.get("driver", {{}}).get("env") == "broken":
     sys.exit("can't render")
+if values.get("random"):
+    print(time.time_ns())
 print(json.dumps([values.get("driver", {{}}).get("more"), values.get("worker")]))
 if "--include-crds" in sys.argv:
     print("---\\nkind: Rendered\\nimage: " + values.get("operator", {{}}).get("image", "none"))
+    print("namespace: " + sys.argv[sys.argv.index("--namespace") + 1])
+    if "--kube-version" in sys.argv:
+        print("version: " + sys.argv[sys.argv.index("--kube-version") + 1])
 """
 
 
@@ -45,7 +50,7 @@ def ask(run_module: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     [
         {},
         {"operator": {"image": "x"}, "driver": {"env": [{"name": "A"}]}},
-        {"operator": {"image": None}, "driver": None},
+        {"operator": {"image": None, "8080": "x"}, "driver": None},
         {"worker": {"config": {"deep": {"er": 1}}}, "empty": "x"},
         # Not in values.yaml, but read.
         *({"driver": {"more": value}} for value in (True, 0, 1.5, "", "text", [], ["x"], {}, {"a": 1})),
@@ -60,8 +65,13 @@ def test_values_that_the_chart_reads(ask: Callable[..., dict[str, Any]], values:
     [
         ({"nonsense": {"deep": 1}}, "chart_value_unread", ["does not read nonsense.deep", "leave it out"]),
         ({"driver": {"envs": []}}, "chart_value_unread", ["does not read driver.envs", "driver.env looks like it"]),
+        (
+            {"operator": {"imge": 1}},
+            "chart_value_unread",
+            ["operator.imge", "operator.image looks like it"],
+        ),
         ({"driver": {"old": {"x": 1}}}, "chart_value_removed", ["driver.old.x any more", "use driver.env"]),
-        ({"operator": "x"}, "chart_value_wrong", ["operator must be a mapping, not 'x'"]),
+        ({"operator": "x"}, "chart_value_wrong", ["operator must be a mapping, not a text"]),
         ({"operator": {"image": {"a": 1}}}, "chart_value_wrong", ["operator.image must be a value or a list"]),
     ],
 )
@@ -75,11 +85,23 @@ def test_values_that_it_does_not_read(
 
 def test_what_the_chart_makes_of_them(ask: Callable[..., dict[str, Any]]) -> None:
     kinds = ["Rendered"]
-    assert ask({"operator": {"image": "x"}}, kinds=kinds)["objects"] == [{"kind": "Rendered", "image": "x"}]
+    made = {"kind": "Rendered", "image": "x", "namespace": "default"}
+    assert ask({"operator": {"image": "x"}}, kinds=kinds)["objects"] == [made]
+    (there,) = ask({}, kinds=kinds, namespace="gpu-operator", kubernetes_version="1.36.4")["objects"]
+    assert there == {**made, "image": "none", "namespace": "gpu-operator", "version": "1.36.4"}
     assert ask({"operator": {"image": "x"}}, kinds=["Other"])["objects"] == []
     unread: dict[str, Any] = {"driver": {"envs": []}}
     assert ask(unread, kinds=kinds)["objects"] == []
     assert ask(unread, kinds=kinds, check_values=False)["problems"] == []
+
+
+def test_a_chart_that_renders_differently_each_time_is_not_judged(ask: Callable[..., dict[str, Any]]) -> None:
+    assert "renders differently each time" in ask({"random": True})["msg"]
+    assert ask({"random": True}, check_values=False)["problems"] == []
+
+
+def test_a_value_may_be_a_secret_and_is_not_shown(ask: Callable[..., dict[str, Any]]) -> None:
+    assert "hunter2" not in str(ask({"operator": "hunter2"}))
 
 
 def test_what_helm_says_is_told(ask: Callable[..., dict[str, Any]]) -> None:
