@@ -20,7 +20,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx training network guides first-run untidy in-use second-release dkms vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx awx-configure training network guides first-run untidy in-use second-release dkms vm
 # CI does not draw this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -38,7 +38,8 @@ tests_cuda := test_cuda_toolkit.py
 tests_operator := test_gpu_operator.py
 tests_pools := test_pools.py
 tests_runner := test_runner.py
-tests_awx := test_configure.py test_awx.py
+tests_awx := test_awx.py
+tests_awx-configure := test_configure.py
 tests_training := test_training.py
 tests_network := test_network_plugin.py test_network.py
 tests_guides := test_guides.py

@@ -57,7 +57,7 @@ def test_preflight_finds_nothing_on_bare_machines_and_changes_nothing(inventory:
 
 def test_the_image_has_the_collection_for_a_project_without_it_and_helm(inventory: Inventory, directory: Path) -> None:
     job = launch("gpulab preflight", inventory, directory, project=ROOT / "examples" / "project").expect_success()
-    tasks = {event["event_data"]["task_path"] for event in job.events if "task_path" in event["event_data"]}
+    tasks = {path for event in job.events if (path := event.get("event_data", {}).get("task_path"))}
     assert tasks and all(path.startswith("/usr/share/ansible/collections/") for path in tasks)
     image = json.loads(lab_command("ee"))["container_image"]
     argv = ["podman", "run", "--rm", "--network=host", "--pull=never", image, "helm", "version", "--short"]

@@ -150,6 +150,8 @@ def test_several_clusters_have_inventories_and_schedules_of_their_own(awx: Stand
     configure(awx_configure_inventory_path="", **listed(CLUSTERS[:1])).expect_success()
     assert awx.names("inventories") == ["lab"]
     single = {schedule["name"] for schedule in awx.store.all("schedules")}
+    configure("--check", **listed(CLUSTERS)).expect_success()
+    assert awx.names("inventories") == ["lab"]
     configure(**listed(CLUSTERS)).expect_success()
     inventories = {one["name"]: one["id"] for one in awx.store.all("inventories")}
     assert [(one["inventory"], one["source_path"]) for one in awx.store.all("inventory_sources")] == [
@@ -164,12 +166,14 @@ def test_several_clusters_have_inventories_and_schedules_of_their_own(awx: Stand
             assert one["ask_inventory_on_launch"] and one["inventory"] == inventories["lab"]
     configure(**listed(CLUSTERS)).expect_unchanged()
     twice = configure(**listed([CLUSTERS[0], CLUSTERS[0]]))
-    assert "awx_configure_inventories has to be a list, each entry with a name of its own" in twice.failures()
+    assert "awx_configure_inventories: lab is there more than once" in twice.failures()
 
 
 def test_an_awx_behind_a_gateway(awx: StandIn, configure: Configure) -> None:
     awx.api = "/api/controller/v2/"
     signed_in = {"CONTROLLER_HOST": awx.address, "CONTROLLER_OAUTH_TOKEN": awx_stand_in.TOKEN}
+    elsewhere = configure(env=signed_in)
+    assert "set CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX=/api/controller/" in elsewhere.failures()
     assert "Nothing was changed" in configure(env=signed_in).failures()
     below = {"CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX": "/api/controller/"}
     configure(env=signed_in | below).expect_success()
@@ -366,10 +370,11 @@ def test_an_administrator_of_the_organization_is_enough(awx: StandIn, configure:
 def test_what_is_missing_is_named_in_one_error(
     awx: StandIn, configure: Configure, env: dict[str, str], names: list[str]
 ) -> None:
-    run = configure(env=env, awx_configure_image="", awx_configure_inventory_path="")
+    empty = ("awx_configure_image", "awx_configure_inventory_path", "awx_configure_project_url")
+    run = configure(env=env, **dict.fromkeys(empty, ""))
     assert run.status != 0
     (failed,) = run.results("failed")
-    for name in [*names, "awx_configure_image", "awx_configure_inventory_path", "Nothing was changed"]:
+    for name in [*names, *empty, "Nothing was changed"]:
         assert name in failed["message"]
     assert ("CONTROLLER_HOST" in failed["message"]) is ("CONTROLLER_HOST" in names)
     assert awx.changes == []
@@ -387,9 +392,9 @@ def test_wrong_credentials_an_absent_key_and_an_absent_server_are_told(awx: Stan
 
 
 def test_a_directory_that_describes_nothing_is_told(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
-    run = configure(awx_configure_directory=str(tmp_path))
+    run = configure(awx_configure_directory=str(tmp_path / "none"))
     assert run.status != 0
-    assert f"there is no {tmp_path}/settings.yml" in run.failures()
+    assert f"there is no {tmp_path}/none/settings.yml" in run.failures()
     assert awx.changes == []
 
 
