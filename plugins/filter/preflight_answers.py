@@ -66,19 +66,21 @@ def preflight_answers(problems: Iterable[Mapping[str, Any]], settings: Mapping[s
                 whys.setdefault(name, []).append(f"{problem['host'] or 'The whole cluster'}: {problem['what']}")
         lines = []
         for name, of_hosts in answers.items():
+            tag = ""
             if name in _OTHERS:
                 now = {host: str(values[key]) for host, values in settings.items() if (key := _key(name)) in values}
-                kept = {host: value for host, value in now.items() if f"'{value}'" != _OTHERS[name]}
-                kept = {} if name == "cluster_node_name" else kept
+                kept = {host: value for host, value in now.items() if value and f"'{value}'" != _OTHERS[name]}
                 mapping = ", ".join(f"{host!r}: {value!r}" for host, value in {**kept, **of_hosts}.items())
                 value = f"{{{{ {{{mapping}}}.get(inventory_hostname, {_OTHERS[name]}) }}}}"
             elif len(set(of_hosts.values())) == 1:
                 value = next(iter(of_hosts.values()))
+                # What was found is a text, also with Jinja's braces in it.
+                tag = "!unsafe " if "{" in value else ""
             else:
                 continue
             lines += ["", *(f"# {' '.join(why.split())}" for why in dict.fromkeys(whys[name]))]
             # YAML takes JSON.
-            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+            lines.append(f"{name}: {tag}{json.dumps(value, ensure_ascii=False)}")
     except (KeyError, TypeError, AttributeError) as error:
         raise AnsibleFilterError(f"Error while writing the answers of preflight: bad input ({error!r})") from error
     head = [

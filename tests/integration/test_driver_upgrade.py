@@ -64,7 +64,7 @@ def test_a_second_upgrade_to_what_is_there_changes_nothing(park: Park) -> None:
 
 def test_site_names_the_playbook_that_changes_a_driver(park: Park) -> None:
     run = play(park.lab.path, "-e", f"nvidia_driver_version={NEW}")
-    assert run.status != 0 and "upgrade_driver.yml" in run.output
+    assert run.status != 0 and "gpulab.kubernetes.upgrade_driver" in run.output
     assert not run.changed()
 
 

@@ -77,21 +77,11 @@ class Holder:
 
     def hold(self, purpose: str, duration: int, broken: str, now: datetime) -> Lease | None:
         """Take or renew it, and return whose it was before. Raises LeaseHeldError."""
-        for last in (False, True):
-            body = self._api.get(f"{_LEASES}/{NAME}")
-            there = body.body if body.status == 200 and isinstance(body.body, dict) else {}
-            before = read(there)
-            if before and not may_take(before, self._me, broken, now):
-                raise LeaseHeldError(refusal(before))
-            try:
-                self._write(there, self._lease(there, before, purpose, duration, now))
-            except ApiConflictError:
-                # Somebody was quicker, and is seen on the second look.
-                if last:
-                    raise
-            else:
-                return before
-        return None
+        try:
+            return self._take(purpose, duration, broken, now)
+        except ApiConflictError:
+            # Somebody was quicker, and is seen on the second look.
+            return self._take(purpose, duration, broken, now)
 
     def release(self) -> bool:
         """Release it if it is one's own; whether it was."""
@@ -103,6 +93,15 @@ class Holder:
         only_this = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}}
         self._api.send("DELETE", f"{_LEASES}/{NAME}", only_this)
         return True
+
+    def _take(self, purpose: str, duration: int, broken: str, now: datetime) -> Lease | None:
+        body = self._api.get(f"{_LEASES}/{NAME}")
+        there = body.body if body.status == 200 and isinstance(body.body, dict) else {}
+        before = read(there)
+        if before and not may_take(before, self._me, broken, now):
+            raise LeaseHeldError(refusal(before))
+        self._write(there, self._lease(there, before, purpose, duration, now))
+        return before
 
     def _lease(
         self, there: Mapping[str, Any], before: Lease | None, purpose: str, duration: int, now: datetime

@@ -178,6 +178,17 @@ def test_answers_keep_what_other_hosts_have_set() -> None:
     assert "{'gpu2': 'replace', 'gpu1': 'keep'}.get(inventory_hostname, 'refuse')" in text
 
 
+def test_answers_name_all_nodes_that_have_names() -> None:
+    problem = {"host": "gpu1", "what": "It is the node worker-1", "answers": {"cluster_node_name": "worker-1"}}
+    text = preflight_answers([problem], {"gpu1": {"node_name": "gpu1"}, "gpu2": {"node_name": "b"}, "cp1": {}})
+    assert "{'gpu1': 'worker-1', 'gpu2': 'b'}.get(inventory_hostname, (ansible_facts['nodename']" in text
+
+
+def test_answers_that_look_like_expressions_stay_texts() -> None:
+    problem = {"host": "", "what": "x", "answers": {"kubeadm_image_repository": "a/{{ b }}"}}
+    assert 'kubeadm_image_repository: !unsafe "a/{{ b }}"' in preflight_answers([problem], {})
+
+
 def test_answers_of_the_cluster_count_for_all_hosts() -> None:
     texts = {"flannel": '{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}'}
     found = {"action": "finished", "api": "alive", "error": "", "version": "v1.36.4", "texts": texts}
