@@ -140,10 +140,11 @@ def test_a_driver_of_the_operator_is_not_changed_under_a_pod_with_a_gpu(site: Si
     site.operator(gpu_operator_values=present).expect_success()
     site.cluster.start_gpu_pod("trains", 1)
     run = site.operator(gpu_operator_values={"driver": {"enabled": True, "version": "595.10"}})
-    assert run.status != 0 and not run.changed()
-    assert "default/trains" in run.failures() and "GPU Operator's driver (version)" in run.failures()
-    site.operator(gpu_operator_values=present).expect_unchanged()
+    unchanged = site.operator(gpu_operator_values=present)
     site.cluster.delete_pod("trains")
+    assert run.status != 0 and not run.changed()
+    assert "default/trains" in run.failures() and "GPU Operator's driver (driver.version)" in run.failures()
+    unchanged.expect_unchanged()
     site.operator().expect_success()
 
 

@@ -111,8 +111,8 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             + (
                 "have it replaced (nvidia_driver_replace_foreign=true)"
                 if foreign
-                else "change it with the playbook gpulab.kubernetes.upgrade_driver, or unasked "
-                "(nvidia_driver_replace_foreign=true)"
+                else "change it with the playbook gpulab.kubernetes.upgrade_driver, or have it "
+                "replaced by this one (nvidia_driver_replace_foreign=true)"
             ),
             **_kept_driver(found),
         )
