@@ -28,8 +28,8 @@ options:
   _input:
     description: >-
       The hosts with GPUs: C(host), and where known C(driver) and C(toolkit) (the versions that are there), C(source)
-      (where the driver comes from), C(root) (the directory below which it lies) and C(devices) (the PCI device ids of
-      the GPUs).
+      (where the driver comes from), C(root) (the directory below which it lies), C(devices) (the PCI device ids of the
+      GPUs) and C(system) (distribution and release, as V(Ubuntu 24.04)).
     type: list
     elements: dict
     required: true
@@ -76,6 +76,7 @@ def gpu_operator_plan(
         *_gpu_operator.host_problems(found),
         *_gpu_operator.sharing_problems(settings),
         *_gpu_operator.relation_problems(values),
+        *_gpu_operator.image_problems(values, found),
         *_gpu_operator.toolkit_problems(values, found),
         *_gpu_operator.proxy_problems(values, settings),
     ]

@@ -43,6 +43,8 @@ options:
     description:
       - Name of the ClusterPolicy whose operands must be ready. NVIDIA's chart calls it C(cluster-policy).
       - O(namespace) is that of the operator and its operands then.
+      - With O(nodes), operands on other nodes don't count, nor does the state of the ClusterPolicy, which is that of
+        all nodes.
     type: str
     default: ""
   nodes:

@@ -46,7 +46,7 @@ class Host:
     """A host with GPUs: the versions of driver and container toolkit that it has, empty for none.
 
     ``source`` is where its driver shall come from, ``root`` the directory below which the driver's files lie, and
-    ``devices`` are the PCI device ids of its GPUs.
+    ``devices`` are the PCI device ids of its GPUs. ``system`` is as C(Ubuntu 24.04), empty where it is not known.
     """
 
     host: str
@@ -55,6 +55,7 @@ class Host:
     source: str = "cuda_repository"
     root: str = "/"
     devices: Sequence[str] = ()
+    system: str = ""
 
     @property
     def has_driver(self) -> bool:
@@ -290,6 +291,40 @@ def relation_problems(values: Values) -> Iterator[Problem]:
             _OWN,
             "Nothing would offer the GPUs to pods",
             "Leave it out, or set cluster_gpu_manager=device_plugin",
+        )
+
+
+def image_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]:
+    """Hosts for whose driver there is no image; the operator takes one distribution's image for all nodes.
+
+    Of those that this collection supports NVIDIA builds images for Ubuntu only:
+    https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html
+    """
+    served = [host for host in hosts if host.wants_driver and host.system]
+    systems = sorted({host.system for host in served})
+    if not _at(values, "driver.enabled") or _at(values, "driver.repository"):
+        return
+    do = (
+        "Install the driver on the hosts (nvidia_driver_source=cuda_repository), or name a registry with images of "
+        "your own (gpu_operator_values: {driver: {repository: ...}})"
+    )
+    for host in served:
+        if not host.system.startswith("Ubuntu "):
+            yield Problem(
+                "driver_image_missing",
+                f"The operator is to bring the driver, and NVIDIA publishes no image of it for {host.system}",
+                "nvidia_driver_source",
+                "The driver's pod would wait for its image without an end",
+                do,
+                host.host,
+            )
+    if len(systems) > 1:
+        yield Problem(
+            "driver_images_differ",
+            f"The operator is to bring the driver to hosts with different systems: {listing(systems)}",
+            "nvidia_driver_source",
+            "It takes the image for the system of its first GPU node on all of them",
+            do,
         )
 
 

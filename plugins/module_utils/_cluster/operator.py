@@ -38,11 +38,12 @@ OPERANDS = {
 _STATES = re.compile(r"states not ready: \[([^\]]*)\]")
 
 
-def missing(name: str, seen: Seen, gpu_nodes: Sequence[str] = ()) -> list[Missing]:
+def missing(name: str, seen: Seen, gpu_nodes: Sequence[str] = (), only: Sequence[str] = ()) -> list[Missing]:
     """Why the operator is not ready yet, operand by operand; nothing when it is.
 
     ``gpu_nodes`` are those that it has to serve: until Node Feature Discovery has labelled one, the operator makes no
-    operands, and reports that it is ready.
+    operands, and reports that it is ready. With ``only``, operands on other nodes don't count, nor does the policy's
+    state, which is that of all nodes.
     """
     policy = next((found for found in seen.policies if objects.name(found) == name), None)
     if policy is None:
@@ -53,8 +54,10 @@ def missing(name: str, seen: Seen, gpu_nodes: Sequence[str] = ()) -> list[Missin
         older = f"because {objects.name(oldest)} is older"
         return [Missing("", f"the operator ignores the ClusterPolicy {name}, {older}", final=True)]
     unlabelled = list(_unlabelled(gpu_nodes, seen))
-    late = [*_deployments(seen), *_leader(seen), *_late(seen, bool(unlabelled)), *unlabelled]
+    late = [*_deployments(seen), *_leader(seen), *_late(seen, bool(unlabelled), only), *unlabelled]
     late += _upgrading(gpu_nodes, seen)
+    if only:
+        return late
     reason = str(_condition(policy, "Ready").get("reason") or "")
     if state == READY and gpu_nodes and reason != _RECONCILED:
         return [*late, Missing("", f"the operator has created no operands yet ({reason or 'no reason given'})")]
@@ -101,7 +104,7 @@ def _leader(seen: Seen) -> Iterator[Missing]:
             yield Missing("", f"the operator is not the leader yet (lease {LEASE}, held by {holder or 'no pod'})")
 
 
-def _late(seen: Seen, unlabelled: bool) -> Iterator[Missing]:
+def _late(seen: Seen, unlabelled: bool, only: Sequence[str]) -> Iterator[Missing]:
     """Operands that are not complete, and, while nodes are unlabelled, what finds their features."""
     for daemonset in seen.daemonsets:
         owners = [owner["kind"] for owner in daemonset["metadata"].get("ownerReferences") or []]
@@ -109,7 +112,11 @@ def _late(seen: Seen, unlabelled: bool) -> Iterator[Missing]:
         if not (owned or unlabelled) or _complete(daemonset):
             continue
         what = f"{'operand' if owned else 'DaemonSet'} {objects.name(daemonset)}"
-        yield from _pods_of(daemonset, what, seen) or [Missing("", f"{what}: {_count(daemonset)}")]
+        pods = _pods_of(daemonset, what, seen)
+        if only:
+            yield from (pod for pod in pods if pod.node in only)
+        else:
+            yield from pods or [Missing("", f"{what}: {_count(daemonset)}")]
 
 
 def _complete(daemonset: Object) -> bool:

@@ -164,6 +164,25 @@ def test_a_value_that_would_do_nothing_or_harm_is_an_error(own: dict[str, Any], 
     assert all(word in said for word in words), said
 
 
+@pytest.mark.parametrize(
+    ("systems", "own", "kinds"),
+    [
+        (["Ubuntu 24.04", "Ubuntu 24.04"], {}, []),
+        (["Debian 13"], {}, ["driver_image_missing"]),
+        (["Ubuntu 24.04", "Ubuntu 22.04"], {}, ["driver_images_differ"]),
+        (["Ubuntu 24.04", "Debian 12"], {}, ["driver_image_missing", "driver_images_differ"]),
+        (["Debian 13"], {"driver": {"repository": "registry.example.org"}}, []),
+        (["Debian 13"], {"driver": {"enabled": False}}, []),
+    ],
+)
+def test_the_operator_has_drivers_for_one_release_of_ubuntu(
+    systems: list[str], own: dict[str, Any], kinds: list[str]
+) -> None:
+    hosts = [{**BARE, "host": f"gpu{number}", "system": system} for number, system in enumerate(systems)]
+    assert [problem["kind"] for problem in problems(hosts, own)] == kinds
+    assert problems([{**FULL, "system": "Debian 13"}]) == []
+
+
 def test_values_of_ones_own_win_and_lists_are_replaced_as_helm_does_it() -> None:
     own = {"operator": {"repository": "mirror"}, "daemonsets": {"tolerations": []}, "dcgmExporter": {"enabled": False}}
     values = plan([FULL], WANTED, own)["values"]

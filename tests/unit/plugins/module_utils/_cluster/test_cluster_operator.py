@@ -208,3 +208,21 @@ def test_what_is_not_ready_is_named(seen: Seen, expected: list[str]) -> None:
 )
 def test_an_operator_that_has_not_found_the_gpus_is_not_ready(seen: Seen, expected: list[str]) -> None:
     assert [str(entry) for entry in missing("cluster-policy", seen, ["gpu1", "gpu2"])] == expected
+
+
+@pytest.mark.parametrize(
+    ("pods", "more", "expected"),
+    [
+        ([pod(node="gpu2", waiting=PULL)], {}, []),
+        ([pod(waiting=PULL)], {}, [f"operand {PLUGIN}: ImagePullBackOff: image i can't be pulled: not found"]),
+        ([], {"nodes": [node(), node("gpu2", labelled=False)]}, []),
+        ([], {"nodes": [node(labelled=False)]}, [LABEL]),
+        ([], {"deployments": [deployment(available=0)]}, ["Deployment gpu-operator is not available yet"]),
+    ],
+)
+def test_nodes_that_a_run_leaves_out_do_not_count(
+    pods: list[dict[str, Any]], more: dict[str, Any], expected: list[str]
+) -> None:
+    seen = look([policy("notReady", NOT_READY)], [operand(available=1)], pods=pods, **more)
+    assert [entry.text for entry in missing("cluster-policy", seen, ["gpu1"], ["gpu1"])] == expected
+    assert missing("cluster-policy", seen, ["gpu1"])
