@@ -40,7 +40,7 @@ class Shared(Site):  # type: ignore[misc]
     def run(self, playbook: str = PLAYBOOK, **more: Any) -> tuple[int, str, list[str]]:
         """Exit status, output, and the calls."""
         settings = {
-            "preflight_host": {"gpus": [{"address": "0000:3b:00.0"}]},
+            "preflight_host": {"os": {"key": "Debian 13"}, "gpus": [{"address": "0000:3b:00.0"}]},
             "kubeadm_kubeconfig": "/nowhere",
             "cluster_node_name": "gpu1",
             "cluster_gpu_manager": "gpu_operator",
@@ -91,11 +91,11 @@ def policy(version: str) -> dict[str, Any]:
 
 def test_pods_are_asked_about_before_the_operator_changes_a_driver(site: Shared) -> None:
     there = {"changed": False, "plugins": [], "policies": ["cluster-policy"]}
-    site.answer("gpu_plugins_info", {**there, "drivers": {"cluster-policy": policy("580.1")["spec"]["driver"]}})
+    site.answer("gpu_plugins_info", {**there, "driver_policies": {"cluster-policy": policy("580.1")["spec"]}})
     site.answer("gpu_pods_info", {"changed": False, "pods": [{"namespace": "a", "name": "trains", "empty_dirs": []}]})
     site.answer("helm_chart_info", {"changed": False, "problems": [], "objects": [policy("595.1")]})
     status, output, calls = site.run()
-    assert status != 0 and "a/trains" in output and "GPU Operator's driver (version)" in output
+    assert status != 0 and "a/trains" in output and "GPU Operator's driver (driver.version)" in output
     assert "helm" not in calls
     site.answer("helm_chart_info", {"changed": False, "problems": [], "objects": [policy("580.1")]})
     assert site.run()[0] == 0
@@ -124,7 +124,7 @@ def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(si
     site.answer("gpu_plugins_info", {"changed": False, "plugins": [own], "policies": []})
     status, output, calls = site.run(cluster_hosts=["gpu1", "gpu2"])
     assert status == 0, output
-    assert "helm" not in calls and "wait_for_rollout" in calls
+    assert "helm" not in calls and site.asked("wait_for_rollout")[-1]["nodes"] == ["gpu1"]
 
 
 def test_a_release_whose_removal_was_interrupted_does_not_stop_helm(site: Shared) -> None:
