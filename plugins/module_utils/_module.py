@@ -14,14 +14,21 @@ from ._errors import DomainError
 
 
 class QuietModule(AnsibleModule):  # type: ignore[misc]  # Ansible has no types.
-    """A module whose arguments are not written to the log of the host.
+    """A module whose arguments are neither written to the log of the host nor part of the result.
 
     Ansible writes them before it is known which parts of a list are secret. ``no_log`` of the constructor does not keep
-    it from that, because what the task says takes its place.
+    it from that, because what the task says takes its place. Up to ansible-core 2.19 the result always has them, later
+    on with ``-vvv``.
     """
 
     def _log_invocation(self) -> None:
         pass
+
+    def exit_json(self, **kwargs: Any) -> None:
+        super().exit_json(**{"invocation": {}, **kwargs})
+
+    def fail_json(self, msg: str, **kwargs: Any) -> None:
+        super().fail_json(msg, **{"invocation": {}, **kwargs})
 
 
 def run(module: Any, function: Callable[[Any], Mapping[str, Any]]) -> None:
