@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
-from ..plugin_utils._report.drift import rows, settle
+from ..plugin_utils._report.drift import Row, compare, settle
 
 DOCUMENTATION = r"""
 name: drift
@@ -22,11 +22,13 @@ options:
   _input:
     description:
       - By host name a dictionary of C(seen) and C(wanted).
-      - C(seen) is the result of M(gpulab.kubernetes.installed_versions_info), C(swap) among it, with C(files) (paths of
-        configuration files that are not as they should be), or a C(failure).
-      - C(wanted) holds C(packages) (name to version), C(loose) (those of them that need no hold), C(driver) (its
-        version, empty where it is another's), C(gpus) (whether the host has any), and for the driver V(auto) the host's
-        C(pool) and the C(versions) of the table.
+      - C(seen) is the result of M(gpulab.kubernetes.gpu_host_info) with C(files) (paths of configuration files that are
+        not as they should be), or a C(failure).
+      - C(wanted) holds C(packages) and C(gpu_packages) (name to version, the latter on hosts with GPUs), C(loose)
+        (those of them that need no hold), C(minimums) and C(existing) (which other versions may stay, see
+        P(gpulab.kubernetes.kept_version#filter)), C(source) and C(driver) (where the driver comes from, and its
+        version), and for the driver V(auto) the host's C(pool) and the C(versions) of the table. If it is empty,
+        nothing is compared.
     type: dict
     required: true
 """
@@ -34,7 +36,7 @@ options:
 EXAMPLES = r"""
 - name: Show what differs
   ansible.builtin.debug:
-    msg: "{{ {'gpu1': {'seen': installed, 'wanted': {'driver': '580.178.04'}}} | gpulab.kubernetes.drift }}"
+    msg: "{{ {'gpu1': {'seen': gpu_host, 'wanted': cluster_pins}} | gpulab.kubernetes.drift }}"
 """
 
 RETURN = r"""
@@ -44,19 +46,28 @@ _value:
   elements: dict
   sample:
     - host: gpu1
-      component: library
+      component: NVIDIA driver's library
       wanted: 580.178.04
       found: 580.200.01
-      advice: the playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version
+      drift: true
+      advice: The playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version.
       text: >-
-        gpu1: library: wanted is 580.178.04, found is 580.200.01; the playbook gpulab.kubernetes.upgrade_driver brings
-        the nodes to one version
+        gpu1: NVIDIA driver's library: expected 580.178.04, found 580.200.01. The playbook
+        gpulab.kubernetes.upgrade_driver brings the nodes to one version.
 """
 
 
-def drift(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
-    found = ((host, entry.get("seen") or {}, entry["wanted"]) for host, entry in settle(hosts).items())
-    return [row.fields() for host, seen, wanted in found for row in rows(host, seen, wanted)]
+def drift(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    found = ((host, row) for host, entry in settle(hosts).items() for row in _rows(entry) if row.drift)
+    return [{"host": host, **row.fields(), "text": f"{host}: {row.text}. {row.advice}"} for host, row in found]
+
+
+def _rows(entry: Mapping[str, Any]) -> Iterator[Row]:
+    failure = entry["seen"].get("failure")
+    if failure:
+        yield Row("host", "an answer", failure, advice="Make it reachable, and run this again.")
+    else:
+        yield from compare(entry["seen"], entry["wanted"])
 
 
 class FilterModule:

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_info
-short_description: Tell which GPUs a host has, and who holds them, without asking the driver
+short_description: Tell which GPUs a host has, who holds them, and which versions are installed
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads the GPUs on the PCI bus, the versions of installed packages, and from kubelet's record which running pod
-    holds which GPU. It runs no program for these, so it answers when the driver does not.
+  - Reads the GPUs on the PCI bus, dpkg's database, the loaded driver and its library, the kernels, what turns swap on,
+    and from kubelet's record which running pod holds which GPU. It runs no program for these, so it answers when the
+    driver does not.
+  - The filter P(gpulab.kubernetes.drift#filter) compares the versions with those that are pinned.
   - With O(containerd_config) it reads the files of containerd's configuration, too, and with O(certificates) it asks
     kubeadm for the certificates of this control plane.
 options:
   packages:
-    description: Packages whose versions are wanted.
+    description: Packages to look up.
     type: list
     elements: str
     default: [nvidia-container-toolkit]
@@ -63,10 +65,10 @@ pci:
       type: str
   sample: [{address: "0000:3b:00.0", device_id: "0x1eb8"}]
 packages:
-  description: Version of each of O(packages) that is installed.
+  description: C(version) and C(held) of each of O(packages) that is installed.
   returned: success
   type: dict
-  sample: {nvidia-container-toolkit: 1.20.1-1}
+  sample: {nvidia-container-toolkit: {version: 1.20.1-1, held: true}}
 held:
   description: UUID of a GPU -> the running pod that holds it, as C(namespace/name).
   returned: success
@@ -86,11 +88,41 @@ apt_keys:
   elements: dict
   version_added: 0.2.0
   sample: [{name: gpulab-kubernetes, expires: "2026-12-29T20:32:12Z", days_left: 37}]
-kernel:
-  description: As M(gpulab.kubernetes.installed_versions_info) returns it.
+driver:
+  description: The NVIDIA driver.
   returned: success
   type: dict
-  sample: {running: 6.1.0-37-amd64, newest: 6.1.0-40-amd64, newest_has_driver: false, newest_has_headers: false}
+  contains:
+    loaded:
+      description: The version of the loaded module, empty when there is none.
+      type: str
+    library:
+      description: The version of NVML that programs get, empty when there is none.
+      type: str
+    packages:
+      description: C(version) and C(held) of the packages that are of a driver.
+      type: dict
+  sample:
+    loaded: 580.178.04
+    library: 580.178.04
+    packages: {nvidia-open-580: {version: 580.178.04-1, held: true}}
+kernel:
+  description: C(running), C(newest) (which the next boot takes), C(newest_has_driver) and C(newest_has_headers).
+  returned: success
+  type: dict
+  sample:
+    running: 6.12.48+deb13-amd64
+    newest: 6.12.57+deb13-amd64
+    newest_has_driver: false
+    newest_has_headers: false
+swap:
+  description:
+    - The active swap areas by C(name), each with what seems to turn it on (C(origin), empty when that is unknown).
+    - An empty name stands for swap that is off, and will be on at the next boot.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: /mnt/resource/swapfile, origin: "Azure's agent (/etc/waagent.conf)"}]
 containerd_files:
   description: >-
     The files of containerd's configuration, as M(gpulab.kubernetes.containerd_info) returns them in C(files), for the
@@ -101,7 +133,7 @@ containerd_files:
   sample: [{path: /etc/containerd/config.toml, text: "version = 4\n", imported: true}]
 certificates:
   description: >-
-    What M(gpulab.kubernetes.kubeadm_certs_info) returns, or why it could not be read, in C(msg). Empty without
+    What M(gpulab.kubernetes.kubeadm_info) returns, or why it could not be read, in C(msg). Empty without
     O(certificates).
   returned: success
   type: dict
@@ -116,15 +148,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._apt.dpkg import read_database
 from ..module_utils._apt.key import ending_keys
 from ..module_utils._containerd.files import config_files
 from ..module_utils._errors import DomainError
-from ..module_utils._files import under
 from ..module_utils._kubeadm.info import certs_info
 from ..module_utils._kubeadm.run import Kubeadm
 from ..module_utils._module import run
-from ..module_utils._nvidia.installed import kernels
+from ..module_utils._nvidia.installed import read
 from ..module_utils._nvidia.kernel_log import given_back
 from ..module_utils._nvidia.kubelet_devices import held, running_gpu_pods
 from ..module_utils._nvidia.pci import gpus
@@ -134,17 +164,14 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     params, top = module.params, module.params["root"]
     root = Path(top)
     pods = running_gpu_pods(root / "var/lib/kubelet", root / "proc", root / "var/log/pods")
-    database = read_database(under(top, "/var/lib/dpkg"))
-    versions = {name: database.version(name) for name in params["packages"]}
     config, drop_ins = params["containerd_config"], params["containerd_drop_ins"]
     files = config_files(top, config, drop_ins) if config else []
     return {
         "pci": [{name: gpu[name] for name in ("address", "device_id")} for gpu in gpus(top)[0]],
-        "packages": {name: version for name, version in versions.items() if version},
         "held": held(pods),
         "given_back": given_back(top),
         "apt_keys": ending_keys(root / "etc/apt/keyrings", time.time()),
-        "kernel": kernels(top, os.uname().release),
+        **read(top, params["packages"], os.uname().release),
         "containerd_files": files,
         "certificates": _certificates(module) if params["certificates"] else {},
     }

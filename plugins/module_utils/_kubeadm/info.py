@@ -15,14 +15,14 @@ from .tokens import Token, list_tokens, tokens
 
 
 def token_info(kubeadm: Kubeadm, kubeconfig: str) -> dict[str, Any]:
-    """The result of kubeadm_token_info, without any secret. Raises DomainError."""
+    """The tokens that kubeadm_info returns, without any secret. Raises DomainError."""
     text = kubeadm.run_known(list_tokens(kubeconfig), "listing the join tokens")
     now = datetime.now(timezone.utc)
     return {"tokens": [_token(token, now) for token in tokens(text)]}
 
 
 def certs_info(kubeadm: Kubeadm, kubeconfig: str) -> dict[str, Any]:
-    """The result of kubeadm_certs_info. Raises DomainError."""
+    """The certificates that kubeadm_info returns. Raises DomainError."""
     text = kubeadm.run_known(check_expiration(kubeconfig), "checking when the certificates expire")
     found = expiration(text, datetime.now(timezone.utc))
     return {

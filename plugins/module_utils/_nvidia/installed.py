@@ -76,7 +76,7 @@ def swap(root: str) -> list[dict[str, str]]:
 
 
 def read(root: str, names: Sequence[str], running: str) -> dict[str, Any]:
-    """The fields that the module installed_versions_info returns."""
+    """Packages, driver, kernel and swap, as the module gpu_host_info returns them."""
     database = read_database(under(root, "/var/lib/dpkg"))
     return {
         "packages": packages(database, names),

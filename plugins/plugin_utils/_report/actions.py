@@ -12,6 +12,7 @@ from typing import Any
 from ...module_utils._acceptance.problems import PROVE
 from ...module_utils._nvidia_smi.faults import DO_LOOK
 from ...module_utils._problem import Problem, together
+from .drift import Row
 from .read import Report, dictionaries, dictionary, number, text, texts
 
 ERROR, WARNING = "error", "warning"
@@ -78,28 +79,14 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
         yield _action("unproven", ERROR, "gpu_unproven", host, what, do)
     for row in dictionaries(entry.get("versions")):
         if row.get("drift") is True:
-            have = f"is {text(row.get('found'))}" if row.get("found") else "is not there"
-            what = f"{text(row.get('component'))} {have}, {text(row.get('wanted'))} is wanted"
-            do = "Run site.yml, which brings it about, or set the variable of this version to what is there."
-            yield _action("drift", WARNING, "version_differs", host, what, do)
-    yield from _kernel(host, entry)
+            difference = Row(text(row.get("component")), text(row.get("wanted")), text(row.get("found")))
+            yield _action("drift", WARNING, "version_differs", host, difference.text, text(row.get("advice")))
     yield from _isolation(host, entry)
     if text(entry.get("xids_failure")):
         what = f"the kernel log was not read: {text(entry['xids_failure'])}"
         do = "Errors of GPUs (Xids) are not known then; see journalctl -k."
         yield _action("xids", WARNING, "kernel_log_unread", host, what, do)
     yield from _certificates(host, entry, certificate_days)
-
-
-def _kernel(host: str, entry: dict[str, Any]) -> Iterator[Action]:
-    kernel = dictionary(entry.get("kernel"))
-    newest = text(kernel.get("newest"))
-    if kernel.get("newest_has_driver") is False and newest != text(kernel.get("running")):
-        do = f"Install linux-headers-{newest}, for which DKMS then builds the driver, before this host boots again."
-        if kernel.get("newest_has_headers") is True:
-            do = f"Its headers are there: dkms autoinstall -k {newest} builds the driver, or shows why not."
-        what = f"the kernel {newest} boots next, and has no NVIDIA driver"
-        yield _action("drift", WARNING, "kernel_without_driver", host, what, do)
 
 
 def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:

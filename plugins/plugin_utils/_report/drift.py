@@ -1,38 +1,47 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host has against what is pinned for it. Pure."""
+"""What a host has, compared with what is pinned for it. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from .._driver.version import AUTO, pinned
-from .state import version_fits
+from .._preflight.existing import kept_version
 
-_SITE = "site.yml puts it back"
-_HEAL = f"{_SITE} and keeps the other one next to it"
-_UPGRADE = "the playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version"
-_SWAP = "site.yml turns it off; remove swapon from scripts by hand, or it is on again after a reboot"
+_SITE = "Run site.yml, which restores it."
+_VERSION = "Run site.yml, which installs it, or set the variable of this version to what is installed."
+_FILE = "Run site.yml, which restores it and keeps the changed file next to it."
+_UPGRADE = "The playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version."
+_SWAP = (
+    "Run site.yml, which turns it off; if a script runs swapon, remove that line, or swap is on again after a reboot."
+)
 _ANY = "a version of the table"
-_HOLD = "something may have changed the hold, or may change the version unasked; site.yml puts it back"
+_HOLD = "Without a hold, apt may change the version. Run site.yml, which restores it."
+_PACKAGED_DRIVER = ("cuda_repository", "distribution")
+_EPOCH = re.compile(r"^\d+:")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One difference; ``advice`` says what mends it."""
+    """One comparison; with ``drift``, ``advice`` says what to do."""
 
-    host: str
     component: str
     wanted: str
     found: str
-    advice: str
+    drift: bool = True
+    advice: str = ""
 
-    def fields(self) -> dict[str, str]:
-        text = f"{self.host}: {self.component}: wanted is {self.wanted}, found is {self.found}; {self.advice}"
-        return {**asdict(self), "text": text}
+    @property
+    def text(self) -> str:
+        return f"{self.component}: expected {self.wanted}, found {self.found or 'nothing'}"
+
+    def fields(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def settle(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -50,56 +59,66 @@ def settle(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     return entries
 
 
-def rows(host: str, seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Row]:
-    """Differences of one host (see the filter's documentation)."""
-    if seen.get("failure"):
-        yield Row(host, "host", "an answer", str(seen["failure"]), "reach it, and look again")
+def compare(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Row]:
+    """Versions one by one, and of the rest what differs, on a host that was read (see the filter's documentation)."""
+    if not wanted:
         return
-    for name, version in wanted.get("packages", {}).items():
-        found = seen["packages"].get(name)
-        if found is None:
-            yield Row(host, name, version, "not installed", _SITE)
-        elif not version_fits(version, found["version"]):
-            yield Row(host, name, version, found["version"], _SITE)
-        elif not found["held"] and name not in wanted.get("loose", []):
-            yield Row(host, name, f"{version}, on hold", f"{found['version']}, not on hold", _HOLD)
-    if wanted.get("driver"):
-        yield from _driver(host, seen["driver"], wanted["driver"])
-    if wanted.get("gpus"):
-        yield from _kernel(host, seen["kernel"])
-    for area in seen.get("swap", []):
+    has_gpus = bool(seen["pci"])
+    for name, version in {**wanted["packages"], **(wanted["gpu_packages"] if has_gpus else {})}.items():
+        yield _package(name, version, seen["packages"].get(name), wanted)
+    if has_gpus and wanted["source"] == "cuda_repository":
+        yield from _driver(seen["driver"], wanted["driver"])
+    if has_gpus and wanted["source"] in _PACKAGED_DRIVER:
+        yield from _kernel(seen["kernel"])
+    for area in seen["swap"]:
         origin = area["origin"] or "something that no file names (journalctl --boot --grep=swap may show it)"
         found = f"{area['name']}, turned on by {origin}" if area["name"] else f"on at the next boot by {origin}"
-        yield Row(host, "swap", "off, also after a reboot", found, _SWAP)
+        yield Row("swap", "off, also after a reboot", found, advice=_SWAP)
     for path in seen.get("files", []):
-        yield Row(
-            host, path, "as the collection writes it", "changed by hand, or missing", f"{_SITE} and keeps the file"
-        )
+        yield Row(path, "the file that the collection writes", "another one, or none", advice=_FILE)
 
 
-def _driver(host: str, driver: Mapping[str, Any], wanted: str) -> Iterator[Row]:
-    for component, found in (("driver", driver["loaded"]), ("library", driver["library"])):
-        if found != wanted:
-            yield Row(host, component, wanted, found or "none", _UPGRADE)
+def version_fits(wanted: str, found: str) -> bool:
+    """Whether the version of a package is the wanted one, given in full or without the packaging's own part.
+
+    2.3.6 fits 2.3.6-1~debian.12~bookworm, and 1:2.3.6-1, but neither 2.3.60-1 nor 2.3.6.1-1.
+    """
+    bare = _EPOCH.sub("", found).removeprefix("v")
+    plain = _EPOCH.sub("", wanted).removeprefix("v")
+    return bare == plain or bare.startswith((f"{plain}-", f"{plain}+", f"{plain}~"))
+
+
+def _package(name: str, version: str, found: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Row:
+    if found is None:
+        return Row(name, version, "", advice=_VERSION)
+    minimum = wanted["minimums"].get(name)
+    fits = version_fits(version, found["version"])
+    if not fits and minimum and kept_version(found["version"], "", minimum, wanted["existing"]):
+        version, fits = found["version"], True
+    if not fits:
+        return Row(name, version, found["version"], advice=_VERSION)
+    if not found["held"] and name not in wanted["loose"]:
+        return Row(name, f"{version}, on hold", f"{found['version']}, not on hold", advice=_HOLD)
+    return Row(name, version, found["version"], drift=False)
+
+
+def _driver(driver: Mapping[str, Any], wanted: str) -> Iterator[Row]:
+    yield Row("NVIDIA driver", wanted, driver["loaded"], driver["loaded"] != wanted, _UPGRADE)
+    if driver["library"] != wanted:
+        yield Row("NVIDIA driver's library", wanted, driver["library"], advice=_UPGRADE)
     for name, package in driver["packages"].items():
         if not version_fits(wanted, package["version"]):
-            yield Row(host, name, wanted, package["version"], _UPGRADE)
+            yield Row(name, wanted, package["version"], advice=_UPGRADE)
     if driver["packages"] and not any(package["held"] for package in driver["packages"].values()):
-        yield Row(host, "driver", f"{wanted}, on hold", "no package of it is on hold", _HOLD)
+        yield Row("NVIDIA driver", f"{wanted}, on hold", "none of its packages on hold", advice=_HOLD)
 
 
-def _kernel(host: str, kernel: Mapping[str, Any]) -> Iterator[Row]:
+def _kernel(kernel: Mapping[str, Any]) -> Iterator[Row]:
     """A kernel that the next boot takes without a driver: its headers are missing, or DKMS has not built for it."""
-    newest_one = kernel["newest"]
-    if newest_one == kernel["running"] or kernel["newest_has_driver"]:
+    newest = kernel["newest"]
+    if newest == kernel["running"] or kernel["newest_has_driver"]:
         return
-    advice = f"install linux-headers-{newest_one}, for which DKMS then builds the driver, or remove that kernel"
-    if kernel.get("newest_has_headers"):
-        advice = f"its headers are there: dkms autoinstall -k {newest_one} builds the driver, or shows why not"
-    yield Row(
-        host,
-        "kernel",
-        f"{kernel['running']}, which has the driver",
-        f"{newest_one} at the next boot, which has none",
-        advice,
-    )
+    advice = f"Install linux-headers-{newest}, for which DKMS then builds the driver, or remove that kernel."
+    if kernel["newest_has_headers"]:
+        advice = f"Its headers are there: dkms autoinstall -k {newest} builds the driver, or shows why not."
+    yield Row("kernel of the next boot", "one with an NVIDIA driver", f"{newest}, which has none", advice=advice)

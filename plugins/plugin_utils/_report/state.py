@@ -5,21 +5,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from .._driver.version import pinned
 from .actions import API_UNREAD, actions, api_unread
+from .drift import compare, settle
 from .read import Report, dictionaries, dictionary, number, text, texts
 
-_EPOCH = re.compile(r"^\d+:")
 # Of a device, what nvidia_smi_info tells and the report keeps; null stays null.
 _DEVICE = ("index", "pci_bus_id", "memory_total_mib", "temperature_c", "healthy")
 # Of an Xid, the same.
 _XID = ("xid", "pci_bus_id", "severity", "what", "advice", "message", "count", "first", "last", "over")
 _SLICE = ("profile", "uuid", "memory_total_mib")
-_KERNEL = ("running", "newest", "newest_has_driver", "newest_has_headers")
 _CERTIFICATE = ("name", "expires", "days_left", "externally_managed")
 
 
@@ -27,9 +24,10 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
     """The report with what was ``seen``, by inventory name (see the filter's documentation), and what to do."""
     known = {text(entry.get("inventory_name")): node for node, entry in report["hosts"].items()}
     hosts = {node: dict(entry) for node, entry in report["hosts"].items()}
+    pinned = settle({name: {"seen": said.get("installed"), "wanted": said.get("pins")} for name, said in seen.items()})
     for name, said in seen.items():
         node = text(said.get("node")) or known.get(name) or name
-        hosts[node] = _host(hosts.get(node) or _bare(), name, dictionary(said))
+        hosts[node] = _host(hosts.get(node) or _bare(), name, said, pinned[name]["wanted"])
     phases = _phases(dictionary(settings.get("phases")), settings.get("now"))
     whole: Report = {
         **report,
@@ -44,23 +42,13 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
     }
 
 
-def version_fits(wanted: str, found: str) -> bool:
-    """Whether the version of a package is the wanted one, given in full or without the packaging's own part.
-
-    2.3.6 fits 2.3.6-1~debian.12~bookworm, and 1:2.3.6-1, but neither 2.3.60-1 nor 2.3.6.1-1.
-    """
-    bare = _EPOCH.sub("", found).removeprefix("v")
-    plain = _EPOCH.sub("", wanted).removeprefix("v")
-    return bare == plain or bare.startswith((f"{plain}-", f"{plain}+", f"{plain}~"))
-
-
 def _bare() -> dict[str, Any]:
     """A host that no report knows yet."""
     gpus = dict.fromkeys(("expected", "nvidia_smi", "pci", "capacity", "allocatable", "proven", "in_use"), 0)
     return {"gpus": gpus, "devices": [], "problems": []}
 
 
-def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Mapping[str, Any]) -> dict[str, Any]:
     common = {**entry, "inventory_name": name, "roles": texts(said.get("roles"))}
     failure = text(said.get("failure"))
     if failure:
@@ -78,8 +66,7 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> dict[
         "topology": {key: dictionary(driver.get("topology")).get(key) for key in ("gpus", "matrix")}
         if driver.get("topology")
         else {},
-        "kernel": {key: dictionary(said.get("kernel")).get(key) for key in _KERNEL} if said.get("kernel") else {},
-        "versions": _versions(dictionaries(said.get("pins")), dictionary(said.get("packages")), driver),
+        "versions": [row.fields() for row in compare(dictionary(said.get("installed")), pins)],
         "certificates": [
             {**{key: each.get(key) for key in _CERTIFICATE}, "authority": authority}
             for key, authority in (("certificates", False), ("certificate_authorities", True))
@@ -123,19 +110,6 @@ def _health(gpu: Mapping[str, Any] | None) -> dict[str, Any]:
         "faults": dictionaries(gpu.get("faults")),
         "mig": [{key: each.get(key) for key in _SLICE} for each in slices],
     }
-
-
-def _versions(
-    pins: Iterable[Mapping[str, Any]], packages: Mapping[str, Any], driver: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Each component with the version that is wanted and the one that is there."""
-    rows = []
-    for pin in pins:
-        name = text(pin.get("component"))
-        found = text(driver.get("driver_version")) if pin.get("driver") else text(packages.get(name))
-        wanted = pinned(text(pin.get("wanted")), [found], texts(pin.get("versions")))
-        rows.append({"component": name, "wanted": wanted, "found": found, "drift": not version_fits(wanted, found)})
-    return rows
 
 
 def _phases(starts: Mapping[str, Any], now: Any) -> list[dict[str, Any]]:

@@ -45,17 +45,17 @@ def installed(driver: str = DRIVER) -> dict[str, Any]:
             "library": DRIVER,
             "packages": {"nvidia-open-580": {"version": f"{DRIVER}-1", "held": True}},
         },
-        "kernel": {"running": "6.1", "newest": "6.1", "newest_has_driver": True},
+        "kernel": {"running": "6.1", "newest": "6.1", "newest_has_driver": True, "newest_has_headers": True},
         "swap": [],
+        "pci": [{}],
     }
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     made = Site(tmp_path)
-    made.answer("gpu_host_info", {"changed": False, "pci": [{}]})
     made.answer("managed_files", {"changed": False, "files": [], "kept": [], "services": []})
-    made.answer("installed_versions_info", installed())
+    made.answer("gpu_host_info", installed())
     return made
 
 
@@ -88,14 +88,14 @@ def test_auto_wants_what_the_pool_has(site: Site) -> None:
 
 
 def test_what_differs_fails_after_it_was_written_down(site: Site) -> None:
-    site.answer("installed_versions_info", installed("595.91.07"))
+    site.answer("gpu_host_info", installed("595.91.07"))
     site.answer("managed_files", {"changed": True, "files": ["/etc/x.toml"], "kept": [], "services": []}, "50-nvidia")
     status, output = site.play(PLAYBOOK, SETTINGS)
     assert status != 0
-    assert "gpu1: driver: wanted is 580.178.04, found is 595.91.07" in output
+    assert "gpu1: NVIDIA driver: expected 580.178.04, found 595.91.07" in output
     rows = report(site)["drift"]
     assert {(row["host"], row["component"]) for row in rows} == {
-        (host, component) for host in ("gpu1", "cp1") for component in ("driver", "/etc/x.toml")
+        (host, component) for host in ("gpu1", "cp1") for component in ("NVIDIA driver", "/etc/x.toml")
     }
 
 
@@ -106,24 +106,24 @@ def test_what_differs_fails_after_it_was_written_down(site: Site) -> None:
 def test_the_next_kernel_needs_the_driver_only_where_it_comes_from_packages(
     site: Site, source: str, compared: bool
 ) -> None:
-    kernel = {"running": "6.1", "newest": "6.2", "newest_has_driver": False}
-    site.answer("installed_versions_info", {**installed(), "kernel": kernel})
+    kernel = {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": False}
+    site.answer("gpu_host_info", {**installed(), "kernel": kernel})
     site.play(PLAYBOOK, {**SETTINGS, "nvidia_driver_source": source})
     found = {row["component"] for row in report(site)["drift"]}
-    assert found == ({"kernel"} if compared else set())
+    assert found == ({"kernel of the next boot"} if compared else set())
 
 
 def test_swap_that_came_back_is_named(site: Site) -> None:
     area = {"name": "/mnt/swapfile", "origin": "Azure's agent (/etc/waagent.conf)"}
-    site.answer("installed_versions_info", {**installed(), "swap": [area]})
+    site.answer("gpu_host_info", {**installed(), "swap": [area]})
     status, output = site.play(PLAYBOOK, SETTINGS)
     assert status != 0
-    assert "found is /mnt/swapfile, turned on by Azure's agent (/etc/waagent.conf)" in output
+    assert "found /mnt/swapfile, turned on by Azure's agent (/etc/waagent.conf)" in output
     assert {row["component"] for row in report(site)["drift"]} == {"swap"}
 
 
 def test_a_host_that_cannot_be_read_is_named(site: Site) -> None:
-    site.answer("installed_versions_info", {"failed": True, "msg": "Error while reading /var/lib/dpkg/status: damaged"})
+    site.answer("gpu_host_info", {"failed": True, "msg": "Error while reading /var/lib/dpkg/status: damaged"})
     status, output = site.play(PLAYBOOK, SETTINGS)
     assert status != 0 and "dpkg/status: damaged" in output
     assert [row["component"] for row in report(site)["drift"]] == ["host", "host"]

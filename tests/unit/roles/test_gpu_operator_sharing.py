@@ -59,7 +59,7 @@ def site(tmp_path: Path) -> Shared:
     found = {
         "changed": False,
         "pci": [{"device_id": "0x20b0"}],
-        "packages": {"nvidia-container-toolkit": "1"},
+        "packages": {"nvidia-container-toolkit": {"version": "1", "held": True}},
         "held": {},
     }
     made.answer("gpu_host_info", {**found, "containerd_files": [], "certificates": {}})

@@ -48,7 +48,16 @@ NODE: dict[str, Any] = {
     "status": {"capacity": {"nvidia.com/gpu": "1"}},
 }
 PLUGIN = {"metadata": {"name": "nvidia-device-plugin"}}
-HOST_INFO: dict[str, Any] = {"packages": {}, "held": {}, "containerd_files": [], "certificates": {}, "apt_keys": []}
+HOST_INFO: dict[str, Any] = {
+    "packages": {},
+    "driver": {},
+    "kernel": {},
+    "swap": [],
+    "held": {},
+    "containerd_files": [],
+    "certificates": {},
+    "apt_keys": [],
+}
 
 
 class Upgrade(Site):  # type: ignore[misc]

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.drift import drift
 
-WANTED = {"packages": {"kubelet": "1.36.4", "nvidia-container-toolkit": "1.20.1"}, "driver": "580.178.04", "gpus": True}
+WANTED: dict[str, Any] = {
+    "packages": {"kubelet": "1.36.4"},
+    "gpu_packages": {"nvidia-container-toolkit": "1.20.1"},
+    "minimums": {"nvidia-container-toolkit": "1.17.0"},
+    "existing": "refuse",
+    "loose": [],
+    "source": "cuda_repository",
+    "driver": "580.178.04",
+}
 SEEN: dict[str, Any] = {
+    "pci": [{"address": "0000:3b:00.0", "device_id": "0x1eb8"}],
     "packages": {
         "kubelet": {"version": "1.36.4-1.1", "held": True},
         "nvidia-container-toolkit": {"version": "1.20.1-1", "held": True},
@@ -22,7 +31,7 @@ SEEN: dict[str, Any] = {
             "nvidia-fabricmanager": {"version": "580.178.04-1", "held": True},
         },
     },
-    "kernel": {"running": "6.1", "newest": "6.1", "newest_has_driver": True},
+    "kernel": {"running": "6.1", "newest": "6.1", "newest_has_driver": True, "newest_has_headers": True},
     "swap": [],
     "files": [],
 }
@@ -46,27 +55,32 @@ def test_as_pinned() -> None:
 @pytest.mark.parametrize(
     ("seen", "component", "found", "advice"),
     [
-        (changed("driver/loaded", "595.91.07"), "driver", "595.91.07", "gpulab.kubernetes.upgrade_driver"),
+        (changed("driver/loaded", "595.91.07"), "NVIDIA driver", "595.91.07", "gpulab.kubernetes.upgrade_driver"),
         (
             changed("swap", [{"name": "/mnt/swapfile", "origin": AGENT}]),
             "swap",
             f"/mnt/swapfile, turned on by {AGENT}",
-            "site.yml turns it off",
+            "site.yml, which turns it off",
         ),
         (
             changed("swap", [{"name": "", "origin": AGENT}]),
             "swap",
             f"on at the next boot by {AGENT}",
-            "site.yml turns it off",
+            "site.yml, which turns it off",
         ),
         (
             changed("swap", [{"name": "/dev/sda2", "origin": ""}]),
             "swap",
             "/dev/sda2, turned on by something that no file names (journalctl --boot --grep=swap may show it)",
-            "scripts by hand",
+            "if a script runs swapon",
         ),
-        (changed("driver/loaded", ""), "driver", "none", "gpulab.kubernetes.upgrade_driver"),
-        (changed("driver/library", "580.200.01"), "library", "580.200.01", "gpulab.kubernetes.upgrade_driver"),
+        (changed("driver/loaded", ""), "NVIDIA driver", "", "gpulab.kubernetes.upgrade_driver"),
+        (
+            changed("driver/library", "580.200.01"),
+            "NVIDIA driver's library",
+            "580.200.01",
+            "gpulab.kubernetes.upgrade_driver",
+        ),
         (
             changed("driver/packages", {"nvidia-fabricmanager": {"version": "580.200.01-1", "held": True}}),
             "nvidia-fabricmanager",
@@ -88,22 +102,24 @@ def test_as_pinned() -> None:
         (
             changed("packages", {"kubelet": SEEN["packages"]["kubelet"]}),
             "nvidia-container-toolkit",
-            "not installed",
             "",
+            "site.yml, which installs it",
         ),
-        (changed("files", ["/etc/containerd/config.toml"]), "/etc/containerd/config.toml", "by hand", "site.yml"),
+        (changed("files", ["/etc/containerd/config.toml"]), "/etc/containerd/config.toml", "another one", "site.yml"),
         (
-            changed("kernel", {"running": "6.1", "newest": "6.2", "newest_has_driver": False}),
-            "kernel",
-            "6.2 at the next boot",
+            changed(
+                "kernel", {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": False}
+            ),
+            "kernel of the next boot",
+            "6.2, which has none",
             "linux-headers-6.2",
         ),
         (
             changed(
                 "kernel", {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": True}
             ),
-            "kernel",
-            "6.2 at the next boot",
+            "kernel of the next boot",
+            "6.2, which has none",
             "dkms autoinstall -k 6.2",
         ),
         ({"failure": "it did not answer"}, "host", "it did not answer", ""),
@@ -112,7 +128,9 @@ def test_as_pinned() -> None:
 def test_what_differs(seen: dict[str, Any], component: str, found: str, advice: str) -> None:
     (row,) = drift({"gpu1": {"seen": seen, "wanted": WANTED}, "cp1": {"seen": SEEN, "wanted": {}}})
     assert (row["host"], row["component"]) == ("gpu1", component)
-    assert found in row["found"] and advice in row["advice"]
+    assert found in row["found"] and advice in row["advice"] and row["drift"]
+    expected = f"gpu1: {row['component']}: expected {row['wanted']}, found {row['found'] or 'nothing'}. {row['advice']}"
+    assert row["text"] == expected
 
 
 def test_a_driver_without_any_hold() -> None:
@@ -120,14 +138,14 @@ def test_a_driver_without_any_hold() -> None:
         "driver", {**SEEN["driver"], "packages": {"nvidia-open": {"version": "580.178.04-1", "held": False}}}
     )
     (row,) = drift({"gpu1": {"seen": loose, "wanted": WANTED}})
-    assert row["found"] == "no package of it is on hold"
+    assert row["found"] == "none of its packages on hold"
 
 
 def test_a_newer_kernel_with_the_driver_and_a_driver_of_another_are_no_drift() -> None:
     seen = changed("kernel", {"running": "6.1", "newest": "6.2", "newest_has_driver": True})
     assert drift({"gpu1": {"seen": seen, "wanted": WANTED}}) == []
     other = changed("driver/loaded", "550.1")
-    assert drift({"gpu1": {"seen": other, "wanted": {**WANTED, "driver": ""}}}) == []
+    assert drift({"gpu1": {"seen": other, "wanted": {**WANTED, "source": "preinstalled"}}}) == []
 
 
 def test_auto_is_one_version_for_a_pool() -> None:
@@ -142,6 +160,30 @@ def test_auto_is_one_version_for_a_pool() -> None:
     assert {(row["host"], row["wanted"]) for row in rows} == {("gpu1", "595.91.07")}
     rows = drift({"gpu1": {"seen": other, "wanted": auto}})
     assert {(row["component"], row["wanted"]) for row in rows} == {
-        (component, "a version of the table") for component in ("driver", "library")
+        (component, "a version of the table") for component in ("NVIDIA driver", "NVIDIA driver's library")
     }
     assert [row["component"] for row in drift({"gpu1": {"seen": {"failure": "gone"}, "wanted": auto}})] == ["host"]
+
+
+def test_a_host_without_gpus_needs_no_toolkit_and_no_driver() -> None:
+    bare = {**SEEN, "pci": [], "driver": {"loaded": "", "library": "", "packages": {}}}
+    assert drift({"cp1": {"seen": changed_packages(bare, {}), "wanted": WANTED}}) == []
+
+
+@pytest.mark.parametrize(
+    ("existing", "version", "differs"),
+    [
+        ("keep", "1.21.0-1", False),
+        ("keep", "1.16.2-1", True),
+        ("refuse", "1.21.0-1", True),
+        ("replace", "1.21.0-1", True),
+    ],
+)
+def test_a_version_that_is_kept_is_no_drift(existing: str, version: str, differs: bool) -> None:
+    seen = changed_packages(SEEN, {"nvidia-container-toolkit": {"version": version, "held": True}})
+    rows = drift({"gpu1": {"seen": seen, "wanted": {**WANTED, "existing": existing}}})
+    assert [row["component"] for row in rows] == ["nvidia-container-toolkit"] * differs
+
+
+def changed_packages(seen: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    return {**seen, "packages": {"kubelet": SEEN["packages"]["kubelet"], **more}}

@@ -10,13 +10,22 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.state import version_fits
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.drift import version_fits
 from hypothesis import given
 from hypothesis import strategies as st
 
 state = FilterModule().filters()["report_state"]
 SETTINGS: dict[str, Any] = {"observed": "2026-11-22T02:00:00Z", "now": 160.5, "certificate_days": 30}
 UUID = "GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11"
+PINS: dict[str, Any] = {
+    "packages": {"kubelet": "1.36.4-1.1", "containerd.io": "2.3.6"},
+    "gpu_packages": {},
+    "minimums": {},
+    "existing": "refuse",
+    "loose": [],
+    "source": "cuda_repository",
+    "driver": "580.178.04",
+}
 
 
 def proof() -> dict[str, Any]:
@@ -27,6 +36,18 @@ def proof() -> dict[str, Any]:
         "versions": [],
     }
     return {"hosts": {"gpu1": gpu1}, "totals": {"gpus": 1, "proven": 1, "in_use": 0}, "problems": []}
+
+
+def installed(kernel: dict[str, Any] | None = None, **versions: str) -> dict[str, Any]:
+    packages = versions or {"kubelet": "1.36.4-1.1", "containerd.io": "2.3.6-1~debian.13~trixie"}
+    same = {"running": "6.1", "newest": "6.1", "newest_has_driver": True, "newest_has_headers": True}
+    return {
+        "pci": [{"address": "0000:3b:00.0"}],
+        "packages": {name: {"version": version, "held": True} for name, version in packages.items()},
+        "driver": {"loaded": "580.178.04", "library": "580.178.04", "packages": {}},
+        "kernel": {**same, **(kernel or {})},
+        "swap": [],
+    }
 
 
 def seen(**more: Any) -> dict[str, Any]:
@@ -43,12 +64,8 @@ def seen(**more: Any) -> dict[str, Any]:
         "node": "gpu1",
         "roles": ["worker"],
         "driver": {"state": "ok", "driver_version": "580.178.04", "gpus": [gpu], "topology": None},
-        "packages": {"kubelet": "1.36.4-1.1", "containerd.io": "2.3.6-1~debian.13~trixie"},
-        "pins": [
-            {"component": "kubelet", "wanted": "1.36.4-1.1", "driver": False},
-            {"component": "containerd.io", "wanted": "2.3.6", "driver": False},
-            {"component": "NVIDIA driver", "wanted": "580.178.04", "driver": True},
-        ],
+        "installed": installed(),
+        "pins": PINS,
         "certificates": {},
         **more,
     }
@@ -71,11 +88,14 @@ def test_a_host_that_is_well_adds_its_state_and_nothing_to_do() -> None:
     assert report["observed"] == "2026-11-22T02:00:00Z"
 
 
-@pytest.mark.parametrize(("versions", "wanted"), [(["570.1.02", "580.178.04"], "580.178.04"), (["570.1.02"], "auto")])
+@pytest.mark.parametrize(
+    ("versions", "wanted"), [(["570.1.02", "580.178.04"], "580.178.04"), (["570.1.02"], "a version of the table")]
+)
 def test_auto_means_a_version_of_the_table_that_is_there(versions: list[str], wanted: str) -> None:
-    pin = {"component": "NVIDIA driver", "wanted": "auto", "versions": versions, "driver": True}
-    (row,) = state(proof(), {"gpu1": seen(pins=[pin])}, SETTINGS)["hosts"]["gpu1"]["versions"]
-    assert row["wanted"] == wanted and row["drift"] == (wanted == "auto")
+    pins = {**PINS, "packages": {}, "driver": "auto", "pool": "", "versions": versions}
+    row = state(proof(), {"gpu1": seen(pins=pins)}, SETTINGS)["hosts"]["gpu1"]["versions"][0]
+    assert (row["component"], row["wanted"]) == ("NVIDIA driver", wanted)
+    assert row["drift"] == (wanted == "a version of the table")
 
 
 def test_what_the_proof_says_stays_as_it_was() -> None:
@@ -98,10 +118,10 @@ def test_a_host_that_was_not_reached_keeps_what_is_known_under_its_node_name() -
 
 
 def test_first_things_come_first() -> None:
-    ill = seen(packages={"kubelet": "1.35.8-1.1"})
+    ill = seen(installed=installed(kubelet="1.35.8-1.1"))
     ill["driver"]["gpus"][0] |= {"healthy": False, "problems": ["GPU is lost"]}
     certificates = [certificate("apiserver", 12), certificate("admin.conf", -3), certificate("etcd", 90)]
-    cp1 = seen(node="cp1", driver={}, pins=[], certificates={"certificates": certificates})
+    cp1 = seen(node="cp1", driver={}, pins={}, certificates={"certificates": certificates})
     report = proof()
     report["problems"] = [{"host": "gpu1", "gpu": UUID, "cause": "0 of 1 GPUs are allocatable (capacity 1)"}]
     found = state(report, {"gpu1": ill, "cp1": cp1, "gpu2": {"failure": "gone"}}, SETTINGS | {"api_failure": "refused"})
@@ -111,8 +131,8 @@ def test_first_things_come_first() -> None:
         "the API was not read: refused",
         "GPU 0 is unhealthy: GPU is lost",
         "0 of 1 GPUs are allocatable (capacity 1)",
-        "containerd.io is not there, 2.3.6 is wanted",
-        "kubelet is 1.35.8-1.1, 1.36.4-1.1 is wanted",
+        "containerd.io: expected 2.3.6, found nothing",
+        "kubelet: expected 1.36.4-1.1, found 1.35.8-1.1",
         "certificate apiserver expires in 12 days",
     ]
     assert all(each["do"] for each in found["actions"])
@@ -128,8 +148,8 @@ def test_first_things_come_first() -> None:
     ],
 )
 def test_a_kernel_that_boots_next_without_a_driver(kernel: dict[str, Any], advice: str) -> None:
-    found = state(proof(), {"gpu1": seen(kernel={"running": "6.1", "newest": "6.2", **kernel})}, SETTINGS)
-    told = [action["do"] for action in found["actions"] if "boots next" in action["what"]]
+    found = state(proof(), {"gpu1": seen(installed=installed({"newest": "6.2", **kernel}))}, SETTINGS)
+    told = [action["do"] for action in found["actions"] if "kernel of the next boot" in action["what"]]
     assert len(told) == bool(advice) and all(advice in each for each in told)
 
 

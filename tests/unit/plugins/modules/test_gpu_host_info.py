@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,11 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.keyring imp
 from openpgp_keys import public_key
 
 UID = "0f1f2a5e-3f61-4e3e-8a51-6b0f2b1a9d10"
-STATUS = """Package: nvidia-container-toolkit
-Status: hold ok installed
-Version: 1.20.1-1
-Architecture: amd64
+RELEASE = os.uname().release
 
-Package: kubelet
-Status: deinstall ok config-files
-Version: 1.36.4-1.1
-Architecture: amd64
-"""
+
+def package(name: str, version: str, want: str = "hold", state: str = "installed") -> str:
+    return f"Package: {name}\nStatus: {want} ok {state}\nArchitecture: amd64\nVersion: {version}\n\n"
 
 
 def device(root: Path, address: str, vendor: str, kind: str, model: str) -> None:
@@ -35,8 +31,8 @@ def device(root: Path, address: str, vendor: str, kind: str, model: str) -> None
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     top = tmp_path / "host"
-    (top / "var/lib/dpkg").mkdir(parents=True)
-    (top / "proc").mkdir()
+    for name in ("var/lib/dpkg", "proc/driver/nvidia", "usr/lib/x86_64-linux-gnu", "boot"):
+        (top / name).mkdir(parents=True)
     return top
 
 
@@ -71,13 +67,6 @@ def test_functions_of_sriov_are_no_gpus(root: Path, run_module: Callable[..., di
     result = run_module("gpu_host_info", {"root": str(root)})
     assert [gpu["address"] for gpu in result["pci"]] == ["0000:3b:00.0"]
     assert result["kernel"]["newest"] == result["kernel"]["running"]
-
-
-def test_versions_are_those_of_installed_packages(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
-    (root / "var/lib/dpkg/status").write_text(STATUS)
-    names = ["nvidia-container-toolkit", "kubelet", "other"]
-    result = run_module("gpu_host_info", {"root": str(root), "packages": names})
-    assert result["packages"] == {"nvidia-container-toolkit": "1.20.1-1"}
 
 
 def test_gpus_are_held_by_pods_that_live(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
@@ -125,3 +114,55 @@ def test_when_gpus_were_given_back(
         (root / "var/lib/gpulab").mkdir()
         (root / "var/lib/gpulab/gpus-given-back").write_text(text)
     assert run_module("gpu_host_info", {"root": str(root)})["given_back"] == given_back
+
+
+def test_versions_of_a_bare_host(root: Path, run_module: Any) -> None:
+    found = run_module("gpu_host_info", {"packages": ["kubelet"], "root": str(root)})
+    assert found["packages"] == {}
+    assert found["driver"] == {"loaded": "", "library": "", "packages": {}}
+    assert found["kernel"] == {
+        "running": RELEASE,
+        "newest": RELEASE,
+        "newest_has_driver": False,
+        "newest_has_headers": False,
+    }
+
+
+def test_versions_holds_driver_and_kernels(root: Path, run_module: Any) -> None:
+    (root / "var/lib/dpkg/status").write_text(
+        package("kubelet", "1.36.4-1.1")
+        + package("containerd.io", "2.3.6-1", "install")
+        + package("gone", "1", "deinstall", "config-files")
+        + package("nvidia-open-580", "580.178.04-1")
+        + package("libnvidia-ml1", "580.200.01-1", "install")
+        + package("libnvidia-container1", "1.20.1-1")
+        + package("nvidia-container-toolkit", "1.20.1-1")
+        + package("linux-image-6.1.0-18-amd64", "6.1.76-1")
+    )
+    line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.178.04  Release Build\n"
+    (root / "proc/driver/nvidia/version").write_text(line)
+    (root / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580.200.01")
+    for release, modules in (("5.9.0", ""), ("99.10.0", "updates/dkms/nvidia.ko.xz:"), ("99.9.0", "")):
+        (root / f"boot/vmlinuz-{release}").touch()
+        (root / f"lib/modules/{release}").mkdir(parents=True)
+        (root / f"lib/modules/{release}/modules.dep").write_text(f"kernel/fs/overlayfs/overlay.ko:\n{modules}\n")
+    (root / "lib/modules/99.10.0/build").mkdir()
+    found = run_module("gpu_host_info", {"packages": ["kubelet", "containerd.io", "gone"], "root": str(root)})
+    assert found["packages"] == {
+        "kubelet": {"version": "1.36.4-1.1", "held": True},
+        "containerd.io": {"version": "2.3.6-1", "held": False},
+    }
+    assert (found["driver"]["loaded"], found["driver"]["library"]) == ("580.178.04", "580.200.01")
+    assert set(found["driver"]["packages"]) == {"nvidia-open-580", "libnvidia-ml1"}
+    assert found["kernel"] == {
+        "running": RELEASE,
+        "newest": "99.10.0",
+        "newest_has_driver": True,
+        "newest_has_headers": True,
+    }
+    # What the image leaves behind without its headers, and Debian's name of the open modules.
+    (root / "lib/modules/99.10.0/build").rmdir()
+    (root / "lib/modules/99.10.0/build").symlink_to("/usr/src/gone")
+    (root / "lib/modules/99.10.0/modules.dep").write_text("updates/dkms/nvidia-current-open.ko.xz:\n")
+    found = run_module("gpu_host_info", {"packages": [], "root": str(root)})["kernel"]
+    assert found["newest_has_driver"] is True and found["newest_has_headers"] is False

@@ -42,8 +42,13 @@ class Kubeadm:
     def prints(self, call: str, text: str) -> None:
         (self.root / call.replace(" ", "-")).write_text(text)
 
-    def run(self, module: str, check: bool = False, **options: Any) -> dict[str, Any]:
-        result: dict[str, Any] = self._run(module, options, check=check)
+    def run(self, *subjects: str, check: bool = False, **options: Any) -> dict[str, Any]:
+        asked = {"gather": list(subjects)} if subjects else {}
+        result: dict[str, Any] = self._run("kubeadm_info", {**asked, **options}, check=check)
+        return result
+
+    def host(self, **options: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self._run("gpu_host_info", options)
         return result
 
     @property
@@ -67,7 +72,7 @@ def test_tokens(kubeadm: Kubeadm, check: bool) -> None:
     listed += texts.token_json("abcdef.0123456789abcdef", expires=None, usages=["signing"])
     listed += texts.token_json("zzzzzz.z1z2z3z4z5z6z7z8", expires=later(hours=-1), groups=None)
     kubeadm.prints("token list -o json", listed)
-    result = kubeadm.run("kubeadm_token_info", check=check)
+    result = kubeadm.run("tokens", check=check)
     assert not result["failed"] and not result["changed"]
     ours, forever, expired = result["tokens"]
     assert 3500 < ours.pop("ttl") <= 3600
@@ -88,12 +93,12 @@ def test_tokens(kubeadm: Kubeadm, check: bool) -> None:
 
 def test_no_tokens(kubeadm: Kubeadm) -> None:
     kubeadm.prints("token list -o json", "")
-    assert kubeadm.run("kubeadm_token_info")["tokens"] == []
+    assert kubeadm.run("tokens")["tokens"] == []
 
 
 def test_tokens_of_an_older_kubeadm(kubeadm: Kubeadm) -> None:
     kubeadm.prints("token list", texts.TOKEN_TABLE)
-    result = kubeadm.run("kubeadm_token_info", kubeconfig="/other.conf")
+    result = kubeadm.run("tokens", kubeconfig="/other.conf")
     assert [token["id"] for token in result["tokens"]] == ["8l4jks", "abcdef", "zzzzzz"]
     assert texts.SECRET not in json.dumps(result)
     assert kubeadm.log == ["token list -o json --kubeconfig /other.conf", "token list --kubeconfig /other.conf"]
@@ -101,7 +106,7 @@ def test_tokens_of_an_older_kubeadm(kubeadm: Kubeadm) -> None:
 
 def test_unreadable_tokens_are_told_without_secrets(kubeadm: Kubeadm) -> None:
     kubeadm.prints("token list -o json", texts.token_json() + f"and {texts.TOKEN} too\n")
-    result = kubeadm.run("kubeadm_token_info")
+    result = kubeadm.run("tokens")
     assert "Error while reading the bootstrap tokens of kubeadm: between or behind JSON objects" in result["msg"]
     assert "'and ******** too'" in result["msg"]
     assert texts.SECRET not in json.dumps(result)
@@ -110,7 +115,7 @@ def test_unreadable_tokens_are_told_without_secrets(kubeadm: Kubeadm) -> None:
 @pytest.mark.parametrize("check", [False, True])
 def test_certificates(kubeadm: Kubeadm, check: bool) -> None:
     kubeadm.prints("certs check-expiration -o json", texts.certs_json())
-    result = kubeadm.run("kubeadm_certs_info", check=check)
+    result = kubeadm.run("certificates", check=check)
     assert not result["failed"] and not result["changed"]
     assert result["certificates"][0] == {
         "name": "admin.conf",
@@ -144,44 +149,52 @@ def test_certificates_of_an_older_kubeadm(kubeadm: Kubeadm, call: str, text: str
     kubeadm.prints(call, text)
     if bare:
         (kubeadm.root / "no-kubeconfig").touch()
-    result = kubeadm.run("kubeadm_certs_info")
+    result = kubeadm.run("certificates")
     assert result["certificates"][0]["name"] == "admin.conf"
     assert result["certificates"][0]["days_left"] == 364
     assert len(kubeadm.log) == calls
 
 
+def test_both_are_read_by_default(kubeadm: Kubeadm) -> None:
+    kubeadm.prints("certs check-expiration -o json", texts.certs_json())
+    kubeadm.prints("token list -o json", texts.token_json())
+    result = kubeadm.run()
+    assert result["tokens"] == kubeadm.run("tokens")["tokens"] and len(result["certificates"]) == 4
+    assert "tokens" not in kubeadm.run("certificates")
+
+
 def test_table_in_the_place_of_json(kubeadm: Kubeadm) -> None:
     kubeadm.prints("certs check-expiration -o json", texts.CERTS_TABLE)
-    assert len(kubeadm.run("kubeadm_certs_info")["certificates"]) == 5
+    assert len(kubeadm.run("certificates")["certificates"]) == 5
 
 
 def test_unreadable_certificates(kubeadm: Kubeadm) -> None:
     kubeadm.prints("certs check-expiration -o json", texts.certs_json()[:300])
-    assert kubeadm.run("kubeadm_certs_info")["msg"].startswith(
+    assert kubeadm.run("certificates")["msg"].startswith(
         "Error while reading the certificates' expiration of kubeadm: "
     )
 
 
 def test_the_reading_of_a_host_has_them_or_the_reason_why_not(kubeadm: Kubeadm) -> None:
     kubeadm.prints("certs check-expiration -o json", texts.certs_json())
-    found = kubeadm.run("gpu_host_info", certificates=True)["certificates"]
-    asked = kubeadm.run("kubeadm_certs_info")
+    found = kubeadm.host(certificates=True)["certificates"]
+    asked = kubeadm.run("certificates")
     assert found == {key: asked[key] for key in ("certificates", "certificate_authorities")}
     kubeadm.prints("certs check-expiration -o json", texts.certs_json()[:300])
-    found = kubeadm.run("gpu_host_info", certificates=True)["certificates"]
-    assert found == {"msg": kubeadm.run("kubeadm_certs_info")["msg"]}
-    assert kubeadm.run("gpu_host_info")["certificates"] == {}
+    found = kubeadm.host(certificates=True)["certificates"]
+    assert found == {"msg": kubeadm.run("certificates")["msg"]}
+    assert kubeadm.host()["certificates"] == {}
 
 
-@pytest.mark.parametrize("module", ["kubeadm_token_info", "kubeadm_certs_info"])
-def test_failures_of_kubeadm(kubeadm: Kubeadm, programs: Any, module: str) -> None:
+@pytest.mark.parametrize("subject", ["tokens", "certificates"])
+def test_failures_of_kubeadm(kubeadm: Kubeadm, programs: Any, subject: str) -> None:
     other = programs.add("other", f'echo "error: connection refused ({texts.TOKEN})" >&2; exit 1')
-    result = kubeadm.run(module, executable=str(other))
+    result = kubeadm.run(subject, executable=str(other))
     assert result["msg"].endswith(": error: connection refused (********)")
     assert result["rc"] == 1
     assert texts.SECRET not in json.dumps(result)
-    assert "there is no such program on this host" in kubeadm.run(module, executable="kubeadm-is-not-here")["msg"]
+    assert "there is no such program on this host" in kubeadm.run(subject, executable="kubeadm-is-not-here")["msg"]
     programs.add("other", "sleep 600")
-    assert "other: no answer within 1 s, it was killed" in kubeadm.run(module, executable=str(other), timeout=1)["msg"]
+    assert "other: no answer within 1 s, it was killed" in kubeadm.run(subject, executable=str(other), timeout=1)["msg"]
     programs.add("other", "kill -SEGV $$")
-    assert kubeadm.run(module, executable=str(other))["rc"] == -11
+    assert kubeadm.run(subject, executable=str(other))["rc"] == -11

@@ -6,24 +6,32 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: kubeadm_certs_info
-short_description: Read when the certificates of this control plane expire
+module: kubeadm_info
+short_description: Read certificates and join tokens of this control plane
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Reads C(kubeadm certs check-expiration), the JSON that kubeadm has printed since 1.30, or the table of those before
-    (C(kubeadm alpha certs check-expiration) until 1.19).
-  - kubeadm looks at the files of this host, so each control plane has an answer of its own. It works without a
-    reachable API as well.
-  - The certificates of kubelet are not among them, kubelet renews those itself.
+    (C(kubeadm alpha certs check-expiration) until 1.19). kubeadm reads the files of this host, so each control plane
+    has an answer of its own, also while the API can't be reached. The certificates of kubelet are not among them,
+    kubelet renews those itself.
+  - Reads C(kubeadm token list), the JSON that kubeadm has printed since 1.17, or the table of those before. The secret
+    halves of the tokens are left out, so the result may be logged. M(gpulab.kubernetes.kubeadm_join_info) returns a
+    token in full.
 options:
+  gather:
+    description: What to read.
+    type: list
+    elements: str
+    choices: [certificates, tokens]
+    default: [certificates, tokens]
   executable:
     description: Name or path of kubeadm.
     type: str
     default: kubeadm
   kubeconfig:
-    description: Kubeconfig with which kubeadm reads the configuration of the cluster.
+    description: Kubeconfig of an administrator of the cluster.
     type: path
     default: /etc/kubernetes/admin.conf
   timeout:
@@ -37,7 +45,8 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Read when the certificates expire
-  gpulab.kubernetes.kubeadm_certs_info:
+  gpulab.kubernetes.kubeadm_info:
+    gather: [certificates]
   register: found
 
 - name: Warn of those that expire within a month
@@ -46,12 +55,21 @@ EXAMPLES = r"""
   vars:
     soon: "{{ found.certificates | rejectattr('missing') | selectattr('days_left', 'lt', 30) }}"
   when: soon | length > 0
+
+- name: Read which join tokens there are
+  gpulab.kubernetes.kubeadm_info:
+    gather: [tokens]
+  register: found
+
+- name: Name the tokens with which nodes can always join
+  ansible.builtin.debug:
+    msg: "{{ found.tokens | selectattr('lets_join') | selectattr('expires', 'none') | map(attribute='id') }}"
 """
 
 RETURN = r"""
 certificates:
   description: The certificates of this control plane and of its kubeconfigs, in the order of kubeadm.
-  returned: success
+  returned: with V(certificates) in O(gather)
   type: list
   elements: dict
   contains:
@@ -85,7 +103,7 @@ certificates:
       missing: false
 certificate_authorities:
   description: The CAs, in the order of kubeadm. Empty where kubeadm tells of none, as the first versions do.
-  returned: success
+  returned: with V(certificates) in O(gather)
   type: list
   elements: dict
   contains:
@@ -110,25 +128,71 @@ certificate_authorities:
       days_left: 3649
       externally_managed: false
       missing: false
+tokens:
+  description: The bootstrap tokens, in the order of kubeadm.
+  returned: with V(tokens) in O(gather)
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: The first six characters, which are no secret. They name the token's Secret, and
+        C(kubeadm token delete) takes them.
+      type: str
+    description:
+      description: What the token is for. Null for a token without one.
+      type: str
+    usages:
+      description: What it may be used for, such as V(authentication) and V(signing).
+      type: list
+      elements: str
+    groups:
+      description: The groups that one who authenticates with it belongs to.
+      type: list
+      elements: str
+    expires:
+      description: When it expires, in UTC. Null for one that never does.
+      type: str
+    ttl:
+      description: Seconds until then, 0 for one that has expired. Null for one that never does.
+      type: int
+    lets_join:
+      description: Whether a worker can join with it now.
+      type: bool
+  sample:
+    - id: abcdef
+      description: made by gpulab.kubernetes
+      usages: [authentication, signing]
+      groups: ["system:bootstrappers:kubeadm:default-node-token"]
+      expires: "2026-11-21T09:30:00Z"
+      ttl: 3480
+      lets_join: true
 """
 
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._kubeadm.info import certs_info
+from ..module_utils._kubeadm.info import certs_info, token_info
 from ..module_utils._kubeadm.run import Kubeadm
 from ..module_utils._module import run
+
+READERS = {"certificates": certs_info, "tokens": token_info}
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     kubeadm = Kubeadm(module, module.params["executable"], module.params["timeout"])
-    return certs_info(kubeadm, module.params["kubeconfig"])
+    return {
+        name: value
+        for subject, read in READERS.items()
+        if subject in module.params["gather"]
+        for name, value in read(kubeadm, module.params["kubeconfig"]).items()
+    }
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
+            "gather": {"type": "list", "elements": "str", "choices": list(READERS), "default": list(READERS)},
             "executable": {"type": "str", "default": "kubeadm"},
             "kubeconfig": {"type": "path", "default": "/etc/kubernetes/admin.conf"},
             "timeout": {"type": "int", "default": 120},
