@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = "ansible_collections.gpulab.kubernetes.plugins"
 
 
 def makefile_groups() -> dict[str, list[str]]:
@@ -90,6 +93,16 @@ def test_no_role_reads_the_private_names_of_another() -> None:
         if owner != role
     }
     assert found == set()
+
+
+def test_filters_load_no_client_of_the_api() -> None:
+    """Ansible loads all filters of a collection in every run, and the client takes half a second."""
+    names = [f"{PLUGINS}.filter.{path.stem}" for path in (ROOT / "plugins/filter").glob("*.py")]
+    load = f"[importlib.import_module(name) for name in {names!r}]"
+    code = f"import importlib, sys; {load}; print('kubernetes' in sys.modules)"
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "collections")}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_example_inventories_leave_becoming_root_to_the_playbooks() -> None:

@@ -13,15 +13,6 @@ from ansible.module_utils.basic import missing_required_lib
 
 from .._errors import DomainError
 
-try:
-    import urllib3
-    from kubernetes import config
-
-    _config: Any = config
-    _MISSING = ""
-except ImportError as error:
-    _MISSING = str(error)
-
 _ADVICE = "Is the control plane up, and can this host reach it (cluster_api_delegate)?"
 
 
@@ -40,11 +31,17 @@ class Api:
     """
 
     def __init__(self, kubeconfig: str, timeout: float = 20) -> None:
-        if _MISSING:
-            raise DomainError(missing_required_lib("kubernetes"), exception=_MISSING)
         try:
-            client = _config.new_client_from_config(config_file=kubeconfig)
-        except (_config.ConfigException, OSError, ValueError) as error:
+            # Filters import this file, too, without needing a client, and loading it takes as long as a task.
+            import urllib3
+            from kubernetes import config
+        except ImportError as error:
+            raise DomainError(missing_required_lib("kubernetes"), exception=str(error)) from error
+        self._urllib3: Any = urllib3
+        kubeconfigs: Any = config
+        try:
+            client = kubeconfigs.new_client_from_config(config_file=kubeconfig)
+        except (kubeconfigs.ConfigException, OSError, ValueError) as error:
             raise ApiError(f"Error while reading the kubeconfig {kubeconfig}: {error}") from error
         self.server: str = client.configuration.host
         self._pool = client.rest_client.pool_manager
@@ -128,11 +125,11 @@ class Api:
                 body=None if body is None else json.dumps(body).encode(),
                 headers={**self._headers, "Accept": "application/json, */*", "Content-Type": content_type},
                 timeout=self._timeout,
-                retries=urllib3.Retry(
+                retries=self._urllib3.Retry(
                     total=3, backoff_factor=0.5, redirect=0, allowed_methods=("GET", "PATCH", "DELETE")
                 ),
             )
-        except urllib3.exceptions.HTTPError as error:
+        except self._urllib3.exceptions.HTTPError as error:
             reason = getattr(error, "reason", None) or error
             raise ApiError(
                 f"Error while asking the API at {self.server} ({method} {path}): {reason}. {_ADVICE}"
