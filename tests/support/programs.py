@@ -33,7 +33,9 @@ def run_ansible(
         "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
         **more,
     }
-    command = [str(Path(sys.executable).parent / program), *arguments]
+    playbook = next((place for place, word in enumerate(arguments) if word.endswith(".yml")), 0)
+    first = [str(ROOT / "tests/support/load_filters.yml")] if program == "ansible-playbook" else []
+    command = [str(Path(sys.executable).parent / program), *arguments[:playbook], *first, *arguments[playbook:]]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=timeout
     )

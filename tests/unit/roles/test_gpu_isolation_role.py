@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import smi_texts as smi
 from fake_node import FakeNode
 from stubbed_site import Site
+from support.programs import run_ansible
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLAY = """
@@ -82,42 +82,19 @@ def isolate(machine: Machine, node: FakeNode, tmp_path: Path) -> Iterator[Isolat
         }
 
         def run(*arguments: str, **variables: Any) -> str:
-            extra = json.dumps({**known, **variables})
-            command = [
-                str(Path(sys.executable).parent / "ansible-playbook"),
-                "play.yml",
-                "-i",
-                "localhost,",
-                "-e",
-                extra,
-            ]
-            environ = {
-                **os.environ,
-                "PATH": f"{machine.bin}{os.pathsep}{os.environ['PATH']}",
-                "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-                "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
-                "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp"),
-                "ANSIBLE_NOCOLOR": "1",
-            }
-            done = subprocess.run(
-                [*command, *arguments],
-                cwd=tmp_path,
-                env=environ,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=120,
+            status, output = run_ansible(
+                tmp_path,
+                *("play.yml", "-i", "localhost,", "-e", json.dumps({**known, **variables}), *arguments),
+                PATH=f"{machine.bin}{os.pathsep}{os.environ['PATH']}",
             )
-            assert done.returncode == 0, done.stdout + done.stderr
-            return " ".join(done.stdout.split())
+            assert status == 0, output
+            return " ".join(output.split())
 
         yield run
 
 
 def changes(said: str) -> int:
-    found = re.search(r"changed=(\d+)", said)
-    assert found
-    return int(found[1])
+    return int(re.findall(r"changed=(\d+)", said)[-1])
 
 
 def reason(node: FakeNode) -> str | None:
