@@ -30,8 +30,8 @@ options:
   seen:
     description:
       - By inventory name a dictionary of C(node) (its name in the cluster), C(roles), C(driver) (the result of
-        M(gpulab.kubernetes.nvidia_smi_info)), C(packages) (name to version), C(pins) (each with C(component),
-        C(wanted), C(driver), which is true for the loaded driver, and its C(versions) of the table), C(certificates)
+        M(gpulab.kubernetes.nvidia_smi_info)), C(installed) (the result of M(gpulab.kubernetes.gpu_host_info)), C(pins)
+        (what is C(wanted), as P(gpulab.kubernetes.drift#filter) takes it), C(certificates)
         (the result of M(gpulab.kubernetes.kubeadm_info)), C(apt_keys) (of M(gpulab.kubernetes.gpu_host_info)), or
         of C(failure), which says why the host is not known.
     type: dict

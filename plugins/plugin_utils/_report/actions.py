@@ -19,7 +19,7 @@ ERROR, WARNING = "error", "warning"
 API_UNREAD = "api_unread"
 # An expired certificate comes first: without the API nothing else can be mended, or even be seen.
 _ORDER = ("expired", "unreachable", "api", "unhealthy", "unproven", "isolated", "drift", "xids", "certificate")
-# Of problems in reports of older versions, which name no remedy.
+# Of problems and versions in reports of older versions, which name no remedy.
 _OTHERWISE = f"Fix what it reports. {PROVE}"
 
 
@@ -80,7 +80,9 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
     for row in dictionaries(entry.get("versions")):
         if row.get("drift") is True:
             difference = Row(text(row.get("component")), text(row.get("wanted")), text(row.get("found")))
-            yield _action("drift", WARNING, "version_differs", host, difference.text, text(row.get("advice")))
+            yield _action(
+                "drift", WARNING, "version_differs", host, difference.text, text(row.get("advice")) or _OTHERWISE
+            )
     yield from _isolation(host, entry)
     if text(entry.get("xids_failure")):
         what = f"the kernel log was not read: {text(entry['xids_failure'])}"

@@ -13,7 +13,6 @@ from typing import Any
 from .._driver.version import AUTO, pinned
 from .._preflight.existing import kept_version
 
-_SITE = "Run site.yml, which restores it."
 _VERSION = "Run site.yml, which installs it, or set the variable of this version to what is installed."
 _FILE = "Run site.yml, which restores it and keeps the changed file next to it."
 _UPGRADE = "The playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version."
@@ -92,10 +91,9 @@ def _package(name: str, version: str, found: Mapping[str, Any] | None, wanted: M
     if found is None:
         return Row(name, version, "", advice=_VERSION)
     minimum = wanted["minimums"].get(name)
-    fits = version_fits(version, found["version"])
-    if not fits and minimum and kept_version(found["version"], "", minimum, wanted["existing"]):
-        version, fits = found["version"], True
-    if not fits:
+    if minimum and not version_fits(version, found["version"]):
+        version = kept_version(found["version"], version, minimum, wanted["existing"])
+    if not version_fits(version, found["version"]):
         return Row(name, version, found["version"], advice=_VERSION)
     if not found["held"] and name not in wanted["loose"]:
         return Row(name, f"{version}, on hold", f"{found['version']}, not on hold", advice=_HOLD)
