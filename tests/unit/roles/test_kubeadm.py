@@ -20,7 +20,6 @@ import yaml
 from kubeadm_texts import PINNED, SECRET, TOKEN
 from support.programs import run_ansible
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
 # Port 1 of the loopback address: nobody answers there.
 AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
@@ -127,12 +126,9 @@ RENDER = """
         tasks_from: settings
     - name: Write it
       ansible.builtin.copy:
-        content: "{{ lookup('ansible.builtin.template', _templates ~ '/' ~ _wanted) }}"
-        dest: "{{ _place }}/{{ inventory_hostname }}-{{ _wanted }}"
+        content: "{{ [_kubeadm_init_file, _kubeadm_join_file, _kubeadm_files | map(attribute='content')] | to_json }}"
+        dest: "{{ _place }}/{{ inventory_hostname }}"
         mode: "0600"
-      loop: [init.yaml.j2, join.yaml.j2, kubeletconfiguration.yaml.j2]
-      loop_control:
-        loop_var: _wanted
 """
 
 
@@ -155,7 +151,6 @@ def test_configuration_for_kubeadm(tmp_path: Path, timeouts: dict[str, str]) -> 
     (tmp_path / "hosts.ini").write_text(f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\n")
     settings = {
         "_place": str(tmp_path),
-        "_templates": str(REPOSITORY / "roles/kubeadm/templates"),
         "cluster_node_name": "node",
         "cluster_node_address": "10.0.0.1",
         "cluster_api_endpoint": "10.0.0.1:6443",
@@ -164,16 +159,16 @@ def test_configuration_for_kubeadm(tmp_path: Path, timeouts: dict[str, str]) -> 
     }
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", json.dumps(settings))
     assert status == 0, output
-    init, *_others = yaml.safe_load_all((tmp_path / "cp1-init.yaml.j2").read_text())
-    join = yaml.safe_load((tmp_path / "gpu1-join.yaml.j2").read_text())
+    init, join, _files = json.loads((tmp_path / "cp1").read_text())
+    (init, cluster, kubelet, proxy), join = yaml.safe_load_all(init), yaml.safe_load(join)
+    kinds = [document["kind"] for document in (init, cluster, kubelet, proxy, join)]
+    assert kinds == [f"{kind}Configuration" for kind in ("Init", "Cluster", "Kubelet", "KubeProxy", "Join")]
+    assert join["discovery"]["bootstrapToken"]["caCertHashes"] == [PINNED]
     assert init["bootstrapTokens"] == [{"ttl": "1h0m0s"}]
     for document in (init, join):
         assert document["patches"] == {"directory": "/etc/kubernetes/patches"}
         assert document.get("timeouts", {}) == timeouts
-    chosen = {
-        name: yaml.safe_load((tmp_path / f"{name}-kubeletconfiguration.yaml.j2").read_text())["resolvConf"]
-        for name in hosts
-    }
+    chosen = {name: yaml.safe_load(json.loads((tmp_path / name).read_text())[2][1])["resolvConf"] for name in hosts}
     assert chosen == {"cp1": "/run/systemd/resolve/resolv.conf", "gpu1": "/etc/resolv.conf"}
 
 
