@@ -1,0 +1,151 @@
+"""What a second run of site.yml costs with many hosts: 20 real nodes, and 100 hosts that are simulated.
+
+Each node of the 20 has its kubelet. The 100 hosts don't exist: a connection answers each module with what a host of the
+small lab answered (plugins/connection/recordings.py), the API included. So that figure is the controller's work alone.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.hosts import ROOT, Inventory
+from support.lab import running
+from support.play import play
+
+PLUGINS = Path(__file__).resolve().parent / "plugins"
+NODES = int(os.environ.get("NODES", "20"))
+HOSTS = int(os.environ.get("HOSTS", "100"))
+LIMITS = {"nodes_ratio": 4.0, "controller_mib": 1024}
+
+
+def measure(small: Inventory) -> dict[str, object]:
+    """Return seconds and MiB of each second run, and how many times as long as on this finished lab it took."""
+    with tempfile.TemporaryDirectory(prefix="fleet-") as scratch:
+        work = Path(scratch)
+        few, _ = second_run(small.path)
+        record(small.path, work / "recordings")
+        simulated, simulated_mib = simulate(small, work)
+        with running("bench-fleet", specification(work / "fleet.yml")) as lab:
+            play(lab.path, timeout=3600).expect_success()
+            many, many_mib = second_run(lab.path)
+    return {
+        "few_nodes": len(small.hosts),
+        "few_nodes_s": few,
+        "nodes": NODES,
+        "nodes_s": many,
+        "nodes_controller_mib": many_mib,
+        "nodes_ratio": round(many / few, 2),
+        "simulated_hosts": HOSTS,
+        "simulated_hosts_s": simulated,
+        "simulated_hosts_controller_mib": simulated_mib,
+        "limits": LIMITS,
+    }
+
+
+def specification(path: Path) -> Path:
+    """Write the lab's specification of a control plane and its GPU hosts, on both Debian releases."""
+    nodes: list[dict[str, object]] = [{"name": "cp1", "os": "debian12", "groups": ["control_plane"]}]
+    for number in range(1, NODES):
+        system = ("debian12", "debian13")[number % 2]
+        gpus = {"model": "t4", "count": 4}
+        nodes.append({"name": f"gpu{number}", "os": system, "groups": ["workers"], "gpus": gpus})
+    path.write_text(yaml.safe_dump({"nodes": nodes}))
+    return path
+
+
+def second_run(inventory: Path, **environment: str) -> tuple[float, int]:
+    """Run site.yml where nothing is left to do; return seconds, and the most MiB that its processes had together."""
+    command = ["ansible-playbook", "site.yml", "-i", str(inventory)]
+    started, peak = time.monotonic(), 0
+    with tempfile.TemporaryFile("w+") as output:
+        with subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            while process.returncode is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(1)
+                peak = max(peak, proportional(process.pid))
+        seconds = round(time.monotonic() - started, 1)
+        output.seek(0)
+        said = output.read()
+    if process.returncode or "nothing to change" not in said:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{said[-3000:]}")
+    print(f"bench: {inventory.name}: {seconds} s, {peak} MiB", file=sys.stderr, flush=True)
+    return seconds, peak
+
+
+def proportional(leader: int) -> int:
+    """Return the memory of a process and its descendants in MiB, with pages that they share counted once."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    total = 0
+    for process in parents:
+        above = process
+        while above not in (0, leader):
+            above = parents.get(above, 0)
+        if above == leader:
+            with suppress(OSError):
+                rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+                total += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+    return total // 1024
+
+
+def record(inventory: Path, recordings: Path) -> None:
+    recordings.mkdir(mode=0o700)
+    second_run(
+        inventory,
+        ANSIBLE_CALLBACK_PLUGINS=str(PLUGINS / "callback"),
+        ANSIBLE_CALLBACKS_ENABLED="recorder",
+        GPULAB_RECORDINGS=str(recordings),
+    )
+
+
+def simulate(lab: Inventory, work: Path) -> tuple[float, int]:
+    """Run site.yml on many copies of the small lab's first worker."""
+    control_plane, worker = lab.control_plane, lab.workers[0]
+    recordings = work / "recordings"
+    seen = json.loads((recordings / worker.name / "preflight_info.json").read_text())
+    hosts: dict[str, dict[str, object]] = {
+        control_plane.name: {**control_plane.variables, "bench_recorded": str(recordings / control_plane.name)},
+        "localhost": {
+            "bench_recorded": str(recordings / "localhost"),
+            "ansible_python_interpreter": sys.executable,
+        },
+    }
+    addresses = ipaddress.ip_network("198.18.0.0/16").hosts()
+    for number, address in zip(range(1, HOSTS), map(str, addresses), strict=False):
+        name = f"gpu{number:03}"
+        own = {worker.name: name, worker.variables["ansible_host"]: address, seen["machine_id"]: f"{number:032x}"}
+        recorded = {"bench_recorded": str(recordings / worker.name), "bench_replace": own}
+        hosts[name] = {**worker.variables, "ansible_host": address, **recorded}
+    groups = {
+        "control_plane": {"hosts": {control_plane.name: None}},
+        "workers": {"hosts": {name: None for name in hosts if name.startswith("gpu")}},
+    }
+    inventory = work / "simulated.yml"
+    common = {"ansible_connection": "recordings"}
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": common, "children": groups}}))
+    return second_run(inventory, ANSIBLE_CONNECTION_PLUGINS=str(PLUGINS / "connection"))
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(Inventory.read(Path(sys.argv[1]).resolve())), indent=2))
