@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
+from jinja2 import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = "ansible_collections.gpulab.kubernetes.plugins"
@@ -93,6 +95,41 @@ def test_no_role_reads_the_private_names_of_another() -> None:
         if owner != role
     }
     assert found == set()
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")
+def test_few_private_variables_of_a_role_hold_logic() -> None:
+    """Logic is a condition, or filters in a chain: what has more of it belongs into a filter with a table test."""
+    found: dict[str, int] = {}
+    for path in (ROOT / "roles").glob("*/vars/**/*.yml"):
+        variables = yaml.safe_load(path.read_text()) or {}
+        role = path.relative_to(ROOT / "roles").parts[0]
+        logic = [name for name, value in variables.items() if name.startswith("_") and any(map(_logic, _texts(value)))]
+        found[role] = found.get(role, 0) + len(logic)
+    assert found and {role: count for role, count in found.items() if count > 10} == {}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _texts(item)
+
+
+def _logic(text: str) -> bool:
+    parsed = jinja2.Environment().parse(text)
+    decides = parsed.find((nodes.CondExpr, nodes.If, nodes.For, nodes.And, nodes.Or)) is not None
+    return decides or any(_chained(end) > 1 for end in parsed.find_all(nodes.Filter))
+
+
+def _chained(node: Any) -> int:
+    """Return how many filters stand in a row, without those that only change the type."""
+    count = 0
+    while isinstance(node, nodes.Filter):
+        count += node.name not in ("default", "list", "bool", "length")
+        node = node.node
+    return count
 
 
 def test_filters_load_no_client_of_the_api() -> None:
