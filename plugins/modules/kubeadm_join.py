@@ -47,6 +47,12 @@ options:
         O(token), O(ca_cert_hashes) and O(node_name).
       - It is given to kubeadm in a file of mode 0600 below C(/run/gpulab), which is removed afterwards.
     type: str
+  discovery:
+    description:
+      - A kubeconfig with the address and the CA of the cluster, for an O(config) whose C(discovery.file.kubeConfigPath)
+        is C(/run/gpulab/kubeadm-discovery.yaml). It is there while kubeadm runs.
+    type: str
+    version_added: 0.2.0
   ignore_preflight_errors:
     description: Preflight checks of C(kubeadm join) whose errors are only warnings.
     type: list

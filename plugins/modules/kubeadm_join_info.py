@@ -107,6 +107,11 @@ ca_cert_hashes:
   type: list
   elements: str
   sample: ["sha256:7c2e69131a36ae2a042a339b33381c6d0d43887e2de83720eff5359e26aec866"]
+ca_certificates:
+  description: The certificates of the cluster's CAs, in PEM. Null in check mode when not known yet.
+  returned: success
+  type: str
+  version_added: 0.2.0
 certificate_key:
   description: The key of the uploaded certificates, a secret. Null without O(control_plane), and in check mode.
   returned: success

@@ -37,7 +37,10 @@ _REGISTRATION = 300.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """The cluster to join. ``config`` is a whole JoinConfiguration in YAML, else one is made of the rest."""
+    """The cluster to join. ``config`` is a whole JoinConfiguration in YAML, else one is made of the rest.
+
+    ``discovery`` is the kubeconfig that ``config`` names, if it does.
+    """
 
     host: str | None
     port: int | None
@@ -46,6 +49,7 @@ class Wanted:
     config: str | None
     ignored: tuple[str, ...]
     node_name: str | None
+    discovery: str | None = None
 
     def configuration(self) -> str:
         if self.config:
@@ -120,7 +124,7 @@ class KubeadmJoin:
             aside = under(self._root, f"/var/lib/gpulab/aside-{time_stamp()}")
             paths = [under(self._root, path) for path in _LEFTOVERS]
             outcome.moved_aside = move_aside(paths, self._root, aside)
-        self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster")
+        self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster", wanted.discovery)
         outcome.joined = True
         outcome.node_name = self._gather().node
         return outcome

@@ -42,21 +42,21 @@ class JoinInfo:
 
     def facts(self, wanted: Wanted) -> dict[str, Any]:
         """The module's result. Raises DomainError."""
-        known = self._known()
+        known, authority = self._known()
         token = self._usable(wanted.life) if known and wanted.reuse else None
         if self._check:
-            return _facts(known, token, wanted, changed=token is None or wanted.control_plane)
+            return _facts(known, authority, token, wanted, changed=token is None or wanted.control_plane)
         key = self._upload_certificates() if wanted.control_plane else None
         if known and token:
-            return _facts(known, token, wanted, changed=wanted.control_plane, key=key)
+            return _facts(known, authority, token, wanted, changed=wanted.control_plane, key=key)
         command = self._create(wanted)
-        return _facts(command, self._made(command.token), wanted, changed=True, key=key)
+        return _facts(command, authority, self._made(command.token), wanted, changed=True, key=key)
 
-    def _known(self) -> JoinCommand | None:
-        """Endpoint and CA as the kubeconfig has them; None on a host that is no control plane (yet)."""
+    def _known(self) -> tuple[JoinCommand | None, str | None]:
+        """Endpoint and CA as the kubeconfig has them; None on a host that is not a control plane (yet)."""
         text = read_text(Path(self._kubeconfig))
         if text is None:
-            return None
+            return None, None
         try:
             config = read_kubeconfig(text)
             authority = config.authority()
@@ -65,7 +65,7 @@ class JoinInfo:
             hashes = tuple(sorted({public_key_hash(certificate) for certificate in certificates(authority)}))
         except DomainError as error:
             raise DomainError(f"{error} ({self._kubeconfig})", **error.fields) from error
-        return JoinCommand(config.host, config.port, "", hashes)
+        return JoinCommand(config.host, config.port, "", hashes), authority
 
     def _run(self, arguments: list[str], doing: str) -> str:
         return self._kubeadm.run([*arguments, "--kubeconfig", self._kubeconfig], doing)
@@ -103,7 +103,12 @@ class JoinInfo:
 
 
 def _facts(
-    command: JoinCommand | None, token: Token | None, wanted: Wanted, changed: bool, key: str | None = None
+    command: JoinCommand | None,
+    authority: str | None,
+    token: Token | None,
+    wanted: Wanted,
+    changed: bool,
+    key: str | None = None,
 ) -> dict[str, Any]:
     made = command.token if command else ""
     return {
@@ -111,6 +116,7 @@ def _facts(
         "api_endpoint": {"host": command.host if command else None, "port": command.port if command else None},
         "token": made or (token.token if token else None),
         "ca_cert_hashes": list(command.ca_cert_hashes) if command else [],
+        "ca_certificates": authority,
         "certificate_key": key,
         "control_plane": wanted.control_plane,
         "expires": timestamp(token.expires) if token else None,

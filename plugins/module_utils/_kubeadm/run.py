@@ -21,6 +21,8 @@ from .text import mask
 
 # What cobra says of a command or a flag that came with a later version.
 _UNKNOWN = re.compile(r"unknown (?:shorthand )?flag|unknown command|invalid subcommand")
+# Where a JoinConfiguration finds the kubeconfig of its discovery, while kubeadm join runs.
+DISCOVERY = "/run/gpulab/kubeadm-discovery.yaml"
 # kubeadm's own commands that change a host; another one at the same time would spoil both.
 _CHANGING = ("init", "join", "reset", "upgrade")
 
@@ -72,10 +74,18 @@ class Kubeadm:
             listed = self.run(["config", "images", "list", "--config", str(path)], "listing the control plane's images")
         return [line.strip() for line in listed.splitlines() if line.strip()]
 
-    def run_with(self, command: str, config: str, ignored: Sequence[str], doing: str) -> str:
-        """Run ``kubeadm init`` or ``join`` with a configuration that lies in a file of ours only meanwhile."""
+    def run_with(
+        self, command: str, config: str, ignored: Sequence[str], doing: str, discovery: str | None = None
+    ) -> str:
+        """Run ``kubeadm init`` or ``join`` with a configuration that lies in a file of ours only meanwhile.
+
+        ``discovery`` is the text of the file DISCOVERY, which the configuration names.
+        """
         flags = [f"--ignore-preflight-errors={','.join(ignored)}"] if ignored else []
-        with _private_file(under(self._root, f"/run/gpulab/kubeadm-{command}.yaml"), config) as path:
+        with contextlib.ExitStack() as files:
+            if discovery:
+                files.enter_context(_private_file(under(self._root, DISCOVERY), discovery))
+            path = files.enter_context(_private_file(under(self._root, f"/run/gpulab/kubeadm-{command}.yaml"), config))
             return self.run([command, "--config", str(path), *flags], doing)
 
     def wait_for_others(self) -> None:

@@ -22,6 +22,7 @@ def ensure(module: Any) -> dict[str, Any]:
         config=params["config"],
         ignored=tuple(params["ignore_preflight_errors"]),
         node_name=params["node_name"],
+        discovery=params["discovery"],
     )
     join = KubeadmJoin(module, params["executable"], params["timeout"], params["api_timeout"], params["root"])
     outcome = join.apply(wanted)
@@ -37,6 +38,7 @@ SPECIFICATION: dict[str, Any] = {
         "token": {"type": "str", "no_log": True},
         "ca_cert_hashes": {"type": "list", "elements": "str", "default": []},
         "config": {"type": "str", "no_log": True},
+        "discovery": {"type": "str"},
         "ignore_preflight_errors": {"type": "list", "elements": "str", "default": []},
         "node_name": {"type": "str"},
         "timeout": {"type": "int", "default": 600},

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.kubeconfig import read_kubeconfig
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.run import DISCOVERY
 from kubeadm_texts import PINNED, SECRET, TOKEN
 from support.programs import run_ansible
 
@@ -126,7 +128,9 @@ RENDER = """
         tasks_from: settings
     - name: Write it
       ansible.builtin.copy:
-        content: "{{ [_kubeadm_init_file, _kubeadm_join_file, _kubeadm_files | map(attribute='content')] | to_json }}"
+        content: >-
+          {{ [_kubeadm_init_file, _kubeadm_join_file, _kubeadm_files | map(attribute='content'), _kubeadm_discovery]
+             | to_json }}
         dest: "{{ _place }}/{{ inventory_hostname }}"
         mode: "0600"
 """
@@ -155,15 +159,18 @@ def test_configuration_for_kubeadm(tmp_path: Path, timeouts: dict[str, str]) -> 
         "cluster_node_address": "10.0.0.1",
         "cluster_api_endpoint": "10.0.0.1:6443",
         "kubeadm_timeouts": timeouts,
-        "__kubeadm_join_info": {"token": TOKEN, "ca_cert_hashes": [PINNED]},
+        "__kubeadm_join_info": {"token": TOKEN, "ca_cert_hashes": [PINNED], "ca_certificates": "-----BEGIN"},
     }
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", json.dumps(settings))
     assert status == 0, output
-    init, join, _files = json.loads((tmp_path / "cp1").read_text())
+    init, join, _files, discovery = json.loads((tmp_path / "cp1").read_text())
     (init, cluster, kubelet, proxy), join = yaml.safe_load_all(init), yaml.safe_load(join)
     kinds = [document["kind"] for document in (init, cluster, kubelet, proxy, join)]
     assert kinds == [f"{kind}Configuration" for kind in ("Init", "Cluster", "Kubelet", "KubeProxy", "Join")]
-    assert join["discovery"]["bootstrapToken"]["caCertHashes"] == [PINNED]
+    assert join["discovery"]["file"] == {"kubeConfigPath": DISCOVERY}
+    assert join["discovery"]["tlsBootstrapToken"] == TOKEN
+    assert read_kubeconfig(json.dumps(discovery)).server == "https://10.0.0.1:6443"
+    assert read_kubeconfig(json.dumps(discovery)).authority() == "-----BEGIN"
     assert init["bootstrapTokens"] == [{"ttl": "1h0m0s"}]
     for document in (init, join):
         assert document["patches"] == {"directory": "/etc/kubernetes/patches"}

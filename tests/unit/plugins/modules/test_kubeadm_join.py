@@ -28,6 +28,9 @@ with (root / "log").open("a") as log:
 config = pathlib.Path(sys.argv[sys.argv.index("--config") + 1])
 (root / "mode").write_text(oct(config.stat().st_mode & 0o777))
 (root / "config").write_text(config.read_text())
+discovery = root / "run/gpulab/kubeadm-discovery.yaml"
+if discovery.exists():
+    (root / "discovery").write_text(discovery.read_text())
 
 def hang(point):
     stop = root / "stop"
@@ -167,6 +170,12 @@ def test_whole_configuration_is_taken_as_it_is(host: Host) -> None:
     config = f"# mine\nkind: JoinConfiguration\ntoken: {TOKEN}\n"
     host.run(config=config, token=None, api_endpoint=None)
     assert (host.root / "config").read_text() == config
+
+
+def test_discovery_is_a_file_while_kubeadm_runs(host: Host) -> None:
+    host.run(config="kind: JoinConfiguration", discovery="kind: Config", token=None, api_endpoint=None)
+    assert (host.root / "discovery").read_text() == "kind: Config"
+    assert list((host.root / "run/gpulab").iterdir()) == []
 
 
 def test_ipv6_endpoint_gets_its_brackets(host: Host) -> None:

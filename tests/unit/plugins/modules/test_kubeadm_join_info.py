@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from apiserver import Authority
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.x509 import certificates, public_key_hash
 from kubeadm_texts import H1, INIT, JOIN_FORMS, KEY, NODES, PINNED, SECRET, TOKEN, table
 
 OLD = "oldold.0123456789abcdef"
@@ -94,6 +95,7 @@ def test_token_is_made_and_then_used_again(cp: ControlPlane) -> None:
     assert (predicted["changed"], predicted["token"]) == (True, None)
     assert predicted["api_endpoint"] == {"host": "api.example.org", "port": 6443}
     assert predicted["ca_cert_hashes"] == [cp.hash]
+    assert public_key_hash(certificates(predicted["ca_certificates"])[0]) == cp.hash
     assert cp.creates == []
     made = cp.run()
     assert (made["changed"], made["token"], made["reused"]) == (True, NEW, False)
@@ -174,6 +176,7 @@ def test_control_plane_that_does_not_exist_yet(cp: ControlPlane) -> None:
     assert predicted["changed"]
     assert predicted["api_endpoint"] == {"host": None, "port": None}
     assert (predicted["token"], predicted["ca_cert_hashes"], predicted["expires"]) == (None, [], None)
+    assert predicted["ca_certificates"] is None
     assert cp.log == []
 
 
