@@ -68,6 +68,10 @@ held:
   description: Whether the lease is held now. Never without a cluster or in check mode.
   returned: success
   type: bool
+renewed:
+  description: When it was taken or renewed, in seconds since 1970 by the host's clock. 0 if it is not held.
+  returned: success
+  type: float
 taken_from:
   description: Whose lease was taken because it was over or broken, empty for nobody's.
   returned: success
@@ -90,23 +94,24 @@ _UNREACHED = "The lease of the cluster could not be {}, so another run could cha
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    nothing = {"held": False, "taken_from": "", "changed": False}
+    nothing = {"held": False, "renewed": 0.0, "taken_from": "", "changed": False}
     text = read_text(under(params["root"], "/etc/kubernetes/admin.conf"))
     if text is None:
         return nothing
-    held = params["state"] == "held"
+    held, now = params["state"] == "held", datetime.now(timezone.utc)
     try:
         api = Api(read_kubeconfig(text), module.tmpdir, params["root"], read_only=module.check_mode)
         holder = Holder(api, params["holder"])
         if not held:
             return {**nothing, "changed": holder.release()}
-        before = holder.hold(params["purpose"], params["duration"], params["break_holder"], datetime.now(timezone.utc))
+        before = holder.hold(params["purpose"], params["duration"], params["break_holder"], now)
     except (ApiSilentError, ApiRefusedError, ApiConflictError, KubeconfigError) as error:
         module.warn(_UNREACHED.format("taken" if held else "released", error))
         return nothing
     mine = before is not None and before.holder == params["holder"]
     taken_from = before.holder if before and not mine else ""
-    return {"held": not module.check_mode, "taken_from": taken_from, "changed": not mine}
+    renewed = 0.0 if module.check_mode else now.timestamp()
+    return {"held": not module.check_mode, "renewed": renewed, "taken_from": taken_from, "changed": not mine}
 
 
 def main() -> None:
