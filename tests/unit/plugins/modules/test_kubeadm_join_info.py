@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver import Authority
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.x509 import certificates, public_key_hash
+from apiserver import Authority
 from kubeadm_texts import H1, INIT, JOIN_FORMS, KEY, NODES, PINNED, SECRET, TOKEN, table
 
 OLD = "oldold.0123456789abcdef"
