@@ -60,15 +60,15 @@ class Run:
 
     @contextlib.contextmanager
     def namespace(self) -> Iterator[None]:
-        """A namespace for the verification: what an interrupted run left is removed first, everything afterwards."""
+        """A namespace for the verification: what an earlier run left is removed first, everything afterwards."""
         self._remove()
         made = self._api.create("/api/v1/namespaces", manifests.namespace(self._settings))
         self._uid = made["metadata"]["uid"]
         try:
             yield
         finally:
-            # What has been proven counts even if the namespace takes its time; the next run insists on its end.
-            self._remove(insist=False)
+            # Kubernetes takes some seconds for it; the next run waits for its end.
+            self._remove(wait=False)
 
     def verify(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
         """Make all pods at once, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
@@ -198,13 +198,13 @@ class Run:
             return self._api.text(f"{self._core}/pods/{pod}/log", container=container, tailLines="200")
         return ""
 
-    def _remove(self, insist: bool = True) -> None:
-        """Delete the namespace with all that is in it, and wait until it's gone."""
+    def _remove(self, wait: bool = True) -> None:
+        """Delete the namespace with all that is in it, and wait until it is gone."""
         if not self._exists():
             return
         self._api.delete(f"{self._core}/pods", gracePeriodSeconds="0")
         self._api.delete(self._core)
-        if until_gone(self._exists, _REMOVAL) and insist:
+        if wait and until_gone(self._exists, _REMOVAL):
             raise DomainError(
                 f"Error while removing namespace {self._settings.namespace}: it is still there after {_REMOVAL} s."
                 f" See kubectl get all,events --namespace {self._settings.namespace}"
