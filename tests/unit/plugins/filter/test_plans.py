@@ -31,7 +31,7 @@ class Lazy(dict[str, Any]):
 
 
 def test_states_carry_the_names_of_their_roles() -> None:
-    roles = {
+    roles: dict[str, list[dict[str, Any]]] = {
         "kubeadm": [{"name": "kubelet", "module": "managed_service", "args": {"name": "kubelet"}}],
         "host": [{"name": "swap", "module": "swap", "when": True}],
     }
