@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
 DOCUMENTATION = r"""
 name: host_states
 short_description: Put the states of several roles into one list
@@ -15,18 +17,24 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - The result is for M(gpulab.kubernetes.host_state). Each state is called C(role/state).
-positional: _input
+  - States whose C(when) is false are left out, before templates in their arguments are evaluated.
+positional: _input, roles
 options:
   _input:
     description: The states of each role, by its name.
     type: dict
+    required: true
+  roles:
+    description: Those of the roles that count, in the order of the result. Templates in the others are not evaluated.
+    type: list
+    elements: str
     required: true
 """
 
 EXAMPLES = r"""
 - name: Read what is pending on the host
   gpulab.kubernetes.host_state:
-    states: "{{ {'host': [{'name': 'swap', 'module': 'swap'}]} | gpulab.kubernetes.host_states }}"
+    states: "{{ {'host': [{'name': 'swap', 'module': 'swap'}]} | gpulab.kubernetes.host_states(['host']) }}"
   check_mode: true
   register: reading
 """
@@ -36,12 +44,18 @@ _value:
   description: All of them.
   type: list
   elements: dict
-  sample: [{name: host/swap, module: swap}]
+  sample: [{name: host/swap, module: swap, args: {}}]
 """
 
 
-def host_states(roles: Mapping[str, Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    return [{**state, "name": f"{role}/{state['name']}"} for role, states in roles.items() for state in states]
+def host_states(states: Mapping[str, Iterable[Mapping[str, Any]]], roles: Iterable[str]) -> list[dict[str, Any]]:
+    # Ansible evaluates a value of a variable when it is read.
+    return [
+        {"name": f"{role}/{state['name']}", "module": state["module"], "args": state.get("args", {})}
+        for role in roles
+        for state in states[role]
+        if boolean(state.get("when", True))
+    ]
 
 
 class FilterModule:

@@ -52,6 +52,43 @@ options:
         description: Its arguments.
         type: dict
         default: {}
+  apt:
+    description:
+      - Options of M(gpulab.kubernetes.apt_source) and M(gpulab.kubernetes.apt_packages) that are the same for all of
+        them. A state takes those that its module has and that its own arguments lack.
+    type: dict
+    default: {}
+    suboptions:
+      lock_timeout:
+        description: Seconds that another package manager may hold the lock.
+        type: float
+      http_proxy:
+        description: Proxy for addresses that begin with C(http:), as a URL.
+        type: str
+      https_proxy:
+        description: Proxy for addresses that begin with C(https:), as a URL.
+        type: str
+      no_proxy:
+        description: Hosts and domains that are reached without a proxy.
+        type: list
+        elements: str
+      credentials:
+        description: Users and passwords of repositories, as M(gpulab.kubernetes.apt_source) documents them.
+        type: list
+        elements: dict
+        suboptions:
+          machine:
+            description: The repositories that they are for, as C([protocol://]host[:port][/path]).
+            type: str
+            required: true
+          username:
+            description: User.
+            type: str
+            required: true
+          password:
+            description: Password.
+            type: str
+            required: true
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
 attributes:
@@ -76,6 +113,22 @@ EXAMPLES = r"""
         module: swap
   check_mode: true
   register: pending
+
+- name: Install Kubernetes from a mirror behind a proxy
+  gpulab.kubernetes.host_state:
+    apt:
+      http_proxy: http://proxy.example.org:3128
+    states:
+      - name: repository
+        module: apt_source
+        args:
+          name: kubernetes
+          uris: http://mirror.example.org/kubernetes
+          key_url: http://mirror.example.org/kubernetes/Release.key
+      - name: packages
+        module: apt_packages
+        args:
+          packages: [{name: kubelet, version: 1.36.4-1.1}]
 """
 
 RETURN = r"""
@@ -130,14 +183,25 @@ STATES = by_name(
 )
 
 
+def _without_default(name: str) -> dict[str, Any]:
+    return {key: value for key, value in apt_source.SPECIFICATION["argument_spec"][name].items() if key != "default"}
+
+
+APT = {
+    name: _without_default(name) for name in ("lock_timeout", "http_proxy", "https_proxy", "no_proxy", "credentials")
+}
+
+
 def run_module(module: AnsibleModule) -> dict[str, Any]:
-    return ensure(module, STATES)
+    given = {name: value for name, value in (module.params["apt"] or {}).items() if value is not None}
+    return ensure(module, STATES, given)
 
 
 def main() -> None:
     module = QuietModule(
         argument_spec={
             "states": specification(STATES),
+            "apt": {"type": "dict", "default": {}, "options": APT},
         },
         supports_check_mode=True,
     )

@@ -42,6 +42,21 @@ def test_a_task_waits_for_the_lock_and_pins_the_key(role: str, module: str, opti
         assert options["key_fingerprints"] == f"{{{{ {role}_repository_key_fingerprints }}}}"
 
 
+STATES = [
+    pytest.param(task["gpulab.kubernetes.host_state"], id=f"{path.relative_to(ROOT)}: {task['name']}")
+    for path in sorted(ROOT.glob("roles/*/tasks/*.yml"))
+    for task in tasks_in(yaml.safe_load(path.read_text()))
+    if "gpulab.kubernetes.host_state" in task
+    # The plan has the states of all roles.
+    if path.parts[-3] == "plan" or "module: apt_" in (path.parents[1] / "vars/main.yml").read_text()
+]
+
+
+@pytest.mark.parametrize("options", STATES)
+def test_states_get_what_those_of_apt_share(options: dict[str, Any]) -> None:
+    assert options["apt"] == "{{ cluster_apt }}"
+
+
 def test_each_distribution_has_a_key_of_each_repository() -> None:
     repositories = TABLE["cluster_repositories"]
     cuda = repositories.pop("cuda")

@@ -45,7 +45,7 @@ class Part:
 def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Bring one state after the other about. Raises DomainError with the results of those before.
 
-    ``common`` are arguments of each of them.
+    ``common`` are arguments of those states that have such an option, unless a state brings its own.
     """
     wanted = [entry for entry in module.params["states"] if entry["when"]]
     parts = [
@@ -69,7 +69,8 @@ def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | 
 
 def _part(module: Any, entry: Mapping[str, Any], state: Any, common: Mapping[str, Any]) -> Part:
     expected = {k: v for k, v in state.SPECIFICATION.items() if k != "supports_check_mode"}
-    found = ModuleArgumentSpecValidator(**expected).validate({**common, **entry["args"]})
+    shared = {name: value for name, value in common.items() if name in expected["argument_spec"]}
+    found = ModuleArgumentSpecValidator(**expected).validate({**shared, **entry["args"]})
     # What a module of its own would keep out of logs and results is kept out of these, too.
     module.no_log_values.update(found._no_log_values)
     if found.error_messages:

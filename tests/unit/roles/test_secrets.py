@@ -30,6 +30,7 @@ PLAYBOOK = """
     - name: Bring them about
       gpulab.kubernetes.host_state:
         states: "{{ [item] }}"
+        apt: "{{ cluster_apt }}"
       loop: "{{ containerd_states + kubeadm_states }}"
       no_log: true
 """

@@ -21,12 +21,30 @@ def reading(**changed: bool) -> dict[str, Any]:
     return {"changed": any(changed.values()), "states": states}
 
 
+class Lazy(dict[str, Any]):
+    """A dict with values that fail when they are read, as Ansible's do whose templates need what is not there."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        assert value != "fails", f"{key} was read"
+        return value
+
+
 def test_states_carry_the_names_of_their_roles() -> None:
-    roles = {
-        "host": [{"name": "swap", "module": "swap"}],
-        "kubeadm": [{"name": "kubelet", "module": "managed_service"}],
+    roles: dict[str, list[dict[str, Any]]] = {
+        "kubeadm": [{"name": "kubelet", "module": "managed_service", "args": {"name": "kubelet"}}],
+        "host": [{"name": "swap", "module": "swap", "when": True}],
     }
-    assert [state["name"] for state in host_states(roles)] == ["host/swap", "kubeadm/kubelet"]
+    assert host_states(roles, ["host", "kubeadm"]) == [
+        {"name": "host/swap", "module": "swap", "args": {}},
+        {"name": "kubeadm/kubelet", "module": "managed_service", "args": {"name": "kubelet"}},
+    ]
+
+
+@pytest.mark.parametrize("when", [False, "False", "false"])
+def test_what_does_not_count_is_not_read(when: bool | str) -> None:
+    states = Lazy(host=[Lazy(name="swap", module="swap", when=when, args="fails")], containerd="fails")
+    assert host_states(states, ["host"]) == []
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._module import QuietModule
+from ansible_collections.gpulab.kubernetes.plugins.modules import host_state
 
 Run = Callable[..., dict[str, Any]]
 
@@ -86,6 +87,59 @@ def test_secrets_of_a_state_stay_secret(run_module: Run, root: Path) -> None:
     args = {"token": "abcdef.0123456789abcdef", "root": str(root), "executable": "/no/kubeadm"}
     result = run_module("host_state", {"states": [{**join, "args": args}]})
     assert result["failed"] and "0123456789abcdef" not in str(result)
+
+
+APT = {
+    "lock_timeout": 5,
+    "http_proxy": "http://user:S3CRET-proxy@proxy.example.org:3128",
+    "no_proxy": ["mirror.example.org"],
+    "credentials": [{"machine": "mirror.example.org", "username": "ci", "password": "S3CRET-apt"}],
+}
+SHARED = {"lock_timeout": 5, "http_proxy": APT["http_proxy"], "https_proxy": "", "no_proxy": APT["no_proxy"]}
+WITH_CREDENTIALS = {**SHARED, "credentials": APT["credentials"]}
+SOURCE = {"name": "x", "uris": "http://mirror.example.org", "key_url": "http://mirror.example.org/key"}
+
+
+@pytest.mark.parametrize(
+    ("module", "args", "apt", "expected"),
+    [
+        ("apt_packages", {"packages": []}, APT, {**SHARED, "credentials": "no such option"}),
+        ("apt_source", SOURCE, APT, WITH_CREDENTIALS),
+        ("apt_source", {**SOURCE, "lock_timeout": 7}, APT, {**WITH_CREDENTIALS, "lock_timeout": 7}),
+        ("apt_source", {**SOURCE, "credentials": []}, APT, {**SHARED, "credentials": []}),
+        ("apt_source", {**SOURCE, "http_proxy": ""}, APT, {**WITH_CREDENTIALS, "http_proxy": ""}),
+        ("apt_source", SOURCE, {"no_proxy": ["a"]}, {"lock_timeout": 900, "no_proxy": ["a"], "credentials": None}),
+        ("apt_packages", {"packages": []}, None, {"lock_timeout": 900, "http_proxy": ""}),
+        # None of the options of a state that has nothing to do with apt.
+        ("swap", {}, APT, dict.fromkeys(APT, "no such option")),
+    ],
+)
+def test_states_of_apt_share_their_options(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    module: str,
+    args: dict[str, Any],
+    apt: dict[str, Any] | None,
+    expected: dict[str, Any],
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def ensure(part: Any) -> dict[str, Any]:
+        seen.update(part.params)
+        return {"changed": False, "said": dict(part.params)}
+
+    monkeypatch.setattr(host_state.STATES[module], "ensure", ensure)
+    states = [{"name": "one", "module": module, "args": args}]
+    with patch_module_args({"states": states, **({} if apt is None else {"apt": apt})}), pytest.raises(SystemExit):
+        host_state.main()
+    assert {name: seen.get(name, "no such option") for name in expected} == expected
+    said = capsys.readouterr().out
+    assert '"said"' in said and "S3CRET" not in said
+
+
+def test_a_shared_option_is_checked(run_module: Run) -> None:
+    result = run_module("host_state", {"states": [], "apt": {"packages": []}})
+    assert result["failed"] and "apt.packages" in result["msg"]
 
 
 def test_secret_content_stays_secret_also_when_a_state_fails(run_module: Run, root: Path) -> None:
