@@ -119,8 +119,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _logic(text: str) -> bool:
     parsed = jinja2.Environment().parse(text)
-    decides = parsed.find((nodes.CondExpr, nodes.If, nodes.For, nodes.And, nodes.Or)) is not None
-    return decides or any(_chained(end) > 1 for end in parsed.find_all(nodes.Filter))
+    decisions = (nodes.CondExpr, nodes.If, nodes.For, nodes.And, nodes.Or)
+    found = list(parsed.find_all(nodes.Node))
+    return any(isinstance(node, decisions) or _chained(node) > 1 for node in found)
 
 
 def _chained(node: Any) -> int:
