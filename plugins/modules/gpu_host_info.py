@@ -15,6 +15,7 @@ description:
   - Reads the GPUs on the PCI bus, dpkg's database, the loaded driver and its library, the kernels, what turns swap on,
     and from kubelet's record which running pod holds which GPU. It runs no program for these, so it answers when the
     driver does not.
+  - With O(nvidia_smi) it asks the driver, too, as M(gpulab.kubernetes.nvidia_smi_info) does.
   - The filter P(gpulab.kubernetes.drift#filter) compares the versions with those that are pinned.
   - With O(containerd_config) it reads the files of containerd's configuration, too, and with O(certificates) it asks
     kubeadm for the certificates of this control plane.
@@ -38,6 +39,27 @@ options:
     type: bool
     default: false
     version_added: 0.2.0
+  nvidia_smi:
+    description:
+      - How to ask the driver for RV(nvidia_smi). Not set means that it is not asked.
+      - It is not asked either on a host without GPUs on the PCI bus, of which none are expected.
+    type: dict
+    version_added: 0.2.0
+    suboptions:
+      driver_root:
+        description: Directory below which the driver's files lie, as in M(gpulab.kubernetes.nvidia_smi_info).
+        type: path
+        default: /
+      expected_gpus:
+        description: Number of GPUs that the host is to have.
+        type: int
+        default: 0
+      xids_since:
+        description:
+          - Leave out Xids before this time, as in M(gpulab.kubernetes.nvidia_smi_info).
+          - Empty means since RV(given_back).
+        type: str
+        default: ""
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
   - gpulab.kubernetes.attributes.reader
@@ -139,6 +161,14 @@ certificates:
   type: dict
   version_added: 0.2.0
   sample: {certificates: [], certificate_authorities: []}
+nvidia_smi:
+  description: >-
+    What M(gpulab.kubernetes.nvidia_smi_info) returns with V(gpus), V(mig), V(topology) and V(xids) in its option
+    C(gather). Empty if the driver was not asked.
+  returned: success
+  type: dict
+  version_added: 0.2.0
+  sample: {state: ok, message: null, driver_version: 580.178.04, count: 1, xids: []}
 """
 
 import os
@@ -154,10 +184,17 @@ from ..module_utils._errors import DomainError
 from ..module_utils._kubeadm.info import certs_info
 from ..module_utils._kubeadm.run import Kubeadm
 from ..module_utils._module import run
+from ..module_utils._nvidia.gpu_state import gpu_state
 from ..module_utils._nvidia.installed import read
 from ..module_utils._nvidia.kernel_log import given_back
 from ..module_utils._nvidia.kubelet_devices import held, running_gpu_pods
 from ..module_utils._nvidia.pci import gpus
+
+_NVIDIA_SMI: dict[str, dict[str, Any]] = {
+    "driver_root": {"type": "path", "default": "/"},
+    "expected_gpus": {"type": "int", "default": 0},
+    "xids_since": {"type": "str", "default": ""},
+}
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
@@ -166,15 +203,25 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     pods = running_gpu_pods(root / "var/lib/kubelet", root / "proc", root / "var/log/pods")
     config, drop_ins = params["containerd_config"], params["containerd_drop_ins"]
     files = config_files(top, config, drop_ins) if config else []
+    pci, settled = gpus(top)[0], given_back(top)
     return {
-        "pci": [{name: gpu[name] for name in ("address", "device_id")} for gpu in gpus(top)[0]],
+        "pci": [{name: gpu[name] for name in ("address", "device_id")} for gpu in pci],
         "held": held(pods),
-        "given_back": given_back(top),
+        "given_back": settled,
         "apt_keys": ending_keys(root / "etc/apt/keyrings", time.time()),
         **read(top, params["packages"], os.uname().release),
         "containerd_files": files,
         "certificates": _certificates(module) if params["certificates"] else {},
+        "nvidia_smi": _nvidia_smi(module, len(pci), settled),
     }
+
+
+def _nvidia_smi(module: AnsibleModule, pci: int, settled: str) -> dict[str, Any]:
+    asked = module.params["nvidia_smi"]
+    if not asked or not max(pci, asked["expected_gpus"]):
+        return {}
+    since = asked["xids_since"] or settled
+    return gpu_state(module, ["gpus", "mig", "topology", "xids"], driver_root=asked["driver_root"], xids_since=since)
 
 
 def _certificates(module: AnsibleModule) -> dict[str, Any]:
@@ -191,6 +238,7 @@ def main() -> None:
             "containerd_config": {"type": "path"},
             "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
             "certificates": {"type": "bool", "default": False},
+            "nvidia_smi": {"type": "dict", "options": _NVIDIA_SMI},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,

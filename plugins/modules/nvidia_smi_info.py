@@ -417,43 +417,19 @@ topology:
       type: dict
 """
 
-import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._command import Runner
 from ..module_utils._module import run
-from ..module_utils._nvidia.health import complete
-from ..module_utils._nvidia.kernel_log import xid_events
-from ..module_utils._nvidia.root import nvidia_smi
-from ..module_utils._nvidia.xid import findings, moment, written
-from ..module_utils._nvidia_smi.facts import NvidiaSmi
+from ..module_utils._nvidia.gpu_state import gpu_state
 from ..module_utils._nvidia_smi.states import OK, STATES
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
-    params = module.params
-    if params["timeout"] < 1:
-        module.fail_json(msg=f"Error while reading the GPUs: timeout is {params['timeout']} s; give it 1 s or more")
-    since = moment(params["xids_since"])
-    if params["xids_since"] and since is None:
-        said = f"xids_since is {params['xids_since']!r}; give it as in 2026-11-22T05:06:25Z"
-        module.fail_json(msg=f"Error while reading the GPUs: {said}")
-    begun = written(time.time())
-    kernel_log = Runner(module, timeout=params["timeout"])
-    events, failure = xid_events(kernel_log.run) if "xids" in params["gather"] else (None, None)
-    found = findings(events or [], since)
-    program, environ = nvidia_smi(params["driver_root"], params["executable"])
-    runner = Runner(module, timeout=params["timeout"], environ=environ)
-    facts = NvidiaSmi(lambda arguments: runner.run([program, *arguments])).facts(params["gather"])
-    facts = {
-        **complete(facts, found),
-        "xids": None if events is None else [each.fields() for each in found],
-        "xids_failure": failure,
-        "xids_read": begun,
-    }
-    if facts["state"] in params["fail_on"]:
+    asked = {name: value for name, value in module.params.items() if name != "fail_on"}
+    facts = gpu_state(module, **asked)
+    if facts["state"] in module.params["fail_on"]:
         said = facts["message"] or facts["state"]
         module.fail_json(msg=f"Error while reading the GPUs: {facts['state']}: {said}. {facts['advice']}", **facts)
     # Ansible takes a result with an rc other than 0 for a failure unless it's told otherwise.

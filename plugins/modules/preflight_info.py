@@ -156,6 +156,15 @@ options:
     type: float
     default: 30
     version_added: 0.2.0
+  gather_subset:
+    description:
+      - The facts to gather besides, as in M(ansible.builtin.setup), which makes a task with that module unnecessary.
+        An empty list means none.
+      - Local facts (C(facts.d)) are not among them.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
   - gpulab.kubernetes.attributes.reader
@@ -173,6 +182,10 @@ EXAMPLES = r"""
         uri: https://pkgs.k8s.io/core:/stable:/v1.36/deb/
         packages: {kubelet: 1.36.4-1.1, kubeadm: 1.36.4-1.1}
   register: host
+
+- name: Read the host, and gather the facts of its network
+  gpulab.kubernetes.preflight_info:
+    gather_subset: ["!all", "!min", network]
 """
 
 RETURN = r"""
@@ -455,6 +468,12 @@ cloud_init:
   type: dict
   version_added: 0.2.0
   sample: {state: done, errors: [], waited: 42.0}
+ansible_facts:
+  description: The facts of O(gather_subset), as M(ansible.builtin.setup) returns them. Ansible keeps them for the host.
+  returned: with O(gather_subset)
+  type: dict
+  version_added: 0.2.0
+  sample: {ansible_nodename: gpu1}
 """
 
 from typing import Any
@@ -471,6 +490,7 @@ from ..module_utils._command import Runner
 from ..module_utils._files import under
 from ..module_utils._host import facts as host
 from ..module_utils._host import network
+from ..module_utils._host.ansible_facts import ansible_facts
 from ..module_utils._host.cloud_init import CloudInit, wait
 from ..module_utils._kubeadm import control_plane
 from ..module_utils._kubeadm.membership import membership
@@ -549,7 +569,9 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     cloud_init = wait(runner, module.params["root"], module.params["cloud_init_timeout"])
     for text in cloud_init.notes():
         module.warn(text)
-    return read_host(module, runner, cloud_init)
+    subset = module.params["gather_subset"]
+    facts = {"ansible_facts": ansible_facts(module, subset)} if subset else {}
+    return {**read_host(module, runner, cloud_init), **facts}
 
 
 def main() -> None:
@@ -567,6 +589,7 @@ def main() -> None:
             "timeout": {"type": "float", "default": 10},
             "cloud_init_timeout": {"type": "float", "default": 0},
             "api_timeout": {"type": "float", "default": 30},
+            "gather_subset": {"type": "list", "elements": "str", "default": []},
             "root": {"type": "path", "default": "/"},
             **CREDENTIALS_OPTION,
             **PROXY_OPTIONS,

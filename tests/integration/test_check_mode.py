@@ -17,9 +17,9 @@ ONLY_REAL: dict[str, str] = {}
 
 
 PLANNED_ROLES = {"host", "nvidia_driver", "containerd", "nvidia_container_toolkit", "kubeadm"}
-# The most modules that run on a host while it is planned: facts, what preflight reads, which drivers there are for a
-# host without one, what is pending.
-PLAN_EXECUTIONS = 4
+# The most modules that run on a host while it is planned: what preflight reads, which drivers there are for a host
+# without one, what is pending.
+PLAN_EXECUTIONS = 3
 
 
 def plan(lab: Lab) -> dict[str, Any]:

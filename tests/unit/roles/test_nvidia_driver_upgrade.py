@@ -152,8 +152,7 @@ def test_no_persistence_daemon_is_no_failure(site: Upgrade) -> None:
 def test_errors_of_the_driver_that_was_there_before_do_not_count(site: Upgrade) -> None:
     status, output, _calls = site.run()
     assert status == 0, output
-    proof = [asked for asked in site.asked("nvidia_smi_info") if "xids" in asked["gather"]]
-    assert [asked["xids_since"] for asked in proof] == [BEGAN]
+    assert [asked["nvidia_smi"]["xids_since"] for asked in site.asked("gpu_host_info")] == [BEGAN]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +183,7 @@ def test_errors_of_a_driver_that_was_not_loaded_anew_count(site: Upgrade) -> Non
     site.answer("nvidia_driver_module", {"changed": False, "reboot_required": False, "reason": "", "began": BEGAN}, NEW)
     status, output, _calls = site.run()
     assert status == 0, output
-    assert [asked["xids_since"] for asked in site.asked("nvidia_smi_info") if "xids" in asked["gather"]] == [""]
+    assert [asked["nvidia_smi"]["xids_since"] for asked in site.asked("gpu_host_info")] == [""]
 
 
 def test_where_there_is_no_way_back_it_is_told_before_anything_changes(site: Upgrade) -> None:

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The GPUs of a host as nvidia-smi and the kernel log show them: what nvidia_smi_info and gpu_host_info return."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from .._command import Runner
+from .._errors import DomainError
+from .._nvidia_smi.facts import NvidiaSmi
+from .health import complete
+from .kernel_log import xid_events
+from .root import NVIDIA_SMI, nvidia_smi
+from .xid import findings, moment, written
+
+
+def gpu_state(
+    module: Any,
+    gather: Sequence[str],
+    *,
+    driver_root: str,
+    xids_since: str,
+    executable: str = NVIDIA_SMI,
+    timeout: int = 60,
+) -> dict[str, Any]:
+    """Return the values of nvidia_smi_info; ``timeout`` is the limit of each call in seconds.
+
+    What is wrong with GPUs is in them. Raises DomainError for arguments that are not valid.
+    """
+    if timeout < 1:
+        raise DomainError(f"Error while reading the GPUs: timeout is {timeout} s; give it 1 s or more")
+    since = moment(xids_since)
+    if xids_since and since is None:
+        said = f"xids_since is {xids_since!r}; give it as in 2026-11-22T05:06:25Z"
+        raise DomainError(f"Error while reading the GPUs: {said}")
+    begun = written(time.time())
+    kernel_log = Runner(module, timeout=timeout)
+    events, failure = xid_events(kernel_log.run) if "xids" in gather else (None, None)
+    found = findings(events or [], since)
+    program, environ = nvidia_smi(driver_root, executable)
+    runner = Runner(module, timeout=timeout, environ=environ)
+    facts = NvidiaSmi(lambda arguments: runner.run([program, *arguments])).facts(gather)
+    return {
+        **complete(facts, found),
+        "xids": None if events is None else [each.fields() for each in found],
+        "xids_failure": failure,
+        "xids_read": begun,
+    }

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The facts of setup that preflight_info gathers, compared with those of the module setup itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROLE = Path(__file__).resolve().parents[4] / "roles/preflight/vars/main.yml"
+# What the settings of the role cluster need.
+GATHERED = yaml.safe_load(ROLE.read_text())["_preflight_gather"]
+IP = """case "$*" in
+  "-j address show"|"-j -4 route show") echo '[]';;
+  "-4 route get 8.8.8.8") echo '8.8.8.8 via 10.0.0.1 dev eth0 src 10.0.0.11 uid 0';;
+esac"""
+Call = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+@pytest.fixture
+def call(run_module: Any, programs: Any, tmp_path: Path) -> Call:
+    """Return the result of one of Ansible's modules or of this collection's, by its name in Python."""
+    programs.add("ip", IP)
+    for name in ("iptables-save", "nft"):
+        programs.add(name, "exit 0")
+    (tmp_path / "root/etc").mkdir(parents=True)
+    (tmp_path / "root/etc/os-release").write_text('ID=debian\nVERSION_ID="12"\n')
+
+    def answer(name: str, options: dict[str, Any]) -> dict[str, Any]:
+        if name != "ansible.modules.setup":
+            result: dict[str, Any] = run_module(name, {"root": str(tmp_path / "root"), **options})
+            return result
+        text = json.dumps({"ANSIBLE_MODULE_ARGS": {**options, "_ansible_tmpdir": str(tmp_path)}})
+        environ = run_module._environ(None, None)
+        status, output, errors = run_module.server.run(name, text, directory=tmp_path, environ=environ, timeout=60)
+        assert status == 0, output + errors
+        found: dict[str, Any] = json.loads(output)
+        return found
+
+    return answer
+
+
+@pytest.mark.parametrize("subset", [GATHERED, ["!all"], ["!all", "!min", "distribution"], ["platform"]], ids=str)
+def test_they_are_those_of_setup(call: Call, subset: list[str]) -> None:
+    expected = call("ansible.modules.setup", {"gather_subset": subset})["ansible_facts"]
+    found = call("preflight_info", {"gather_subset": subset})["ansible_facts"]
+    assert expected["gather_subset"] == subset
+    # These differ between any two runs, and local facts need an option of setup.
+    for facts in (expected, found):
+        for name in ("ansible_date_time", "ansible_local"):
+            facts.pop(name, None)
+    assert found == expected
+
+
+def test_what_settings_refer_to_is_gathered(call: Call) -> None:
+    facts = call("preflight_info", {"gather_subset": GATHERED})["ansible_facts"]
+    assert facts["ansible_nodename"] and facts["ansible_kernel"]
+    assert facts["ansible_default_ipv4"]["address"] == "10.0.0.11"
+
+
+def test_none_are_gathered_unless_asked_for(call: Call) -> None:
+    assert "ansible_facts" not in call("preflight_info", {})
+
+
+def test_a_subset_that_is_none_is_an_error(call: Call) -> None:
+    result = call("preflight_info", {"gather_subset": ["!all", "networks"]})
+    assert result["failed"] and "Error while gathering facts: gather_subset is !all, networks: " in result["msg"]

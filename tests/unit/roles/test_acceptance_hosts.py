@@ -1,0 +1,109 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What acceptance asks of a host and takes from the answer, with a module that returns given answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stubbed_site import Site
+
+PLAYBOOK = """
+- name: Look
+  hosts: gpu1
+  gather_facts: false
+  become: false
+  tasks:
+    - name: Load the pinned versions
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.acceptance
+        tasks_from: versions
+    - name: Look
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.acceptance
+        tasks_from: hosts
+    - name: Show it
+      ansible.builtin.copy:
+        dest: "{{ place }}/found"
+        mode: "0644"
+        content: "{{ {'host': __acceptance_host, 'seen': acceptance_seen} | to_json }}"
+"""
+FOUND: dict[str, Any] = {
+    "pci": [{"address": "0000:3b:00.0", "device_id": "0x1eb8"}],
+    "packages": {},
+    "held": {},
+    "containerd_files": [],
+    "apt_keys": [],
+    "certificates": {},
+    "given_back": "",
+}
+GPU = {"index": 0, "uuid": "GPU-0"}
+FINE: dict[str, Any] = {"state": "ok", "message": None, "advice": None, "driver_version": "580.178.04", "gpus": [GPU]}
+LOST = {**FINE, "state": "driver_not_loaded", "message": "It failed. ", "advice": "Reboot.", "gpus": []}
+NOTHING = {"state": "ok", "complaint": "", "advice": "", "driver": "", "gpus": []}
+
+
+def play(site: Site, driver: dict[str, Any], **more: Any) -> dict[str, Any]:
+    site.answer("gpu_host_info", {**FOUND, "nvidia_smi": driver})
+    settings = {
+        "place": str(site.place),
+        "ansible_facts": {"nodename": "gpu1", "default_ipv4": {"address": "192.0.2.1"}},
+        "ansible_become": False,
+        **more,
+    }
+    status, output = site.play(PLAYBOOK, settings)
+    assert status == 0, output
+    found: dict[str, Any] = json.loads((site.place / "found").read_text())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("driver", "host"),
+    [
+        (FINE, {**NOTHING, "driver": "580.178.04", "gpus": [GPU]}),
+        (
+            {**LOST, "driver_version": None},
+            {**NOTHING, "state": LOST["state"], "complaint": "It failed", "advice": "Reboot."},
+        ),
+        ({}, NOTHING),
+    ],
+)
+def test_what_the_driver_says_is_of_the_host_and_in_the_report(
+    tmp_path: Path, driver: dict[str, Any], host: dict[str, Any]
+) -> None:
+    found = play(Site(tmp_path), driver)
+    assert {name: found["host"][name] for name in host} == host
+    assert found["host"]["pci"] == 1 and found["seen"]["driver"] == driver
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ({}, {"driver_root": "/", "expected_gpus": 0, "xids_since": ""}),
+        (
+            {"cluster_expected_gpus": 2, "nvidia_driver_source": "daemonset", "acceptance_xids_since": "2026"},
+            {"driver_root": "/opt/nvidia/driver", "expected_gpus": 2, "xids_since": "2026"},
+        ),
+    ],
+)
+def test_one_module_reads_the_host_and_its_driver(
+    tmp_path: Path, settings: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    site = Site(tmp_path)
+    play(site, FINE, **settings)
+    assert [each["nvidia_smi"] for each in site.asked("gpu_host_info")] == [asked]
+    assert site.asked("nvidia_smi_info") == site.asked("nvidia_mig") == []
+
+
+@pytest.mark.parametrize(("driver", "compared"), [(FINE, True), (LOST, True), ({}, False)])
+def test_mig_devices_are_compared_where_the_driver_was_asked(
+    tmp_path: Path, driver: dict[str, Any], compared: bool
+) -> None:
+    site = Site(tmp_path)
+    site.answer("nvidia_mig", {"differs": False, "gpus": [{**GPU, "profiles": ["1g.5gb"]}]})
+    play(site, driver, nvidia_device_plugin_sharing={"mode": "mig", "layout": ["1g.5gb"]})
+    assert bool(site.asked("nvidia_mig")) is compared
