@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
@@ -161,7 +161,7 @@ def _sizes(nodes: int, pods: ipaddress.IPv4Network, services: ipaddress.IPv4Netw
 
 
 def _table() -> Mapping[str, Any]:
-    table: Mapping[str, Any] = yaml.safe_load(_TABLE.read_text(encoding="utf-8"))["cluster_versions"]
+    table: Mapping[str, Any] = yaml_load(_TABLE.read_text(encoding="utf-8"))["cluster_versions"]
     return table
 
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.errors import AnsibleTemplateSyntaxError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
 from jinja2 import Undefined, UndefinedError
 
@@ -59,7 +59,7 @@ def specification() -> dict[str, Mapping[str, Any]]:
     """Every variable of this collection's roles, by name what its role's argument specification says of it."""
     options: dict[str, Mapping[str, Any]] = {}
     for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
-        options |= yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
+        options |= yaml_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
     return options
 
 

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs a module on the controller in the process of its task, as import_modules of ansible.netcommon does.
+
+Building the module's archive, starting Python and compiling all that it imports takes half a second, more than most of
+these modules need for their work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import sys
+import tempfile
+from typing import Any
+
+from ansible import constants
+from ansible.module_utils import basic
+from ansible.plugins.action import ActionBase
+from ansible.plugins.action.normal import ActionModule as Normal
+
+_MODULES = "ansible_collections.gpulab.kubernetes.plugins.modules."
+
+
+class LocalModule(Normal):  # type: ignore[misc]  # Ansible has no types.
+    """The action of a module. Whatever is not this very Python on this machine runs as usual."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        task_vars = task_vars or {}
+        if not self.is_here(task_vars):
+            usual: dict[str, Any] = super().run(tmp, task_vars)
+            return usual
+        result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
+        arguments = dict(self._task.args)
+        self._update_module_args(self._task.action, arguments, task_vars)
+        return {**result, **_called(self._task.action.rpartition(".")[2], arguments)}
+
+    def is_here(self, task_vars: dict[str, Any]) -> bool:
+        host = self._task.delegate_to
+        own = task_vars.get("ansible_delegated_vars", {}).get(host, {}) if host else task_vars
+        python = self._templar.template(own.get("ansible_python_interpreter", ""))
+        special = self._task.async_val or any(self._task.environment or ()) or self._connection.become
+        return self._connection.transport == "local" and python == sys.executable and not special
+
+
+def _called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The result of a module's main(). The process is a fork that ends after it, so what it changes is of no matter."""
+    # Clients of the API write keys to files, and remove them when Python ends, as such a fork never does.
+    with tempfile.TemporaryDirectory(dir=constants.DEFAULT_LOCAL_TMP) as scratch:
+        tempfile.tempdir = arguments["_ansible_tmpdir"] = scratch
+        basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}, default=str).encode()
+        basic._ANSIBLE_PROFILE = "legacy"
+        with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+            importlib.import_module(_MODULES + name).main()
+    result: dict[str, Any] = json.loads(said.getvalue())
+    return result
