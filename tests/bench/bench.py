@@ -20,6 +20,7 @@ from typing import TypeVar, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import fleet
 import gpus
 import readers
 import runner
@@ -40,6 +41,8 @@ LIMITS = {
     "remote_executions_per_host": 4,
     "runner_overhead": runner.LIMIT,
 }
+# What whoever runs it sees, and waits for.
+SHOWN = {"ANSIBLE_STDOUT_CALLBACK": "gpulab.kubernetes.progress"}
 T = TypeVar("T")
 
 
@@ -66,9 +69,11 @@ def bare_lab(name: str) -> Iterator[tuple[Lab, float]]:
 
 def by_ansible() -> dict[str, object]:
     with bare_lab("bench") as (lab, up):
-        first, site = timed("site.yml on bare nodes", lambda: play(lab.path).expect_success())
-        second, again = timed("site.yml a second time", lambda: play(lab.path).expect_unchanged())
-        _, plan = timed("plan.yml", lambda: play(lab.path, playbook="playbooks/plan.yml").expect_unchanged())
+        first, site = timed("site.yml on bare nodes", lambda: play(lab.path, env=SHOWN).expect_success())
+        second, again = timed("site.yml a second time", lambda: play(lab.path, env=SHOWN).expect_unchanged())
+        plans = {"playbook": "playbooks/plan.yml", "env": SHOWN}
+        _, plan = timed("plan.yml", lambda: play(lab.path, **plans).expect_unchanged())
+        fleets, _ = timed("a second run on simulated hosts", lambda: fleet.few(lab.inventory()))
         overhead, _ = timed("the second run through ansible-runner and without", lambda: runner.measure(lab.path))
         checked, check = timed("site.yml --check", lambda: play(lab.path, "--check").expect_unchanged())
         trained, _ = timed("trainings on one node and on two", lambda: training.measure(lab))
@@ -83,6 +88,7 @@ def by_ansible() -> dict[str, object]:
         "plan_s": plan,
         "runner_overhead": overhead,
         "check_s": check,
+        "fleet": fleets,
         "training": trained,
         "gpus": without,
         "remote_executions_per_host": second.executions(),
@@ -133,6 +139,9 @@ def main() -> None:
     figures["readers"] = readers.measure()
     figures.update(by_ansible())
     hand = by_hand()
+    fleets = cast(dict[str, object], figures["fleet"])
+    many, _ = timed("a second run with many nodes", lambda: fleet.many(cast(float, fleets["few_nodes_s"])))
+    fleets.update(many)
     site, again, plan = (cast(float, figures[name]) for name in ("site_s", "second_run_s", "plan_s"))
     figures["by_hand_s"] = hand
     figures["ratios"] = {

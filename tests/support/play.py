@@ -46,8 +46,8 @@ class Run:
         return dict(sorted(Counter(e["host"] for e in self.events if e["event"] == "execution").items()))
 
     def tasks(self) -> int:
-        """Return how many tasks it printed."""
-        return self.output.count("\nTASK [")
+        """Return how many tasks it began, each for all hosts together."""
+        return sum(event["event"] == "task" for event in self.events)
 
     def killed_in(self) -> str | None:
         return next((e["role"] for e in self.events if e["event"] == "killed"), None)
