@@ -47,11 +47,13 @@ def few(small: Inventory) -> dict[str, object]:
 
 
 def many(few_nodes_s: float) -> dict[str, object]:
-    """Return seconds and MiB of a second run on a lab of many nodes, and how many times those of the small one it took."""
-    with tempfile.TemporaryDirectory(prefix="fleet-") as scratch:
-        with running("bench-fleet", specification(Path(scratch) / "fleet.yml")) as lab:
-            play(lab.path, timeout=3600).expect_success()
-            seconds, mib = second_run(lab.path)
+    """Return seconds and MiB of a second run on a lab of many nodes, and the seconds in those of the small one."""
+    with (
+        tempfile.TemporaryDirectory(prefix="fleet-") as scratch,
+        running("bench-fleet", specification(Path(scratch) / "fleet.yml")) as lab,
+    ):
+        play(lab.path, timeout=3600).expect_success()
+        seconds, mib = second_run(lab.path)
     return {
         "nodes": NODES,
         "nodes_s": seconds,

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from ansible.plugins.action import ActionBase
 from ansible.plugins.callback import CallbackBase
@@ -30,7 +31,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         execute, top = ActionBase._execute_module, Path(os.environ["GPULAB_RECORDINGS"])
-        LocalModule.is_here = lambda *_: False
+        # The recordings are to have those of the controller, too.
+        mock.patch.object(LocalModule, "is_here", return_value=False).start()
 
         # The workers inherit this by fork.
         def recorded(self: Any, module_name: Any = None, *args: Any, **kwargs: Any) -> Any:
