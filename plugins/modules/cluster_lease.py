@@ -68,8 +68,10 @@ held:
   description: Whether the lease is held now. Never without a cluster or in check mode.
   returned: success
   type: bool
-renewed:
-  description: When it was taken or renewed, in seconds since 1970 by the host's clock. 0 if it is not held.
+renew_after:
+  description: >-
+    When a sixth of its time is over and it should be renewed, in seconds since 1970 by the host's clock. 0 if it is not
+    held.
   returned: success
   type: float
 taken_from:
@@ -94,7 +96,7 @@ _UNREACHED = "The lease of the cluster could not be {}, so another run could cha
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    nothing = {"held": False, "renewed": 0.0, "taken_from": "", "changed": False}
+    nothing = {"held": False, "renew_after": 0.0, "taken_from": "", "changed": False}
     text = read_text(under(params["root"], "/etc/kubernetes/admin.conf"))
     if text is None:
         return nothing
@@ -110,8 +112,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         return nothing
     mine = before is not None and before.holder == params["holder"]
     taken_from = before.holder if before and not mine else ""
-    renewed = 0.0 if module.check_mode else now.timestamp()
-    return {"held": not module.check_mode, "renewed": renewed, "taken_from": taken_from, "changed": not mine}
+    renew_after = 0.0 if module.check_mode else now.timestamp() + params["duration"] / 6
+    return {"held": not module.check_mode, "renew_after": renew_after, "taken_from": taken_from, "changed": not mine}
 
 
 def main() -> None:

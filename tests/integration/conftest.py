@@ -33,4 +33,7 @@ def lab() -> Iterator[Lab]:
 def built(lab: Lab) -> Built:
     run = play(lab.path).expect_success()
     inventory = lab.inventory()
-    return Built(lab, inventory, Cluster.of(inventory), run)
+    cluster = Cluster.of(inventory)
+    # Kubernetes takes some seconds to remove it, and kubelets then tidy up.
+    cluster.kubectl("wait", "namespace/gpulab-acceptance", "--for=delete", "--timeout=60s")
+    return Built(lab, inventory, cluster, run)

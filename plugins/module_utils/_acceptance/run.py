@@ -20,6 +20,8 @@ from .pods import Settings
 from .target import Gpu, Target
 
 _REMOVAL = 120
+# Pods on a node that does not answer stay until they are deleted by force.
+_RELEASE = 30
 # The last lines of a container can reach its log after its end is known.
 _LOG_GRACE = 10
 
@@ -67,8 +69,7 @@ class Run:
         try:
             yield
         finally:
-            # Kubernetes takes some seconds for it; the next run waits for its end.
-            self._remove(wait=False)
+            self._release()
 
     def verify(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
         """Make all pods at once, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
@@ -197,6 +198,14 @@ class Run:
         with contextlib.suppress(ApiError):
             return self._api.text(f"{self._core}/pods/{pod}/log", container=container, tailLines="200")
         return ""
+
+    def _release(self) -> None:
+        """Delete what this run has made. The GPUs are free then; the next run waits for the end of the namespace."""
+        if self._exists():
+            # A pod that a kubelet has ended is gone; one that was deleted by force could still hold its GPU.
+            self._api.delete(f"{self._core}/pods", gracePeriodSeconds="1")
+            until_gone(lambda: self._api.items(f"{self._core}/pods"), _RELEASE)
+            self._remove(wait=False)
 
     def _remove(self, wait: bool = True) -> None:
         """Delete the namespace with all that is in it, and wait until it is gone."""
