@@ -68,12 +68,6 @@ held:
   description: Whether the lease is held now. Never without a cluster or in check mode.
   returned: success
   type: bool
-renew_after:
-  description: >-
-    When a sixth of its time is over and it should be renewed, in seconds since 1970 by the host's clock. 0 if it is not
-    held.
-  returned: success
-  type: float
 taken_from:
   description: Whose lease was taken because it was over or broken, empty for nobody's.
   returned: success
@@ -96,24 +90,23 @@ _UNREACHED = "The lease of the cluster could not be {}, so another run could cha
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    nothing = {"held": False, "renew_after": 0.0, "taken_from": "", "changed": False}
+    nothing = {"held": False, "taken_from": "", "changed": False}
     text = read_text(under(params["root"], "/etc/kubernetes/admin.conf"))
     if text is None:
         return nothing
-    held, now = params["state"] == "held", datetime.now(timezone.utc)
+    held = params["state"] == "held"
     try:
         api = Api(read_kubeconfig(text), module.tmpdir, params["root"], read_only=module.check_mode)
         holder = Holder(api, params["holder"])
         if not held:
             return {**nothing, "changed": holder.release()}
-        before = holder.hold(params["purpose"], params["duration"], params["break_holder"], now)
+        before = holder.hold(params["purpose"], params["duration"], params["break_holder"], datetime.now(timezone.utc))
     except (ApiSilentError, ApiRefusedError, ApiConflictError, KubeconfigError) as error:
         module.warn(_UNREACHED.format("taken" if held else "released", error))
         return nothing
     mine = before is not None and before.holder == params["holder"]
     taken_from = before.holder if before and not mine else ""
-    renew_after = 0.0 if module.check_mode else now.timestamp() + params["duration"] / 6
-    return {"held": not module.check_mode, "renew_after": renew_after, "taken_from": taken_from, "changed": not mine}
+    return {"held": not module.check_mode, "taken_from": taken_from, "changed": not mine}
 
 
 def main() -> None:

@@ -4,7 +4,7 @@
 """Runs a module on the controller in the process of its task, as import_modules of ansible.netcommon does.
 
 Building the module's archive, starting Python and compiling all that it imports takes half a second, more than most of
-these modules need for their work.
+these modules need for their work. Warnings are shown as they come, and are not in the result.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 from typing import Any
 
 from ansible import constants
+from ansible.errors import AnsibleError
 from ansible.module_utils import basic
 from ansible.plugins.action import ActionBase
 from ansible.plugins.action.normal import ActionModule as Normal
@@ -47,13 +48,23 @@ class LocalModule(Normal):  # type: ignore[misc]  # Ansible has no types.
 
 
 def _called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The result of a module's main(). The process is a fork that ends after it, so what it changes is of no matter."""
-    # Clients of the API write keys to files, and remove them when Python ends, as such a fork never does.
+    """The result of a module's main(). This process is a fork that ends after the task, with all its items."""
     with tempfile.TemporaryDirectory(dir=constants.DEFAULT_LOCAL_TMP) as scratch:
         tempfile.tempdir = arguments["_ansible_tmpdir"] = scratch
         basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}, default=str).encode()
         basic._ANSIBLE_PROFILE = "legacy"
-        with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
-            importlib.import_module(_MODULES + name).main()
-    result: dict[str, Any] = json.loads(said.getvalue())
-    return result
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+                importlib.import_module(_MODULES + name).main()
+        except SystemExit:
+            result: dict[str, Any] = json.loads(said.getvalue())
+            return result
+        finally:
+            tempfile.tempdir = None
+            # The client of the API writes keys to files, removes them when Python ends, as such a fork never does, and
+            # would use their names again.
+            kubeconfigs: Any = sys.modules.get("kubernetes.config.kube_config")
+            if kubeconfigs:
+                kubeconfigs._cleanup_temp_files()
+    raise AnsibleError(f"Error while running {name}: it ended without a result. Report this")

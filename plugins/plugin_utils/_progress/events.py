@@ -52,6 +52,9 @@ class Progress:
         self.ended = False
         self._failed_in: Phase | None = None
         self._task: Task | None = None
+        # Whether hosts do not wait for each other in this play; then it is one phase.
+        self._free = False
+        self._by_host: dict[str, Task] = {}
         self._slow: list[Task] = []
         self._shown: set[tuple[str, str]] = set()
         # Lines of the task that runs, and the hosts that share them: shown when it ends.
@@ -90,14 +93,15 @@ class Progress:
 
     def _play(self, name: str, number: str) -> list[Line]:
         lines = self.close()
-        self.play, self._number = name or "a play without a name", number
+        self.play, self._number, self._free = name or "a play without a name", number, False
         for host in self.hosts.values():
             host.phase, host.task = None, ""
         return lines
 
     def _begin(self, name: str, role: str) -> list[Line]:
         lines = self.close()
-        phase, known = self._phase(role.rpartition(".")[2])
+        self._free = self._free or bool(self.working())
+        phase, known = self._phase("" if self._free else role.rpartition(".")[2])
         phase.tasks += 1
         self.phase, self._task = phase, Task(name, phase, self.now)
         self._shown.clear()
@@ -131,11 +135,17 @@ class Progress:
         self._changed.clear()
         self._repeated.clear()
         if self._task:
-            self._task.seconds = self.now - self._task.started
-            self._task.phase.seconds += self._task.seconds
-            self._slow = sorted([*self._slow, self._task], key=lambda task: -task.seconds)[:SLOWEST]
+            self._task.phase.seconds += self.now - self._task.started
+            if not self._free:
+                self._note(self._task)
         self._task = None
         return lines
+
+    def _note(self, task: Task) -> None:
+        """Remember how long a task took until now, if it is among those that took longest."""
+        task.seconds = self.now - task.started
+        others = [each for each in self._slow if each is not task]
+        self._slow = sorted([*others, task], key=lambda each: -each.seconds)[:SLOWEST]
 
     def _end(self, data: Mapping[Any, Any]) -> list[Line]:
         lines = self.close()
@@ -160,6 +170,8 @@ class Progress:
         task = self._names.get(_text(data.get("task_uuid"))) or _text(data.get("task"))
         if kind == "runner_on_start":
             host.phase, host.task, host.since, host.attempt, host.state = self.phase, task, self.now, "", "running"
+            if self._task:
+                self._by_host[host.name] = self._task
         elif kind == "runner_retry":
             host.attempt = f"attempt {res.get('attempts', '?')} of {res.get('retries', '?')}"
         elif kind in ENDS:
@@ -202,8 +214,11 @@ class Progress:
 
     def _left(self, host: Host) -> None:
         host.task, host.attempt, host.since = "", "", self.now
-        if self._task:
-            self._task.host = host.name
+        task = self._by_host.pop(host.name, None)
+        if task:
+            task.host = host.name
+            if self._free:
+                self._note(task)
 
     def working(self) -> list[Host]:
         """Return the hosts that work on a task now, those that have done so for longest first."""

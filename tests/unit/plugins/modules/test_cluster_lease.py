@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -65,7 +64,6 @@ def cluster(tmp_path: Path, run_module: Any, api: ApiServer, authority: Authorit
 def test_it_is_taken_renewed_and_released(cluster: Cluster) -> None:
     first = cluster.run(purpose="Make the cluster")
     assert (first["changed"], first["held"], first["taken_from"]) == (True, True, "")
-    assert 100 < first["renew_after"] - time.time() < 150, "a sixth of 900 s"
     taken = cluster.lease
     assert taken and taken["holderIdentity"] == ME and taken["leaseDurationSeconds"] == 900
     second = cluster.run()
