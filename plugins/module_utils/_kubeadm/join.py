@@ -125,8 +125,15 @@ class KubeadmJoin:
             paths = [under(self._root, path) for path in _LEFTOVERS]
             outcome.moved_aside = move_aside(paths, self._root, aside)
         self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster", wanted.discovery)
+        # kubeadm ends when the kubelet has its certificate, with which it has yet to register its node.
+        found = self._ask(self._gather())
+        if found.api == state.DELETED:
+            raise DomainError(
+                f"Error while joining the cluster: kubelet has its certificate, but has not registered the node "
+                f"{found.node} within {self._patience:g} s. See journalctl -u kubelet on this host, and run again."
+            )
         outcome.joined = True
-        outcome.node_name = self._gather().node
+        outcome.node_name = found.node
         return outcome
 
     def _decide(self, wanted: Wanted) -> tuple[state.Verdict, state.Evidence]:
@@ -178,7 +185,7 @@ class KubeadmJoin:
             while api.get(f"/api/v1/nodes/{found.node}").status == 404:
                 if time.monotonic() >= deadline:
                     return replace(found, api=state.DELETED)
-                time.sleep(2)
+                time.sleep(0.5)
         except ApiRefusedError as error:
             return replace(found, api=state.REFUSED, api_message=str(error))
         except ApiSilentError as error:

@@ -166,6 +166,22 @@ def test_host_joins_and_stays(host: Host) -> None:
     assert len(host.log) == 1
 
 
+def test_a_node_that_is_registered_late_is_waited_for(host: Host) -> None:
+    del host.api.answers[NODE]
+    result = host._run("kubeadm_join", host.args())
+    assert result["failed"] and "has not registered the node gpu1 within 0 s" in result["msg"]
+    # By now it is an interrupted join for the next run, whose kubelet has its certificate.
+    asked = len(host.api.asked)
+
+    def register() -> None:
+        if len(host.api.asked) > asked + 1:
+            host.api.answers[NODE] = (200, {})
+
+    host.api.before_answer = register
+    result = host.run(api_timeout=30)
+    assert (result["joined"], result["node_name"]) == (True, "gpu1")
+
+
 def test_whole_configuration_is_taken_as_it_is(host: Host) -> None:
     config = f"# mine\nkind: JoinConfiguration\ntoken: {TOKEN}\n"
     host.run(config=config, token=None, api_endpoint=None)
