@@ -117,7 +117,8 @@ def variables() -> str:
         path = ROOT / "roles" / role / "meta" / "argument_specs.yml"
         if not path.is_file():
             continue
-        spec = load(path)["argument_specs"]["main"]
+        specs = load(path)["argument_specs"]
+        spec = specs["main" if "main" in specs else "settings"]
         parts.append(f"## {role}\n\n{spec['short_description'].rstrip('.')}.\n")
         options: dict[str, dict[str, Any]] = spec.get("options") or {}
         own = {name: option for name, option in options.items() if name.startswith(role)}

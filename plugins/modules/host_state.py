@@ -13,7 +13,8 @@ description:
   - Does what the modules named in O(states) would do one after the other, with the same arguments and results, in one
     process. Each remote execution that is saved saves about half a second.
   - In check mode it returns everything that is pending on the host.
-  - All arguments are checked before the first state is touched. The first state that fails ends the module.
+  - All arguments are checked before the first state is touched. The first state that fails ends the module, and so does
+    one that needs a reboot, except in check mode.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -134,7 +135,9 @@ EXAMPLES = r"""
 RETURN = r"""
 states:
   description: The result of each state that O(states[].when) allows, by its name, as its module documents it.
-  returned: when the arguments are right; after a failure those of the states before the one that failed
+  returned: >-
+    when the arguments are right; after a failure those of the states before the one that failed, after one that needs a
+    reboot none of those behind it
   type: dict
   sample:
     kernel: {changed: true, modules_loaded: [overlay], sysctls_set: []}

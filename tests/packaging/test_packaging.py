@@ -133,7 +133,8 @@ def test_an_example_sets_only_variables_that_exist() -> None:
     known = {
         name
         for path in ROOT.glob("roles/*/meta/argument_specs.yml")
-        for name in yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options") or {}
+        for entry in yaml.safe_load(path.read_text())["argument_specs"].values()
+        for name in entry.get("options") or {}
     }
     for path in (ROOT / "inventories").glob("*/group_vars/*.yml"):
         used = {name for name in yaml.safe_load(path.read_text()) if not name.startswith("ansible_")}

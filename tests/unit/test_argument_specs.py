@@ -28,7 +28,7 @@ def read(path: Path) -> Any:
 
 def options_of(role: str) -> dict[str, dict[str, Any]]:
     specs = read(ROOT / "roles" / role / "meta" / "argument_specs.yml").get("argument_specs", {})
-    options: dict[str, dict[str, Any]] = specs.get("main", {}).get("options") or {}
+    options: dict[str, dict[str, Any]] = specs.get("settings" if role == "cluster" else "main", {}).get("options") or {}
     return options
 
 

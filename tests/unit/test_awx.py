@@ -38,7 +38,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def options() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
-        found |= yaml.safe_load(path.read_text())["argument_specs"]["main"].get("options") or {}
+        for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
+            found |= entry.get("options") or {}
     return found
 
 

@@ -59,7 +59,8 @@ def specification() -> dict[str, Mapping[str, Any]]:
     """Every variable of this collection's roles, by name what its role's argument specification says of it."""
     options: dict[str, Mapping[str, Any]] = {}
     for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
-        options |= yaml_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
+        specs = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"]
+        options |= specs["main" if "main" in specs else "settings"]["options"]
     return options
 
 

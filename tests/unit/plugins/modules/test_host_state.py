@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._module import QuietModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._states import several
 from ansible_collections.gpulab.kubernetes.plugins.modules import host_state
 
 Run = Callable[..., dict[str, Any]]
@@ -63,6 +65,17 @@ def test_the_first_failure_ends_it_and_is_named(run_module: Run, root: Path) -> 
     result = run_module("host_state", {"states": [file(root, "one"), file(root, "two"), file(root, "three")]})
     assert result["failed"] and result["failed_state"] == "two" and result["msg"].startswith("two: Error while ")
     assert list(result["states"]) == ["one"] and not (root / "etc/three").exists()
+
+
+@pytest.mark.parametrize(("check", "brought"), [(True, ["one", "two"]), (False, ["one"])])
+def test_what_follows_a_state_that_needs_a_reboot_is_left_out(check: bool, brought: list[str]) -> None:
+    state = SimpleNamespace(
+        SPECIFICATION={"argument_spec": {}}, ensure=lambda module: {"changed": True, "reboot_required": True}
+    )
+    entries = [{"name": name, "module": "state", "when": True, "args": {}} for name in ("one", "two")]
+    module = SimpleNamespace(params={"states": entries}, check_mode=check, no_log_values=set())
+    result = several.ensure(module, {"state": state})
+    assert result["changed"] and list(result["states"]) == brought
 
 
 @pytest.mark.parametrize(
