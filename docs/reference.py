@@ -52,6 +52,12 @@ def playbooks(root: Path) -> dict[str, list[str]]:
     return {path.stem: [str(play.get("name")) for play in yaml.safe_load(path.read_text())] for path in paths}
 
 
+def _main(role: Doc) -> Doc:
+    """The entry point of a role that says what the role is; cluster has settings alone."""
+    points: Mapping[str, Doc] = role["entry_points"]
+    return points["main" if "main" in points else "settings"]
+
+
 class Writer:
     def __init__(self, tools: Mapping[str, Callable[..., str]]) -> None:
         self._markdown, self._sentences = tools["markdown"], tools["sentences"]
@@ -86,7 +92,7 @@ class Writer:
     def roles(self, entries: Mapping[str, Doc], root: Path) -> str:
         parts = ["# Roles\n", NOTE.format("their argument specifications"), ""]
         for name, entry in entries.items():
-            main = entry["entry_points"]["main"]
+            main = _main(entry)
             parts += [f"## {name}\n", f"{self._short(entry)}.\n", *self._paragraphs(main.get("description") or [])]
             readme = root / "roles" / name / "README.md"
             more = [f"[its README](../../roles/{name}/README.md)"] if readme.is_file() else []
@@ -96,7 +102,7 @@ class Writer:
         return "\n".join(parts)
 
     def _short(self, entry: Doc) -> str:
-        doc = entry.get("doc") or entry["entry_points"]["main"]
+        doc = entry.get("doc") or _main(entry)
         return self._markdown(str(doc["short_description"]).rstrip("."))
 
     def _paragraphs(self, description: str | list[str]) -> Iterator[str]:
