@@ -14,7 +14,7 @@ description:
     process. Each remote execution that is saved saves about half a second.
   - In check mode it returns everything that is pending on the host.
   - All arguments are checked before the first state is touched. The first state that fails ends the module, and so does
-    one that needs a reboot, except in check mode.
+    one that requires a reboot.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -136,8 +136,8 @@ RETURN = r"""
 states:
   description: The result of each state that O(states[].when) allows, by its name, as its module documents it.
   returned: >-
-    when the arguments are right; after a failure those of the states before the one that failed, after one that needs a
-    reboot none of those behind it
+    when the arguments are right; after a failure those of the states before the one that failed, otherwise those up to
+    and including one that requires a reboot
   type: dict
   sample:
     kernel: {changed: true, modules_loaded: [overlay], sysctls_set: []}

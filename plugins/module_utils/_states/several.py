@@ -45,7 +45,7 @@ class Part:
 def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Bring one state after the other about. Raises DomainError with the results of those before.
 
-    What a state has to wait for until the host was rebooted, those after it have to wait for, too: they are left out.
+    Stops after a state that requires a reboot: the states after it need the reboot, too.
 
     ``common`` are arguments of those states that have such an option, unless a state brings its own.
     """
@@ -64,7 +64,7 @@ def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | 
             results[name] = {"changed": False, **state.ensure(part)}
         except DomainError as error:
             raise DomainError(f"{name}: {error}", states=results, failed_state=name, **error.fields) from error
-        if results[name].get("reboot_required") and not module.check_mode:
+        if results[name].get("reboot_required"):
             break
     changed = [result for result in results.values() if result["changed"]]
     diffs = [diff for result in changed for diff in _listed(result.get("diff") or [])]

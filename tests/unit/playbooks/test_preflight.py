@@ -80,6 +80,23 @@ def run(tmp_path: Path) -> Run:
     return call
 
 
+@pytest.mark.parametrize(
+    ("inventory", "given"),
+    [
+        ("", "drian"),
+        (" cluster_disruption_policy=\"{{ ansible_facts['os_family'] ~ 'drian' }}\"", ""),
+    ],
+    ids=["by a play", "made of facts"],
+)
+def test_what_the_inventory_alone_does_not_tell_is_checked_too(run: Run, inventory: str, given: str) -> None:
+    imported = "gpulab.kubernetes.preflight\n"
+    variables = f"  vars: {{{{cluster_disruption_policy: {given}}}}}\n" if given else ""
+    playbook = PLAYBOOK.replace(imported, imported + variables)
+    status, output, traces = run(f"[control_plane]\ncp1 {HERE}{inventory}\n[workers]\ncp1\n", playbook=playbook)
+    assert status != 0 and traces == []
+    assert "cluster_disruption_policy must be one of: refuse, drain, ignore" in " ".join(output.split())
+
+
 def test_inventory_without_the_groups_is_an_error(run: Run) -> None:
     for inventory, arguments in (
         (f"[all]\nlonely {HERE}\n", ()),
