@@ -139,7 +139,7 @@ def main() -> None:
     figures.update(by_ansible())
     hand = by_hand()
     fleets = cast(dict[str, object], figures["fleet"])
-    many, _ = timed("a second run with many nodes", lambda: fleet.many(cast(float, fleets["few_nodes_s"])))
+    many, _ = timed("plan.yml on many bare nodes", lambda: fleet.many(cast(float, fleets["few_nodes_s"])))
     fleets.update(many)
     site, again, plan = (cast(float, figures[name]) for name in ("site_s", "second_run_s", "plan_s"))
     figures["by_hand_s"] = hand
