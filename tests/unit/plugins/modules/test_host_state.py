@@ -71,7 +71,9 @@ def test_what_follows_a_state_that_requires_a_reboot_is_left_out() -> None:
     state = SimpleNamespace(
         SPECIFICATION={"argument_spec": {}}, ensure=lambda module: {"changed": True, "reboot_required": True}
     )
-    entries = [{"name": name, "module": "state", "when": True, "args": {}} for name in ("one", "two")]
+    entries: list[dict[str, Any]] = [
+        {"name": name, "module": "state", "when": True, "args": {}} for name in ("one", "two")
+    ]
     module = SimpleNamespace(params={"states": entries}, no_log_values=set())
     result = several.ensure(module, {"state": state})
     assert result["changed"] and list(result["states"]) == ["one"]
