@@ -117,8 +117,7 @@ def variables() -> str:
         path = ROOT / "roles" / role / "meta" / "argument_specs.yml"
         if not path.is_file():
             continue
-        specs = load(path)["argument_specs"]
-        spec = specs["main" if "main" in specs else "settings"]
+        spec = reference.main_entry(load(path)["argument_specs"])
         parts.append(f"## {role}\n\n{spec['short_description'].rstrip('.')}.\n")
         options: dict[str, dict[str, Any]] = spec.get("options") or {}
         own = {name: option for name, option in options.items() if name.startswith(role)}

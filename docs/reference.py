@@ -52,9 +52,8 @@ def playbooks(root: Path) -> dict[str, list[str]]:
     return {path.stem: [str(play.get("name")) for play in yaml.safe_load(path.read_text())] for path in paths}
 
 
-def _main(role: Doc) -> Doc:
-    """The entry point of a role that says what the role is; cluster has settings alone."""
-    points: Mapping[str, Doc] = role["entry_points"]
+def main_entry(points: Mapping[str, Doc]) -> Doc:
+    """Of a role's entry points the one that says what the role is; cluster has settings alone."""
     return points["main" if "main" in points else "settings"]
 
 
@@ -92,7 +91,7 @@ class Writer:
     def roles(self, entries: Mapping[str, Doc], root: Path) -> str:
         parts = ["# Roles\n", NOTE.format("their argument specifications"), ""]
         for name, entry in entries.items():
-            main = _main(entry)
+            main = main_entry(entry["entry_points"])
             parts += [f"## {name}\n", f"{self._short(entry)}.\n", *self._paragraphs(main.get("description") or [])]
             readme = root / "roles" / name / "README.md"
             more = [f"[its README](../../roles/{name}/README.md)"] if readme.is_file() else []
@@ -102,7 +101,7 @@ class Writer:
         return "\n".join(parts)
 
     def _short(self, entry: Doc) -> str:
-        doc = entry.get("doc") or _main(entry)
+        doc = entry.get("doc") or main_entry(entry["entry_points"])
         return self._markdown(str(doc["short_description"]).rstrip("."))
 
     def _paragraphs(self, description: str | list[str]) -> Iterator[str]:

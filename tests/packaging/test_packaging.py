@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / "inventories" / "three-machines.ini"
@@ -130,12 +131,7 @@ def test_an_example_inventory_can_be_read_and_has_both_groups(inventory: str, tm
 
 
 def test_an_example_sets_only_variables_that_exist() -> None:
-    known = {
-        name
-        for path in ROOT.glob("roles/*/meta/argument_specs.yml")
-        for entry in yaml.safe_load(path.read_text())["argument_specs"].values()
-        for name in entry.get("options") or {}
-    }
+    known = specification().keys()
     for path in (ROOT / "inventories").glob("*/group_vars/*.yml"):
         used = {name for name in yaml.safe_load(path.read_text()) if not name.startswith("ansible_")}
         assert used <= known, f"{path.relative_to(ROOT)}: {sorted(used - known)}"

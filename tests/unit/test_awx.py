@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
 from support import awx_project, awx_survey
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,12 +36,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def options() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
-        for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
-            found |= entry.get("options") or {}
-    return found
+def options() -> Mapping[str, Mapping[str, Any]]:
+    return specification()
 
 
 def test_every_playbook_has_a_template_and_every_template_a_playbook(project: Path) -> None:
@@ -119,7 +116,7 @@ def test_a_template_has_a_survey_that_awx_accepts_and_no_answers_leave_the_inven
 
 @pytest.mark.parametrize(("template", "question"), QUESTIONS, ids=[f"{n}: {q['variable']}" for n, q in QUESTIONS])
 def test_a_survey_asks_for_a_variable_of_one_run_that_exists_and_proposes_nothing(
-    template: str, question: dict[str, Any], options: dict[str, dict[str, Any]]
+    template: str, question: dict[str, Any], options: Mapping[str, Mapping[str, Any]]
 ) -> None:
     option = options[question["variable"]]
     assert question["variable"] not in LASTING
@@ -132,7 +129,7 @@ def test_a_survey_asks_for_a_variable_of_one_run_that_exists_and_proposes_nothin
         assert "max" in question
 
 
-def test_extra_variables_of_a_template_exist(options: dict[str, dict[str, Any]]) -> None:
+def test_extra_variables_of_a_template_exist(options: Mapping[str, Mapping[str, Any]]) -> None:
     for template in TEMPLATES:
         assert set(template.get("extra_vars", {})) <= set(options)
 
