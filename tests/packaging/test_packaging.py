@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / "inventories" / "three-machines.ini"
@@ -128,10 +127,3 @@ def test_an_example_inventory_can_be_read_and_has_both_groups(inventory: str, tm
     groups = yaml.safe_load(printed)["all"]["children"]
     assert len(groups["control_plane"]["hosts"]) == 1
     assert groups["workers"]["hosts"]
-
-
-def test_an_example_sets_only_variables_that_exist() -> None:
-    known = specification().keys()
-    for path in (ROOT / "inventories").glob("*/group_vars/*.yml"):
-        used = {name for name in yaml.safe_load(path.read_text()) if not name.startswith("ansible_")}
-        assert used <= known, f"{path.relative_to(ROOT)}: {sorted(used - known)}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.parents[1].name for path in ROOT.glob("roles/*/meta/main.yml"))
@@ -47,6 +48,13 @@ def test_every_variable_is_described_and_named_after_its_role(role: str) -> None
     for name, option in options_of(role).items():
         assert option.get("description"), f"{name} has no description"
         assert name.startswith(f"{role}_"), f"{name} does not begin with {role}_"
+
+
+def test_an_example_inventory_sets_only_variables_that_exist() -> None:
+    known = specification().keys()
+    for path in (ROOT / "inventories").glob("*/group_vars/*.yml"):
+        used = {name for name in read(path) if not name.startswith("ansible_")}
+        assert used <= known, f"{path.relative_to(ROOT)}: {sorted(used - known)}"
 
 
 def conditions(tasks: Any) -> list[str]:
