@@ -20,7 +20,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx awx-configure training network guides first-run untidy in-use second-release dkms vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx awx-configure training network guides first-run untidy in-use second-release dkms older vm
 # CI does not draw this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -48,6 +48,8 @@ tests_untidy := test_untidy.py
 tests_in-use := test_in_use.py
 tests_second-release := test_second_release.py
 tests_dkms := test_dkms.py
+tests_older := ../unit/roles
+older: PYTEST := $(OLD)/bin/python -m pytest --numprocesses=4 --dist=worksteal
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
 LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
@@ -121,10 +123,12 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	python tests/sanity/words.py
 	antsibull-changelog lint
 	python -m upstream --check
-	echo "lint: 5/6 ansible-lint, production profile (about a minute)"
-	ansible-lint --offline -q --strict
-	echo "lint: 6/6 ansible-test sanity"
-	python tests/sanity/run.py
+	echo "lint: 5/6 ansible-lint, production profile, and 6/6 ansible-test sanity beside it (2 minutes)"
+	ansible-lint --offline -q --strict & lint=$$!
+	failed=0
+	python tests/sanity/run.py || failed=1
+	wait $$lint || failed=1
+	exit $$failed
 
 unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 where there is one
 	@echo "unit: tests/unit on $$(python --version)"
@@ -133,8 +137,8 @@ unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 where there
 
 unit-old: venv
 	@if .ci/make-venv $(OLD) requirements-old.txt 3.11; then
-	  echo "unit: what runs on hosts or in Ansible, and a syntax check, on $$($(OLD)/bin/python --version) with ansible-core 2.19"
-	  $(OLD)/bin/python -m pytest --numprocesses=4 --dist=worksteal --hypothesis-profile=few tests/unit/{plugins,roles,playbooks}
+	  echo "unit: modules, plugins and playbooks, and a syntax check, on $$($(OLD)/bin/python --version) with ansible-core 2.19"
+	  $(OLD)/bin/python -m pytest --numprocesses=4 --dist=worksteal --hypothesis-profile=few tests/unit/{plugins,playbooks}
 	  PATH="$(CURDIR)/$(OLD)/bin:$$PATH" $(OLD)/bin/ansible-playbook -i inventories/three-machines.ini --syntax-check site.yml playbooks/*.yml
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
