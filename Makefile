@@ -48,8 +48,6 @@ tests_untidy := test_untidy.py
 tests_in-use := test_in_use.py
 tests_second-release := test_second_release.py
 tests_dkms := test_dkms.py
-tests_older := ../unit/roles
-older: PYTEST := $(OLD)/bin/python -m pytest --numprocesses=4 --dist=worksteal
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
 LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
@@ -100,7 +98,10 @@ test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 min
 	for group in $(GROUP); do $(MAKE) "$$group" || failed+=" $$group"; done
 	[ -z "$$failed" ] || { echo "test-all: failed:$$failed" >&2; exit 1; }
 
-$(GROUPS): venv
+older: # the plays of the roles, which differ least there, on Python 3.11
+	@$(MAKE) unit-old OLD_TESTS=roles
+
+$(filter-out older,$(GROUPS)): venv
 	@echo "$@: $(tests_$@)"
 	$(PYTEST) $(addprefix tests/integration/,$(tests_$@))
 
@@ -135,10 +136,11 @@ unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 where there
 	$(PYTEST) --numprocesses=4 --dist=worksteal tests/unit
 	$(MAKE) unit-old
 
+unit-old: OLD_TESTS ?= plugins playbooks
 unit-old: venv
 	@if .ci/make-venv $(OLD) requirements-old.txt 3.11; then
-	  echo "unit: modules, plugins and playbooks, and a syntax check, on $$($(OLD)/bin/python --version) with ansible-core 2.19"
-	  $(OLD)/bin/python -m pytest --numprocesses=4 --dist=worksteal --hypothesis-profile=few tests/unit/{plugins,playbooks}
+	  echo "unit: $(OLD_TESTS), and a syntax check, on $$($(OLD)/bin/python --version) with ansible-core 2.19"
+	  $(OLD)/bin/python -m pytest --numprocesses=4 --dist=worksteal --hypothesis-profile=few $(addprefix tests/unit/,$(OLD_TESTS))
 	  PATH="$(CURDIR)/$(OLD)/bin:$$PATH" $(OLD)/bin/ansible-playbook -i inventories/three-machines.ini --syntax-check site.yml playbooks/*.yml
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
