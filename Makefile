@@ -88,7 +88,7 @@ lab-down: venv ## remove the lab, and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
 	python -m lab down --name $(NAME)
 
-test: lint unit report-test galaxy molecule ## lint, unit tests, the report's page, the package, molecule default on the lab (13 minutes)
+test: lint unit report-test galaxy molecule ## lint, unit tests, the report's page, the package, molecule default on the lab (about 20 minutes)
 
 test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
 	@for group in $(GROUP); do
