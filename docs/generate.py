@@ -40,6 +40,9 @@ ROLES = (
     "gpu_isolation",
     "cuda_toolkit",
     "torch_ddp",
+    "nfs_server",
+    "nfs_cache",
+    "local_path",
 )
 BEGIN, END = "<!-- versions: written by docs/generate.py -->", "<!-- end of versions -->"
 HEAD = """\

@@ -19,7 +19,8 @@ from ...module_utils._apt.key import AptKeyError, read_pins
 from ...module_utils._cluster import pools
 from ...module_utils._nvidia import sharing
 from ...module_utils._problem import Problem
-from .. import _images
+from ...module_utils._storage.volumes import quantity
+from .. import _images, _nfs
 from .._cuda.plan import MINOR_VERSION, RELEASE
 from .._preflight.model import listing
 
@@ -35,6 +36,10 @@ _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _ZERO = re.compile(r"[0.]+(?:[a-z]+[0.]+)*[a-z]+", re.ASCII)
 _DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
 _REGISTRY = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]+)?", re.ASCII)
+_SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
+_MOST_VERIFIED = 4096
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
 
@@ -183,6 +188,37 @@ def _registry_credentials(value: Any) -> Iterator[str]:
     yield from (f"{name} is there twice" for name in sorted(set(registries)) if registries.count(name) > 1)
 
 
+def _server(value: Any) -> Iterator[str]:
+    if value != "" and not _SERVER.fullmatch(str(value)):
+        yield f"it must be an address or a name, such as 192.0.2.10 or nas.example.org, not {str(value)!r:.120}"
+
+
+def _exported(value: Any) -> Iterator[str]:
+    if value != "":
+        yield from _nfs.path_problems(value)
+
+
+def _capacity(value: Any) -> Iterator[str]:
+    if not quantity(value):
+        yield f"it must be an amount with a unit, such as 100Gi, not {str(value)!r:.60}"
+
+
+def _label(value: Any) -> Iterator[str]:
+    if not _LABEL.fullmatch(str(value)):
+        yield f"it must be at most 63 small letters, digits and '-' inside, not {str(value)!r:.120}"
+
+
+def _mount_options(value: Any) -> Iterator[str]:
+    for option in value:
+        if not _MOUNT_OPTION.fullmatch(str(option)):
+            yield f"{str(option)!r:.60} is not an option of nfs(5), such as nfsvers=4.2 or noatime"
+
+
+def _verified(value: Any) -> Iterator[str]:
+    if not 1 <= int(value) <= _MOST_VERIFIED:
+        yield f"it must be 1 to {_MOST_VERIFIED} MiB, which a pod has in memory, not {value}"
+
+
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_device_plugin_sharing": sharing.problems,
@@ -207,6 +243,20 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "cluster_apt_credentials": credentials.problems,
     "containerd_registry_mirrors": _mirrors,
     "containerd_registry_credentials": _registry_credentials,
+    "nfs_cache_server": _server,
+    "nfs_cache_path": _exported,
+    "nfs_cache_capacity": _capacity,
+    "nfs_cache_namespace": _label,
+    "nfs_cache_claim": _label,
+    "nfs_cache_mount_options": _mount_options,
+    "nfs_cache_verify_mib": _verified,
+    "nfs_server_path": _nfs.path_problems,
+    "nfs_server_clients": _nfs.client_problems,
+    "nfs_server_options": _nfs.option_problems,
+    "local_path_class": _label,
+    "local_path_namespace": _label,
+    "local_path_directory": _nfs.path_problems,
+    "local_path_verify_mib": _verified,
     **{
         f"{role}_repository_key_fingerprints": _fingerprints
         for role in ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
@@ -287,6 +337,19 @@ def _toolkits(host: str, values: Values) -> Iterator[Problem]:
         )
 
 
+def _cache(host: str, values: Values) -> Iterator[Problem]:
+    missing = [name for name in ("nfs_cache_server", "nfs_cache_path") if not values[name]]
+    if "nfs_cache" in values["cluster_storage"] and values["nfs_cache_state"] == "present" and missing:
+        yield Problem(
+            "nfs_cache_source_missing",
+            f"cluster_storage has nfs_cache, and {listing(missing)} is empty",
+            ", ".join(missing),
+            "The cache is a directory of an NFS server",
+            "Name the server and the directory that it exports",
+            host,
+        )
+
+
 # Which values of one host go together: the variables that a rule needs, and the rule.
 HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], ...] = (
     (("nvidia_driver_source", "nvidia_driver_installer_image"), _installer),
@@ -294,6 +357,7 @@ HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], 
     (("nvidia_driver_source", "cluster_gpu_manager"), _operator),
     (("cluster_api_tunnel", "cluster_api_delegate"), _tunnel),
     (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
+    (("cluster_storage", "nfs_cache_state", "nfs_cache_server", "nfs_cache_path"), _cache),
 )
 
 

@@ -33,7 +33,7 @@ ROLES = ("cluster", "preflight", "kubeadm", "containerd", "nvidia_container_tool
 SETTINGS = {
     "images": [
         *("flannel_image", "flannel_cni_plugin_image", "nvidia_device_plugin_image", "nvidia_device_plugin_nfd_image"),
-        *("acceptance_image", "acceptance_network_image", "torch_ddp_image"),
+        *("acceptance_image", "acceptance_network_image", "torch_ddp_image", "local_path_image"),
     ],
 }
 PLAYBOOK = """

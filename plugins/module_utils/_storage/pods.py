@@ -1,0 +1,148 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pods that verify a claim: one writes, others read what it wrote; and what their logs say. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from .._cluster.objects import OWNER, OWNER_LABEL
+
+LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": "storage-check"}
+SELECTOR = "app.kubernetes.io/part-of=storage-check"
+
+_CONTAINER = "check"
+_RESULT = re.compile(r"^storage-check: ([0-9.]+) ([0-9.]+) ([0-9a-f]{64})$", re.MULTILINE)
+# /proc/uptime is the one clock finer than a second that every shell can read.
+_CLOCK = 0.01
+# The directory has a fixed name, so that an interrupted verification leaves nothing that adds up.
+_WRITE = """set -eu
+here=/claim/.gpulab-check
+trap 'rm -rf "$here"; exit 0' TERM INT
+mkdir -p "$here"
+dd if=/dev/urandom of=/scratch/data bs=1M count={size}
+read -r begun rest </proc/uptime
+dd if=/scratch/data of="$here/data" bs=1M conv=fsync
+read -r ended rest </proc/uptime
+sum=$(sha256sum </scratch/data)
+echo "storage-check: $begun $ended ${{sum%% *}}"
+sleep 86400 &
+wait
+"""
+_READ = """set -eu
+read -r begun rest </proc/uptime
+dd if=/claim/.gpulab-check/data of=/dev/null bs=1M
+read -r ended rest </proc/uptime
+sum=$(sha256sum </claim/.gpulab-check/data)
+echo "storage-check: $begun $ended ${sum%% *}"
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    namespace: str
+    image: str
+    size_mib: int
+    timeout: int
+
+
+@dataclass(frozen=True)
+class Trip:
+    """A claim, the node of the pod that writes, and those of the pods that read. ``made``: the claim is the check's."""
+
+    claim: str
+    writer: str
+    readers: tuple[str, ...]
+    made: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a pod said: seconds that its reading or writing took, and the checksum of the data."""
+
+    seconds: float
+    checksum: str
+
+    def mib_per_s(self, size_mib: int) -> float:
+        return round(size_mib / max(self.seconds, _CLOCK), 1)
+
+
+def measured(log: str) -> Measured | None:
+    """The result in a pod's log, None while there is none."""
+    found = _RESULT.search(log)
+    return Measured(float(found[2]) - float(found[1]), found[3]) if found else None
+
+
+def trips(nodes: list[str], claim: str, storage_class: str) -> list[Trip]:
+    """One claim for all nodes: the first writes, the others read. Of a class each node gets a claim of its own."""
+    if storage_class:
+        return [Trip(f"gpulab-check-{number}", node, (node,), True) for number, node in enumerate(nodes)]
+    return [Trip(claim, nodes[0], tuple(nodes[1:]) or (nodes[0],))]
+
+
+def claim(settings: Settings, name: str, storage_class: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": settings.namespace, "labels": LABELS},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": f"{2 * settings.size_mib}Mi"}},
+        },
+    }
+
+
+def writer(settings: Settings, trip: Trip) -> dict[str, Any]:
+    """Writes, and keeps the data until it is deleted."""
+    scratch = {"medium": "Memory", "sizeLimit": f"{settings.size_mib + 16}Mi"}
+    pod = _pod(settings, f"write-{trip.claim}", trip, trip.writer, _WRITE.format(size=settings.size_mib))
+    pod["spec"]["volumes"].append({"name": "scratch", "emptyDir": scratch})
+    pod["spec"]["containers"][0]["volumeMounts"].append({"name": "scratch", "mountPath": "/scratch"})
+    return pod
+
+
+def reader(settings: Settings, trip: Trip, node: str) -> dict[str, Any]:
+    return _pod(settings, f"read-{trip.claim}-{node}", trip, node, _READ)
+
+
+def _pod(settings: Settings, name: str, trip: Trip, node: str, script: str) -> dict[str, Any]:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    container = {
+        "name": _CONTAINER,
+        "image": settings.image,
+        "command": ["/bin/sh", "-c", script],
+        "volumeMounts": [{"name": "claim", "mountPath": "/claim"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"storage-check-{name}"[:253], "namespace": settings.namespace, "labels": LABELS},
+        "spec": {
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+            },
+            "tolerations": [{"operator": "Exists"}],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 30,
+            "activeDeadlineSeconds": settings.timeout + 300,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "containers": [container],
+            "volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": trip.claim}}],
+        },
+    }
+
+
+def summary(results: list[dict[str, Any]], size_mib: int) -> list[str]:
+    """What was measured, as a line for each pod."""
+    lines = []
+    for result in results:
+        lines.append(f"a pod on {result['writer']} wrote {size_mib} MiB at {result['write_mib_per_s']} MiB/s")
+        for node, speed in result["readers"].items():
+            how = "from the node's memory" if speed is None else f"at {speed} MiB/s"
+            lines.append(f"{'another' if node == result['writer'] else 'a'} pod on {node} read them {how}")
+    return lines

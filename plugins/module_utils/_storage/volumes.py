@@ -1,0 +1,122 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Volumes, claims and classes as the API gives them: what stands in the way of a change, and who uses them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from .._cluster import objects
+from .._cluster.objects import OWNER, OWNER_LABEL, Object
+
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]i|[kMGTPE])?", re.ASCII)
+_DECIMAL = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T", "P", "E"))}
+_BINARY = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", start=1)}
+_UNITS: Mapping[str, int] = {**_DECIMAL, **_BINARY}
+_STALE = ("Released", "Failed")
+
+
+def quantity(text: Any) -> Decimal | None:
+    """An amount of bytes as Kubernetes writes it (100Gi, 2T), None for anything else."""
+    found = _QUANTITY.fullmatch(str(text))
+    return Decimal(found[1]) * _UNITS[found[2] or ""] if found else None
+
+
+def is_ours(found: Object) -> bool:
+    return (found["metadata"].get("labels") or {}).get(OWNER_LABEL) == OWNER
+
+
+def obstacle(found: Object | None, wanted: Object) -> str:
+    """Why a volume or a claim that is there can't become the wanted one, as a sentence; empty if nothing does."""
+    if found is None:
+        return ""
+    what = f"{wanted['kind']} {objects.name(wanted)}"
+    if not is_ours(found):
+        return f"{what} was not made by this collection. Choose another name"
+    differing = [f"{key} {_short(was)}, {_short(will)} is wanted" for key, was, will in _differences(found, wanted)]
+    if differing:
+        return f"{what} has {'; '.join(differing)}, and Kubernetes does not change that"
+    phase = (found.get("status") or {}).get("phase") or ""
+    if wanted["kind"] == "PersistentVolume" and phase in _STALE:
+        return f"{what} is {phase}, since its claim was deleted, and takes no other claim"
+    return ""
+
+
+def users(pods: Iterable[Object], claim: str) -> list[str]:
+    """The pods of the claim's namespace that have it mounted, or will as soon as they start."""
+    return sorted(
+        objects.name(pod)
+        for pod in pods
+        if objects.phase(pod) not in ("Succeeded", "Failed")
+        and any(
+            (v.get("persistentVolumeClaim") or {}).get("claimName") == claim for v in pod["spec"].get("volumes", [])
+        )
+    )
+
+
+def claim_names(spec: Object) -> list[str]:
+    """The claims that a pod's specification names."""
+    sources = (volume.get("persistentVolumeClaim") or {} for volume in spec.get("volumes") or [])
+    return [source["claimName"] for source in sources if "claimName" in source]
+
+
+def class_obstacle(classes: Iterable[Object], wanted: Object) -> str:
+    """Why a StorageClass can't be made the wanted one, as a sentence; empty if nothing stands in the way."""
+    name, default = objects.name(wanted), _is_default(wanted)
+    for found in classes:
+        if objects.name(found) != name:
+            if default and _is_default(found):
+                return (
+                    f"StorageClass {objects.name(found)} is the default of this cluster already. "
+                    "Set local_path_default_class to false"
+                )
+        elif not is_ours(found):
+            return f"StorageClass {name} was not made by this collection. Choose another local_path_class"
+        elif found.get("reclaimPolicy") != wanted["reclaimPolicy"]:
+            return (
+                f"StorageClass {name} has the reclaim policy {found.get('reclaimPolicy')}, "
+                f"{wanted['reclaimPolicy']} is wanted, and Kubernetes does not change that. "
+                "Choose another local_path_class, or remove it first with local_path_state=absent"
+            )
+    return ""
+
+
+def claims_of_class(volumes: Iterable[Object], name: str) -> list[str]:
+    """The claims that hold a volume of a class."""
+    return sorted(
+        f"{claim['namespace']}/{claim['name']}"
+        for volume in volumes
+        for claim in [volume["spec"].get("claimRef")]
+        if claim
+        and volume["spec"].get("storageClassName") == name
+        and (volume.get("status") or {}).get("phase") == "Bound"
+    )
+
+
+def _differences(found: Object, wanted: Object) -> Iterator[tuple[str, Any, Any]]:
+    was, will = found["spec"], wanted["spec"]
+    if wanted["kind"] == "PersistentVolume":
+        nfs = was.get("nfs") or {}
+        before, after = (f"{s.get('server')}:{s.get('path')}" for s in (nfs, will["nfs"]))
+        if before != after:
+            yield "the source", before, after
+        amounts = was["capacity"]["storage"], will["capacity"]["storage"]
+    else:
+        if was.get("volumeName") != will["volumeName"]:
+            yield "the volume", was.get("volumeName") or "none", will["volumeName"]
+        amounts = was["resources"]["requests"]["storage"], will["resources"]["requests"]["storage"]
+    if quantity(amounts[0]) != quantity(amounts[1]):
+        yield "the capacity", *amounts
+
+
+def _short(value: Any) -> str:
+    return f"{value!s:.200}"
+
+
+def _is_default(found: Object) -> bool:
+    return (found["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"

@@ -1,0 +1,140 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nfs_volume
+short_description: Make a volume on an NFS server with its claim, or remove both and keep the data
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Makes a PersistentVolume and the PersistentVolumeClaim that is bound to it and to nothing else, and waits up to 60
+    seconds until it is. Pods of all nodes can have the claim at the same time.
+  - Both belong together, and to this module. Those that something else has made are never changed or removed.
+  - What Kubernetes does not change (server, path and capacity) is an error before anything changes.
+options:
+  kubeconfig:
+    description: Kubeconfig file of the cluster.
+    type: path
+    required: true
+  namespace:
+    description: Namespace of the claim, which must exist.
+    type: str
+    default: default
+  claim:
+    description: Name of the claim. The volume is called after both, as in V(default-gpulab-cache).
+    type: str
+    required: true
+  state:
+    description: >-
+      With V(absent) both are removed, unless pods use the claim. What is stored on the server stays, whatever
+      O(reclaim_policy) was.
+    type: str
+    choices: [present, absent]
+    default: present
+  server:
+    description: Address or name of the server, as nodes reach it.
+    type: str
+  path:
+    description: Directory that the server exports.
+    type: str
+  capacity:
+    description: Size that the volume states, such as V(100Gi). NFS itself does not enforce it.
+    type: str
+  reclaim_policy:
+    description: What becomes of the data when somebody deletes the claim.
+    type: str
+    choices: [Retain, Recycle]
+    default: Retain
+  mount_options:
+    description: Options with which nodes mount the directory.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+requirements:
+  - kubernetes (Python package)
+"""
+
+EXAMPLES = r"""
+- name: Give pods a directory of an NFS server
+  gpulab.kubernetes.nfs_volume:
+    kubeconfig: /run/user/1000/kubeconfig
+    claim: datasets
+    server: 192.0.2.10
+    path: /srv/datasets
+    capacity: 500Gi
+    mount_options: [nfsvers=4.2, hard, noatime]
+"""
+
+RETURN = r"""
+changes:
+  description: Kind and name of each object that was changed or removed, with its namespace.
+  returned: success
+  type: list
+  elements: str
+  sample: [PersistentVolume default-datasets, PersistentVolumeClaim default/datasets]
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._cluster.api import Api
+from ..module_utils._module import run
+from ..module_utils._storage.nfs_volume import NfsVolume, Wanted
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    wanted = Wanted(
+        params["namespace"],
+        params["claim"],
+        params["server"] or "",
+        params["path"] or "",
+        params["capacity"] or "",
+        params["reclaim_policy"],
+        tuple(params["mount_options"]),
+    )
+    volume = NfsVolume(Api(params["kubeconfig"]), wanted)
+    if params["state"] == "absent":
+        removed = volume.absent(module.check_mode)
+        return {"changed": bool(removed), "changes": removed, "diff": {"before": dict.fromkeys(removed), "after": {}}}
+    changes = volume.present(module.check_mode)
+    sides = {side: {each.name: getattr(each, side) for each in changes} for side in ("before", "after")}
+    return {"changed": bool(changes), "changes": [each.name for each in changes], "diff": sides}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "kubeconfig": {"type": "path", "required": True},
+            "namespace": {"type": "str", "default": "default"},
+            "claim": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "server": {"type": "str"},
+            "path": {"type": "str"},
+            "capacity": {"type": "str"},
+            "reclaim_policy": {"type": "str", "choices": ["Retain", "Recycle"], "default": "Retain"},
+            "mount_options": {"type": "list", "elements": "str", "default": []},
+        },
+        required_if=[("state", "present", ["server", "path", "capacity"])],
+        supports_check_mode=True,
+    )
+    run(module, run_module)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an NFS server exports, and to whom. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+_PATH = re.compile(r"(?:/[A-Za-z0-9._-]+)+", re.ASCII)
+_OPTION = re.compile(r"[a-z_]+(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
+_ROOT = ("root_squash", "no_root_squash")
+
+
+def path_problems(path: Any) -> Iterator[str]:
+    """What is wrong with a directory to export, as the end of a sentence."""
+    if not _PATH.fullmatch(str(path)) or ".." in str(path).split("/"):
+        yield (
+            "it must be an absolute path of letters, digits, '.', '_' and '-' without a slash at its end, such as "
+            f"/srv/gpulab, not {str(path)!r:.120}"
+        )
+
+
+def client_problems(clients: Iterable[Any]) -> Iterator[str]:
+    """What is wrong with addresses that may mount it."""
+    for client in clients:
+        try:
+            network = ipaddress.ip_network(str(client))
+        except ValueError:
+            yield f"{str(client)!r:.120} must be an address or a network, such as 192.0.2.21 or 192.0.2.0/24"
+        else:
+            if network.prefixlen == 0:
+                yield f"{client} is every address there is. Name the nodes, or their network"
+
+
+def option_problems(options: Iterable[Any]) -> Iterator[str]:
+    """What is wrong with options of an export."""
+    for option in options:
+        if option in _ROOT:
+            yield f"{option} can't be set here, set nfs_server_no_root_squash instead"
+        elif not _OPTION.fullmatch(str(option)):
+            yield f"{str(option)!r:.60} is not an option of exports(5), such as rw, sync or anonuid=1000"
+
+
+def export(path: str, clients: Sequence[str], options: Sequence[str], no_root_squash: bool) -> str:
+    """The line of exports(5). Raises ValueError, which says what is wrong."""
+    problems = [f"nfs_server_path: {words}" for words in path_problems(path)]
+    problems += [f"nfs_server_clients: {words}" for words in client_problems(clients)]
+    problems += [f"nfs_server_options: {words}" for words in option_problems(options)]
+    if not clients:
+        problems.append("nfs_server_clients: there is no address to export to")
+    if problems:
+        raise ValueError("; ".join(problems))
+    words = ",".join([*options, "no_root_squash" if no_root_squash else "root_squash"])
+    return " ".join([path, *(f"{client}({words})" for client in clients)])
+
+
+def clients(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
+    """The node addresses of hosts. Raises ValueError if one is not known: a node must not be locked out unnoticed."""
+    found = {}
+    for host in hosts:
+        values = hostvars[host]
+        facts = (values.get("ansible_facts") or {}).get("default_ipv4") or {}
+        found[host] = str(values.get("cluster_node_address") or facts.get("address") or "")
+    unknown = [host for host, address in found.items() if not address]
+    if unknown:
+        raise ValueError(
+            f"the address of {', '.join(unknown)} is not known. Run without --limit, set cluster_node_address for it, "
+            "or name the clients in nfs_server_clients"
+        )
+    return list(dict.fromkeys(found.values()))

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_clients import FilterModule as Clients
+from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_export import FilterModule as Export
+
+export = Export().filters()["nfs_export"]
+clients = Clients().filters()["nfs_clients"]
+OPTIONS = ["rw", "sync", "no_subtree_check"]
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "options", "root", "expected"),
+    [
+        ("/srv/a", ["192.0.2.1"], OPTIONS, False, "/srv/a 192.0.2.1(rw,sync,no_subtree_check,root_squash)"),
+        (
+            "/srv/a",
+            ["192.0.2.1", "2001:db8::1"],
+            ["ro"],
+            True,
+            "/srv/a 192.0.2.1(ro,no_root_squash) 2001:db8::1(ro,no_root_squash)",
+        ),
+        ("/srv", ["192.0.2.0/24"], ["rw", "anonuid=1000"], False, "/srv 192.0.2.0/24(rw,anonuid=1000,root_squash)"),
+    ],
+)
+def test_exports(path: str, to: list[str], options: list[str], root: bool, expected: str) -> None:
+    assert export(path, to, options, root) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "options", "words"),
+    [
+        ("/", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
+        ("srv", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
+        ("/srv/../etc", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
+        ("/srv *(rw)", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
+        ("/srv/", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
+        ("/srv", [], OPTIONS, "there is no address to export to"),
+        ("/srv", ["*"], OPTIONS, "'\\*' must be an address or a network"),
+        ("/srv", ["gpu1"], OPTIONS, "'gpu1' must be an address or a network"),
+        ("/srv", ["0.0.0.0/0"], OPTIONS, "every address there is"),
+        ("/srv", ["::/0"], OPTIONS, "every address there is"),
+        ("/srv", ["192.0.2.1/24"], OPTIONS, "must be an address or a network"),
+        ("/srv", ["192.0.2.1"], ["no_root_squash"], "set nfs_server_no_root_squash instead"),
+        ("/srv", ["192.0.2.1"], ["rw) *(rw"], "is not an option of exports"),
+    ],
+)
+def test_what_is_never_exported(path: str, to: list[str], options: list[str], words: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=f"Error while exporting .*{words}.*Nothing was changed"):
+        export(path, to, options)
+
+
+def test_clients_are_the_node_addresses_of_all_hosts() -> None:
+    hostvars: dict[str, Any] = {
+        "cp1": {"cluster_node_address": "192.0.2.1", "ansible_facts": {"default_ipv4": {"address": "198.51.100.1"}}},
+        "gpu1": {"ansible_facts": {"default_ipv4": {"address": "192.0.2.2"}}},
+        "gpu2": {"ansible_facts": {}, "cluster_node_address": ""},
+    }
+    assert clients(hostvars, ["cp1", "gpu1", "cp1"]) == ["192.0.2.1", "192.0.2.2"]
+    with pytest.raises(AnsibleFilterError, match=r"the address of gpu2 is not known. Run without --limit"):
+        clients(hostvars, ["cp1", "gpu2"])

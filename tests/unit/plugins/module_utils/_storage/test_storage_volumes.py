@@ -1,0 +1,113 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage import volumes
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage.nfs_volume import Wanted
+
+OURS = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
+VOLUME, CLAIM = Wanted("default", "cache", "192.0.2.10", "/srv/gpulab", "100Gi").manifests()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("100Gi", 100 * 2**30),
+        ("1.5Ti", 1.5 * 2**40),
+        ("2T", 2 * 10**12),
+        ("7", 7),
+        ("0", 0),
+        ("100 Gi", None),
+        ("100GB", None),
+        ("-1Gi", None),
+        ("", None),
+        (None, None),
+        ("1e3", None),
+    ],
+)
+def test_amounts(text: Any, expected: float | None) -> None:
+    assert volumes.quantity(text) == expected
+
+
+def found(body: dict[str, Any], *, labels: dict[str, str] | None = None, phase: str = "Bound", **spec: Any) -> Any:
+    metadata = {**body["metadata"], "labels": OURS if labels is None else labels}
+    return {**body, "metadata": metadata, "spec": {**body["spec"], **spec}, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "words"),
+    [
+        (None, VOLUME, ""),
+        (found(VOLUME), VOLUME, ""),
+        (found(CLAIM), CLAIM, ""),
+        (found(VOLUME, phase="Available"), VOLUME, ""),
+        (found(VOLUME, capacity={"storage": "102400Mi"}), VOLUME, ""),
+        (found(VOLUME, persistentVolumeReclaimPolicy="Recycle", mountOptions=[]), VOLUME, ""),
+        (found(VOLUME, labels={}), VOLUME, "PersistentVolume default-cache was not made by this collection"),
+        (found(CLAIM, labels={}), CLAIM, "PersistentVolumeClaim cache was not made by this collection"),
+        (
+            found(VOLUME, nfs={"server": "192.0.2.11", "path": "/srv/gpulab"}),
+            VOLUME,
+            "has the source 192.0.2.11:/srv/gpulab, 192.0.2.10:/srv/gpulab is wanted, and Kubernetes does not change",
+        ),
+        (found(VOLUME, nfs=None), VOLUME, "has the source None:None"),
+        (found(VOLUME, capacity={"storage": "1Gi"}), VOLUME, "has the capacity 1Gi, 100Gi is wanted"),
+        (found(CLAIM, resources={"requests": {"storage": "1Gi"}}), CLAIM, "has the capacity 1Gi, 100Gi is wanted"),
+        (found(CLAIM, volumeName="pvc-1"), CLAIM, "has the volume pvc-1, default-cache is wanted"),
+        (found(VOLUME, phase="Released"), VOLUME, "is Released, since its claim was deleted"),
+        (found(VOLUME, phase="Failed"), VOLUME, "is Failed"),
+    ],
+)
+def test_what_stands_in_the_way_of_a_volume(there: Any, wanted: dict[str, Any], words: str) -> None:
+    said = volumes.obstacle(there, wanted)
+    assert words in said and bool(said) == bool(words)
+
+
+def pod(name: str, claim: str | None, phase: str = "Running") -> dict[str, Any]:
+    sources = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}] if claim else [{"name": "e"}]
+    return {"metadata": {"name": name}, "spec": {"volumes": sources}, "status": {"phase": phase}}
+
+
+def test_pods_that_ended_do_not_use_a_claim() -> None:
+    pods = [pod("b", "cache"), pod("a", "cache", "Pending"), pod("c", "cache", "Succeeded"), pod("d", "other")]
+    assert volumes.users([*pods, pod("e", None), {"metadata": {"name": "f"}, "spec": {}}], "cache") == ["a", "b"]
+
+
+def storage_class(name: str, policy: str = "Retain", default: str = "", ours: bool = True) -> dict[str, Any]:
+    annotations = {volumes.DEFAULT_CLASS: default} if default else None
+    metadata = {"name": name, "labels": OURS if ours else None, "annotations": annotations}
+    return {"metadata": metadata, "reclaimPolicy": policy}
+
+
+@pytest.mark.parametrize(
+    ("classes", "wanted", "words"),
+    [
+        ([], storage_class("local", default="true"), ""),
+        ([storage_class("local", default="true")], storage_class("local", default="true"), ""),
+        ([storage_class("nfs", default="false", ours=False)], storage_class("local", default="true"), ""),
+        ([storage_class("nfs", default="true", ours=False)], storage_class("local", default="false"), ""),
+        (
+            [storage_class("nfs", default="true", ours=False)],
+            storage_class("local", default="true"),
+            "nfs is the default",
+        ),
+        ([storage_class("local", ours=False)], storage_class("local"), "local was not made by this collection"),
+        ([storage_class("local", "Delete")], storage_class("local"), "has the reclaim policy Delete, Retain is wanted"),
+    ],
+)
+def test_what_stands_in_the_way_of_a_class(classes: list[Any], wanted: dict[str, Any], words: str) -> None:
+    said = volumes.class_obstacle(classes, wanted)
+    assert words in said and bool(said) == bool(words)
+
+
+def test_only_bound_volumes_of_the_class_count() -> None:
+    def volume(name: str, phase: str, claim: str = "train") -> dict[str, Any]:
+        reference = {"namespace": "default", "name": claim} if claim else None
+        return {"spec": {"storageClassName": name, "claimRef": reference}, "status": {"phase": phase}}
+
+    there = [volume("local", "Bound"), volume("local", "Released", "old"), volume("nfs", "Bound", "other")]
+    assert volumes.claims_of_class([*there, volume("local", "Available", "")], "local") == ["default/train"]
