@@ -121,7 +121,9 @@ def build(
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
     parts: Annotated[
         list[str] | None,
-        typer.Option("--with", help="Optional part (torch, ee, operator, installer); may be given several times."),
+        typer.Option(
+            "--with", help="Optional part (torch, ee, operator, local-path, installer); may be given several times."
+        ),
     ] = None,
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""

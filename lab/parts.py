@@ -12,6 +12,7 @@ PARTS = {
     "torch": "lab.depot.torch_image",
     "ee": "lab.ee",
     "operator": "lab.depot.operator_image",
+    "local-path": "lab.depot.local_path_image",
     "installer": "lab.gpusim.installer_image",
 }
 

@@ -173,6 +173,17 @@ def node_feature_discovery(tag: str) -> Recipe:
     )
 
 
+def local_path_provisioner(tag: str) -> Recipe:
+    """What makes volumes of directories of the nodes."""
+    return Recipe(
+        "local-path-provisioner",
+        "github.com/rancher/local-path-provisioner",
+        tag,
+        {"local-path-provisioner": "."},
+        ldflags="-X main.VERSION={version}",
+    )
+
+
 def helm() -> Recipe:
     """The package manager that installs the GPU Operator's chart."""
     flags = (

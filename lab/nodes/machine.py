@@ -89,6 +89,11 @@ def _options(node: Node, place: Place) -> list[str]:
     tmp = "noexec,size=64m" if node.untidy.tmp == "noexec" else "exec"
     options += ["--tmpfs=/run:exec,mode=755", "--tmpfs=/run/lock", f"--tmpfs=/tmp:{tmp}"]
     options += [f"--volume={name}-{volume}:/var/lib/{volume}:dev,exec,suid" for volume in _VOLUMES]
+    if node.untidy.nfs:
+        # What the simulated NFS client of each node mounts parts of.
+        shared = paths.lab_dir(place.lab) / "nfs"
+        shared.mkdir(parents=True, exist_ok=True)
+        options.append(f"--volume={shared}:/var/lib/lab-nfs")
     options += [f"--volume={source}:{target}:ro" for source, target in _silicon(node, place).items()]
     return [*options, *system.limits(), *_networks(node, place)]
 

@@ -47,6 +47,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "default_route": ("", "extra"),
     "headers": ("", "absent"),
     "kernel": ("", "cloud"),
+    "nfs": ("", "simulated"),
     "sudo": ("", "password"),
     "tmp": ("", "noexec"),
 }
@@ -71,6 +72,7 @@ class Untidy:
     preinstalled: tuple[str, ...] = ()
     headers: str = ""
     kernel: str = ""
+    nfs: str = ""
     sudo: str = ""
 
     def chosen(self) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def steps(node: Node, *, password: str = "", depot: str = "") -> list[Step]:
         Step(f"putting {name} on", f"{name}.sh", {"DEPOT": depot, "PACKAGES": f"{_NEWER}/{name}"})
         for name in sorted(untidy.preinstalled, key=lambda name: name == "cuda-keyring")
     ]
+    if untidy.nfs:
+        found.append(Step("simulating an NFS client", "simulated-nfs.sh"))
     if untidy.without:
         found.append(Step("taking packages away", "without.sh", {"PACKAGES": " ".join(untidy.without)}))
     if untidy.apt_lists:

@@ -16,7 +16,7 @@ from .._cluster.api import Api, ApiError
 from .._cluster.objects import Object
 from .._cluster.waiting import StuckFor, until, until_gone
 from .._errors import DomainError
-from . import pods
+from . import pods, volumes
 from .pods import Measured, Settings, Trip
 
 _REMOVAL = 60.0
@@ -128,7 +128,11 @@ class Check:
         return self._api.items(f"{self._core}/pods", labelSelector=pods.SELECTOR)
 
     def _events(self, pod: Object) -> list[dict[str, Any]]:
-        return self._api.items(f"{self._core}/events", fieldSelector=f"involvedObject.uid={pod['metadata']['uid']}")
+        """Those of a pod and of its claim, which says why it has no volume."""
+        selectors = [f"involvedObject.uid={pod['metadata']['uid']}"]
+        for claim in volumes.claim_names(pod["spec"]):
+            selectors.append(f"involvedObject.kind=PersistentVolumeClaim,involvedObject.name={claim}")
+        return [e for selector in selectors for e in self._api.items(f"{self._core}/events", fieldSelector=selector)]
 
     def _log(self, pod: str) -> str:
         # A container that has not started has no log; that is no error.

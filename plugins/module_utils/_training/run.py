@@ -15,6 +15,7 @@ from .._cluster.api import Api, ApiError
 from .._cluster.objects import OWNER, OWNER_LABEL, Object
 from .._cluster.waiting import STUCK, StuckFor, until, until_gone
 from .._errors import DomainError
+from .._storage import volumes
 from . import judge, log
 from .judge import Seen, Verdict, Wanted
 
@@ -41,6 +42,7 @@ class Training:
                 f"{doing}: {words}. Set torch_ddp_nodes and torch_ddp_gpus_per_node to what the cluster has."
             )
         self._owned(doing)
+        self._has_claims(doing, job)
         trial = {**job, "metadata": {**job["metadata"], "generateName": f"{self._name}-"}}
         del trial["metadata"]["name"]
         try:
@@ -59,6 +61,15 @@ class Training:
         for body in others:
             owned = {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
             self._api.apply(self._path(body), owned)
+
+    def _has_claims(self, doing: str, job: Mapping[str, Any]) -> None:
+        for claim in volumes.claim_names((job["spec"].get("template") or {}).get("spec") or {}):
+            if self._api.find(f"{self._core}/persistentvolumeclaims/{claim}") is None:
+                raise DomainError(
+                    f"{doing} in namespace {self._namespace}: there is no claim {claim}. Make it, such as with "
+                    "gpulab.kubernetes.storage (nfs_cache_claim, nfs_cache_namespace), or name another one in "
+                    "torch_ddp_checkpoints or torch_ddp_volumes. Nothing was changed."
+                )
 
     def watch(self, since: Mapping[str, Any], seconds: float, schedule_timeout: float) -> dict[str, Any]:
         """What is new: returns as soon as there is something to tell or ``seconds`` are over.

@@ -149,6 +149,17 @@ def test_too_few_gpus_are_told_before_anything_changes(cluster: Cluster) -> None
     assert cluster.writes() == []
 
 
+def test_a_claim_that_is_not_there_is_told_before_anything_changes(cluster: Cluster) -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "cache"}}, {"name": "e", "emptyDir": {}}]
+    job = {**MINE, "spec": {"template": {"spec": {"volumes": volumes}}}}
+    result = cluster.step("start", job=job)
+    assert result["failed"]
+    assert "in namespace team: there is no claim cache. Make it" in result["msg"]
+    assert cluster.writes() == []
+    cluster.api.answers[f"{CORE}/persistentvolumeclaims/cache"] = (200, {"metadata": {"name": "cache"}})
+    assert not cluster.step("start", job=job)["failed"]
+
+
 def test_what_the_api_does_not_take_is_told_before_anything_changes(cluster: Cluster) -> None:
     cluster.job()
     cluster.api.answers[f"POST {JOBS}"] = (422, {"message": 'Job.batch "train" is invalid: spec.template.spec.volumes'})
