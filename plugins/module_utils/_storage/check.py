@@ -20,10 +20,11 @@ from . import pods, volumes
 from .pods import Measured, Settings, Trip
 
 _REMOVAL = 60.0
-_ADVICE = (
+_SHARED = (
     "Check that each node has the client of the file system, that the server exports the directory to the node's "
     "address and lets pods write there, and that no firewall is between them"
 )
+_OF_CLASS = "See kubectl --namespace {namespace} get events, and the log of the program that makes the volumes"
 
 
 class Check:
@@ -33,9 +34,12 @@ class Check:
         self._api, self._settings = api, settings
         self._core = f"/api/v1/namespaces/{settings.namespace}"
         self._deadline = time.monotonic() + settings.timeout
+        self._advice = _SHARED
 
     def verify(self, trips: Sequence[Trip], storage_class: str) -> list[dict[str, Any]]:
         """What each trip showed. Raises DomainError with the reason if a pod can't write or read."""
+        if storage_class:
+            self._advice = _OF_CLASS.format(namespace=self._settings.namespace)
         self._remove()
         try:
             for trip in trips:
@@ -102,7 +106,7 @@ class Check:
         if missing:
             raise DomainError(
                 f"Error while verifying storage in namespace {self._settings.namespace}: "
-                f"{'; '.join(troubles[key] for key in missing)}. {_ADVICE}."
+                f"{'; '.join(troubles[key] for key in missing)}. {self._advice}."
             )
         return done
 

@@ -70,6 +70,11 @@ class Measured:
         return round(size_mib / max(self.seconds, _CLOCK), 1)
 
 
+def _fastest(size_mib: int) -> float:
+    """What the clock can tell from infinitely fast."""
+    return round(size_mib / _CLOCK, 1)
+
+
 def measured(log: str) -> Measured | None:
     """The result in a pod's log, None while there is none."""
     found = _RESULT.search(log)
@@ -143,6 +148,7 @@ def summary(results: list[dict[str, Any]], size_mib: int) -> list[str]:
     for result in results:
         lines.append(f"a pod on {result['writer']} wrote {size_mib} MiB at {result['write_mib_per_s']} MiB/s")
         for node, speed in result["readers"].items():
-            how = "from the node's memory" if speed is None else f"at {speed} MiB/s"
+            fast = "more than " if speed == _fastest(size_mib) else ""
+            how = "from the node's memory" if speed is None else f"at {fast}{speed} MiB/s"
             lines.append(f"{'another' if node == result['writer'] else 'a'} pod on {node} read them {how}")
     return lines

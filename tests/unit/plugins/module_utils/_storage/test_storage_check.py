@@ -110,6 +110,9 @@ def test_on_a_single_node_another_pod_reads_from_memory() -> None:
     results = verify(Memory(lambda _pod: line(1, 1)), ["solo"])
     assert results[0]["readers"] == {"solo": None}
     assert results[0]["write_mib_per_s"] == 6400.0
+    assert pods.summary(verify(Memory(lambda _pod: line(1, 1)), ["cp1", "gpu1"]), 64)[1].endswith(
+        "more than 6400.0 MiB/s"
+    )
     assert pods.summary(results, 64)[1] == "another pod on solo read them from the node's memory"
 
 
