@@ -63,7 +63,7 @@ def site() -> Iterator[Site]:
     ("values", "words"),
     [
         ({}, "cluster_storage is empty, and no host is in the group nfs_server"),
-        ({"cluster_storage": ["nfs_cache"]}, "nfs_cache_server and nfs_cache_path is empty"),
+        ({"cluster_storage": ["nfs_cache"]}, "cluster_storage has nfs_cache, without nfs_cache_server, nfs_cache_path"),
         ({"cluster_storage": ["ceph"]}, "cluster_storage"),
         ({**CACHE, "nfs_cache_server": "192.0.2.10:/srv"}, "nfs_cache_server: it must be an address or a name"),
         ({**CACHE, "nfs_cache_path": "srv"}, "nfs_cache_path: it must be an absolute path"),

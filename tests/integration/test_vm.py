@@ -6,6 +6,7 @@ cgroups are version 2, and a reboot is one.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -72,6 +73,29 @@ def test_its_kernel_is_a_real_one(machine: Machine) -> None:
 def test_swap_was_on_and_is_off(machine: Machine) -> None:
     assert "/swapfile" in machine.swaps
     assert "/swapfile" not in machine.host.run("cat /proc/swaps", SLOW)
+
+
+def test_its_kernel_serves_nfs_and_mounts_it(machine: Machine, tmp_path: Path) -> None:
+    """The containers next to it have no NFS client, so two pods of this node share the claim."""
+    group = tmp_path / "server.ini"
+    group.write_text(f"[nfs_server]\n{vm.NODE}\n")
+    address = machine.host.variables["ansible_host"]
+    values = {"cluster_storage": ["nfs_cache"], "nfs_cache_server": address, "nfs_cache_path": "/srv/gpulab"}
+    values |= {"nfs_server_clients": [address], "nfs_cache_timeout": SLOW}
+    arguments = ["-i", str(machine.more), "-i", str(group), "--limit", vm.NODE, "-e", json.dumps(values)]
+
+    def storage(*more: str) -> Run:
+        return play(machine.lab.path, *arguments, *more, playbook="playbooks/storage.yml", timeout=SLOW)
+
+    run = storage().expect_success()
+    assert f"/srv/gpulab {address}(rw,sync,no_subtree_check,root_squash)" in run.output
+    assert f"another pod on {vm.NODE} read them" in run.output
+    assert machine.host.run("stat -c %U /srv/gpulab", SLOW).strip() == "nobody"
+    assert address in machine.host.run("exportfs", SLOW)
+    storage().expect_unchanged()
+    storage("-e", "nfs_cache_state=absent", "-e", "nfs_server_state=absent").expect_success()
+    assert machine.host.run("exportfs", SLOW) == ""
+    assert machine.host.run("ls -d /srv/gpulab", SLOW).strip() == "/srv/gpulab"
 
 
 def test_after_a_reboot_the_node_is_ready_again(machine: Machine) -> None:

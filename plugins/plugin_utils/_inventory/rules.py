@@ -342,7 +342,7 @@ def _cache(host: str, values: Values) -> Iterator[Problem]:
     if "nfs_cache" in values["cluster_storage"] and values["nfs_cache_state"] == "present" and missing:
         yield Problem(
             "nfs_cache_source_missing",
-            f"cluster_storage has nfs_cache, and {listing(missing)} is empty",
+            f"cluster_storage has nfs_cache, without {listing(missing)}",
             ", ".join(missing),
             "The cache is a directory of an NFS server",
             "Name the server and the directory that it exports",
