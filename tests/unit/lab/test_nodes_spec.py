@@ -107,6 +107,7 @@ ALL = {
     "preinstalled": ["docker.io", "cuda-keyring"],
     "headers": "absent",
     "kernel": "cloud",
+    "nfs": "simulated",
     "sudo": "password",
 }
 

@@ -73,6 +73,7 @@ def test_every_script_is_used_and_is_one_for_bash() -> None:
                 without=["gnupg"],
                 preinstalled=[name for name in PREINSTALLED if not name.startswith("docker") or name == docker],
                 sudo="password",
+                nfs="simulated",
             )
         )
     }
@@ -175,7 +176,7 @@ def of_nodes(pattern: str) -> list[dict[str, Any]]:
 
 
 def test_every_kind_of_untidiness_is_in_a_scenario() -> None:
-    specs = [*SPECS.glob("untidy*.yml"), SPECS / "dkms.yml"]
+    specs = [*SPECS.glob("untidy*.yml"), SPECS / "dkms.yml", SPECS / "storage.yml"]
     nodes = [node.untidy for path in specs for node in load(path).nodes]
     assert {key for untidy in nodes for key in untidy.chosen()} == set(vars(Untidy()))
     for key, choices in CHOICES.items():
@@ -186,3 +187,9 @@ def test_every_kind_of_untidiness_is_in_a_scenario() -> None:
 
 def test_every_system_has_its_first_run() -> None:
     assert {node["os"] for node in of_nodes("first-run-*.yml")} >= set(SYSTEMS)
+
+
+def test_a_simulated_nfs_client_has_the_directory_that_all_nodes_share(lab_cache: Path) -> None:
+    options = machine._options(node(nfs="simulated"), PLACE)
+    assert f"--volume={paths.lab_dir('t') / 'nfs'}:/var/lib/lab-nfs" in options
+    assert not any("lab-nfs" in option for option in machine._options(node(), PLACE))
