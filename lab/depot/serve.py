@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import resource
 import tarfile
@@ -14,10 +15,16 @@ from typing import Any
 from lab import paths
 from lab.depot import cache, golang, recipes, tools
 
-CONTAINER = "gpulab-depot"
 _IMAGE = "localhost/gpulab-depot"
 _SERVER = "depot-server"
 _LIMIT = 4096
+
+
+def container() -> str:
+    """The name of the container: each cache has one of its own, so that labs of two caches run side by side."""
+    own = str(paths.cache_root())
+    usual = str(Path.home() / ".cache" / "gpulab")
+    return "gpulab-depot" if own == usual else f"gpulab-depot-{hashlib.sha256(own.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -36,11 +43,11 @@ def ensure_serving(network: str, ip: str) -> Depot:
     with cache.lock("serve"):
         image = _image()
         state = _inspect()
-        # A new server, another cache, or killed: the old container goes, its networks are taken over.
+        # A new server, or killed: the old container goes, its networks are taken over.
         others: dict[str, str] = {}
-        if state and (state["killed"] or state["image"] != image or state["files"] != str(paths.www())):
+        if state and (state["killed"] or state["image"] != image):
             others = {name: address for name, address in state["networks"].items() if name != network}
-            _podman("rm", "--force", "--time=2", CONTAINER, doing="replacing the depot's container")
+            _podman("rm", "--force", "--time=2", container(), doing="replacing the depot's container")
             _remove_image(state["image"], image)
             state = None
         if state is None:
@@ -48,7 +55,7 @@ def ensure_serving(network: str, ip: str) -> Depot:
         else:
             _join(state, network, ip)
         for name, address in others.items():
-            _podman("network", "connect", f"--ip={address}", name, CONTAINER, doing=f"joining {name}")
+            _podman("network", "connect", f"--ip={address}", name, container(), doing=f"joining {name}")
     return Depot(f"http://{ip}", f"{ip}:5000")
 
 
@@ -59,9 +66,9 @@ def detach(network: str) -> None:
         if state is None:
             return
         if set(state["networks"]) <= {network}:
-            _podman("rm", "--force", "--time=2", CONTAINER, doing="removing the depot's container")
+            _podman("rm", "--force", "--time=2", container(), doing="removing the depot's container")
         elif network in state["networks"]:
-            _podman("network", "disconnect", "--force", network, CONTAINER, doing=f"leaving the network {network}")
+            _podman("network", "disconnect", "--force", network, container(), doing=f"leaving the network {network}")
 
 
 def networks() -> dict[str, str]:
@@ -72,7 +79,7 @@ def networks() -> dict[str, str]:
 
 
 def _start(network: str, ip: str, image: str) -> None:
-    argv = ["run", "--detach", f"--name={CONTAINER}", f"--network={network}:ip={ip}", "--restart=always"]
+    argv = ["run", "--detach", f"--name={container()}", f"--network={network}:ip={ip}", "--restart=always"]
     argv += ["--read-only", "--cap-drop=all", "--cap-add=NET_BIND_SERVICE", "--log-driver=k8s-file"]
     argv += [f"--volume={paths.www()}:/files:ro", f"--volume={paths.registry()}:/images:ro"]
     argv += [*_limits(), image, "-files=/files", "-storage=/images"]
@@ -81,35 +88,34 @@ def _start(network: str, ip: str, image: str) -> None:
         _podman(*argv, doing=doing)
     except cache.DepotError:
         # A container that could not start would stay behind, created and useless.
-        _podman("rm", "--force", "--ignore", CONTAINER, doing=doing)
+        _podman("rm", "--force", "--ignore", container(), doing=doing)
         raise
 
 
 def _join(state: dict[str, Any], network: str, ip: str) -> None:
     if state["networks"].get(network) not in (None, ip):
         doing = f"leaving the network {network} for another address"
-        _podman("network", "disconnect", "--force", network, CONTAINER, doing=doing)
+        _podman("network", "disconnect", "--force", network, container(), doing=doing)
         state["networks"].pop(network)
     if network not in state["networks"]:
-        _podman("network", "connect", f"--ip={ip}", network, CONTAINER, doing=f"joining the network {network}")
+        _podman("network", "connect", f"--ip={ip}", network, container(), doing=f"joining the network {network}")
     if not state["running"]:
-        _podman("start", CONTAINER, doing="starting the depot's container")
+        _podman("start", container(), doing="starting the depot's container")
 
 
 def _inspect() -> dict[str, Any] | None:
     listed = _podman(
-        "ps", "--all", f"--filter=name=^{CONTAINER}$", "--format={{.Names}}", doing="looking for the depot"
+        "ps", "--all", f"--filter=name=^{container()}$", "--format={{.Names}}", doing="looking for the depot"
     )
-    if CONTAINER not in listed.split():
+    if container() not in listed.split():
         return None
-    described = json.loads(_podman("inspect", CONTAINER, doing="reading the depot's container"))[0]
+    described = json.loads(_podman("inspect", container(), doing="reading the depot's container"))[0]
     joined = described["NetworkSettings"]["Networks"] or {}
     now = described["State"]
     return {
         "image": described["ImageName"],
         "running": now["Running"],
         "killed": tools.killed(now["Status"], described["Id"], now["Pid"]),
-        "files": next((mount["Source"] for mount in described["Mounts"] if mount["Destination"] == "/files"), ""),
         "networks": {name: about.get("IPAddress", "") for name, about in joined.items()},
     }
 

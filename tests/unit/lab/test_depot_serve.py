@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lab import paths
 from lab.depot import cache, recipes, serve
 
 PODMAN = """\
@@ -18,7 +19,8 @@ state_file = Path(__file__).with_name("state.json")
 state = json.loads(state_file.read_text())
 argv = [a for a in sys.argv[1:] if not a.startswith("--runtime=")]
 state["calls"].append(argv)
-container = state.get("container")
+name = next((part for a in argv for part in [a.rpartition("=")[2].strip("^$")] if part.startswith("gpulab-depot")), "")
+container = state["containers"].get(name)
 command = argv[0]
 def option(name):
     return next((a.split("=", 1)[1] for a in argv if a.startswith(f"--{name}=")), "")
@@ -28,15 +30,15 @@ elif command == "import":
     state["images"].append(argv[-1])
 elif command == "run":
     if state.get("broken"):
-        state["container"] = {"running": False}
+        state["containers"][name] = {"running": False}
         state_file.write_text(json.dumps(state))
         sys.exit("Error: no")
     network, ip = option("network").split(":ip=")
     files = next(a for a in argv if a.endswith(":/files:ro")).removeprefix("--volume=").split(":")[0]
     image = next(a for a in argv if a.startswith("localhost/"))
-    state["container"] = {"running": True, "image": image, "files": files, "networks": {network: ip}}
+    state["containers"][name] = {"running": True, "image": image, "files": files, "networks": {network: ip}}
 elif command == "ps":
-    print("gpulab-depot" if container and "-aq" not in argv else "")
+    print(name if container and "-aq" not in argv else "")
 elif command == "inspect":
     print(json.dumps([{
         "Id": container.get("id", "/"), "ImageName": container["image"],
@@ -51,7 +53,7 @@ elif command == "network" and argv[1] == "disconnect":
 elif command == "start":
     container["running"] = True
 elif command == "rm":
-    state["container"] = None
+    state["containers"].pop(name, None)
 state_file.write_text(json.dumps(state))
 """
 
@@ -62,7 +64,7 @@ class Podman:
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
         self._state = directory / "state.json"
-        self.write({"calls": [], "images": [], "container": None})
+        self.write({"calls": [], "images": [], "containers": {}})
         program = directory / "podman"
         program.write_text(f"#!{sys.executable}\n{PODMAN}")
         program.chmod(0o755)
@@ -76,7 +78,7 @@ class Podman:
 
     @property
     def container(self) -> Any:
-        return self.read()["container"]
+        return self.read()["containers"].get(serve.container())
 
     def calls(self, command: str) -> list[list[str]]:
         return [call for call in self.read()["calls"] if call[0] == command]
@@ -136,7 +138,7 @@ def test_detaching_a_stranger_changes_nothing(podman: Podman) -> None:
 def test_a_stopped_container_is_started_again(podman: Podman) -> None:
     serve.ensure_serving("gpulab-a", "10.1.0.2")
     state = podman.read()
-    state["container"]["running"] = False
+    state["containers"][serve.container()]["running"] = False
     podman.write(state)
     serve.ensure_serving("gpulab-a", "10.1.0.2")
 
@@ -147,7 +149,7 @@ def test_a_container_whose_processes_were_killed_is_replaced(podman: Podman) -> 
     serve.ensure_serving("gpulab-a", "10.1.0.2")
     serve.ensure_serving("gpulab-b", "10.2.0.2")
     state = podman.read()
-    state["container"]["id"] = "not in the control group of any process"
+    state["containers"][serve.container()]["id"] = "not in the control group of any process"
     podman.write(state)
     serve.ensure_serving("gpulab-a", "10.1.0.2")
 
@@ -155,9 +157,10 @@ def test_a_container_whose_processes_were_killed_is_replaced(podman: Podman) -> 
     assert serve.networks() == {"gpulab-a": "10.1.0.2", "gpulab-b": "10.2.0.2"}
 
 
-def test_another_cache_replaces_the_container_and_keeps_its_labs(
+def test_labs_of_two_caches_have_a_container_each(
     podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    first = str(paths.cache_root())
     serve.ensure_serving("gpulab-a", "10.1.0.2")
     monkeypatch.setenv("GPULAB_CACHE", str(tmp_path / "other"))
     with cache.fresh(recipes.server().directory, recipes.server().key) as work:
@@ -165,7 +168,11 @@ def test_another_cache_replaces_the_container_and_keeps_its_labs(
     serve.ensure_serving("gpulab-b", "10.2.0.2")
 
     assert podman.container["files"] == str(tmp_path / "other" / "www")
-    assert serve.networks() == {"gpulab-a": "10.1.0.2", "gpulab-b": "10.2.0.2"}
+    assert serve.networks() == {"gpulab-b": "10.2.0.2"}
+    serve.detach("gpulab-b")
+    assert podman.container is None
+    monkeypatch.setenv("GPULAB_CACHE", first)
+    assert serve.networks() == {"gpulab-a": "10.1.0.2"}
 
 
 def test_a_container_that_does_not_start_is_not_left_behind(podman: Podman) -> None:
