@@ -39,6 +39,7 @@ ROLES = (
     "drift",
     "gpu_isolation",
     "cuda_toolkit",
+    "docker",
     "torch_ddp",
     "nfs_server",
     "nfs_cache",

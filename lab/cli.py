@@ -122,7 +122,7 @@ def build(
     parts: Annotated[
         list[str] | None,
         typer.Option(
-            "--with", help="Optional part (torch, ee, operator, local-path, installer); may be given several times."
+            "--with", help="Optional part (torch, docker, ee, operator, local-path, installer); may be given several times."
         ),
     ] = None,
 ) -> None:

@@ -10,6 +10,7 @@ from lab.nodes.errors import LabError
 # Each names a module with a function `build()` that costs nothing when everything is there.
 PARTS = {
     "torch": "lab.depot.torch_image",
+    "docker": "lab.depot.docker",
     "ee": "lab.ee",
     "operator": "lab.depot.operator_image",
     "local-path": "lab.depot.local_path_image",

@@ -14,6 +14,7 @@ from upstream import relations
 from upstream.lock import PATH, RELATIONS, Lock, LockError, Package, Repository
 
 OLD_AFTER_DAYS = 60
+DOCKER = ("docker-ce", "docker-ce-cli")
 # The source of what upstream itself answered, and of what it has yet to be asked.
 UPSTREAM = "upstream"
 TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main" / "versions.yml"
@@ -98,6 +99,8 @@ def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
             found += _other_key(lock, family, release, keys["kubernetes"])
         for entry in versions["containerd"].values():
             found += _lacking(lock, "docker", release, {"containerd.io": entry["packages"].get(release)})
+        for entry in versions["docker"].values():
+            found += _lacking(lock, "docker", release, dict.fromkeys(DOCKER, entry["packages"].get(release)))
         for entry in versions["nvidia_container_toolkit"].values():
             wanted = {"nvidia-container-toolkit": entry["packages"]["any"]}
             found += _lacking(lock, "container-toolkit", release, wanted)

@@ -1,4 +1,7 @@
-"""Build programs from Go modules with the module's own go.mod and go.sum, in the module cache, without a copy of it."""
+"""Build programs from Go modules with the module's own go.mod and go.sum, in the module cache, without a copy of it.
+
+A module that keeps its requirements in vendor.mod, as Docker's does, is built in a copy that has them in go.mod.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -88,7 +93,7 @@ def build(recipe: Recipe) -> Path:
     if is_built(recipe):
         return recipe.directory
     with cache.fresh(recipe.directory, recipe.key) as out, tempfile.TemporaryDirectory() as work:
-        module = download(recipe.module, recipe.version)
+        module = _complete(download(recipe.module, recipe.version), Path(work, "copy"))
         modfile = _modfile(recipe, module, Path(work))
         # The result is named after the last part of the package path: built apart, then renamed.
         built = Path(work, "built")
@@ -114,6 +119,17 @@ def download(module: str, version: str) -> Module:
     # The proxy knows the commit of some modules only.
     commit = (info.get("Origin") or {}).get("Hash") or "0" * 40
     return Module(Path(answer["Dir"]), commit, info.get("Time", "1970-01-01T00:00:00Z"))
+
+
+def _complete(module: Module, copy: Path) -> Module:
+    if not (module.directory / "vendor.mod").is_file() or (module.directory / "go.mod").is_file():
+        return module
+    shutil.copytree(module.directory, copy, ignore=shutil.ignore_patterns("vendor"))
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    for ending in ("mod", "sum"):
+        (copy / f"vendor.{ending}").rename(copy / f"go.{ending}")
+    return changed(module, directory=copy)
 
 
 def _compile(recipe: Recipe, module: Module, modfile: Path, out: Path, packages: list[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from functools import lru_cache
 from pathlib import Path
 
-from lab.depot import cache, cuda_toolkits, driver_debs, recipes, scripts, signing, versions
+from lab.depot import cache, cuda_toolkits, docker, driver_debs, recipes, scripts, signing, versions
 from lab.depot.content import Content, Filling, placeholder
 from lab.depot.golang import Recipe
 from upstream.lock import Package, Repository
@@ -49,6 +49,16 @@ disabled_plugins = ["cri"]
 #state = "/run/containerd"
 """
 
+# What Docker's own does: https://github.com/docker/docker-ce-packaging, deb/common/docker-ce.postinst
+_DOCKER_POSTINST = """\
+#!/bin/sh
+set -e
+if [ "$1" = configure ] && [ -z "$2" ] && ! getent group docker >/dev/null; then
+    groupadd --system docker
+fi
+#DEBHELPER#
+"""
+
 _BUILT = "Built from the Go module {module} {version} for a lab."
 _CUDA = "cuda-"
 
@@ -69,6 +79,8 @@ def content(entry: Package, repository: Repository, kubernetes: Collection[str])
         return _kubernetes_cni(recipes.cni_plugins(f"v{release}"))
     if entry.name == "containerd.io":
         return _containerd(release) if release in versions.RUNC else None
+    if entry.name in _DOCKER:
+        return _DOCKER[entry.name](release) if docker.is_built(release) else placeholder(entry.name)
     if entry.name in _TOOLKIT:
         wanted = release in versions.table()["nvidia_container_toolkit"]
         return _TOOLKIT[entry.name](recipes.container_toolkit(release)) if wanted else None
@@ -162,6 +174,34 @@ def _containerd(version: str) -> Content:
     return _content(f"An open and reliable container runtime (with runc {runc.version})", source, fill, "devel", runc)
 
 
+def _docker_engine(version: str) -> Content:
+    source = recipes.docker_engine(version)
+    units = ["docker.service", "docker.socket"]
+
+    def fill() -> Filling:
+        service = scripts.for_services(units, start=True)
+        service["postinst"] = scripts.with_debhelper(_DOCKER_POSTINST, scripts.started(units))
+        return Filling(
+            files={
+                **{f"/usr/bin/{name}": source.program(name) for name in source.programs},
+                **{f"/lib/systemd/system/{unit}": source.source(f"contrib/init/systemd/{unit}") for unit in units},
+            },
+            directories=["/etc/docker"],
+            scripts=service,
+        )
+
+    return _content("Docker: the open-source application container engine", source, fill, "admin")
+
+
+def _docker_cli(version: str) -> Content:
+    source = recipes.docker_cli(version)
+
+    def fill() -> Filling:
+        return Filling({"/usr/bin/docker": source.program("docker")})
+
+    return _content("Docker CLI: the open-source application container engine", source, fill, "admin")
+
+
 def _toolkit_base(source: Recipe) -> Content:
     units = ["nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"]
 
@@ -206,6 +246,7 @@ def _legacy(name: str) -> Callable[[Recipe], Content]:
 
 
 _KUBERNETES = {"kubelet": _kubelet, "kubeadm": _kubeadm, "kubectl": _kubectl}
+_DOCKER = {"docker-ce": _docker_engine, "docker-ce-cli": _docker_cli}
 _TOOLKIT = {
     "nvidia-container-toolkit-base": _toolkit_base,
     "nvidia-container-toolkit": _toolkit,

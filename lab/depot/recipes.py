@@ -105,6 +105,31 @@ def runc(containerd_version: str) -> Recipe:
     )
 
 
+def docker_engine(version: str) -> Recipe:
+    """Docker's daemon."""
+    module = "github.com/moby/moby/v2"
+    return Recipe(
+        "docker-engine",
+        module,
+        versions.DOCKER[version],
+        {name: f"./cmd/{name}" for name in ("dockerd", "docker-proxy")},
+        ldflags=f"-X {module}/dockerversion.Version={version} -X {module}/dockerversion.GitCommit={{commit}}",
+        keep=("contrib/init/systemd/docker.*",),
+    )
+
+
+def docker_cli(version: str) -> Recipe:
+    """Docker's command line."""
+    package = "github.com/docker/cli/cli/version"
+    return Recipe(
+        "docker-cli",
+        "github.com/docker/cli",
+        f"v{version}+incompatible",
+        {"docker": "./cmd/docker"},
+        ldflags=f"-X {package}.Version={version} -X {package}.GitCommit={{commit}}",
+    )
+
+
 def flannel(tag: str) -> Recipe:
     """The pod network's agent."""
     return Recipe(

@@ -18,6 +18,9 @@ DEFAULT_KUBERNETES = "1.36.4"
 # Each containerd names the runc it is tested with in script/setup/runc-version of its source.
 RUNC = {"2.3.6": "v1.5.1"}
 
+# Each Docker Engine: the last beta of the module that its tag was made from, which has no version of its own.
+DOCKER = {"29.8.2": "v2.0.0-beta.24"}
+
 # The container check of the network: its own version number, whatever Kubernetes it comes with.
 AGNHOST = "2.63.0"
 AGNHOST_SOURCE = "1.36.4"

@@ -10,6 +10,7 @@ from typing import Any
 
 from lab.depot import Contents
 from lab.depot.torch_image import REFERENCE as TORCH_IMAGE
+from lab.depot.versions import CHECK_IMAGE
 from lab.nodes.image import USER
 from lab.nodes.spec import DISTRIBUTIONS, GROUPS, Spec
 from upstream.lock import load
@@ -140,6 +141,9 @@ def _sources(depot: Mapping[str, str]) -> dict[str, Any]:
             {"registry": name, "endpoint": f"http://{registry}/v2/{name}", "override_path": True}
             for name in _REGISTRIES
         ],
+        # Docker has mirrors of Docker Hub only, and takes other images by the name of the registry that has them.
+        "docker_daemon_settings": {"insecure-registries": [registry]},
+        "docker_check_image": f"{registry}/{CHECK_IMAGE}",
     }
 
 

@@ -23,7 +23,7 @@ from lab.nodes.image import USER
 from lab.nodes.spec import Node
 
 _SECCOMP = Path(__file__).resolve().parent / "image" / "seccomp.json"
-_VOLUMES = ("containerd", "kubelet", "etcd")
+_VOLUMES = ("containerd", "docker", "kubelet", "etcd")
 # SYS_ADMIN has to stay, so swap is shut by seccomp.json.
 _DROPPED = ("SYS_MODULE", "SYS_TIME", "SYS_RAWIO", "WAKE_ALARM", "BLOCK_SUSPEND", "MAC_ADMIN", "MAC_OVERRIDE")
 _BOOT_SECONDS = 90

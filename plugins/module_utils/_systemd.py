@@ -115,30 +115,34 @@ class Restarts:
     systemd: Systemd
     directory: Path = field(default_factory=lambda: Path(RUN_DIR))
 
-    def _note(self, unit: Unit) -> Path:
-        return self.directory / "restart" / unit.name
+    def _note(self, unit: Unit, verb: str = "restart") -> Path:
+        return self.directory / verb / unit.name
 
-    def noted(self, name: str) -> bool:
+    def noted(self, name: str, verb: str = "restart") -> bool:
         """Whether the unit still runs with an older configuration. Starts no program as long as nothing is noted."""
-        return self._note(Unit(full_name(name))).exists() and self.pending(self.systemd.unit(name))
+        return self._note(Unit(full_name(name)), verb).exists() and self.pending(self.systemd.unit(name), verb)
 
-    def note(self, name: str) -> None:
-        """Call this before the change, so that a run killed in between restarts too often rather than never."""
+    def note(self, name: str, verb: str = "restart") -> None:
+        """Call this before the change, so that a run killed in between restarts too often rather than never.
+
+        ``verb`` is C(reload) where that is enough.
+        """
         unit = self.systemd.unit(name)
-        put_file(self._note(unit), unit.invocation.encode())
+        put_file(self._note(unit, verb), unit.invocation.encode())
 
-    def pending(self, unit: Unit) -> bool:
+    def pending(self, unit: Unit, verb: str = "restart") -> bool:
         try:
-            return unit.running and self._note(unit).read_text(encoding="utf-8") == unit.invocation
+            return unit.running and self._note(unit, verb).read_text(encoding="utf-8") == unit.invocation
         except FileNotFoundError:
             return False
 
     def settle(self, unit: Unit) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._note(unit).unlink()
+        for verb in ("restart", "reload"):
+            with contextlib.suppress(FileNotFoundError):
+                self._note(unit, verb).unlink()
 
 
-def needed(unit: Unit, pending: bool, enabled: bool) -> list[str]:
+def needed(unit: Unit, pending: bool, enabled: bool, reload: bool = False) -> list[str]:
     """The verbs of systemctl that bring the unit up with its present configuration, in order.
 
     Raises DomainError for a masked unit.
@@ -157,4 +161,6 @@ def needed(unit: Unit, pending: bool, enabled: bool) -> list[str]:
         if unit.active == "failed":
             verbs.append("reset-failed")
         verbs.append("restart" if unit.running else "start")
+    elif reload:
+        verbs.append("reload")
     return verbs

@@ -39,8 +39,13 @@ options:
   service:
     description:
       - Systemd unit that is noted as running with an older configuration when the file changes, so that
-        M(gpulab.kubernetes.managed_service) restarts it.
+        M(gpulab.kubernetes.managed_service) restarts it, or reloads it if that is enough for what has changed.
     type: str
+  programs:
+    description: Programs that the service looks for when it starts. If one was installed later, a restart is noted.
+    type: list
+    elements: path
+    default: []
   run_dir:
     description: Directory in which the services to restart are noted. It must not outlive a reboot.
     type: path
@@ -82,6 +87,23 @@ backup:
   returned: success
   type: str
   sample: /etc/docker/daemon.json.gpulab-backup
+unmanaged_keys:
+  description: Settings of the file that O(settings) does not have, at its top level. They stay.
+  returned: success
+  type: list
+  elements: str
+  sample: [bip]
+restart:
+  description: Whether what has changed since the service was started takes a restart, and not only a reload.
+  returned: success
+  type: bool
+  sample: false
+newer_programs:
+  description: Those of O(programs) that are newer than the service's start.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 services:
   description: The unit that has to be restarted because of this change, or of that of an interrupted run.
   returned: success
@@ -114,37 +136,14 @@ data_root:
   type: str
 """
 
-from pathlib import Path
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._command import Runner
-from ..module_utils._docker.daemon import DaemonFile
 from ..module_utils._module import run
-from ..module_utils._systemd import RUN_DIR, Restarts, Systemd
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    params = module.params
-    restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
-    file = DaemonFile(module, params["root"], params["path"], restarts, params["service"] or "")
-    return file.ensure(params["settings"], params["replace"])
+from ..module_utils._states.docker_daemon_config import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "settings": {"type": "dict", "required": True},
-            "path": {"type": "path", "default": "/etc/docker/daemon.json"},
-            "replace": {"type": "bool", "default": False},
-            "service": {"type": "str"},
-            "run_dir": {"type": "path", "default": RUN_DIR},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ options:
         choices:
           - apt_packages
           - apt_source
+          - docker_daemon_config
           - kernel_settings
           - kubeadm_images
           - kubeadm_init
@@ -157,6 +158,7 @@ from ..module_utils._module import QuietModule, run
 from ..module_utils._states import (
     apt_packages,
     apt_source,
+    docker_daemon_config,
     kernel_settings,
     kubeadm_images,
     kubeadm_init,
@@ -173,6 +175,7 @@ from ..module_utils._states.several import by_name, ensure, specification
 STATES = by_name(
     apt_packages,
     apt_source,
+    docker_daemon_config,
     kernel_settings,
     kubeadm_images,
     kubeadm_init,

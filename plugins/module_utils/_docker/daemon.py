@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._errors import DomainError
@@ -14,16 +14,26 @@ from .._files import back_up, difference, read_text, under, write_text
 from .._systemd import Restarts
 from . import settings as docker
 
+# dockerd writes it when it starts.
+PID_FILE = "/run/docker.pid"
+
 
 class DaemonFile:
-    """``module`` is an AnsibleModule, ``service`` the unit that reads the file when it starts, or empty."""
+    """``module`` is an AnsibleModule, ``service`` the unit that reads the file when it starts, or empty.
 
-    def __init__(self, module: Any, root: str, path: str, restarts: Restarts, service: str) -> None:
+    ``programs`` are files that the service looks for when it starts.
+    """
+
+    def __init__(
+        self, module: Any, root: str, path: str, restarts: Restarts, service: str, programs: Iterable[str] = ()
+    ) -> None:
         self._module = module
         self._path = path
         self._file = under(root, path)
         self._restarts = restarts
         self._service = service
+        self._programs = [under(root, program) for program in programs]
+        self._started = under(root, PID_FILE)
 
     def ensure(self, wanted: Mapping[str, Any], replace: bool) -> dict[str, Any]:
         """The fields that the module docker_daemon_config returns. Raises DomainError, and nothing is changed then."""
@@ -43,23 +53,40 @@ class DaemonFile:
             after = docker.written(merged.values, before or "")
             diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
             if not self._module.check_mode:
-                backup = self._write(before, after)
-        pending = bool(self._service) and (bool(merged.keys) or self._restarts.noted(self._service))
+                backup = self._write(before, after, merged.keys)
+        newer = self._newer() if self._service else []
+        if newer and not self._module.check_mode:
+            self._restarts.note(self._service)
+        restart = bool(newer) or self._noted("restart") or not docker.reloaded(merged.keys)
         return {
             "changed": bool(merged.keys),
             "diff": diff,
             "changed_keys": merged.keys,
             "backup": backup,
-            "services": [self._service] if pending else [],
+            "unmanaged_keys": sorted(set(merged.values) - set(wanted)),
+            "newer_programs": newer,
+            "restart": restart,
+            "services": [self._service] if self._service and (restart or merged.keys or self._noted("reload")) else [],
             **docker.facts(merged.values),
         }
 
-    def _write(self, before: str | None, after: str) -> str | None:
+    def _write(self, before: str | None, after: str, keys: Iterable[str]) -> str | None:
         backup = str(back_up(self._file)) if before is not None else None
         if self._service:
-            self._restarts.note(self._service)
+            self._restarts.note(self._service, "reload" if docker.reloaded(keys) else "restart")
         write_text(self._file, after)
         return backup
+
+    def _noted(self, verb: str) -> bool:
+        return bool(self._service) and self._restarts.noted(self._service, verb)
+
+    def _newer(self) -> list[str]:
+        """The programs that were installed after Docker was started."""
+        try:
+            started = self._started.stat().st_mtime
+        except OSError:
+            return []
+        return [str(path) for path in self._programs if path.exists() and path.stat().st_ctime > started]
 
     def _contradicted(self, merged: docker.Merged) -> DomainError:
         found = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,15 @@ _INDENT = re.compile(r"\A\s*\{[ \t]*\r?\n([ \t]+)\"")
 _CGROUP_DRIVER = "native.cgroupdriver="
 _PASSWORD = re.compile(r"(://[^/\s:@\"]*:)[^/\s@\"]*@")
 _MISSING = object()
+# What dockerd takes over on SIGHUP, all of it without touching a container (moby, daemon/reload.go). Features are left
+# out: most of them count only when it starts.
+_RELOADED = frozenset(
+    (
+        *("debug", "default-cgroupns-mode", "default-ipc-mode", "default-runtime", "default-shm-size"),
+        *("insecure-registries", "labels", "live-restore", "max-concurrent-downloads", "max-concurrent-uploads"),
+        *("max-download-attempts", "network-diagnostic-port", "registry-mirrors", "runtimes", "shutdown-timeout"),
+    )
+)
 # What Go calls white space.
 _SPACE = " \t\r\n"
 
@@ -84,6 +93,11 @@ def merge(values: Mapping[str, Any], wanted: Mapping[str, Any], replace: bool) -
     merged = Merged({})
     merged.values = _objects("", values, wanted, replace, merged)
     return merged
+
+
+def reloaded(keys: Iterable[str]) -> bool:
+    """Whether Docker takes a change of these settings (dotted) over without a restart."""
+    return {key.partition(".")[0] for key in keys} <= _RELOADED
 
 
 def written(values: Mapping[str, Any], before: str) -> str:

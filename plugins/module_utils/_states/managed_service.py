@@ -26,7 +26,7 @@ def ensure(module: Any) -> dict[str, Any]:
             )
         changed = module.params["when_missing"] == "changed"
         return {"changed": changed, "actions": ["start"] if changed else [], "restart": False, "state": unit.load}
-    verbs = needed(unit, restarts.pending(unit), module.params["enabled"])
+    verbs = needed(unit, restarts.pending(unit), module.params["enabled"], restarts.pending(unit, "reload"))
     if not module.check_mode:
         for verb in verbs:
             systemd.do(verb, "" if verb == "daemon-reload" else unit.name)

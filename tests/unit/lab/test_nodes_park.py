@@ -123,7 +123,7 @@ def test_up_makes_labelled_nodes_and_an_inventory_that_only_its_owner_reads(
     assert set(podman.containers) == {"gpulab-t-cp1", "gpulab-t-w1"}
     assert {entry["lab"] for entry in podman.containers.values()} == {"t"}
     assert {entry["lab"] for entry in podman.made["volume"].values()} == {"t"}
-    assert len(podman.made["volume"]) == 6
+    assert len(podman.made["volume"]) == 8
     assert (known.nodes["cp1"].address, known.nodes["w1"].address) == ("10.198.0.11", "10.198.0.12")
     assert (tmp_path / "t.ini").stat().st_mode & 0o777 == 0o600
     hosts = (tmp_path / "cache/labs/t/known_hosts").read_text().splitlines()
@@ -176,7 +176,7 @@ def test_up_after_an_interrupted_up_completes(up: Callable[..., state.State], po
     known = up()
     assert all(member.ready for member in known.nodes.values())
     assert {entry["state"] for entry in podman.containers.values()} == {"running"}
-    assert len(podman.made["volume"]) == 6
+    assert len(podman.made["volume"]) == 8
 
 
 def test_a_node_that_was_ready_survives_the_failure_of_another(up: Callable[..., state.State], podman: Podman) -> None:

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Verifies by containers that Docker hands out every GPU of a host, one of them alone, and none unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._command import Result, Runner
+from .._errors import DomainError
+from .._nvidia_smi.listing import read_list
+
+_ADVICE = "See what the host says with nvidia-smi -L and nvidia-ctk cdi list, and run again."
+_SIMULATED = "[simulated]"
+
+
+def units(text: str) -> list[str]:
+    """The UUIDs that C(nvidia-smi -L) lists and a container can have: GPUs, or the MIG devices of one that is cut."""
+    found = []
+    for gpu in read_list(text).gpus:
+        parts = [device["uuid"] for device in gpu["mig"]["devices"]]
+        found += parts or [gpu["uuid"]]
+    return [uuid for uuid in found if uuid]
+
+
+class Acceptance:
+    """``image`` is one whose own command exits with 0 if a GPU computes, and that has a shell."""
+
+    def __init__(self, runner: Runner, image: str) -> None:
+        self._runner = runner
+        self._image = image
+
+    def verify(self) -> dict[str, Any]:
+        """Raises DomainError with everything that is not as it should be."""
+        there = units(self._runner.check(["nvidia-smi", "-L"], "listing the GPUs of the host").stdout)
+        if not there:
+            raise DomainError(f"Error while listing the GPUs of the host: nvidia-smi -L lists none. {_ADVICE}")
+        self._pull()
+        problems = self._seen("all GPUs", "all", there)
+        said = []
+        for uuid in there:
+            problems += self._seen(f"the GPU {uuid}", f"device={uuid}", [uuid])
+            check = self._run(["--gpus", f"device={uuid}", self._image])
+            said.append(check.stdout)
+            if check.rc != 0:
+                problems.append(f"the check on the GPU {uuid} failed: {check.said}")
+        problems += self._isolated()
+        if problems:
+            raise DomainError(
+                "Error while verifying the GPUs by containers of Docker:\n"
+                + "\n".join(f"- {problem}" for problem in problems)
+                + f"\n{_ADVICE}",
+                problems=problems,
+            )
+        return {"gpus": there, "simulated": any(_SIMULATED in text for text in said)}
+
+    def _pull(self) -> None:
+        if self._runner.run(["docker", "image", "inspect", "--format", "{{.Id}}", self._image]).rc == 0:
+            return
+        result = self._runner.run(["docker", "pull", "--quiet", self._image])
+        if result.rc != 0:
+            raise DomainError(
+                f"Error while pulling the image {self._image}: {result.said}. See whether this host reaches its "
+                "registry, or set docker_check_image to an image that it can pull; then run again.",
+                **result.fields(),
+            )
+
+    def _run(self, arguments: Sequence[str]) -> Result:
+        return self._runner.run(["docker", "run", "--rm", "--network=none", *arguments])
+
+    def _seen(self, what: str, request: str, wanted: Sequence[str]) -> list[str]:
+        done = self._run(["--gpus", request, "--entrypoint=nvidia-smi", self._image, "-L"])
+        if done.rc != 0:
+            return [f"a container that asks for {what} did not run: {done.said}"]
+        seen = units(done.stdout)
+        if sorted(seen) == sorted(wanted):
+            return []
+        return [f"a container that asks for {what} has {_listed(seen)}, not {_listed(wanted)}"]
+
+    def _isolated(self) -> list[str]:
+        done = self._run(["--entrypoint=/bin/sh", self._image, "-c", "echo /dev/nvidia*"])
+        if done.rc != 0:
+            return [f"a container without a GPU did not run: {done.said}"]
+        # A pattern that matches nothing stays as it is.
+        seen = done.stdout.split()
+        return [] if seen == ["/dev/nvidia*"] else [f"a container that asks for no GPU has {_listed(seen)}"]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

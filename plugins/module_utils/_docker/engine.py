@@ -1,0 +1,88 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the Docker Engine of a host is and runs, as its command line says it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .._command import CommandNotFoundError, Runner
+from .._errors import DomainError
+from .._files import under
+
+# What dockerd-rootless-setuptool.sh writes, below the user's home.
+_ROOTLESS_UNIT = ".config/systemd/user/docker.service"
+_NOTHING: dict[str, Any] = {
+    "installed": False,
+    "version": "",
+    "live_restore": False,
+    "data_root": "",
+    "containers": [],
+}
+
+
+def read_info(text: str) -> dict[str, Any]:
+    """What C(docker info --format '{{json .}}') says of the daemon; nothing of it where no daemon answers.
+
+    Raises DomainError for what is no such answer.
+    """
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise DomainError(f"Error while reading what docker info says: it is not valid JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise DomainError("Error while reading what docker info says: it is not a JSON object")
+    return {
+        "version": _text(values.get("ServerVersion")),
+        "live_restore": values.get("LiveRestoreEnabled") is True,
+        "data_root": _text(values.get("DockerRootDir")),
+    }
+
+
+def read_containers(text: str) -> list[dict[str, str]]:
+    """The containers in C(docker ps --format '{{json .}}'), one JSON object in each line."""
+    found = []
+    for line in text.splitlines():
+        if line.strip():
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                raise DomainError(f"Error while reading what docker ps says: it is not valid JSON ({error})") from None
+            if not isinstance(value, dict):
+                raise DomainError("Error while reading what docker ps says: it is not a JSON object")
+            found.append({"name": _text(value.get("Names")), "image": _text(value.get("Image"))})
+    return sorted(found, key=lambda one: one["name"])
+
+
+def rootless(root: str, homes: Iterable[tuple[str, str]]) -> Iterator[dict[str, str]]:
+    """The users that have a Docker of their own, and the file that says so. ``homes`` are (user, home directory)."""
+    for user, home in homes:
+        unit = under(root, f"{home}/{_ROOTLESS_UNIT}")
+        if home not in ("", "/") and unit.exists():
+            yield {"user": user, "file": f"{home}/{_ROOTLESS_UNIT}"}
+
+
+def snap(root: str) -> bool:
+    """Whether Docker was installed as a snap."""
+    return any(Path(under(root, "/var/lib/snapd/snaps")).glob("docker_*.snap"))
+
+
+def engine(runner: Runner) -> Mapping[str, Any]:
+    """Raises DomainError where a daemon that runs can't be asked."""
+    try:
+        said = runner.run(["docker", "info", "--format", "{{json .}}"])
+    except CommandNotFoundError:
+        return _NOTHING
+    info = read_info(said.stdout or "{}")
+    if not info["version"]:
+        return {**_NOTHING, "installed": True}
+    listed = runner.check(["docker", "ps", "--no-trunc", "--format", "{{json .}}"], "listing Docker's containers")
+    return {"installed": True, **info, "containers": read_containers(listed.stdout)}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

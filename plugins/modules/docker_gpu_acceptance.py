@@ -1,0 +1,96 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: docker_gpu_acceptance
+short_description: Verify by containers that Docker hands out every GPU of a host
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Runs a container with all GPUs, and for each GPU one that asks for it by UUID and one with the check of the image;
+    compares what they see with C(nvidia-smi -L) of the host. Of a GPU that is cut by MIG its MIG devices count.
+  - Runs a container that asks for no GPU, which must not see one.
+  - The containers have no network and are removed. The image stays.
+options:
+  image:
+    description: Image whose own command exits with 0 if a GPU computes. It needs C(/bin/sh).
+    type: str
+    required: true
+  timeout:
+    description: Time limit for the pull of the image and for each container, in seconds.
+    type: float
+    default: 300
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.root
+attributes:
+  check_mode:
+    support: full
+    details: [Runs no container and says nothing of the GPUs.]
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+seealso:
+  - module: gpulab.kubernetes.gpu_acceptance
+"""
+
+EXAMPLES = r"""
+- name: Verify that Docker hands out every GPU
+  gpulab.kubernetes.docker_gpu_acceptance:
+    image: nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0
+"""
+
+RETURN = r"""
+gpus:
+  description: The UUIDs of what was verified.
+  returned: success
+  type: list
+  elements: str
+  sample: [GPU-5f2b1c9e-0000-4000-8000-000000000001]
+simulated:
+  description: Whether the check says of itself that it is simulated.
+  returned: success
+  type: bool
+  sample: false
+problems:
+  description: What is not as it should be.
+  returned: failure
+  type: list
+  elements: str
+  sample: ["a container that asks for no GPU has /dev/nvidia0"]
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._command import Runner
+from ..module_utils._docker.acceptance import Acceptance
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    if module.check_mode:
+        return {"gpus": [], "simulated": False}
+    return Acceptance(Runner(module, timeout=module.params["timeout"]), module.params["image"]).verify()
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "image": {"type": "str", "required": True},
+            "timeout": {"type": "float", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    run(module, run_module)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: docker_info
+short_description: Read which Docker a host has and what runs in it
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Asks the command line of Docker, and looks for a Docker of another kind, as a snap or of a single user (rootless).
+options:
+  timeout:
+    description: Time limit for each question in seconds.
+    type: float
+    default: 30
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.root
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+seealso:
+  - module: gpulab.kubernetes.docker_daemon_config
+"""
+
+EXAMPLES = r"""
+- name: Read which Docker the host has
+  gpulab.kubernetes.docker_info:
+  register: found
+"""
+
+RETURN = r"""
+installed:
+  description: Whether there is a program docker.
+  returned: success
+  type: bool
+  sample: true
+version:
+  description: Version of the daemon that answers, empty if none does.
+  returned: success
+  type: str
+  sample: 29.8.2
+live_restore:
+  description: Whether containers run on while the daemon is restarted.
+  returned: success
+  type: bool
+  sample: false
+data_root:
+  description: Where it keeps images and containers.
+  returned: success
+  type: str
+  sample: /var/lib/docker
+containers:
+  description: The containers that run, by name.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: jupyter, image: "jupyter/base-notebook:latest"}]
+rootless:
+  description: The users that have a rootless Docker of their own, and the file that says so.
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+snap:
+  description: Whether Docker is installed as a snap.
+  returned: success
+  type: bool
+  sample: false
+"""
+
+import pwd
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._command import Runner
+from ..module_utils._docker.engine import engine, rootless, snap
+from ..module_utils._module import run
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    root = module.params["root"]
+    homes = [(user.pw_name, user.pw_dir) for user in pwd.getpwall()]
+    return {
+        **engine(Runner(module, timeout=module.params["timeout"])),
+        "rootless": list(rootless(root, homes)),
+        "snap": snap(root),
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"timeout": {"type": "float", "default": 30}, "root": {"type": "path", "default": "/"}},
+        supports_check_mode=True,
+    )
+    run(module, run_module)
+
+
+if __name__ == "__main__":
+    main()
