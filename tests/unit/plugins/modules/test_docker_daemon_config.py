@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,41 @@ def test_service_is_restarted_later(host: Host) -> None:
     assert (host.root / "run/restart/docker.service").read_text() == "abc"
     again = host.run(service="docker")
     assert (again["changed"], again["services"]) == (False, ["docker"]), "it still runs with the older one"
+
+
+def test_a_reload_is_noted_where_docker_needs_no_more(host: Host) -> None:
+    result = host.run(service="docker", settings={"registry-mirrors": ["https://mirror.example"], "labels": ["a=b"]})
+    assert (result["services"], result["restart"]) == (["docker"], False)
+    assert [path.parent.name for path in (host.root / "run").rglob("docker.service")] == ["reload"]
+    assert host.run(service="docker", settings={"registry-mirrors": ["https://mirror.example"]})["services"] == [
+        "docker"
+    ]
+    more = host.run(service="docker", settings={"log-opts": {"max-size": "10m"}})
+    assert more["restart"] is True
+    assert host.run(service="docker", settings={"debug": True})["restart"] is True, "the restart is still pending"
+
+
+def test_a_program_that_is_newer_than_docker_takes_a_restart(host: Host) -> None:
+    host.run()
+    hook = host.root / "usr/bin/nvidia-cdi-hook"
+    hook.parent.mkdir(parents=True)
+    hook.touch()
+    given = {"service": "docker", "programs": ["/usr/bin/nvidia-cdi-hook", "/usr/bin/absent"]}
+    assert host.run(**given)["services"] == [], "Docker has not been started"
+    started = host.root / "run/docker.pid"
+    started.parent.mkdir(exist_ok=True)
+    started.touch()
+    os.utime(started, (1, 1))
+    for check in (True, False):
+        result = host.run(check=check, **given)
+        assert (result["changed"], result["restart"], result["services"]) == (False, True, ["docker"])
+        assert result["newer_programs"] == [str(hook)]
+        assert (host.root / "run/restart/docker.service").exists() is not check
+
+
+def test_settings_of_others_are_named(host: Host) -> None:
+    host.write(THEIRS)
+    assert host.run()["unmanaged_keys"] == ["log-driver", "proxies"]
 
 
 def test_directory_in_the_way(host: Host) -> None:

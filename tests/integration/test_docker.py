@@ -1,0 +1,136 @@
+"""Docker Engine on a machine in no cluster: predicted, installed, changed under a container, verified, removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.hosts import ROOT, Host
+from support.lab import Lab, lab_command, running
+from support.play import Run, play
+
+PLAYBOOK = "playbooks/docker.yml"
+VERSION = "29.8.2"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    lab_command("build", "--with", "docker")
+    with running("docker", ROOT / "lab" / "specs" / "single.yml") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def inventory(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lab's host in the group docker, and in no other."""
+    text = lab.path.read_text()
+    host = next(line for line in text.splitlines() if line.startswith("solo "))
+    path = tmp_path_factory.mktemp("docker") / "docker.ini"
+    path.write_text(f"[docker]\n{host}\n\n{text[text.index('[all:vars]') :]}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Host:
+    return next(iter(lab.inventory().hosts.values()))
+
+
+@pytest.fixture(scope="module")
+def image(lab: Lab) -> str:
+    line = next(line for line in lab.path.read_text().splitlines() if line.startswith("docker_check_image="))
+    return line.split("=", 1)[1].strip("'")
+
+
+def docker(inventory: Path, *arguments: str, **settings: object) -> Run:
+    extra = json.dumps({f"docker_{name}": value for name, value in settings.items()})
+    return play(inventory, "--extra-vars", extra, *arguments, playbook=PLAYBOOK)
+
+
+def since(host: Host) -> str:
+    return host.run("systemctl show --value --property=InvocationID docker").strip()
+
+
+def test_check_mode_predicts_and_changes_nothing(inventory: Path, host: Host) -> None:
+    run = docker(inventory, "--check", "--diff").expect_success()
+    assert "Configure and install Docker" in {task.rpartition(" : ")[2] for task in run.changed_tasks()}
+    assert host.run("command -v docker || true").strip() == ""
+    assert host.run("ls /etc/docker 2>/dev/null || true").strip() == ""
+
+
+def test_a_rootless_docker_is_refused_by_name(inventory: Path, host: Host) -> None:
+    unit = ".config/systemd/user/docker.service"
+    host.run(f"mkdir -p ~/{unit.rpartition('/')[0]} && touch ~/{unit}")
+    run = docker(inventory)
+    assert run.status != 0 and run.changed() == set()
+    assert "has a rootless Docker" in run.failures() and "dockerd-rootless-setuptool.sh uninstall" in run.failures()
+    host.run(f"rm ~/{unit}")
+
+
+def test_docker_hands_out_every_gpu(inventory: Path, host: Host, image: str) -> None:
+    run = docker(inventory).expect_success()
+    assert "Docker hands out 2 of 2 GPUs" in run.output and "simulated" in run.output
+    assert host.run("sudo docker version --format '{{.Server.Version}}'").strip() == VERSION
+    assert {"docker-ce", "docker-ce-cli"} <= set(host.run("apt-mark showhold").split())
+    uuid = host.run("nvidia-smi -L").split("UUID: ")[2].split(")")[0]
+    for request in (f"--gpus device={uuid}", f"--device nvidia.com/gpu={uuid}"):
+        seen = host.run(f"sudo docker run --rm {request} --entrypoint nvidia-smi {image} -L")
+        assert uuid in seen and len(seen.splitlines()) == 1, request
+
+
+def test_a_second_run_changes_and_restarts_nothing(inventory: Path, host: Host) -> None:
+    before = since(host)
+    docker(inventory).expect_unchanged()
+    docker(inventory, "--check", "--diff").expect_unchanged()
+    assert since(host) == before
+
+
+def test_what_a_reload_is_enough_for_restarts_nothing(inventory: Path, host: Host) -> None:
+    before = since(host)
+    mirror = {"registry_mirrors": ["https://mirror.example"], "gpus": "runtime", "verify": False}
+    assert docker(inventory, **mirror).expect_success().changed()
+    assert since(host) == before
+    said = json.loads(host.run("sudo docker info --format '{{json .}}'"))
+    assert said["RegistryConfig"]["Mirrors"] == ["https://mirror.example/"]
+    assert "nvidia" in said["Runtimes"]
+
+
+def test_a_restart_that_would_end_containers_is_refused_and_they_are_named(
+    inventory: Path, host: Host, image: str
+) -> None:
+    host.run(f"sudo docker run --detach --name notebook --network none --entrypoint sleep {image} infinity")
+    before = since(host)
+    limits = {"log_options": {"max-size": "10m"}, "replace_settings": True, "verify": False}
+    run = docker(inventory, **limits)
+    assert run.status != 0 and "running containers notebook (" in run.failures()
+    assert since(host) == before and "10m" not in host.run("cat /etc/docker/daemon.json")
+    docker(inventory, **limits, disruption_policy="restart").expect_success()
+    assert since(host) != before and "10m" in host.run("cat /etc/docker/daemon.json")
+    host.run("sudo docker rm --force notebook")
+
+
+def test_settings_of_another_hand_stay_and_those_that_say_otherwise_are_named(inventory: Path, host: Host) -> None:
+    host.run('echo \'{"log-opts": {"max-size": "1m"}, "bip": "10.77.0.1/24"}\' | sudo tee /etc/docker/daemon.json')
+    run = docker(inventory)
+    assert run.status != 0 and 'log-opts.max-size is "1m", not "100m"' in run.failures()
+    run = docker(inventory, replace_settings=True).expect_success()
+    assert "also holds bip" in run.output
+    assert json.loads(host.run("cat /etc/docker/daemon.json"))["bip"] == "10.77.0.1/24"
+
+
+def test_wrong_settings_are_one_error_before_anything_changes(inventory: Path) -> None:
+    wrong = {"version": "1.2.3", "default_runtime": "nvidia", "daemon_settings": {"hosts": ["tcp://0.0.0.0:2375"]}}
+    run = docker(inventory, **wrong)
+    assert run.status != 0 and run.changed() == set()
+    for words in ("Docker 1.2.3 is not in the table", "docker_gpus=runtime", "holds hosts", "Nothing was changed"):
+        assert words in run.failures()
+
+
+def test_removal_keeps_the_data_and_says_so(inventory: Path, host: Host) -> None:
+    run = docker(inventory, state="absent").expect_success()
+    assert "stay in /var/lib/docker" in run.output
+    assert host.run("command -v dockerd || true").strip() == ""
+    assert host.run("sudo ls /var/lib/docker").strip() != ""
+    assert host.run("systemctl is-active containerd").strip() == "active"
+    docker(inventory, state="absent").expect_unchanged()

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.docker_problems import docker_problems
+
+FOUND: dict[str, Any] = {"rootless": [], "snap": False}
+TABLE = {"29.8.2": {"packages": {"Debian 12": "5:29.8.2-1~debian.12~bookworm"}}}
+ROOTLESS = {"user": "ada", "file": "/home/ada/.config/systemd/user/docker.service"}
+
+
+@pytest.mark.parametrize(
+    ("found", "settings", "words"),
+    [
+        ({}, {}, []),
+        ({"rootless": [ROOTLESS]}, {}, ["User ada has a rootless Docker", "uninstall"]),
+        ({"snap": True}, {}, ["snap remove docker"]),
+        ({}, {"version": "1.0.0"}, ["Docker 1.0.0 is not in the table", "docker_version to 29.8.2"]),
+        ({}, {"system": "Ubuntu 24.04"}, ["not known for Ubuntu 24.04, only for Debian 12"]),
+        ({}, {"default_runtime": "nvidia"}, ["docker_gpus=runtime"]),
+        ({}, {"default_runtime": "nvidia", "gpus": "runtime"}, []),
+        ({}, {"default_runtime": "crun"}, []),
+        ({}, {"settings": {"hosts": ["tcp://0.0.0.0:2375"]}}, ["holds hosts", "does not start"]),
+        ({}, {"settings": {"bip": "10.9.0.1/24"}}, []),
+    ],
+)
+def test_what_is_in_the_way_is_said_with_what_to_do(found: Any, settings: Any, words: list[str]) -> None:
+    usual = {"version": "29.8.2", "system": "Debian 12", "gpus": "cdi", "default_runtime": "", "settings": {}}
+    version, *others = {**usual, **settings}.values()
+    said = docker_problems({**FOUND, **found}, version, TABLE, *others)
+    assert len(said) == (1 if words else 0)
+    for word in words:
+        assert word in said[0]
+
+
+def test_everything_is_said_at_once() -> None:
+    found = {"rootless": [ROOTLESS], "snap": True}
+    assert len(docker_problems(found, "1", TABLE, "Debian 12", "cdi", "nvidia", {"hosts": [], "containerd": ""})) == 6
