@@ -134,3 +134,16 @@ def test_removal_keeps_the_data_and_says_so(inventory: Path, host: Host) -> None
     assert host.run("sudo ls /var/lib/docker").strip() != ""
     assert host.run("systemctl is-active containerd").strip() == "active"
     docker(inventory, state="absent").expect_unchanged()
+
+
+def test_docker_joins_a_node_of_a_cluster_and_disturbs_nothing(lab: Lab, host: Host, tmp_path: Path) -> None:
+    play(lab.path).expect_success()
+    node = tmp_path / "node.ini"
+    node.write_text(lab.path.read_text().replace("[all:vars]", "[docker]\nsolo\n\n[all:vars]"))
+    before = host.run("systemctl show --value --property=InvocationID kubelet containerd")
+    assert "Docker hands out 2 of 2 GPUs" in docker(node).expect_success().output
+    docker(node).expect_unchanged()
+    play(lab.path).expect_unchanged()
+    play(lab.path, playbook="playbooks/verify.yml").expect_success()
+    assert host.run("systemctl show --value --property=InvocationID kubelet containerd") == before
+    assert "-P FORWARD ACCEPT" in host.run("sudo iptables -S FORWARD")
