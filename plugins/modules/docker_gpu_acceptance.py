@@ -27,7 +27,6 @@ options:
     default: 300
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
-  - gpulab.kubernetes.attributes.root
 attributes:
   check_mode:
     support: full

@@ -60,11 +60,11 @@ data_root:
   type: str
   sample: /var/lib/docker
 containers:
-  description: The containers that run, by name.
+  description: Name and image of the containers that run.
   returned: success
   type: list
-  elements: dict
-  sample: [{name: jupyter, image: "jupyter/base-notebook:latest"}]
+  elements: str
+  sample: ["jupyter (jupyter/base-notebook:latest)"]
 rootless:
   description: The users that have a rootless Docker of their own, and the file that says so.
   returned: success

@@ -33,9 +33,9 @@ def read_info(text: str) -> dict[str, Any]:
     try:
         values = json.loads(text)
     except ValueError as error:
-        raise DomainError(f"Error while reading what docker info says: it is not valid JSON ({error})") from None
+        raise DomainError(f"Error while reading docker info: it is not valid JSON ({error})") from None
     if not isinstance(values, dict):
-        raise DomainError("Error while reading what docker info says: it is not a JSON object")
+        raise DomainError("Error while reading docker info: it is not a JSON object")
     return {
         "version": _text(values.get("ServerVersion")),
         "live_restore": values.get("LiveRestoreEnabled") is True,
@@ -43,19 +43,19 @@ def read_info(text: str) -> dict[str, Any]:
     }
 
 
-def read_containers(text: str) -> list[dict[str, str]]:
-    """The containers in C(docker ps --format '{{json .}}'), one JSON object in each line."""
+def read_containers(text: str) -> list[str]:
+    """Name and image of the containers in C(docker ps --format '{{json .}}'), one JSON object in each line."""
     found = []
     for line in text.splitlines():
         if line.strip():
             try:
                 value = json.loads(line)
             except ValueError as error:
-                raise DomainError(f"Error while reading what docker ps says: it is not valid JSON ({error})") from None
+                raise DomainError(f"Error while reading docker ps: it is not valid JSON ({error})") from None
             if not isinstance(value, dict):
-                raise DomainError("Error while reading what docker ps says: it is not a JSON object")
-            found.append({"name": _text(value.get("Names")), "image": _text(value.get("Image"))})
-    return sorted(found, key=lambda one: one["name"])
+                raise DomainError("Error while reading docker ps: it is not a JSON object")
+            found.append(f"{_text(value.get('Names'))} ({_text(value.get('Image'))})")
+    return sorted(found)
 
 
 def rootless(root: str, homes: Iterable[tuple[str, str]]) -> Iterator[dict[str, str]]:

@@ -67,7 +67,7 @@ def test_a_docker_that_runs_is_read(host: Host) -> None:
     found = host.info()
     assert (found["installed"], found["version"], found["live_restore"]) == (True, "29.8.2", False)
     assert found["data_root"] == "/var/lib/docker"
-    assert [one["name"] for one in found["containers"]] == ["jupyter", "web"]
+    assert found["containers"] == ["jupyter (jupyter/base-notebook)", "web (nginx:1)"]
     assert (found["rootless"], found["snap"]) == ([], False)
 
 
@@ -81,7 +81,7 @@ def test_one_that_does_not_answer_has_no_containers(host: Host, text: str) -> No
 @pytest.mark.parametrize("text", ["{", "[]", "null", "\x00"])
 def test_an_answer_that_is_none_is_an_error(host: Host, text: str) -> None:
     host.write("info", text)
-    assert host.info()["msg"].startswith("Error while reading what docker info says: ")
+    assert host.info()["msg"].startswith("Error while reading docker info: ")
 
 
 def test_a_rootless_docker_and_a_snap_are_found(host: Host) -> None:

@@ -140,7 +140,7 @@ def test_a_program_that_is_newer_than_docker_takes_a_restart(host: Host) -> None
     hook = host.root / "usr/bin/nvidia-cdi-hook"
     hook.parent.mkdir(parents=True)
     hook.touch()
-    given = {"service": "docker", "programs": ["/usr/bin/nvidia-cdi-hook", "/usr/bin/absent"]}
+    given: dict[str, Any] = {"service": "docker", "programs": ["/usr/bin/nvidia-cdi-hook", "/usr/bin/absent"]}
     assert host.run(**given)["services"] == [], "Docker has not been started"
     started = host.root / "run/docker.pid"
     started.parent.mkdir(exist_ok=True)
