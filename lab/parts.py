@@ -11,6 +11,7 @@ from lab.nodes.errors import LabError
 PARTS = {
     "torch": "lab.depot.torch_image",
     "docker": "lab.depot.docker",
+    "minikube": "lab.depot.minikube",
     "ee": "lab.ee",
     "operator": "lab.depot.operator_image",
     "local-path": "lab.depot.local_path_image",

@@ -221,3 +221,20 @@ def server() -> Recipe:
     """The depot's own server, built among the sources of the registry it is made from."""
     module = "github.com/distribution/distribution/v3"
     return Recipe("depot-server", module, versions.DISTRIBUTION, {"depot-server": "main.go"}, own="server")
+
+
+def minikube(version: str) -> Recipe:
+    """Kubernetes on one machine."""
+    package = "k8s.io/minikube/pkg/version"
+    return Recipe(
+        "minikube",
+        "k8s.io/minikube",
+        f"v{version}",
+        {"minikube": "./cmd/minikube", "storage-provisioner": "./cmd/storage-provisioner"},
+        # As upstream: libvirt is looked for when it is used.
+        cgo=True,
+        tags=("libvirt_dlopen",),
+        ldflags=f"-X {package}.version={{version}} -X {package}.gitCommitID={{commit}} "
+        f"-X {package}.storageProvisionerVersion={versions.STORAGE_PROVISIONER} "
+        f"-X k8s.io/minikube/pkg/storage.version={versions.STORAGE_PROVISIONER}",
+    )

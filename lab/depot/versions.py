@@ -28,6 +28,8 @@ AGNHOST_SOURCE = "1.36.4"
 FLANNEL_CNI_SOURCE = "v0.9.1"
 DISTRIBUTION = "v3.1.2"
 HELM = "v3.22.0"
+# The tag of its image, which has a number of its own (Makefile of minikube).
+STORAGE_PROVISIONER = "v5"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
 
 # These can't be had as Go modules everywhere; the nearest that can speaks the same CRI.
@@ -69,6 +71,11 @@ def check_image(reference: str) -> None:
 def driver_versions() -> list[str]:
     """Return the NVIDIA driver versions that the product may ask for."""
     return list(table()["nvidia_driver"])
+
+
+def minikube() -> str:
+    """Return the newest version of minikube that the product may ask for."""
+    return list(table()["minikube"])[-1]
 
 
 def crictl(tag: str) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 
 from lab.depot import Contents
 from lab.depot.torch_image import REFERENCE as TORCH_IMAGE
-from lab.depot.versions import CHECK_IMAGE
+from lab.depot.versions import CHECK_IMAGE, minikube
 from lab.nodes.image import USER
 from lab.nodes.spec import DISTRIBUTIONS, GROUPS, Spec
 from upstream.lock import load
 
-_REGISTRIES = ("registry.k8s.io", "ghcr.io", "nvcr.io", "docker.io")
+_REGISTRIES = ("registry.k8s.io", "ghcr.io", "nvcr.io", "docker.io", "gcr.io")
 # Role: its family of repositories in upstream.lock. Kubernetes has one repository per minor version, each with a key.
 _FAMILIES = {
     "containerd": "docker",
@@ -132,6 +132,7 @@ def _connection(directory: Path) -> dict[str, Any]:
 
 def _sources(depot: Mapping[str, str]) -> dict[str, Any]:
     url, registry = depot["url"], depot["registry"]
+    releases = f"{url}/storage.googleapis.com/minikube/releases"
     return {
         "kubeadm_repository_url": f"{url}/pkgs.k8s.io/core:/stable:",
         "containerd_repository_url": f"{url}/download.docker.com/linux",
@@ -144,6 +145,9 @@ def _sources(depot: Mapping[str, str]) -> dict[str, Any]:
         # Docker has mirrors of Docker Hub only, and takes other images by the name of the registry that has them.
         "docker_daemon_settings": {"insecure-registries": [registry]},
         "docker_check_image": f"{registry}/{CHECK_IMAGE}",
+        "minikube_release_url": releases,
+        "minikube_sha256": f"{releases}/v{minikube()}/minikube-linux-amd64.sha256",
+        "minikube_binary_mirror": f"{url}/dl.k8s.io/release",
     }
 
 
@@ -154,6 +158,9 @@ def _machine() -> dict[str, Any]:
         "kubeadm_kube_proxy_configuration": {"conntrack": {"maxPerCore": 0}},
         "kubeadm_ignore_preflight_errors": ["SystemVerification"],
         "containerd_cri_settings": {"restrict_oom_score_adj": True},
+        "minikube_extra_config": ["kubeadm.ignore-preflight-errors=SystemVerification", "kubelet.fail-cgroupv1=false"],
+        # It would look on GitHub for versions that are newer than itself.
+        "minikube_options": ["--force"],
     }
 
 

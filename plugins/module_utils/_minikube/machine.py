@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A profile that runs, is stopped or does not exist, brought about by the program minikube."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from .._command import CommandError, Runner
+from .._errors import DomainError
+from . import profile
+from .profile import Profile
+
+
+class Machine:
+    """One profile of one user. With ``check`` it says what it would do and does nothing."""
+
+    def __init__(self, runner: Runner, binary: str, name: str, home: Path, check: bool) -> None:
+        self._runner, self._binary, self._name, self._home, self._check = runner, binary, name, home, check
+        self.done: list[str] = []
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._home / ".kube" / "config"
+
+    def found(self) -> Profile | None:
+        """The profile as it is. Raises DomainError."""
+        path = self._home / ".minikube" / "profiles" / self._name / "config.json"
+        try:
+            return profile.read_config(path.read_text())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DomainError(f"Error while reading {path}: {error.strerror}") from error
+
+    def state(self) -> str:
+        """Raises DomainError."""
+        # Its exit status is a sum of what does not run.
+        return profile.read_status(self._runner.run([self._binary, "status", *self._own, "--output=json"]).stdout)
+
+    def start(self, arguments: Sequence[str]) -> None:
+        """Raises CommandError."""
+        self._do("start", [*self._own, "--interactive=false", *arguments])
+
+    def stop(self) -> None:
+        """Raises CommandError."""
+        self._do("stop", self._own)
+
+    def delete(self) -> None:
+        """Raises CommandError."""
+        self._do("delete", self._own)
+
+    def addon(self, verb: str, name: str) -> None:
+        """Raises CommandError."""
+        self._do("addons", [verb, name, *self._own])
+
+    def content(self) -> str:
+        """What deleting it would delete."""
+        argv = ["kubectl", f"--kubeconfig={self.kubeconfig}", f"--context={self._name}", "get", "--output=json"]
+        argv += ["--all-namespaces", "--request-timeout=20s", "pods,persistentvolumeclaims"]
+        try:
+            return profile.content(self._runner.check(argv, "listing its objects", timeout=60).stdout)
+        except CommandError:
+            return "pods and persistent volume claims: unknown, because it does not answer"
+
+    @property
+    def _own(self) -> list[str]:
+        return [f"--profile={self._name}"]
+
+    def _do(self, verb: str, arguments: Sequence[str]) -> None:
+        self.done.append(" ".join([verb, *(argument for argument in arguments[:2] if verb == "addons")]))
+        if not self._check:
+            doing = f"running minikube {self.done[-1]} for the profile {self._name}"
+            self._runner.check([self._binary, verb, *arguments], doing)

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A minikube profile as its files and `minikube status` describe it, compared with one that is declared.
+
+Sources, all of minikube v1.38.1: pkg/minikube/config/types.go (config.json), cmd/minikube/cmd/status.go, and
+updateExistingConfigFromFlags in cmd/minikube/cmd/start_flags.go, which names what `minikube start` can change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .._errors import DomainError
+
+# What minikube keeps as it is, with a warning or without, or refuses with GUEST_DRIVER_MISMATCH (driver).
+_FIXED = ("driver", "container_runtime", "gpus", "cpus", "memory", "disk", "network", "cni", "base_image")
+_FIXED_TOO = ("image_repository",)
+_CHANGEABLE = ("kubernetes_version", "extra_config", "binary_mirror")
+# Enabled by --gpus itself (pkg/minikube/cruntime/docker.go).
+_GPU_ADDON = "nvidia-device-plugin"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a profile is, or shall be. 0 and empty texts stand for minikube's own choice."""
+
+    driver: str
+    kubernetes_version: str
+    container_runtime: str
+    gpus: str = "none"
+    cpus: int = 0
+    memory: int = 0
+    disk: int = 0
+    network: str = ""
+    cni: str = ""
+    base_image: str = ""
+    image_repository: str = ""
+    binary_mirror: str = ""
+    addons: tuple[str, ...] = ()
+    extra_config: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting that differs."""
+
+    name: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        return f"{self.name} from {_shown(self.old)} to {_shown(self.new)}"
+
+
+def read_config(text: str) -> Profile:
+    """The profile in C(profiles/NAME/config.json). Raises DomainError."""
+    values = _object(text, "the profile's config.json")
+    kubernetes = values.get("KubernetesConfig")
+    if not isinstance(kubernetes, dict) or not isinstance(values.get("Driver"), str):
+        raise DomainError("Error while reading the profile's config.json: it has no Driver or no KubernetesConfig")
+    options = kubernetes.get("ExtraOptions") or []
+    return Profile(
+        driver=values["Driver"],
+        kubernetes_version=_text(kubernetes.get("KubernetesVersion")).removeprefix("v"),
+        container_runtime=_text(kubernetes.get("ContainerRuntime")),
+        gpus=_text(values.get("GPUs")) or "none",
+        cpus=_number(values.get("CPUs")),
+        memory=_number(values.get("Memory")),
+        disk=_number(values.get("DiskSize")),
+        network=_text(values.get("Network")),
+        cni=_text(kubernetes.get("CNI")),
+        base_image=_text(values.get("KicBaseImage")),
+        image_repository=_text(kubernetes.get("ImageRepository")),
+        binary_mirror=_text(values.get("BinaryMirror")),
+        addons=tuple(sorted(name for name, enabled in (values.get("Addons") or {}).items() if enabled is True)),
+        extra_config=tuple(sorted(f"{one['Component']}.{one['Key']}={one['Value']}" for one in options)),
+    )
+
+
+def read_status(text: str) -> str:
+    """C(running), C(paused) or C(stopped), from what C(minikube status --output=json) prints. Raises DomainError.
+
+    Several nodes are a list; the first is the control plane.
+    """
+    try:
+        said = json.loads(text)
+    except ValueError as error:
+        raise DomainError(f"Error while reading minikube status: it is not valid JSON ({error})") from None
+    first = said[0] if isinstance(said, list) and said else said
+    if not isinstance(first, dict):
+        raise DomainError("Error while reading minikube status: it is not a JSON object")
+    states = [_text(first.get(name)) for name in ("Host", "Kubelet", "APIServer")]
+    if "Paused" in states:
+        return "paused"
+    return "running" if states == ["Running"] * 3 else "stopped"
+
+
+def fixed(found: Profile, wanted: Profile) -> list[Change]:
+    """What differs and can't be changed in an existing profile."""
+    names = [name for name in (*_FIXED, *_FIXED_TOO) if wanted.driver != "none" or name not in ("cpus", "memory", "disk")]
+    changes = list(_differing(found, wanted, names))
+    if _release(wanted.kubernetes_version) < _release(found.kubernetes_version):
+        changes.append(Change("kubernetes_version", found.kubernetes_version, wanted.kubernetes_version))
+    return changes
+
+
+def changeable(found: Profile, wanted: Profile) -> list[Change]:
+    """What differs and is changed by another C(minikube start)."""
+    return list(_differing(found, wanted, _CHANGEABLE))
+
+
+def addons(found: Profile, wanted: Profile) -> list[tuple[str, str]]:
+    """The verbs that turn the enabled addons into the wanted ones, each with its addon."""
+    names = {*wanted.addons, *([_GPU_ADDON] if wanted.gpus != "none" else [])}
+    return [
+        *(("disable", name) for name in found.addons if name not in names),
+        *(("enable", name) for name in sorted(names) if name not in found.addons),
+    ]
+
+
+def start_arguments(wanted: Profile, options: Iterable[str]) -> list[str]:
+    """The arguments of C(minikube start), without the profile's name."""
+    flags = {
+        "driver": wanted.driver,
+        "container-runtime": wanted.container_runtime,
+        "kubernetes-version": f"v{wanted.kubernetes_version}",
+        "gpus": wanted.gpus if wanted.gpus != "none" else "",
+        "cpus": str(wanted.cpus or ""),
+        "memory": f"{wanted.memory}mb" if wanted.memory else "",
+        "disk-size": f"{wanted.disk}mb" if wanted.disk else "",
+        "network": wanted.network,
+        "cni": wanted.cni,
+        "base-image": wanted.base_image,
+        "image-repository": wanted.image_repository,
+        "binary-mirror": wanted.binary_mirror,
+    }
+    return [
+        *(f"--{name}={value}" for name, value in flags.items() if value),
+        *(f"--addons={name}" for name in wanted.addons),
+        *(f"--extra-config={entry}" for entry in wanted.extra_config),
+        # The kubeconfig then needs no other file.
+        "--embed-certs=true",
+        *options,
+    ]
+
+
+def content(text: str) -> str:
+    """The pods and claims in C(kubectl get pods,persistentvolumeclaims --all-namespaces --output=json), in words."""
+    found: dict[str, list[str]] = {"Pod": [], "PersistentVolumeClaim": []}
+    for item in _object(text, "the objects of the cluster").get("items", []):
+        about = item["metadata"]
+        if about["namespace"] != "kube-system":
+            found.setdefault(item["kind"], []).append(f"{about['namespace']}/{about['name']}")
+    pods, claims = (", ".join(sorted(found[kind])) or "none" for kind in ("Pod", "PersistentVolumeClaim"))
+    return f"pods: {pods}; persistent volume claims: {claims}"
+
+
+def _differing(found: Profile, wanted: Profile, names: Iterable[str]) -> Iterator[Change]:
+    for name in names:
+        old, new = getattr(found, name), getattr(wanted, name)
+        if new not in ("", 0) and old != new:
+            yield Change(name, old, new)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in version.partition("-")[0].split("."))
+
+
+def _object(text: str, what: str) -> Mapping[str, Any]:
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise DomainError(f"Error while reading {what}: it is not valid JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise DomainError(f"Error while reading {what}: it is not a JSON object")
+    return values
+
+
+def _shown(value: Any) -> str:
+    return (", ".join(value) if isinstance(value, tuple) else str(value)) or "nothing"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,250 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: minikube_profile
+short_description: Make a minikube profile what it is declared to be
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Creates the profile, starts it if it does not run, and changes what C(minikube start) can change in an existing one.
+  - What minikube can't change is an error that names what deleting the profile would delete. Nothing is changed then.
+  - The profile is that of the user who runs the module. Numbers of 0 and empty texts leave the choice to minikube.
+options:
+  name:
+    description: Name of the profile. The driver V(none) has only V(minikube).
+    type: str
+    default: minikube
+  state:
+    description: Whether the cluster runs, is stopped, or is deleted with everything in it.
+    type: str
+    choices: [present, stopped, absent]
+    default: present
+  binary:
+    description: The program minikube.
+    type: str
+    default: minikube
+  home:
+    description: Directory that holds C(.minikube) and C(.kube). The default is the user's home directory.
+    type: path
+    default: "~"
+  driver:
+    description: Where Kubernetes runs. In a container of Docker, or with V(none) on the host itself.
+    type: str
+    choices: [docker, none]
+    default: docker
+  kubernetes_version:
+    description: Version of Kubernetes. Required with O(state=present).
+    type: str
+  container_runtime:
+    description: Container runtime of Kubernetes.
+    type: str
+    choices: [docker, containerd, cri-o]
+    default: docker
+  gpus:
+    description: Value of C(--gpus); V(none) leaves it out.
+    type: str
+    choices: [all, nvidia.com, none]
+    default: none
+  cpus:
+    description: CPUs of the container.
+    type: int
+    default: 0
+  memory:
+    description: Memory of the container, in MiB.
+    type: int
+    default: 0
+  disk:
+    description: Disk of the machine, in MiB. The drivers of this module do not limit it.
+    type: int
+    default: 0
+  network:
+    description: Network of Docker.
+    type: str
+    default: ""
+  cni:
+    description: Pod network.
+    type: str
+    default: ""
+  base_image:
+    description: Image of the container in which Kubernetes runs.
+    type: str
+    default: ""
+  image_repository:
+    description: Where images of Kubernetes are pulled from.
+    type: str
+    default: ""
+  binary_mirror:
+    description: Where kubelet, kubeadm and kubectl are downloaded from.
+    type: str
+    default: ""
+  addons:
+    description: The addons that are enabled; all others are disabled. With O(gpus) there is also C(nvidia-device-plugin).
+    type: list
+    elements: str
+    default: []
+  extra_config:
+    description: Settings of components, as C(component.key=value).
+    type: list
+    elements: str
+    default: []
+  options:
+    description: Further options of C(minikube start). A change of these alone does nothing.
+    type: list
+    elements: str
+    default: []
+  timeout:
+    description: Time limit of each run of minikube, in seconds.
+    type: float
+    default: 900
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Run Kubernetes on this machine
+  gpulab.kubernetes.minikube_profile:
+    driver: none
+    kubernetes_version: 1.36.4
+    container_runtime: containerd
+    addons: [default-storageclass, storage-provisioner]
+
+- name: Delete it with everything in it
+  gpulab.kubernetes.minikube_profile:
+    name: minikube
+    state: absent
+"""
+
+RETURN = r"""
+found:
+  description: What the profile was before, C(running), C(paused), C(stopped) or C(absent).
+  returned: success
+  type: str
+  sample: running
+actions:
+  description: The commands of minikube that were run, or would be in check mode.
+  returned: success
+  type: list
+  elements: str
+  sample: [start, "addons enable storage-provisioner"]
+kubeconfig:
+  description: File that holds the context of the profile.
+  returned: success
+  type: str
+  sample: /root/.kube/config
+content:
+  description: What deleting the profile would delete.
+  returned: when it exists and O(state=absent), or a change needs it to be deleted
+  type: str
+  sample: "pods: default/notebook; persistent volume claims: none"
+"""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._command import Runner
+from ..module_utils._errors import DomainError
+from ..module_utils._minikube import profile
+from ..module_utils._minikube.machine import Machine
+from ..module_utils._minikube.profile import Profile
+from ..module_utils._module import run
+
+
+def _wanted(parameters: dict[str, Any]) -> Profile:
+    values = {field.name: parameters[field.name] for field in fields(Profile)}
+    lists = {name: tuple(sorted(values[name])) for name in ("addons", "extra_config")}
+    return Profile(**{**values, **lists})
+
+
+def _present(machine: Machine, found: Profile | None, state: str, module: Any) -> list[str]:
+    wanted = _wanted(module.params)
+    refused = profile.fixed(found, wanted) if found else []
+    if refused:
+        content = machine.content()
+        raise DomainError(
+            f"Error while updating the minikube profile {module.params['name']}: minikube can't change "
+            f"{'; '.join(map(str, refused))}. Nothing was changed. Keep the former value, or delete the profile with "
+            f"all that is in it ({content}) and run again.",
+            content=content,
+        )
+    changes = profile.changeable(found, wanted) if found else []
+    if state != "running" or changes:
+        machine.start(profile.start_arguments(wanted, module.params["options"]))
+    after = wanted if found is None and module.check_mode else machine.found()
+    for verb, addon in profile.addons(after or wanted, wanted) if after is not wanted else []:
+        machine.addon(verb, addon)
+    return [str(change) for change in changes]
+
+
+def run_module(module: Any) -> dict[str, Any]:
+    home = Path(module.params["home"])
+    places = {"HOME": str(home), "MINIKUBE_HOME": str(home / ".minikube"), "KUBECONFIG": str(home / ".kube" / "config")}
+    # Its messages are for a terminal otherwise.
+    environ = {**places, "MINIKUBE_IN_STYLE": "false", "MINIKUBE_WANTUPDATENOTIFICATION": "false"}
+    runner = Runner(module, timeout=module.params["timeout"], environ=environ)
+    machine = Machine(runner, module.params["binary"], module.params["name"], home, module.check_mode)
+    found = machine.found()
+    state = machine.state() if found else "absent"
+    result: dict[str, Any] = {"found": state, "kubeconfig": str(machine.kubeconfig)}
+    changes: list[str] = []
+    if module.params["state"] == "present":
+        changes = _present(machine, found, state, module)
+    elif module.params["state"] == "stopped":
+        if state in ("running", "paused"):
+            machine.stop()
+    elif found:
+        result["content"] = machine.content()
+        machine.delete()
+    return {
+        **result,
+        "changed": bool(machine.done),
+        "actions": machine.done,
+        "diff": {
+            "before_header": module.params["name"],
+            "after_header": module.params["name"],
+            "before": f"{state}\n",
+            "after": "".join(f"{line}\n" for line in [*machine.done, *changes]) or f"{state}\n",
+        },
+    }
+
+
+def main() -> None:
+    texts = ("network", "cni", "base_image", "image_repository", "binary_mirror")
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "default": "minikube"},
+            "state": {"type": "str", "choices": ["present", "stopped", "absent"], "default": "present"},
+            "binary": {"type": "str", "default": "minikube"},
+            "home": {"type": "path", "default": "~"},
+            "driver": {"type": "str", "choices": ["docker", "none"], "default": "docker"},
+            "kubernetes_version": {"type": "str"},
+            "container_runtime": {"type": "str", "choices": ["docker", "containerd", "cri-o"], "default": "docker"},
+            "gpus": {"type": "str", "choices": ["all", "nvidia.com", "none"], "default": "none"},
+            **{name: {"type": "int", "default": 0} for name in ("cpus", "memory", "disk")},
+            **{name: {"type": "str", "default": ""} for name in texts},
+            **{name: {"type": "list", "elements": "str", "default": []} for name in ("addons", "extra_config", "options")},
+            "timeout": {"type": "float", "default": 900},
+        },
+        required_if=[("state", "present", ["kubernetes_version"])],
+        supports_check_mode=True,
+    )
+    run(module, run_module)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What keeps a host from running minikube as it is declared, before anything is changed.
+
+The rules are those of minikube v1.38.1, cmd/minikube/cmd/start.go: validateGPUs, validateBareMetal, validateDriver and
+validateSpecifiedDriver; and of its tutorial for NVIDIA GPUs (net.core.bpf_jit_harden).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# With --gpus minikube takes no other driver and no other runtime.
+_GPUS = {("docker", "docker"): ("all", "nvidia.com", "none")}
+_ONLY_PROFILE = "minikube"
+
+
+def problems(
+    settings: Mapping[str, Any], table: Mapping[str, Any], profile: str, cluster: bool, hardened: str
+) -> Iterator[str]:
+    """Sentences, each with what to do.
+
+    ``settings`` are version, sha256, profile, driver, container_runtime, gpus and user. ``profile`` is the state of the
+    profile, ``cluster`` whether kubeadm has made one on this host, ``hardened`` the value of net.core.bpf_jit_harden.
+    """
+    driver, runtime, gpus = settings["driver"], settings["container_runtime"], settings["gpus"]
+    if settings["version"] not in table and not settings["sha256"]:
+        yield (
+            f"minikube {settings['version']} is not in the table of versions: set minikube_version to "
+            f"{' or '.join(table)}, or give the checksum of its file in minikube_sha256."
+        )
+    if gpus not in _GPUS.get((driver, runtime), ("none",)):
+        yield (
+            f"minikube refuses --gpus={gpus} with the driver {driver} and the runtime {runtime}; it takes it with the "
+            "driver docker and the runtime docker only: set minikube_driver=docker and "
+            "minikube_container_runtime=docker, or minikube_gpus=none."
+        )
+    if driver == "none" and settings["profile"] != _ONLY_PROFILE:
+        yield (
+            f"minikube's driver none has one profile, {_ONLY_PROFILE}, and no {settings['profile']}: leave "
+            "minikube_profile out, or set minikube_driver=docker."
+        )
+    if driver == "none" and settings["user"] != "root":
+        yield "Kubernetes on the host itself belongs to root: leave minikube_user out, or set minikube_driver=docker."
+    if driver == "docker" and settings["user"] == "root":
+        yield (
+            "minikube's driver docker refuses root: set minikube_user to a user of the group docker. Whoever is in that "
+            "group can become root."
+        )
+    if driver == "none" and cluster and profile == "absent":
+        yield (
+            "this host is a node of a cluster that minikube has not made: leave the host out, or remove that cluster "
+            "(kubeadm reset)."
+        )
+    if driver == "docker" and gpus != "none" and hardened not in ("", "0"):
+        yield (
+            f"net.core.bpf_jit_harden is {hardened}, with which containers in minikube's container get no GPU: set it to "
+            "0 in a file in /etc/sysctl.d, and run sysctl --system. It is a protection against attacks on the kernel's "
+            "JIT compiler."
+        )
