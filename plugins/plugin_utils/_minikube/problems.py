@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What keeps a host from running minikube as it is declared, before anything is changed.
 
-The rules are those of minikube v1.38.1, cmd/minikube/cmd/start.go: validateGPUs, validateBareMetal, validateDriver and
+The rules are those of minikube v1.38.1, cmd/minikube/cmd/start.go: validateGPUs, validateBareMetal, validateUser and
 validateSpecifiedDriver; and of its tutorial for NVIDIA GPUs (net.core.bpf_jit_harden).
 """
 
@@ -37,6 +37,8 @@ def problems(
             "driver docker and the runtime docker only: set minikube_driver=docker and "
             "minikube_container_runtime=docker, or minikube_gpus=none."
         )
+    if driver == "none" and runtime != "containerd":
+        yield "With minikube_driver=none Kubernetes runs in the host's containerd: leave minikube_container_runtime out."
     if driver == "none" and settings["profile"] != _ONLY_PROFILE:
         yield (
             f"minikube's driver none has one profile, {_ONLY_PROFILE}, and no {settings['profile']}: leave "
