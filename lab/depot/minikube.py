@@ -20,13 +20,14 @@ _PROGRAMS = ("kubeadm", "kubectl", "kubelet")
 def build() -> None:
     """Build and place what is missing; what is there already costs nothing. Raises DepotError."""
     for version in versions.table()["minikube"]:
-        recipe = recipes.minikube(version)
-        if not golang.is_built(recipe):
-            with cache.lock("depot"), progress.step(f"{recipe.name} {recipe.version} from {recipe.module}"):
-                golang.build(recipe)
+        recipe, provisioner = recipes.minikube(version), recipes.storage_provisioner(version)
+        for one in (recipe, provisioner):
+            if not golang.is_built(one):
+                with cache.lock("depot"), progress.step(f"{one.name} {one.version} from {one.module}"):
+                    golang.build(one)
         below = f"storage.googleapis.com/minikube/releases/{recipe.version}"
         _place(below, recipe, {"minikube-linux-amd64": "minikube"})
-        _store(_image(recipe))
+        _store(_image(provisioner))
     kubernetes = recipes.kubernetes(versions.DEFAULT_KUBERNETES)
     below = f"dl.k8s.io/release/{kubernetes.version}/bin/linux/amd64"
     _place(below, kubernetes, {name: name for name in _PROGRAMS})
