@@ -40,6 +40,7 @@ ROLES = (
     "gpu_isolation",
     "cuda_toolkit",
     "docker",
+    "minikube",
     "torch_ddp",
     "nfs_server",
     "nfs_cache",

@@ -1,0 +1,159 @@
+"""Kubernetes by minikube on a machine with GPUs: predicted, verified, changed, after a reboot, stopped, deleted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.cluster import Cluster
+from support.hosts import ROOT, Host
+from support.lab import Lab, lab_command, running
+from support.play import Run, play
+
+PLAYBOOK = "playbooks/minikube.yml"
+# In the place of the lab's containerd_cri_settings: minikube writes its own value into config.toml, not into drop-ins.
+DROP_IN = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nrestrict_oom_score_adj = true\n'
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "work"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+}
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    lab_command("build", "--with", "minikube")
+    with running("minikube", ROOT / "lab" / "specs" / "minikube.yml") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Host:
+    host = next(iter(lab.inventory().hosts.values()))
+    host.run(f"mkdir -p /etc/containerd/conf.d && printf %s '{DROP_IN}' > /etc/containerd/conf.d/10-lab.toml")
+    return host
+
+
+@pytest.fixture(scope="module")
+def inventory(lab: Lab, host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lab's host in the group minikube, and in no other."""
+    text = lab.path.read_text()
+    line = next(line for line in text.splitlines() if line.startswith(f"{host.name} "))
+    shared = [line for line in text[text.index("[all:vars]") :].splitlines() if "containerd_cri_settings" not in line]
+    path = tmp_path_factory.mktemp("minikube") / "minikube.ini"
+    path.write_text("\n".join(["[minikube]", line, "", *shared, ""]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(host: Host) -> Cluster:
+    return Cluster(host)
+
+
+def minikube(inventory: Path, *arguments: str, **settings: object) -> Run:
+    extra = json.dumps({f"minikube_{name}": value for name, value in settings.items()})
+    return play(inventory, "--extra-vars", extra, *arguments, playbook=PLAYBOOK)
+
+
+def wait_for_profile(host: Host, former: str) -> None:
+    """Wait until the host has booted again and its unit has started the profile."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        now = host.attempt("cat /proc/sys/kernel/random/boot_id && systemctl is-active minikube-minikube", timeout=30)
+        if now.returncode == 0 and now.stdout.split()[0] != former.strip():
+            return
+        time.sleep(1)
+    raise AssertionError(f"{host.name} is not back, or its profile is not: {now.stdout}{now.stderr}")
+
+
+def test_check_mode_predicts_and_changes_nothing(inventory: Path, host: Host) -> None:
+    run = minikube(inventory, "--check", "--diff").expect_success()
+    changed = {task.rpartition(" : ")[2] for task in run.changed_tasks()}
+    assert {"Install minikube", "Make the profile what is declared"} <= changed
+    assert host.run("command -v minikube kubectl containerd || true").strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"gpus": "all"}, "minikube refuses --gpus=all with the driver none and the runtime containerd"),
+        ({"gpus": "nvidia.com"}, "minikube refuses --gpus=nvidia.com"),
+        ({"driver": "docker", "user": "root"}, "driver docker refuses root"),
+        ({"driver": "docker", "container_runtime": "containerd"}, "minikube refuses --gpus=all with the driver docker"),
+        ({"profile": "lab"}, "has one profile, minikube"),
+    ],
+)
+def test_what_minikube_refuses_is_refused_before_anything_changes(
+    inventory: Path, settings: dict[str, str], words: str
+) -> None:
+    run = minikube(inventory, **settings)
+    assert run.status != 0 and run.changed() == set()
+    assert words in run.failures() and "Nothing was changed" in run.failures()
+
+
+def test_every_gpu_is_verified(inventory: Path, host: Host, cluster: Cluster) -> None:
+    run = minikube(inventory).expect_success()
+    assert "4 of 4 GPUs proven" in run.output
+    assert "Service ok, DNS ok" in run.output and "a pod that asks for no GPU sees none" in run.output
+    assert cluster.allocatable_gpus() == {host.name: 4}
+    totals = json.loads((inventory.parent / "gpulab-report.json").read_text())["totals"]
+    assert (totals["gpus"], totals["proven"]) == (4, 4)
+    assert "v1.38.1" in host.run("minikube version")
+
+
+def test_a_second_run_changes_nothing(inventory: Path) -> None:
+    minikube(inventory).expect_unchanged()
+    minikube(inventory, "--check", "--diff").expect_unchanged()
+
+
+def test_what_can_not_be_changed_is_refused_with_what_would_be_deleted(inventory: Path, cluster: Cluster) -> None:
+    cluster.apply(CLAIM)
+    cluster.kubectl("wait", "pvc/work", "--for=jsonpath={.status.phase}=Bound", "--timeout=60s")
+    cluster.start_gpu_pod("notebook", 1)
+    run = minikube(inventory, image_repository="mirror.example")
+    assert run.status != 0 and run.changed() == set()
+    for words in ("image_repository from nothing to mirror.example", "default/notebook", "volume claims: default/work"):
+        assert words in run.failures()
+    assert cluster.get("pod", "notebook")["status"]["phase"] == "Running"
+
+
+def test_what_can_be_changed_is_changed_and_the_pod_runs_on(inventory: Path, cluster: Cluster) -> None:
+    before = cluster.get("pod", "notebook")["metadata"]["uid"]
+    minikube(inventory, addons=["default-storageclass"]).expect_success()
+    assert "storage-provisioner" not in cluster.kubectl("get", "pods", "--namespace=kube-system", "--output=name")
+    run = minikube(inventory).expect_success()
+    assert {task.rpartition(" : ")[2] for task in run.changed_tasks()} == {"Make the profile what is declared"}
+    assert cluster.get("pod", "notebook")["metadata"]["uid"] == before
+
+
+def test_it_is_there_after_a_reboot(inventory: Path, host: Host, cluster: Cluster) -> None:
+    boot = host.run("cat /proc/sys/kernel/random/boot_id")
+    host.attempt("systemctl reboot")
+    wait_for_profile(host, boot)
+    cluster.kubectl("wait", "pod/notebook", "--for=condition=Ready", "--timeout=120s")
+    assert cluster.get("pvc", "work")["status"]["phase"] == "Bound"
+    cluster.delete_pod("notebook")
+    run = minikube(inventory).expect_success()
+    assert "4 of 4 GPUs proven" in run.output
+
+
+def test_it_is_stopped_and_started(inventory: Path, host: Host, cluster: Cluster) -> None:
+    assert minikube(inventory, state="stopped").expect_success().changed()
+    assert host.run("systemctl is-active kubelet || true").strip() == "inactive"
+    minikube(inventory, state="stopped").expect_unchanged()
+    assert "4 of 4 GPUs proven" in minikube(inventory).expect_success().output
+    assert cluster.get("pvc", "work")["status"]["phase"] == "Bound"
+
+
+def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
+    run = minikube(inventory, state="absent")
+    assert run.status != 0 and run.changed() == set() and "-e minikube_delete=minikube" in run.failures()
+    run = minikube(inventory, state="absent", delete="minikube").expect_success()
+    assert "persistent volume claims: default/work" in run.output
+    assert host.run("command -v minikube; ls /etc/kubernetes/manifests /var/lib/minikube 2>/dev/null || true").strip() == ""
+    assert host.run("systemctl is-active containerd").strip() == "active"
+    minikube(inventory, state="absent", delete="minikube").expect_unchanged()

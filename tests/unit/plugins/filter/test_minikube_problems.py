@@ -1,0 +1,105 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_of_context import kubeconfig_of_context
+from ansible_collections.gpulab.kubernetes.plugins.filter.minikube_problems import minikube_problems
+
+TABLE = {"1.38.1": "0" * 64}
+ON_HOST = {
+    "version": "1.38.1",
+    "sha256": "",
+    "profile": "minikube",
+    "driver": "none",
+    "container_runtime": "containerd",
+    "gpus": "none",
+    "user": "root",
+}
+IN_DOCKER = {**ON_HOST, "driver": "docker", "container_runtime": "docker", "user": "ada"}
+
+
+def said(settings: dict[str, str], profile: str = "absent", cluster: bool = False, hardened: str = "0") -> list[str]:
+    return minikube_problems(settings, TABLE, profile, cluster, hardened)
+
+
+# As TestValidateGPUs in cmd/minikube/cmd/start_test.go of minikube v1.38.1 has it.
+@pytest.mark.parametrize(
+    ("settings", "runtime", "gpus", "valid"),
+    [
+        (IN_DOCKER, "docker", "all", True),
+        (IN_DOCKER, "docker", "nvidia.com", True),
+        (IN_DOCKER, "docker", "none", True),
+        (IN_DOCKER, "containerd", "none", True),
+        (IN_DOCKER, "containerd", "all", False),
+        (IN_DOCKER, "containerd", "nvidia.com", False),
+        (ON_HOST, "containerd", "none", True),
+        (ON_HOST, "containerd", "all", False),
+        (ON_HOST, "containerd", "nvidia.com", False),
+    ],
+)
+def test_gpus_are_given_to_the_driver_and_the_runtime_docker_only(
+    settings: dict[str, str], runtime: str, gpus: str, valid: bool
+) -> None:
+    found = said({**settings, "container_runtime": runtime, "gpus": gpus})
+    assert (found == []) == valid
+    assert valid or f"refuses --gpus={gpus} with the driver {settings['driver']}" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "found", "words"),
+    [
+        ({"version": "1.0.0"}, {}, "minikube 1.0.0 is not in the table of versions: set minikube_version to 1.38.1"),
+        ({"version": "1.0.0", "sha256": "1" * 64}, {}, ""),
+        ({"profile": "lab"}, {}, "has one profile, minikube, and no lab"),
+        ({"container_runtime": "docker"}, {}, "runs in the host's containerd"),
+        ({"user": "ada"}, {}, "belongs to root"),
+        ({}, {"cluster": True}, "is a node of a cluster that minikube has not made"),
+        ({}, {"cluster": True, "profile": "stopped"}, ""),
+        ({}, {"hardened": "2"}, ""),
+        (IN_DOCKER, {"hardened": "2"}, ""),
+        ({**IN_DOCKER, "gpus": "all"}, {"hardened": "2"}, "net.core.bpf_jit_harden is 2"),
+        ({**IN_DOCKER, "gpus": "all"}, {"hardened": ""}, ""),
+        ({**IN_DOCKER, "user": "root"}, {}, "driver docker refuses root"),
+        ({**IN_DOCKER, "profile": "lab"}, {"cluster": True}, ""),
+    ],
+)
+def test_what_is_in_the_way_is_said_with_what_to_do(
+    settings: dict[str, str], found: dict[str, Any], words: str
+) -> None:
+    problems = said({**ON_HOST, **settings}, **found)
+    assert len(problems) == (1 if words else 0)
+    assert not words or words in problems[0]
+
+
+KUBECONFIG = yaml.safe_dump(
+    {
+        "clusters": [{"name": name, "cluster": {"server": f"https://{name}:8443"}} for name in ("other", "minikube")],
+        "users": [{"name": name, "user": {"token": name}} for name in ("other", "minikube")],
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": name}} for name in ("other", "minikube", "broken")
+        ],
+        "current-context": "other",
+    }
+)
+
+
+def test_another_cluster_in_the_kubeconfig_is_left_out() -> None:
+    reduced = yaml.safe_load(kubeconfig_of_context(KUBECONFIG, "minikube"))
+    assert reduced["current-context"] == "minikube"
+    assert reduced["clusters"] == [{"name": "minikube", "cluster": {"server": "https://minikube:8443"}}]
+    assert [entry["name"] for entry in reduced["users"] + reduced["contexts"]] == ["minikube", "minikube"]
+
+
+@pytest.mark.parametrize(
+    ("text", "context"), [(KUBECONFIG, "none"), (KUBECONFIG, "broken"), ("", "minikube"), ("[", "minikube"), ("a: b", "x")]
+)
+def test_a_context_that_is_not_there_is_an_error_without_the_keys(text: str, context: str) -> None:
+    with pytest.raises(AnsibleFilterError, match="it has no complete context") as failure:
+        kubeconfig_of_context(text, context)
+    assert "token" not in str(failure.value)

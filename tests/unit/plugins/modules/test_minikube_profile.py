@@ -1,0 +1,207 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What minikube_profile makes of a profile and of settings, with a minikube of shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# As minikube v1.38.1 writes it for the driver none, less what is not read.
+CONFIG: dict[str, Any] = {
+    "Name": "minikube",
+    "Memory": 3072,
+    "CPUs": 2,
+    "DiskSize": 20000,
+    "Driver": "none",
+    "KubernetesConfig": {
+        "KubernetesVersion": "v1.36.4",
+        "ContainerRuntime": "containerd",
+        "ImageRepository": "",
+        "ExtraOptions": [{"Component": "kubelet", "Key": "max-pods", "Value": "50"}],
+        "CNI": "",
+    },
+    "Addons": {"dashboard": False, "default-storageclass": True, "storage-provisioner": True},
+    "BinaryMirror": "",
+    "GPUs": "",
+}
+RUNNING = {"Name": "minikube", "Host": "Running", "Kubelet": "Running", "APIServer": "Running", "Worker": False}
+SETTINGS: dict[str, Any] = {
+    "driver": "none",
+    "kubernetes_version": "1.36.4",
+    "container_runtime": "containerd",
+    "addons": ["storage-provisioner", "default-storageclass"],
+    "extra_config": ["kubelet.max-pods=50"],
+}
+OBJECTS = {
+    "items": [
+        {"kind": "Pod", "metadata": {"namespace": "default", "name": "notebook"}},
+        {"kind": "Pod", "metadata": {"namespace": "kube-system", "name": "etcd-solo"}},
+        {"kind": "PersistentVolumeClaim", "metadata": {"namespace": "default", "name": "work"}},
+    ]
+}
+MINIKUBE = """echo "$*" >> {here}/calls
+case "$1" in
+  status) cat {here}/status; exit 7 ;;
+  start) test ! -e {here}/broken || {{ echo "X Exiting due to K8S_APISERVER_MISSING" >&2; exit 105; }} ;;
+esac"""
+
+
+class Host:
+    def __init__(self, here: Path, programs: Any, run: Any) -> None:
+        self.here, self._run = here, run
+        programs.add("minikube", MINIKUBE.format(here=here))
+        programs.add("kubectl", f"cat {here}/objects; test -s {here}/objects")
+        self.write("objects", json.dumps(OBJECTS))
+        self.write("status", json.dumps(RUNNING))
+
+    def write(self, name: str, text: str) -> None:
+        (self.here / name).write_text(text)
+
+    def profile(self, **changes: Any) -> None:
+        kubernetes = {**CONFIG["KubernetesConfig"], **changes.pop("kubernetes", {})}
+        path = self.here / ".minikube/profiles/minikube/config.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**CONFIG, **changes, "KubernetesConfig": kubernetes}))
+
+    def calls(self) -> list[str]:
+        path = self.here / "calls"
+        made = path.read_text().splitlines() if path.exists() else []
+        return [call for call in made if not call.startswith("status")]
+
+    def __call__(self, check: bool = False, **changes: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self._run(
+            "minikube_profile", {"home": str(self.here), **SETTINGS, **changes}, check=check
+        )
+        return result
+
+
+@pytest.fixture
+def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
+    return Host(tmp_path, programs, run_module)
+
+
+def test_a_profile_is_created_as_it_is_declared(host: Host) -> None:
+    result = host(check=True)
+    assert (result["changed"], result["found"], result["actions"], host.calls()) == (True, "absent", ["start"], [])
+    host(driver="docker", container_runtime="docker", gpus="nvidia.com", memory=4096, cpus=2, options=["--force"])
+    (call,) = [call for call in host.calls() if call.startswith("start")]
+    for word in ("--profile=minikube", "--driver=docker", "--gpus=nvidia.com", "--memory=4096mb", "--cpus=2", "--force"):
+        assert word in call.split()
+    assert "--kubernetes-version=v1.36.4" in call and "--extra-config=kubelet.max-pods=50" in call
+
+
+def test_one_that_is_as_declared_stays(host: Host) -> None:
+    host.profile()
+    result = host()
+    assert (result["changed"], result["found"], host.calls()) == (False, "running", [])
+    assert result["kubeconfig"] == str(host.here / ".kube/config")
+
+
+@pytest.mark.parametrize("status", [{**RUNNING, "Host": "Stopped"}, [{**RUNNING, "Kubelet": "Stopped"}], {}])
+def test_one_that_does_not_run_is_started(host: Host, status: Any) -> None:
+    host.profile()
+    host.write("status", json.dumps(status))
+    assert host(check=True)["actions"] == ["start"]
+    assert host()["changed"] and host.calls()[0].startswith("start --profile=minikube")
+
+
+@pytest.mark.parametrize(
+    ("there", "declared", "actions"),
+    [
+        ({"kubernetes": {"KubernetesVersion": "v1.35.8"}}, {}, ["start"]),
+        ({}, {"extra_config": ["kubelet.max-pods=60"]}, ["start"]),
+        ({}, {"binary_mirror": "https://mirror.example"}, ["start"]),
+        ({}, {"addons": ["storage-provisioner"]}, ["addons disable default-storageclass"]),
+        (
+            {},
+            {"addons": [*SETTINGS["addons"], "dashboard"]},
+            ["addons enable dashboard"],
+        ),
+        ({}, {"cpus": 8, "memory": 9000, "disk": 1}, []),
+        ({}, {"options": ["--force"]}, []),
+    ],
+)
+def test_what_minikube_can_change_is_changed(host: Host, there: Any, declared: Any, actions: list[str]) -> None:
+    host.profile(**there)
+    assert host(check=True, **declared)["actions"] == actions
+    assert host(**declared)["actions"] == actions
+    assert len(host.calls()) == len(actions)
+
+
+IN_DOCKER = {"Driver": "docker", "kubernetes": {"ContainerRuntime": "docker"}}
+DECLARED = {"driver": "docker", "container_runtime": "docker"}
+
+
+@pytest.mark.parametrize(
+    ("there", "declared", "words"),
+    [
+        ({}, DECLARED, "driver from none to docker; container_runtime from containerd to docker"),
+        (IN_DOCKER, {**DECLARED, "gpus": "all"}, "gpus from none to all"),
+        ({**IN_DOCKER, "GPUs": "all"}, DECLARED, "gpus from all to none"),
+        (IN_DOCKER, {**DECLARED, "memory": 4096}, "memory from 3072 to 4096"),
+        (IN_DOCKER, {**DECLARED, "cpus": 4}, "cpus from 2 to 4"),
+        (IN_DOCKER, {**DECLARED, "network": "lab"}, "network from nothing to lab"),
+        ({}, {"image_repository": "mirror.example"}, "image_repository from nothing to mirror.example"),
+        ({"kubernetes": {"KubernetesVersion": "v1.37.1"}}, {}, "kubernetes_version from 1.37.1 to 1.36.4"),
+    ],
+)
+def test_what_it_can_not_change_is_refused_with_what_would_be_deleted(
+    host: Host, there: Any, declared: Any, words: str
+) -> None:
+    host.profile(**there)
+    for check in (True, False):
+        result = host(check=check, **declared)
+        assert result["failed"] and f"minikube can't change {words}. Nothing was changed." in result["msg"]
+        assert "pods: default/notebook; persistent volume claims: default/work" in result["msg"]
+    assert host.calls() == []
+    host.write("objects", "")
+    assert "unknown, because it does not answer" in host(**declared)["msg"]
+
+
+def test_it_is_stopped_once(host: Host) -> None:
+    assert host(state="stopped")["changed"] is False
+    host.profile()
+    assert host(state="stopped")["actions"] == ["stop"]
+    host.write("status", json.dumps({**RUNNING, "Host": "Stopped", "Kubelet": "Stopped", "APIServer": "Stopped"}))
+    assert host(state="stopped")["changed"] is False
+    assert host.calls() == ["stop --profile=minikube"]
+
+
+def test_it_is_deleted_by_its_name_alone(host: Host) -> None:
+    assert host(state="absent")["changed"] is False
+    host.profile()
+    assert host(check=True, state="absent")["content"].startswith("pods: default/notebook")
+    assert host.calls() == []
+    assert host(state="absent")["changed"] is True
+    assert host.calls() == ["delete --profile=minikube"]
+
+
+def test_what_minikube_says_is_the_error(host: Host) -> None:
+    host.write("broken", "")
+    result = host()
+    assert result["failed"] and result["rc"] == 105
+    assert result["msg"].startswith("Error while running minikube start for the profile minikube: X Exiting due to K8S_")
+
+
+@pytest.mark.parametrize(("text", "words"), [("{", "not valid JSON"), ("[]", "not a JSON object"), ("{}", "no Driver")])
+def test_a_file_that_is_no_profile_is_an_error(host: Host, text: str, words: str) -> None:
+    host.profile()
+    (host.here / ".minikube/profiles/minikube/config.json").write_text(text)
+    assert words in host()["msg"]
+
+
+@pytest.mark.parametrize(("text", "words"), [("", "not valid JSON"), ("[]", "not a JSON object")])
+def test_a_status_that_is_none_is_an_error(host: Host, text: str, words: str) -> None:
+    host.profile()
+    host.write("status", text)
+    assert f"Error while reading minikube status: it is {words}" in host()["msg"]
+
+
+def test_the_addon_of_the_gpus_belongs_to_them(host: Host) -> None:
+    host.profile(**IN_DOCKER, GPUs="all", Addons={**CONFIG["Addons"], "nvidia-device-plugin": True})
+    assert host(**DECLARED, gpus="all")["changed"] is False
