@@ -121,7 +121,7 @@ def build(
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
     parts: Annotated[
         list[str] | None,
-        typer.Option("--with", help="Optional part (torch, docker, minikube, ee, operator, local-path, installer); repeatable."),
+        typer.Option("--with", help="Optional part (torch, docker, minikube, ee, operator, local-path, installer)."),
     ] = None,
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""

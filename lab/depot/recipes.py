@@ -226,7 +226,6 @@ def server() -> Recipe:
 def minikube(version: str) -> Recipe:
     """Kubernetes on one machine."""
     package = "k8s.io/minikube/pkg/version"
-    values = {"version": "{version}", "gitCommitID": "{commit}", "storageProvisionerVersion": versions.STORAGE_PROVISIONER}
     return Recipe(
         "minikube",
         "k8s.io/minikube",
@@ -235,16 +234,7 @@ def minikube(version: str) -> Recipe:
         # As upstream: libvirt is looked for when it is used.
         cgo=True,
         tags=("libvirt_dlopen",),
-        ldflags=" ".join(f"-X {package}.{key}={value}" for key, value in values.items()),
-    )
-
-
-def storage_provisioner(version: str) -> Recipe:
-    """What makes volumes of directories in minikube, of the same module."""
-    return Recipe(
-        "storage-provisioner",
-        "k8s.io/minikube",
-        f"v{version}",
-        {"storage-provisioner": "./cmd/storage-provisioner"},
-        ldflags=f"-X k8s.io/minikube/pkg/storage.version={versions.STORAGE_PROVISIONER}",
+        ldflags=f"-X {package}.version={{version}} -X {package}.gitCommitID={{commit}} "
+        # The tag of an image, with a number of its own (Makefile of minikube).
+        f"-X {package}.storageProvisionerVersion=v5",
     )

@@ -28,8 +28,6 @@ AGNHOST_SOURCE = "1.36.4"
 FLANNEL_CNI_SOURCE = "v0.9.1"
 DISTRIBUTION = "v3.1.2"
 HELM = "v3.22.0"
-# The tag of its image, which has a number of its own (Makefile of minikube).
-STORAGE_PROVISIONER = "v5"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
 
 # These can't be had as Go modules everywhere; the nearest that can speaks the same CRI.
@@ -75,7 +73,7 @@ def driver_versions() -> list[str]:
 
 def minikube() -> str:
     """Return the newest version of minikube that the product may ask for."""
-    return list(table()["minikube"])[-1]
+    return str(list(table()["minikube"])[-1])
 
 
 def crictl(tag: str) -> str:

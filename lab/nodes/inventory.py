@@ -15,7 +15,7 @@ from lab.nodes.image import USER
 from lab.nodes.spec import DISTRIBUTIONS, GROUPS, Spec
 from upstream.lock import load
 
-_REGISTRIES = ("registry.k8s.io", "ghcr.io", "nvcr.io", "docker.io", "gcr.io")
+_REGISTRIES = ("registry.k8s.io", "ghcr.io", "nvcr.io", "docker.io")
 # Role: its family of repositories in upstream.lock. Kubernetes has one repository per minor version, each with a key.
 _FAMILIES = {
     "containerd": "docker",
@@ -159,6 +159,8 @@ def _machine() -> dict[str, Any]:
         "kubeadm_ignore_preflight_errors": ["SystemVerification"],
         "containerd_cri_settings": {"restrict_oom_score_adj": True},
         "minikube_extra_config": ["kubeadm.ignore-preflight-errors=SystemVerification", "kubelet.fail-cgroupv1=false"],
+        # The program of storage-provisioner's image is older than any that can be built.
+        "minikube_addons": ["default-storageclass"],
         # It would look on GitHub for versions that are newer than itself.
         "minikube_options": ["--force"],
     }

@@ -84,7 +84,7 @@ options:
     type: str
     default: ""
   addons:
-    description: The addons that are enabled; all others are disabled. With O(gpus) there is also C(nvidia-device-plugin).
+    description: The addons that are enabled, and C(nvidia-device-plugin) with O(gpus). All others are disabled.
     type: list
     elements: str
     default: []
@@ -237,7 +237,10 @@ def main() -> None:
             "gpus": {"type": "str", "choices": ["all", "nvidia.com", "none"], "default": "none"},
             **{name: {"type": "int", "default": 0} for name in ("cpus", "memory", "disk")},
             **{name: {"type": "str", "default": ""} for name in texts},
-            **{name: {"type": "list", "elements": "str", "default": []} for name in ("addons", "extra_config", "options")},
+            **{
+                name: {"type": "list", "elements": "str", "default": []}
+                for name in ("addons", "extra_config", "options")
+            },
             "timeout": {"type": "float", "default": 900},
         },
         required_if=[("state", "present", ["kubernetes_version"])],

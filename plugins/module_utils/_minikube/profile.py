@@ -17,8 +17,8 @@ from typing import Any
 from .._errors import DomainError
 
 # What minikube keeps as it is, with a warning or without, or refuses with GUEST_DRIVER_MISMATCH (driver).
-_FIXED = ("driver", "container_runtime", "gpus", "cpus", "memory", "disk", "network", "cni", "base_image")
-_FIXED_TOO = ("image_repository",)
+_SIZES = ("cpus", "memory", "disk")
+_FIXED = ("driver", "container_runtime", "gpus", *_SIZES, "network", "cni", "base_image", "image_repository")
 _CHANGEABLE = ("kubernetes_version", "extra_config", "binary_mirror")
 # Enabled by --gpus itself (pkg/minikube/cruntime/docker.go).
 _GPU_ADDON = "nvidia-device-plugin"
@@ -101,7 +101,8 @@ def read_status(text: str) -> str:
 
 def fixed(found: Profile, wanted: Profile) -> list[Change]:
     """What differs and can't be changed in an existing profile."""
-    names = [name for name in (*_FIXED, *_FIXED_TOO) if wanted.driver != "none" or name not in ("cpus", "memory", "disk")]
+    # Without a container of its own the sizes are those of the host.
+    names = [name for name in _FIXED if wanted.driver != "none" or name not in _SIZES]
     changes = list(_differing(found, wanted, names))
     if _release(wanted.kubernetes_version) < _release(found.kubernetes_version):
         changes.append(Change("kubernetes_version", found.kubernetes_version, wanted.kubernetes_version))

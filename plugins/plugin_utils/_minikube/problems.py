@@ -38,7 +38,7 @@ def problems(
             "minikube_container_runtime=docker, or minikube_gpus=none."
         )
     if driver == "none" and runtime != "containerd":
-        yield "With minikube_driver=none Kubernetes runs in the host's containerd: leave minikube_container_runtime out."
+        yield "With the driver none Kubernetes runs in the host's containerd: leave minikube_container_runtime out."
     if driver == "none" and settings["profile"] != _ONLY_PROFILE:
         yield (
             f"minikube's driver none has one profile, {_ONLY_PROFILE}, and no {settings['profile']}: leave "
@@ -48,8 +48,8 @@ def problems(
         yield "Kubernetes on the host itself belongs to root: leave minikube_user out, or set minikube_driver=docker."
     if driver == "docker" and settings["user"] == "root":
         yield (
-            "minikube's driver docker refuses root: set minikube_user to a user of the group docker. Whoever is in that "
-            "group can become root."
+            "minikube's driver docker refuses root: set minikube_user to a user of the group docker, which makes "
+            "that user as powerful as root."
         )
     if driver == "none" and cluster and profile == "absent":
         yield (
@@ -58,7 +58,6 @@ def problems(
         )
     if driver == "docker" and gpus != "none" and hardened not in ("", "0"):
         yield (
-            f"net.core.bpf_jit_harden is {hardened}, with which containers in minikube's container get no GPU: set it to "
-            "0 in a file in /etc/sysctl.d, and run sysctl --system. It is a protection against attacks on the kernel's "
-            "JIT compiler."
+            f"net.core.bpf_jit_harden is {hardened}, with which containers in minikube's container get no GPU: set it "
+            "to 0 in a file in /etc/sysctl.d, and run sysctl --system. It protects the kernel's JIT compiler."
         )

@@ -66,7 +66,6 @@ def test_structured_values_are_lists_and_mappings_not_text(listed: dict[str, Any
         "ghcr.io",
         "nvcr.io",
         "docker.io",
-        "gcr.io",
     }
     assert host["ansible_become"] is True
 

@@ -97,7 +97,8 @@ def test_another_cluster_in_the_kubeconfig_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "context"), [(KUBECONFIG, "none"), (KUBECONFIG, "broken"), ("", "minikube"), ("[", "minikube"), ("a: b", "x")]
+    ("text", "context"),
+    [(KUBECONFIG, "none"), (KUBECONFIG, "broken"), ("", "minikube"), ("[", "minikube"), ("a: b", "x")],
 )
 def test_a_context_that_is_not_there_is_an_error_without_the_keys(text: str, context: str) -> None:
     with pytest.raises(AnsibleFilterError, match="it has no complete context") as failure:

@@ -90,9 +90,18 @@ def test_a_profile_is_created_as_it_is_declared(host: Host) -> None:
     assert (result["changed"], result["found"], result["actions"], host.calls()) == (True, "absent", ["start"], [])
     host(driver="docker", container_runtime="docker", gpus="nvidia.com", memory=4096, cpus=2, options=["--force"])
     (call,) = [call for call in host.calls() if call.startswith("start")]
-    for word in ("--profile=minikube", "--driver=docker", "--gpus=nvidia.com", "--memory=4096mb", "--cpus=2", "--force"):
+    for word in (
+        "--profile=minikube",
+        "--driver=docker",
+        "--gpus=nvidia.com",
+        "--memory=4096mb",
+        "--cpus=2",
+        "--force",
+    ):
         assert word in call.split()
-    assert "--kubernetes-version=v1.36.4" in call and "--extra-config=kubelet.max-pods=50" in call
+    assert "--kubernetes-version=v1.36.4" in call and call.endswith(
+        "--extra-config=kubelet.max-pods=50 --embed-certs=true --force"
+    )
 
 
 def test_one_that_is_as_declared_stays(host: Host) -> None:
@@ -134,7 +143,7 @@ def test_what_minikube_can_change_is_changed(host: Host, there: Any, declared: A
 
 
 IN_DOCKER = {"Driver": "docker", "kubernetes": {"ContainerRuntime": "docker"}}
-DECLARED = {"driver": "docker", "container_runtime": "docker"}
+DECLARED: dict[str, Any] = {"driver": "docker", "container_runtime": "docker"}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +194,9 @@ def test_what_minikube_says_is_the_error(host: Host) -> None:
     host.write("broken", "")
     result = host()
     assert result["failed"] and result["rc"] == 105
-    assert result["msg"].startswith("Error while running minikube start for the profile minikube: X Exiting due to K8S_")
+    assert result["msg"].startswith(
+        "Error while running minikube start for the profile minikube: X Exiting due to K8S_"
+    )
 
 
 @pytest.mark.parametrize(("text", "words"), [("{", "not valid JSON"), ("[]", "not a JSON object"), ("{}", "no Driver")])
