@@ -77,7 +77,10 @@ def test_check_mode_predicts_and_changes_nothing(inventory: Path, host: Host) ->
         ({"gpus": "all"}, "minikube refuses --gpus=all with the driver none and the runtime containerd"),
         ({"gpus": "nvidia.com"}, "minikube refuses --gpus=nvidia.com"),
         ({"driver": "docker", "user": "root"}, "driver docker refuses root"),
-        ({"driver": "docker", "container_runtime": "containerd"}, "minikube refuses --gpus=all with the driver docker"),
+        (
+            {"driver": "docker", "container_runtime": "containerd", "gpus": "all"},
+            "minikube refuses --gpus=all with the driver docker",
+        ),
         ({"profile": "lab"}, "has one profile, minikube"),
     ],
 )
