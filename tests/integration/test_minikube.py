@@ -14,6 +14,7 @@ from support.lab import Lab, lab_command, running
 from support.play import Run, play
 
 PLAYBOOK = "playbooks/minikube.yml"
+EXAMPLES = ROOT / "examples" / "one-machine"
 # In the place of the lab's containerd_cri_settings: minikube writes its own value into config.toml, not into drop-ins.
 DROP_IN = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nrestrict_oom_score_adj = true\n'
 
@@ -105,6 +106,15 @@ def test_every_gpu_is_verified(inventory: Path, host: Host, cluster: Cluster) ->
 def test_a_second_run_changes_nothing(inventory: Path) -> None:
     minikube(inventory).expect_unchanged()
     minikube(inventory, "--check", "--diff").expect_unchanged()
+
+
+def test_the_manifests_of_the_guide_fit(host: Host, cluster: Cluster) -> None:
+    for name in ("gpu-pod.yml", "notebook.yml"):
+        host.run(f"cat > /root/{name} <<'END'\n{(EXAMPLES / name).read_text()}\nEND")
+    host.run("kubectl apply -f /root/gpu-pod.yml && kubectl apply --dry-run=server -f /root/notebook.yml")
+    cluster.kubectl("wait", "pod/vectoradd", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
+    assert "Test PASSED" in cluster.kubectl("logs", "vectoradd")
+    cluster.delete_pod("vectoradd")
 
 
 def test_what_can_not_be_changed_is_refused_with_what_would_be_deleted(inventory: Path, cluster: Cluster) -> None:
