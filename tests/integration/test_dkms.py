@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
+import yaml
 from support.hosts import ROOT, Host
 from support.lab import Lab, running
 from support.play import Run, play
@@ -38,7 +39,7 @@ WHY = """---
       ansible.builtin.fail:
         msg: "{{ dkms.reason | join(' ') }}"
 """
-PREFERENCES = ROOT / "roles" / "nvidia_driver" / "templates" / "preferences.j2"
+PREFERENCES = "/etc/apt/preferences.d/gpulab-nvidia-driver"
 NON_FREE = r"sed -i 's/\bmain$/main contrib non-free non-free-firmware/' /etc/apt/sources.list{,.d/debian.sources}"
 BUILD = 2400
 
@@ -89,11 +90,13 @@ def test_parts_of_an_older_driver_stay_together(lab: Lab) -> None:
     version = offered(host, names[0])
     if offered(host, names[2]) == version:
         pytest.skip(f"Debian has {version} of all parts by now")
-    preferences = PREFERENCES.read_text().replace("{{ nvidia_driver_plan['version'] }}", version)
+    files = yaml.safe_load((ROOT / "roles/nvidia_driver/vars/main.yml").read_text())["_nvidia_driver_files"]
+    template = next(file["content"] for file in files if file["path"] == PREFERENCES)
+    preferences = template.replace("{{ nvidia_driver_plan['version'] }}", version)
     simulate = f"apt-get install -s --no-install-recommends {' '.join(f'{name}={version}-*' for name in names)}"
     assert "held broken packages" in host.attempt(simulate).stderr
-    path = "/etc/apt/preferences.d/gpulab-nvidia-driver"
-    host.run(f"printf %s {shlex.quote(preferences)} > {path} && {simulate}; done=$?; rm {path}; exit $done")
+    written = f"printf %s {shlex.quote(preferences)} > {PREFERENCES}"
+    host.run(f"{written} && {simulate}; done=$?; rm {PREFERENCES}; exit $done")
 
 
 def test_debian_12_builds_its_own_driver(lab: Lab) -> None:
