@@ -45,6 +45,7 @@ ROLES = (
     "nfs_server",
     "nfs_cache",
     "local_path",
+    "wandb_launch",
 )
 BEGIN, END = "<!-- versions: written by docs/generate.py -->", "<!-- end of versions -->"
 HEAD = """\

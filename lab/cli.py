@@ -17,6 +17,7 @@ from rich.table import Table
 from lab import progress
 from lab.depot.cache import DepotError
 from lab.nodes.errors import LabError
+from lab.parts import PARTS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -121,7 +122,7 @@ def build(
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
     parts: Annotated[
         list[str] | None,
-        typer.Option("--with", help="Optional part (torch, docker, minikube, ee, operator, local-path, installer)."),
+        typer.Option("--with", help=f"Optional part ({', '.join(PARTS)}); repeatable."),
     ] = None,
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""

@@ -15,6 +15,7 @@ PARTS = {
     "ee": "lab.ee",
     "operator": "lab.depot.operator_image",
     "local-path": "lab.depot.local_path_image",
+    "wandb": "lab.depot.wandb_image",
     "installer": "lab.gpusim.installer_image",
 }
 

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # Of modules that use W&B's SDK where the task runs.
+    DOCUMENTATION = r"""
+options:
+  base_url:
+    description: Address of the W&B server.
+    type: str
+    default: https://api.wandb.ai
+  api_key:
+    description: API key of a user, or of a service account, of W&B.
+    type: str
+    required: true
+  entity:
+    description: The team, or the user, whose queues these are.
+    type: str
+    required: true
+requirements:
+  - wandb (Python package, 0.31)
+"""

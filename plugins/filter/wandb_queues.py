@@ -1,0 +1,61 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable
+
+from ..module_utils._wandb.queue import declared
+
+DOCUMENTATION = r"""
+name: wandb_queues
+short_description: Turn declared queues of W&B Launch into arguments of the module wandb_queue
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Makes the Job, or the options of C(docker run), of each queue, with C({{name}}) for its variables, so that no
+    playbook has to write them.
+positional: _input, namespace, tolerations
+options:
+  _input:
+    description: The setting C(wandb_launch_queues).
+    type: list
+    elements: dict
+    required: true
+  namespace:
+    description: Namespace of the jobs of queues that name none.
+    type: str
+    required: true
+  tolerations:
+    description: Tolerations of the jobs of queues that give none.
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show what a queue becomes
+  ansible.builtin.debug:
+    msg: "{{ [{'name': 'gpu', 'gpus': 1}] | gpulab.kubernetes.wandb_queues('default', []) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: For each queue name, resource, resource_args, template_variables and prioritization.
+  type: list
+  elements: dict
+"""
+
+
+def wandb_queues(
+    queues: Sequence[Mapping[str, Any]], namespace: str, tolerations: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    return [declared(queue, {"namespace": namespace, "tolerations": list(tolerations)}) for queue in queues]
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"wandb_queues": wandb_queues}

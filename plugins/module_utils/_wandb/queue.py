@@ -1,0 +1,136 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Queues of W&B Launch: what the settings declare, as W&B takes it, and how that differs from what W&B has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+Values = dict[str, Any]
+# Where a template variable of that name goes, unless a value is given.
+_AMOUNTS = {"gpus": "nvidia.com/gpu", "cpu": "cpu", "memory": "memory"}
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue as W&B keeps it; ``variables`` are JSON schemas by name."""
+
+    name: str
+    resource: str = "kubernetes"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    prioritization: str = "DISABLED"
+
+    def shown(self) -> Values:
+        """The queue as a diff shows it."""
+        return {
+            "name": self.name,
+            "resource": self.resource,
+            "resource_args": dict(self.arguments),
+            "template_variables": {name: dict(schema) for name, schema in sorted(self.variables.items())},
+            "prioritization": self.prioritization,
+        }
+
+
+def declared(setting: Mapping[str, Any], defaults: Mapping[str, Any]) -> Values:
+    """Return the arguments of M(gpulab.kubernetes.wandb_queue) for an entry of wandb_launch_queues.
+
+    ``defaults`` has namespace, node_selector and tolerations of the jobs.
+    """
+    resource = setting.get("type") or "kubernetes"
+    variables = {
+        name: {key: value for key, value in schema.items() if value is not None}
+        for name, schema in (setting.get("variables") or {}).items()
+    }
+    made = (
+        _job({**defaults, **_given(setting)}, variables) if resource == "kubernetes" else _container(setting, variables)
+    )
+    return {
+        "name": setting["name"],
+        "resource": resource,
+        "resource_args": merged(made, setting.get("resource_args") or {}),
+        "template_variables": variables,
+        "prioritization": "V0" if setting.get("priorities") else "DISABLED",
+    }
+
+
+def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
+    """Return ``base`` with the values of ``more`` put into its mappings; lists are replaced."""
+    result = deepcopy(dict(base))
+    for key, value in more.items():
+        inner = result.get(key)
+        both = isinstance(inner, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(inner, value) if both and isinstance(inner, Mapping) else deepcopy(value)
+    return result
+
+
+def from_api(
+    name: str, config: Any, resource: str, variables: Sequence[Mapping[str, Any]], prioritization: str
+) -> Queue:
+    """Return a queue from what wandb's RunQueue has: its config, type, template_variables and prioritization_mode."""
+    loaded = json.loads(config) if isinstance(config, str) else config or {}
+    schemas = {each["name"]: _loaded(each["schema"]) for each in variables or []}
+    arguments = (loaded.get("resource_args") or {}).get(resource) or {}
+    return Queue(name, resource, arguments, schemas, prioritization or "DISABLED")
+
+
+def _loaded(schema: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(schema) if isinstance(schema, str) else schema
+    return found
+
+
+def _given(setting: Mapping[str, Any]) -> Values:
+    return {key: value for key, value in setting.items() if value is not None}
+
+
+def _amounts(setting: Mapping[str, Any], variables: Mapping[str, Any]) -> Values:
+    found = {}
+    for name, resource in _AMOUNTS.items():
+        value = f"{{{{{name}}}}}" if name in variables else setting.get(name)
+        if value:
+            found[resource] = value
+    return found
+
+
+def _job(setting: Mapping[str, Any], variables: Mapping[str, Any]) -> Values:
+    mounts = [{"name": f"volume-{n}", "mountPath": path} for n, path in enumerate(setting.get("volumes") or {})]
+    volumes: list[Values] = [
+        {"name": f"volume-{n}", "persistentVolumeClaim": {"claimName": claim}}
+        for n, claim in enumerate((setting.get("volumes") or {}).values())
+    ]
+    if setting.get("shared_memory"):
+        mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})
+        memory = {"medium": "Memory", "sizeLimit": setting["shared_memory"]}
+        volumes.append({"name": "shared-memory", "emptyDir": memory})
+    container: Values = {"name": "job", "image": "${image_uri}"}
+    pod: Values = {"restartPolicy": "Never"}
+    amounts = _amounts(setting, variables)
+    environment = [{"name": name, "value": str(value)} for name, value in (setting.get("env") or {}).items()]
+    for part, name, value in (
+        (container, "resources", {"limits": amounts} if amounts else None),
+        (container, "env", environment),
+        (container, "volumeMounts", mounts),
+        (pod, "nodeSelector", setting.get("node_selector")),
+        (pod, "tolerations", setting.get("tolerations")),
+        (pod, "volumes", volumes),
+    ):
+        if value:
+            part[name] = value
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"namespace": setting["namespace"]},
+        "spec": {"backoffLimit": 0, "template": {"spec": {**pod, "containers": [container]}}},
+    }
+
+
+def _container(setting: Mapping[str, Any], variables: Mapping[str, Any]) -> Values:
+    gpus = "{{gpus}}" if "gpus" in variables else setting.get("gpus")
+    environment = [f"{name}={value}" for name, value in (setting.get("env") or {}).items()]
+    found = {"gpus": gpus and str(gpus), "shm-size": setting.get("shared_memory"), "env": environment}
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,129 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What keeps queues of W&B Launch from working as they are declared, before anything is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...module_utils._wandb.refusals import refusals
+
+_VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_TYPES: dict[str, Any] = {"integer": int, "number": (int, float), "string": str}
+_GPU = "nvidia.com/gpu"
+_LONGEST_NAME = 64
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the API has of it: nodes, namespaces and claims."""
+
+    nodes: Sequence[Mapping[str, Any]]
+    namespaces: Sequence[Mapping[str, Any]]
+    claims: Sequence[Mapping[str, Any]]
+
+    def gpus(self, selector: Mapping[str, str]) -> int:
+        """The most GPUs of one node that has these labels."""
+        found = [
+            int((node["status"].get("capacity") or {}).get(_GPU, 0))
+            for node in self.nodes
+            if selector.items() <= (node["metadata"].get("labels") or {}).items()
+        ]
+        return max(found, default=0)
+
+    def has(self, namespace: str) -> bool:
+        return any(each["metadata"]["name"] == namespace for each in self.namespaces)
+
+    def has_claim(self, namespace: str, name: str) -> bool:
+        wanted = (namespace, name)
+        return any((each["metadata"]["namespace"], each["metadata"]["name"]) == wanted for each in self.claims)
+
+
+def problems(
+    queues: Sequence[Mapping[str, Any]], absent: Sequence[str], cluster: Cluster | None, own_namespace: str
+) -> Iterator[str]:
+    """Sentences, each with what to do. ``queues`` are as M(gpulab.kubernetes.wandb_queue) takes them."""
+    for name, count in Counter([*(queue["name"] for queue in queues), *absent]).items():
+        if count > 1:
+            yield f"the queue {name} is named {count} times: keep one of them, in wandb_launch_queues or in _absent"
+    for queue in queues:
+        for text in _of_queue(queue):
+            yield f"queue {queue['name']}: {text}"
+        if cluster and queue["resource"] == "kubernetes":
+            for text in _on_cluster(queue, cluster, own_namespace):
+                yield f"queue {queue['name']}: {text}"
+
+
+def _of_queue(queue: Mapping[str, Any]) -> Iterator[str]:
+    if not 1 <= len(queue["name"]) <= _LONGEST_NAME:
+        yield f"a name has 1 to {_LONGEST_NAME} characters"
+    for refused in refusals(queue["resource"], queue["resource_args"]):
+        yield f"the launch agent refuses {refused}"
+    used = set(_VARIABLE.findall(json.dumps(queue["resource_args"])))
+    declared = set(queue["template_variables"])
+    for name in sorted(declared - used):
+        yield f"nothing uses the variable {name}: take it out, or put {{{{{name}}}}} into resource_args"
+    for name in sorted(used - declared):
+        yield f"{{{{{name}}}}} is not one of its variables: declare it"
+    for name, schema in queue["template_variables"].items():
+        yield from _variable(name, schema)
+
+
+def _variable(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    kind = _TYPES.get(schema.get("type", ""))
+    if kind is None:
+        yield f"the variable {name} needs a type: {', '.join(_TYPES)}"
+        return
+    for key in ("default", "minimum", "maximum"):
+        value = schema.get(key)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+            yield f"{key} of the variable {name} must be of its type, {schema['type']}: {value!r}"
+            return
+    if schema["type"] == "string":
+        return
+    low, high = schema.get("minimum"), schema.get("maximum")
+    default = schema.get("default")
+    if low is not None and high is not None and low > high:
+        yield f"minimum of the variable {name} is greater than its maximum"
+    elif default is not None and not (low is None or low <= default) & (high is None or default <= high):
+        yield f"default of the variable {name} is not between its minimum and maximum"
+
+
+def _on_cluster(queue: Mapping[str, Any], cluster: Cluster, own_namespace: str) -> Iterator[str]:
+    arguments = queue["resource_args"]
+    namespace = (arguments.get("metadata") or {}).get("namespace") or "default"
+    if namespace != own_namespace and not cluster.has(namespace):
+        yield f"there is no namespace {namespace}: create it, or set wandb_launch_job_namespace"
+    pod = ((arguments.get("spec") or {}).get("template") or {}).get("spec") or {}
+    for volume in pod.get("volumes") or []:
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if claim and not cluster.has_claim(namespace, claim):
+            yield (
+                f"there is no claim {claim} in the namespace {namespace}: make it, such as with "
+                f"gpulab.kubernetes.storage -e nfs_cache_namespace={namespace} -e nfs_cache_claim={claim}"
+            )
+    wanted, most = _gpus(queue, pod), cluster.gpus(pod.get("nodeSelector") or {})
+    if wanted > most:
+        yield (
+            f"its jobs may ask for {wanted} GPUs, and no node that they may run on has more than {most}: lower the "
+            f"maximum of the variable gpus, or look at node_selector"
+        )
+
+
+def _gpus(queue: Mapping[str, Any], pod: Mapping[str, Any]) -> int:
+    """The most GPUs that a pod of the queue may ask for."""
+    most = 0
+    for container in pod.get("containers") or []:
+        value = ((container.get("resources") or {}).get("limits") or {}).get(_GPU, 0)
+        variable = _VARIABLE.fullmatch(str(value))
+        if variable:
+            schema = queue["template_variables"].get(variable[1]) or {}
+            value = max(schema.get(key) or 0 for key in ("minimum", "default", "maximum"))
+        most = max(most, int(value) if str(value).isdigit() else 0)
+    return most
