@@ -124,6 +124,7 @@ def _gpus(queue: Mapping[str, Any], pod: Mapping[str, Any]) -> int:
         variable = _VARIABLE.fullmatch(str(value))
         if variable:
             schema = queue["template_variables"].get(variable[1]) or {}
-            value = max(schema.get(key) or 0 for key in ("minimum", "default", "maximum"))
+            bounds = [schema.get(key) for key in ("minimum", "default", "maximum")]
+            value = max((bound for bound in bounds if isinstance(bound, int)), default=0)
         most = max(most, int(value) if str(value).isdigit() else 0)
     return most

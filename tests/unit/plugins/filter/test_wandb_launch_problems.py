@@ -1,0 +1,67 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.wandb_launch_problems import wandb_launch_problems
+from ansible_collections.gpulab.kubernetes.plugins.filter.wandb_queues import wandb_queues
+
+ONE_TO_FOUR = {"type": "integer", "default": 1, "minimum": 1, "maximum": 4}
+NODES = [
+    {"metadata": {"labels": {"pool": "a"}}, "status": {"capacity": {"nvidia.com/gpu": "4"}}},
+    {"metadata": {"labels": {}}, "status": {"capacity": {"nvidia.com/gpu": "8"}}},
+    {"metadata": {}, "status": {}},
+]
+NAMESPACES = [{"metadata": {"name": "default"}}]
+CLAIMS = [{"metadata": {"name": "cache", "namespace": "default"}}]
+
+
+def found(*settings: dict[str, Any], absent: Any = (), cluster: bool = True) -> list[str]:
+    queues = wandb_queues(settings, "default", [])
+    read = (NODES, NAMESPACES, CLAIMS) if cluster else ()
+    return wandb_launch_problems(queues, list(absent), "wandb", *read)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({}, ""),
+        ({"variables": {"gpus": ONE_TO_FOUR}, "volumes": {"/cache": "cache"}}, ""),
+        ({"name": "n" * 65}, "1 to 64 characters"),
+        ({"resource_args": {"spec": {"template": {"spec": {"hostNetwork": True}}}}}, "refuses spec.template.spec.host"),
+        ({"type": "local-container", "resource_args": {"privileged": True}}, "the launch agent refuses privileged"),
+        ({"variables": {"size": ONE_TO_FOUR}}, "nothing uses the variable size: take it out, or put {{size}} into"),
+        ({"resource_args": {"metadata": {"labels": {"a": "{{ b }}"}}}}, "{{b}} is not one of its variables"),
+        ({"variables": {"gpus": {"default": 1}}}, "the variable gpus needs a type: integer, number, string"),
+        ({"variables": {"gpus": {"type": "integer", "default": "1"}}}, "default of the variable gpus must be of its"),
+        ({"variables": {"gpus": {"type": "integer", "maximum": True}}}, "maximum of the variable gpus must be of its"),
+        ({"variables": {"gpus": {**ONE_TO_FOUR, "minimum": 5}}}, "greater than its maximum"),
+        ({"variables": {"gpus": {**ONE_TO_FOUR, "default": 5}}}, "is not between its minimum and maximum"),
+        ({"variables": {"memory": {"type": "string", "default": "1Gi"}}}, ""),
+        ({"namespace": "team"}, "there is no namespace team: create it"),
+        ({"namespace": "wandb"}, ""),
+        ({"volumes": {"/cache": "other"}}, "-e nfs_cache_namespace=default -e nfs_cache_claim=other"),
+        ({"namespace": "wandb", "volumes": {"/cache": "cache"}}, "no claim cache in the namespace wandb"),
+        ({"gpus": 9}, "may ask for 9 GPUs, and no node that they may run on has more than 8"),
+        ({"gpus": 8}, ""),
+        ({"gpus": 8, "node_selector": {"pool": "a"}}, "no node that they may run on has more than 4"),
+        ({"variables": {"gpus": {**ONE_TO_FOUR, "maximum": 16}}}, "may ask for 16 GPUs"),
+    ],
+)
+def test_what_is_in_the_way_is_said_with_what_to_do(setting: dict[str, Any], words: str) -> None:
+    said = found({"name": "q", **setting})
+    assert len(said) == bool(words)
+    assert words in "".join(said)
+
+
+def test_without_a_cluster_only_the_queue_is_looked_at() -> None:
+    assert found({"name": "q", "gpus": 99, "volumes": {"/a": "b"}, "namespace": "c"}, cluster=False) == []
+
+
+def test_everything_is_said_at_once_and_names_count() -> None:
+    said = found({"name": "a", "gpus": 9, "namespace": "c"}, {"name": "b"}, {"name": "b"}, absent=["a"])
+    assert len(said) == 4
+    assert "the queue a is named 2 times" in said[0]

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.errors import explained
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.queue import Queue, declared, from_api, merged
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.refusals import refusals
+
+DEFAULTS = {"namespace": "default", "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
+URL = "https://api.wandb.ai"
+
+
+# tests/integration/test_launch.py holds the same table against wandb itself.
+REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("kubernetes", {}, []),
+    ("kubernetes", {"spec": {"template": {"spec": {"containers": [{"image": "x"}]}}}}, []),
+    ("kubernetes", {"spec": {"securityContext": None}}, ["spec.securityContext: "]),
+    ("kubernetes", {"spec": {"volumes": [{"hostPath": {"path": "/"}}]}}, ["spec.volumes[0].hostPath: "]),
+    ("kubernetes", {"sources": [{"serviceAccountToken": {}}]}, ["sources[0].serviceAccountToken: "]),
+    ("kubernetes", {"hostNetwork": True}, ["hostNetwork: "]),
+    ("kubernetes", {"hostNetwork": "Yes "}, ["hostNetwork: "]),
+    ("kubernetes", {"hostPID": False, "hostIPC": "no", "hostUsers": 0, "shareProcessNamespace": None}, []),
+    ("kubernetes", {"serviceAccountName": "admin"}, ["serviceAccountName: "]),
+    ("kubernetes", {"serviceAccount": " ", "serviceAccountName": None}, []),
+    ("kubernetes", {"serviceAccount": [None, "a"]}, ["serviceAccount: "]),
+    ("kubernetes", {"automountServiceAccountToken": 1}, ["automountServiceAccountToken: "]),
+    ("kubernetes", {"automountServiceAccountToken": False}, []),
+    ("kubernetes", {"ports": [{"hostPort": 80}]}, ["ports[0].hostPort: "]),
+    ("kubernetes", {"mountPropagation": "Bidirectional"}, ["mountPropagation: "]),
+    ("kubernetes", {"mountPropagation": "HostToContainer"}, []),
+    ("kubernetes", {"annotations": {"a/seccomp": "Unconfined"}}, ["annotations.a/seccomp: "]),
+    ("kubernetes", {"annotations": {"a/seccomp": "runtime/default", "b": "unconfined"}}, []),
+    ("kubernetes", {"hostPID": True, "x": {"hostPath": 1}}, ["hostPID: ", "x.hostPath: "]),
+    ("local-container", {"gpus": "all", "shm-size": "8g", "env": ["A=1", 2]}, []),
+    ("local-container", {"--SHM_size": "8g", "-e": "A=1"}, []),
+    ("local-container", {"privileged": True}, ["privileged: only command, cpu"]),
+    ("local-container", {"volume": "/:/host"}, ["volume: only"]),
+    ("local-container", {"gpus": True}, ["gpus: it must be one"]),
+    ("local-container", {"cpus": ["1"]}, ["cpus: it must be one"]),
+    ("local-container", {"env": []}, ["env: each value"]),
+    ("local-container", {"env": [{"A": 1}]}, ["env: each value"]),
+]
+
+
+@pytest.mark.parametrize(("resource", "arguments", "words"), REFUSED)
+def test_what_the_agent_refuses_is_found_with_its_place(
+    resource: str, arguments: dict[str, Any], words: list[str]
+) -> None:
+    found = refusals(resource, arguments)
+    assert len(found) == len(words)
+    for said, word in zip(found, words):
+        assert said.startswith(word)
+
+
+def test_a_queue_becomes_a_job_without_a_word_of_templates() -> None:
+    setting = {
+        "name": "gpu",
+        "variables": {"gpus": {"type": "integer", "default": 1, "maximum": 4, "minimum": None}},
+        "memory": "16Gi",
+        "shared_memory": "8Gi",
+        "volumes": {"/cache": "gpulab-cache"},
+        "env": {"HF_HOME": "/cache/hf", "N": 1},
+        "node_selector": {"pool": "a"},
+        "tolerations": None,
+        "namespace": None,
+    }
+    found = declared(setting, DEFAULTS)
+    assert found["template_variables"] == {"gpus": {"type": "integer", "default": 1, "maximum": 4}}
+    assert (found["resource"], found["prioritization"]) == ("kubernetes", "DISABLED")
+    assert found["resource_args"] == {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"namespace": "default"},
+        "spec": {
+            "backoffLimit": 0,
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "nodeSelector": {"pool": "a"},
+                    "tolerations": DEFAULTS["tolerations"],
+                    "volumes": [
+                        {"name": "volume-0", "persistentVolumeClaim": {"claimName": "gpulab-cache"}},
+                        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}},
+                    ],
+                    "containers": [
+                        {
+                            "name": "job",
+                            "image": "${image_uri}",
+                            "resources": {"limits": {"nvidia.com/gpu": "{{gpus}}", "memory": "16Gi"}},
+                            "env": [{"name": "HF_HOME", "value": "/cache/hf"}, {"name": "N", "value": "1"}],
+                            "volumeMounts": [
+                                {"name": "volume-0", "mountPath": "/cache"},
+                                {"name": "shared-memory", "mountPath": "/dev/shm"},
+                            ],
+                        }
+                    ],
+                }
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "arguments"),
+    [
+        ({"gpus": 2, "shared_memory": "8g", "env": {"A": 1}}, {"gpus": "2", "shm-size": "8g", "env": ["A=1"]}),
+        ({"variables": {"gpus": {"type": "string"}}}, {"gpus": "{{gpus}}"}),
+        ({"resource_args": {"cpus": 4}}, {"cpus": 4}),
+    ],
+)
+def test_a_docker_queue_has_options_of_docker_run(setting: dict[str, Any], arguments: dict[str, Any]) -> None:
+    found = declared({"name": "local", "type": "local-container", "priorities": True, **setting}, DEFAULTS)
+    assert (found["resource"], found["prioritization"]) == ("local-container", "V0")
+    assert found["resource_args"] == arguments
+
+
+def test_more_arguments_are_put_into_those_made() -> None:
+    base = {"a": {"b": 1, "c": [1]}, "d": 1}
+    assert merged(base, {"a": {"c": [2], "e": {"f": 1}}, "d": {"g": 1}}) == {
+        "a": {"b": 1, "c": [2], "e": {"f": 1}},
+        "d": {"g": 1},
+    }
+    assert base == {"a": {"b": 1, "c": [1]}, "d": 1}
+
+
+@pytest.mark.parametrize(
+    "config", [{"resource_args": {"kubernetes": {"a": 1}}}, '{"resource_args":{"kubernetes":{"a":1}}}']
+)
+def test_a_queue_is_read_as_it_was_written(config: Any) -> None:
+    variables = [{"name": "gpus", "schema": '{"type":"integer"}'}]
+    assert from_api("q", config, "kubernetes", variables, "V0") == Queue(
+        "q", "kubernetes", {"a": 1}, {"gpus": {"type": "integer"}}, "V0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("AuthenticationError: API key must have 40+ characters, has 5.", "the key is not one of W&B: Authentication"),
+        ("AuthenticationError: Failed to verify credentials with x: invalid API key", "does not know the key: it has"),
+        ('WandbApiFailedError: input: Cannot query field "upsertRunQueue" on type "Mutation".', "is too old for it"),
+        ("CommError: Error fetching entity x check that you have access to this entity", "wandb_launch_entity (team)"),
+        ("WandbApiFailedError: input: permission denied: entity", "may change that team"),
+        ("CommError: dial tcp 192.0.2.1:443: connect: connection refused", "does not answer"),
+        ("Error: disk full.", "Error: disk full"),
+    ],
+)
+def test_an_error_of_the_sdk_says_what_to_do(said: str, words: str) -> None:
+    assert words in explained(said, URL, "team")
