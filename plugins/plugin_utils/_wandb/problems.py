@@ -33,7 +33,7 @@ class Cluster:
         found = [
             int((node["status"].get("capacity") or {}).get(_GPU, 0))
             for node in self.nodes
-            if selector.items() <= (node["metadata"].get("labels") or {}).items()
+            if all((node["metadata"].get("labels") or {}).get(key) == value for key, value in selector.items())
         ]
         return max(found, default=0)
 
