@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 OLD := .cache/venv-3.11
 AWX := .cache/venv-awx
+WANDB := .cache/venv-wandb
 export PATH := $(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 unexport ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
@@ -20,7 +21,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx awx-configure training storage docker minikube network guides first-run untidy in-use second-release dkms older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx awx-configure training storage docker minikube launch network guides first-run untidy in-use second-release dkms older vm
 # CI does not draw this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -44,6 +45,7 @@ tests_training := test_training.py
 tests_storage := test_storage.py
 tests_docker := test_docker.py
 tests_minikube := test_minikube.py
+tests_launch := test_launch.py
 tests_network := test_network_plugin.py test_network.py
 tests_guides := test_guides.py
 tests_first-run := test_first_run.py
@@ -53,9 +55,9 @@ tests_second-release := test_second_release.py
 tests_dkms := test_dkms.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training storage docker minikube network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training storage docker minikube launch network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools report-test bench docs clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools wandb-tools report-test bench docs clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -163,6 +165,9 @@ molecule: venv ## molecule default on a lab of its own (about 3 minutes once the
 
 awx-tools: # the environment for playbooks/awx_configure.yml, which needs the collection awx.awx
 	@.ci/make-venv $(AWX) requirements-awx.txt 3.13 3.12 3.11
+
+wandb-tools: # the environment for playbooks/wandb_launch.yml, which needs W&B's SDK on the controller
+	@.ci/make-venv $(WANDB) requirements-wandb.txt 3.13 3.12 3.11
 
 bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run
 	@python tests/bench/bench.py

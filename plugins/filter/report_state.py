@@ -39,7 +39,8 @@ options:
   settings:
     description:
       - C(observed) (the time in words), C(now) (in seconds), C(phases) (by name, when it began, in seconds),
-        C(earlier_phases) (those of an earlier report, for a run without any), C(certificate_days), C(api_failure).
+        C(earlier_phases) (those of an earlier report, for a run without any), C(certificate_days), C(api_failure),
+        C(launch) (see the role C(wandb_launch)).
     type: dict
     required: true
 seealso:

@@ -13,12 +13,24 @@ from ...module_utils._acceptance.problems import PROVE
 from ...module_utils._nvidia_smi.faults import DO_LOOK
 from ...module_utils._problem import Problem, together
 from .drift import Row
+from .launch import problems as launch_problems
 from .read import Report, dictionaries, dictionary, number, text, texts
 
 ERROR, WARNING = "error", "warning"
 API_UNREAD = "api_unread"
 # An expired certificate comes first: without the API nothing else can be mended, or even be seen.
-_ORDER = ("expired", "unreachable", "api", "unhealthy", "unproven", "isolated", "drift", "xids", "certificate")
+_ORDER = (
+    "expired",
+    "unreachable",
+    "api",
+    "unhealthy",
+    "unproven",
+    "isolated",
+    "drift",
+    "xids",
+    "launch",
+    "certificate",
+)
 # Of problems and versions in reports of older versions, which name no remedy.
 _OTHERWISE = f"Fix what it reports. {PROVE}"
 
@@ -41,6 +53,8 @@ def actions(report: Report, certificate_days: int) -> list[Action]:
     found = dict.fromkeys(map(_of_problem, together(dictionaries(report["problems"]))))
     for host, entry in report["hosts"].items():
         found.update(dict.fromkeys(_of_host(host, entry, certificate_days)))
+    launch = launch_problems(dictionary(report.get("launch")))
+    found.update({Action("launch", ERROR if is_error else WARNING, each): None for is_error, each in launch})
     # A host that doesn't answer says it once, not for each of its GPUs.
     gone = {host for host, entry in report["hosts"].items() if entry.get("reachable") is False}
     kept = [each for each in found if each.kind != "unproven" or each.problem.host not in gone]

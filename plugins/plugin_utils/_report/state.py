@@ -10,6 +10,7 @@ from typing import Any
 
 from .actions import API_UNREAD, actions, api_unread
 from .drift import compare, settle
+from .launch import kept
 from .read import Report, dictionaries, dictionary, number, text, texts
 
 # Of a device, what nvidia_smi_info tells and the report keeps; null stays null.
@@ -35,6 +36,7 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
         "problems": _problems(report["problems"], text(settings.get("api_failure"))),
         "observed": text(settings.get("observed")),
         "phases": phases or dictionaries(settings.get("earlier_phases")),
+        "launch": kept(dictionary(settings.get("launch"))),
     }
     return {
         **whole,

@@ -1,0 +1,70 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: wandb_agents_info
+short_description: Read which agents of W&B Launch a cluster runs, and how their jobs are
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Reads the agents of the role C(wandb_launch), and the pods that agents have started, in all namespaces.
+options:
+  kubeconfig:
+    description: Kubeconfig file of the cluster.
+    type: path
+    required: true
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes.reader
+requirements:
+  - kubernetes (Python package)
+"""
+
+EXAMPLES = r"""
+- name: Look at the agents
+  gpulab.kubernetes.wandb_agents_info:
+    kubeconfig: /run/user/1000/kubeconfig
+"""
+
+RETURN = r"""
+agents:
+  description: The agents; C(trouble) and C(log), its last lines, are those of one that is not alive.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: launch-agent, namespace: wandb, alive: true, pod: "", trouble: "", log: []}]
+jobs:
+  description: The pods of jobs; C(trouble) says why one does not run.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: launch-p-x7k2q, namespace: default, phase: Running, node: gpu1, gpus: 2, trouble: ""}]
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._cluster.api import Api
+from ..module_utils._module import run
+from ..module_utils._wandb.agents import read
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    return read(Api(module.params["kubeconfig"]))
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"kubeconfig": {"type": "path", "required": True}},
+        supports_check_mode=True,
+    )
+    run(module, run_module)
+
+
+if __name__ == "__main__":
+    main()

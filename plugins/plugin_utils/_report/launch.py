@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""W&B Launch in the report: what is kept of it, how it stands in words, and what to do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...module_utils._problem import Problem
+from .read import dictionaries, dictionary, number, text, texts
+
+_RUN = "ansible-playbook gpulab.kubernetes.wandb_launch -i INVENTORY"
+_DONE = ("Succeeded", "Failed")
+
+
+def kept(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """What the report keeps: ``seen`` has failure, queues, agents and jobs, see the role wandb_launch."""
+    if not seen:
+        return {}
+    found = {
+        "failure": text(seen.get("failure")),
+        "queues": dictionary(seen.get("queues")),
+        "agents": dictionaries(seen.get("agents")),
+        "jobs": [job for job in dictionaries(seen.get("jobs")) if job.get("phase") not in _DONE],
+    }
+    return {**found, "words": _words(found)}
+
+
+def _words(launch: Mapping[str, Any]) -> list[str]:
+    """How it stands, a line for each queue, one for the agents and one for the jobs."""
+    lines = []
+    for name, states in dictionary(launch.get("queues")).items():
+        amounts = [f"{count} {state}" for state, count in dictionary(states).items()]
+        lines.append(f"queue {name}: {', '.join(amounts) or 'empty'}")
+    agents, jobs = dictionaries(launch.get("agents")), dictionaries(launch.get("jobs"))
+    alive = sum(agent.get("alive") is True for agent in agents)
+    running = [job for job in jobs if job.get("phase") == "Running"]
+    gpus = sum(number(job.get("gpus")) or 0 for job in running)
+    lines.append(f"agents: {alive} of {len(agents)} alive")
+    lines.append(f"jobs: {len(running)} running on {gpus} GPUs, {len(jobs) - len(running)} not running yet")
+    return lines
+
+
+def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
+    """What is wrong, each with whether it is an error rather than a warning."""
+    if text(launch.get("failure")):
+        what = f"W&B Launch was not read: {text(launch['failure'])}"
+        yield True, _problem("launch_unread", what, "Do what it says, and run the report again.")
+    for agent in dictionaries(launch.get("agents")):
+        if agent.get("alive") is not True:
+            log = " / ".join(texts(agent.get("log")))
+            what = f"the launch agent {text(agent.get('namespace'))}/{text(agent.get('name'))} is not alive: "
+            what += text(agent.get("trouble")) + (f"; it said: {log}" if log else "")
+            yield True, _problem("launch_agent_down", what, f"Run {_RUN}, which sets up its queues, key and agent.")
+    for name, states in dictionary(launch.get("queues")).items():
+        if states is None:
+            yield True, _problem("launch_queue_missing", f"W&B has no queue {name}", f"Run {_RUN}, which creates it.")
+    for job in dictionaries(launch.get("jobs")):
+        if text(job.get("trouble")):
+            what = f"the job {text(job.get('namespace'))}/{text(job.get('name'))} of W&B Launch does not run: "
+            trouble = text(job.get("trouble"))
+            yield False, _problem("launch_job_waits", what + trouble, _remedy(trouble))
+
+
+def _remedy(trouble: str) -> str:
+    if "Insufficient nvidia.com/gpu" in trouble:
+        return "It runs when GPUs become free; one that asks for more than a node has never does: delete it at W&B."
+    if "pulled" in trouble:
+        return "Correct its image, or let nodes pull it; the agent ends the job after wandb_launch_start_timeout."
+    return "Look at its pod: kubectl describe pod, kubectl logs."
+
+
+def _problem(kind: str, what: str, do: str) -> Problem:
+    return Problem(kind, what, "", "", do)

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""W&B Launch in the report: how it stands, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import FilterModule
+
+state = FilterModule().filters()["report_state"]
+REPORT: dict[str, Any] = {"hosts": {}, "totals": {"gpus": 0, "proven": 0, "in_use": 0}, "problems": []}
+AGENT = {"name": "launch-agent", "namespace": "wandb", "alive": True, "pod": "", "trouble": "", "log": []}
+JOB = {"name": "launch-p-1", "namespace": "default", "phase": "Running", "node": "gpu1", "gpus": 2, "trouble": ""}
+WELL = {"queues": {"gpu": {"pending": 2, "claimed": 1}, "cpu": {}}, "agents": [AGENT], "jobs": [JOB]}
+
+
+def report(**launch: Any) -> dict[str, Any]:
+    found: dict[str, Any] = state(REPORT, {}, {"launch": {**WELL, **launch}})
+    return found
+
+
+def test_it_says_how_many_wait_run_and_are_alive() -> None:
+    found = report(jobs=[JOB, {**JOB, "phase": "Pending", "gpus": 1}, {**JOB, "phase": "Succeeded"}])
+    assert found["launch"]["words"] == [
+        "queue gpu: 2 pending, 1 claimed",
+        "queue cpu: empty",
+        "agents: 1 of 1 alive",
+        "jobs: 1 running on 2 GPUs, 1 not running yet",
+    ]
+    assert found["actions"] == []
+
+
+@pytest.mark.parametrize(
+    ("launch", "severity", "problem", "what", "do"),
+    [
+        ({"failure": "the key has expired"}, "error", "launch_unread", "the key has expired", "Do what it says"),
+        ({"queues": {"gpu": None}}, "error", "launch_queue_missing", "W&B has no queue gpu", "wandb_launch -i"),
+        (
+            {"agents": [{**AGENT, "alive": False, "trouble": "CrashLoopBackOff", "log": ["not all queues found"]}]},
+            "error",
+            "launch_agent_down",
+            "wandb/launch-agent is not alive: CrashLoopBackOff; it said: not all queues found",
+            "sets up its queues, key and agent",
+        ),
+        (
+            {"jobs": [{**JOB, "trouble": "Unschedulable: 1 Insufficient nvidia.com/gpu"}]},
+            "warning",
+            "launch_job_waits",
+            "the job default/launch-p-1 of W&B Launch does not run: Unschedulable",
+            "runs when GPUs become free",
+        ),
+        (
+            {"jobs": [{**JOB, "trouble": "ErrImagePull: image x can't be pulled"}]},
+            "warning",
+            "launch_job_waits",
+            "image x can't be pulled",
+            "Correct its image",
+        ),
+        (
+            {"jobs": [{**JOB, "trouble": "FailedMount: no claim"}]},
+            "warning",
+            "launch_job_waits",
+            "no claim",
+            "kubectl describe pod",
+        ),
+    ],
+)
+def test_what_is_wrong_is_an_action(launch: dict[str, Any], severity: str, problem: str, what: str, do: str) -> None:
+    (action,) = report(**launch)["actions"]
+    assert (action["severity"], action["problem"], action["kind"]) == (severity, problem, "launch")
+    assert what in action["what"]
+    assert do in action["do"]
+
+
+def test_a_report_without_it_has_nothing_of_it() -> None:
+    assert state(REPORT, {}, {})["launch"] == {}
