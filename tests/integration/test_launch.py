@@ -23,6 +23,7 @@ from support.cluster import Cluster
 from support.hosts import ROOT, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
+from support.wandb_refusals import REFUSED
 from support.wandb_stand_in import ENTITY, KEY, StandIn
 
 from lab.depot.wandb_image import REFERENCE as IMAGE
@@ -56,7 +57,7 @@ from wandb.sdk.launch._launch_add import launch_add
 item = launch_add(queue_name="gpu", name="job", **json.loads(sys.argv[1]))
 print(item.id)
 """
-REFUSED = """
+VALIDATE = """
 import json, sys
 from wandb.sdk.launch.errors import LaunchError
 from wandb.sdk.launch.utils import validate_launch_resource_args
@@ -79,7 +80,7 @@ class Site:
     wandb: StandIn
     key: Path
 
-    def launch(self, values: dict[str, Any], *arguments: str) -> Run:
+    def variables(self, values: dict[str, Any]) -> list[str]:
         usual = {
             "wandb_launch_base_url": self.wandb.url,
             "wandb_launch_entity": ENTITY,
@@ -88,8 +89,15 @@ class Site:
             "wandb_launch_image": IMAGE,
             "wandb_launch_queues": [QUEUE],
         }
-        values = {**usual, **values}
-        return play(self.lab.path, *arguments, "-e", json.dumps(values), playbook="playbooks/wandb_launch.yml")
+        return ["-e", json.dumps({**usual, **values})]
+
+    def launch(self, values: dict[str, Any], *arguments: str) -> Run:
+        return play(self.lab.path, *arguments, *self.variables(values), playbook="playbooks/wandb_launch.yml")
+
+    def report(self) -> dict[str, Any]:
+        play(self.lab.path, *self.variables({}), playbook="playbooks/report.yml").expect_success()
+        found: dict[str, Any] = json.loads(self.lab.report.read_text())
+        return found
 
     def push(self, gpus: int, image: str = IMAGE) -> dict[str, Any]:
         """Put a job into the queue through wandb's SDK, and return what W&B keeps of it."""
@@ -136,12 +144,9 @@ def site() -> Iterator[Site]:
 
 
 def test_what_is_refused_in_preflight_is_what_wandb_refuses() -> None:
-    sys.path.insert(0, str(ROOT / "tests" / "unit" / "plugins" / "module_utils"))
-    from test_wandb import REFUSED as TABLE
-
-    cases = json.dumps([(resource, arguments) for resource, arguments, _ in TABLE])
-    done = subprocess.run([str(PYTHON), "-c", REFUSED], input=cases, capture_output=True, text=True, check=True)
-    for (resource, arguments, words), answer in zip(TABLE, json.loads(done.stdout), strict=True):
+    cases = json.dumps([(resource, arguments) for resource, arguments, _ in REFUSED])
+    done = subprocess.run([str(PYTHON), "-c", VALIDATE], input=cases, capture_output=True, text=True, check=True)
+    for (resource, arguments, words), answer in zip(REFUSED, json.loads(done.stdout), strict=True):
         assert bool(answer) == bool(words), f"{resource} {arguments}: wandb says {answer!r}"
 
 
@@ -239,6 +244,36 @@ def test_an_image_that_cannot_be_pulled_ends_the_job_in_time(site: Site) -> None
     item = site.push(1, "ghcr.io/gpulab/nothing:1")
     wait_for(lambda: bool(item["state"] == "FAILED"), 120)
     assert "Run failed to start within 15.0 seconds" in item["message"]
+
+
+def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:
+    site.cluster.start_gpu_pod("holder", 2)
+    item = site.push(1)
+    wait_for(lambda: bool(item["warnings"]), 60)
+    report = site.report()
+    assert report["launch"]["queues"]["gpu"]["claimed"] == 1
+    assert "agents: 1 of 1 alive" in report["launch"]["words"]
+    assert "jobs: 0 running on 0 GPUs, 1 not running yet" in report["launch"]["words"]
+    (waits,) = [each for each in report["actions"] if each["kind"] == "launch"]
+    assert "Insufficient nvidia.com/gpu" in waits["what"]
+    assert "It runs when GPUs become free" in waits["do"]
+    site.cluster.delete_pod("holder")
+    wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
+    queues, site.wandb.queues = site.wandb.queues, {}
+    site.cluster.kubectl("rollout", "restart", "deployment/launch-agent", "--namespace=wandb")
+    restarts = (
+        "get",
+        "pods",
+        "--namespace=wandb",
+        "--output=jsonpath={.items[*].status.containerStatuses[0].restartCount}",
+    )
+    wait_for(lambda: site.cluster.kubectl(*restarts) not in ("", "0"), 90)
+    actions = {each["problem"]: each for each in site.report()["actions"] if each["kind"] == "launch"}
+    site.wandb.queues = queues
+    assert "Not all of requested queues (gpu) found" in actions["launch_agent_down"]["what"]
+    assert actions["launch_queue_missing"]["what"] == "W&B has no queue gpu"
+    site.cluster.kubectl("rollout", "restart", "deployment/launch-agent", "--namespace=wandb")
+    site.cluster.kubectl("rollout", "status", "deployment/launch-agent", "--namespace=wandb", "--timeout=120s")
 
 
 def test_an_expired_key_is_told_and_a_new_one_restarts_the_agent(site: Site) -> None:

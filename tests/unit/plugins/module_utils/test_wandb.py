@@ -9,41 +9,10 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.errors import explained
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.queue import Queue, declared, from_api, merged
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.refusals import refusals
+from support.wandb_refusals import REFUSED
 
 DEFAULTS = {"namespace": "default", "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
 URL = "https://api.wandb.ai"
-
-
-# tests/integration/test_launch.py holds the same table against wandb itself.
-REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("kubernetes", {}, []),
-    ("kubernetes", {"spec": {"template": {"spec": {"containers": [{"image": "x"}]}}}}, []),
-    ("kubernetes", {"spec": {"securityContext": None}}, ["spec.securityContext: "]),
-    ("kubernetes", {"spec": {"volumes": [{"hostPath": {"path": "/"}}]}}, ["spec.volumes[0].hostPath: "]),
-    ("kubernetes", {"sources": [{"serviceAccountToken": {}}]}, ["sources[0].serviceAccountToken: "]),
-    ("kubernetes", {"hostNetwork": True}, ["hostNetwork: "]),
-    ("kubernetes", {"hostNetwork": "Yes "}, ["hostNetwork: "]),
-    ("kubernetes", {"hostPID": False, "hostIPC": "no", "hostUsers": 0, "shareProcessNamespace": None}, []),
-    ("kubernetes", {"serviceAccountName": "admin"}, ["serviceAccountName: "]),
-    ("kubernetes", {"serviceAccount": " ", "serviceAccountName": None}, []),
-    ("kubernetes", {"serviceAccount": [None, "a"]}, ["serviceAccount: "]),
-    ("kubernetes", {"automountServiceAccountToken": 1}, ["automountServiceAccountToken: "]),
-    ("kubernetes", {"automountServiceAccountToken": False}, []),
-    ("kubernetes", {"ports": [{"hostPort": 80}]}, ["ports[0].hostPort: "]),
-    ("kubernetes", {"mountPropagation": "Bidirectional"}, ["mountPropagation: "]),
-    ("kubernetes", {"mountPropagation": "HostToContainer"}, []),
-    ("kubernetes", {"annotations": {"a/seccomp": "Unconfined"}}, ["annotations.a/seccomp: "]),
-    ("kubernetes", {"annotations": {"a/seccomp": "runtime/default", "b": "unconfined"}}, []),
-    ("kubernetes", {"hostPID": True, "x": {"hostPath": 1}}, ["hostPID: ", "x.hostPath: "]),
-    ("local-container", {"gpus": "all", "shm-size": "8g", "env": ["A=1", 2]}, []),
-    ("local-container", {"--SHM_size": "8g", "-e": "A=1"}, []),
-    ("local-container", {"privileged": True}, ["privileged: only command, cpu"]),
-    ("local-container", {"volume": "/:/host"}, ["volume: only"]),
-    ("local-container", {"gpus": True}, ["gpus: it must be one"]),
-    ("local-container", {"cpus": ["1"]}, ["cpus: it must be one"]),
-    ("local-container", {"env": []}, ["env: each value"]),
-    ("local-container", {"env": [{"A": 1}]}, ["env: each value"]),
-]
 
 
 @pytest.mark.parametrize(("resource", "arguments", "words"), REFUSED)
