@@ -99,10 +99,10 @@ class Site:
         found: dict[str, Any] = json.loads(self.lab.report.read_text())
         return found
 
-    def push(self, gpus: int, image: str = IMAGE) -> dict[str, Any]:
+    def push(self, gpus: int, image: str = IMAGE, **more: Any) -> dict[str, Any]:
         """Put a job into the queue through wandb's SDK, and return what W&B keeps of it."""
         job = {"docker_image": image, "project": "p", "entity": ENTITY, "template_variables": {"gpus": gpus}}
-        argument = json.dumps({**job, "entry_point": ["python3", "-c", JOB]})
+        argument = json.dumps({**job, **(more or {"entry_point": ["python3", "-c", JOB]})})
         own = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": self.wandb.url, "WANDB_ERROR_REPORTING": "false"}
         command = [str(PYTHON), "-c", LAUNCH, argument]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **own})
@@ -220,6 +220,12 @@ def test_jobs_run_on_gpus_and_their_cache_survives(site: Site) -> None:
         summary = site.wandb.runs[item["associatedRunId"]]["summary"]
         assert (summary["gpus"], summary["earlier"]) == (gpus, number)
     assert site.inventory.control_plane.run(f"cat {SHARED}/runs") == "2"
+
+
+def test_the_first_job_of_the_guide_runs(site: Site) -> None:
+    item = site.push(2, config=json.loads((ROOT / "examples" / "launch" / "hello.json").read_text()))
+    wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
+    assert site.wandb.runs[item["associatedRunId"]]["summary"]["gpus"] == 2
 
 
 def test_a_job_without_free_gpus_waits_and_says_so(site: Site) -> None:

@@ -15,14 +15,15 @@ from .._cluster.rollout import available, selects
 
 # wandb/sdk/launch/runner/kubernetes_monitor.py and the role wandb_launch.
 _JOBS = "wandb.ai/monitor=true"
-_AGENTS = "app.kubernetes.io/part-of=wandb-launch"
+_AGENTS = {"app.kubernetes.io/part-of": "wandb-launch"}
 _LINES = 3
 
 
 def read(api: Api) -> dict[str, Any]:
     """Return the agents, each with what ails it, and the pods of jobs, in all namespaces. Raises ApiError."""
-    deployments = api.items("/apis/apps/v1/deployments", labelSelector=_AGENTS)
-    pods = api.items("/api/v1/pods", labelSelector=_AGENTS)
+    # W&B's chart can give labels to the pods only.
+    deployments = [each for each in api.items("/apis/apps/v1/deployments") if _is_agent(each)]
+    pods = api.items("/api/v1/pods", labelSelector="=".join(*_AGENTS.items()))
     jobs = api.items("/api/v1/pods", labelSelector=_JOBS)
     events = api.items("/api/v1/events", fieldSelector="type=Warning") if jobs or pods else []
     found = [_agent(deployment, pods, events) for deployment in deployments]
@@ -30,6 +31,11 @@ def read(api: Api) -> dict[str, Any]:
         "agents": [{**each, "log": _log(api, each) if each["pod"] and not each["alive"] else []} for each in found],
         "jobs": [_job(pod, events) for pod in jobs],
     }
+
+
+def _is_agent(deployment: Object) -> bool:
+    labels = deployment["spec"]["template"]["metadata"].get("labels") or {}
+    return _AGENTS.items() <= labels.items()
 
 
 def _agent(deployment: Object, pods: Sequence[Object], events: Sequence[Object]) -> dict[str, Any]:

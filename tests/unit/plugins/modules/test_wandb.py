@@ -135,7 +135,10 @@ class Cluster:
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
         if path.endswith("/deployments"):
             metadata = {"name": "launch-agent", "namespace": "wandb", "labels": LABELS}
-            return [{"metadata": metadata, "spec": {"replicas": 1, "selector": {"matchLabels": LABELS}}}]
+            template = {"metadata": {"labels": LABELS}}
+            spec = {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template}
+            other: dict[str, Any] = {"template": {"metadata": {}}}
+            return [{"metadata": metadata, "spec": spec}, {"metadata": {"name": "other"}, "spec": other}]
         if path.endswith("/events"):
             return []
         if query["labelSelector"] == "wandb.ai/monitor=true":
