@@ -10,6 +10,7 @@ import base64
 import gzip
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -139,6 +140,13 @@ class StandIn:
         queue = next((each for each in self.queues.values() if each["name"] == variables["queueName"]), None)
         if queue is None:
             raise RefusedError(f"run queue {variables['queueName']} not found")
+        return {"pushToRunQueueByName": self._push(queue, variables)}
+
+    def _push_to_run_queue(self, variables: Values) -> Values:
+        # The SDK tries this one after any failure of the other.
+        return {"pushToRunQueue": self._push(self.queues[variables["queueID"]], variables)}
+
+    def _push(self, queue: Values, variables: Values) -> Values:
         config = self.configs[queue["defaultResourceConfigID"]]
         spec = json.loads(variables["runSpec"])
         values = _values(config["templateVariables"], json.loads(variables.get("templateVariableValues") or "{}"))
@@ -148,7 +156,7 @@ class StandIn:
         identity = self._number("item")
         item = {"id": identity, "state": "PENDING", "associatedRunId": None, "queue": queue["name"], "runSpec": spec}
         self.items[identity] = {**item, "message": "", "warnings": []}
-        return {"pushToRunQueueByName": {"runQueueItemId": identity, "runSpec": json.dumps(spec)}}
+        return {"runQueueItemId": identity, "runSpec": json.dumps(spec)}
 
     def _create_launch_agent(self, variables: Values) -> Values:
         identity = self._number("agent")
@@ -301,12 +309,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that close their connection."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def running(address: str = "127.0.0.1", port: int = 0) -> Iterator[StandIn]:
     """Have a stand-in that answers on an address of this machine for the length of a block."""
     stand_in = StandIn()
     handler = type("Handler", (_Handler,), {"stand_in": stand_in})
-    with ThreadingHTTPServer((address, port), handler) as server:
+    with _Server((address, port), handler) as server:
         stand_in.url = f"http://{address}:{server.server_address[1]}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:

@@ -20,6 +20,8 @@ def explained(error: str, url: str, entity: str) -> str:
     low = said.lower()
     if "API key must" in said or "API key may only" in said or "API key is empty" in said:
         return f"the key is not one of W&B: {said}. Look at wandb_launch_api_key or its file"
+    if any(word in low for word in _UNREACHED):
+        return f"{url} does not answer ({said}). Look at wandb_launch_base_url, and at proxies of the controller"
     if any(word.lower() in low for word in _REFUSED):
         return (
             f"{url} does not know the key: it has expired, was deleted, or belongs to another server. Make a new one "
@@ -32,6 +34,4 @@ def explained(error: str, url: str, entity: str) -> str:
             f"{url} says: {said}. Look at wandb_launch_entity ({entity}), and whether the owner of the key may change "
             f"that team"
         )
-    if any(word in low for word in _UNREACHED):
-        return f"{url} does not answer ({said}). Look at wandb_launch_base_url, and at proxies of the controller"
     return said

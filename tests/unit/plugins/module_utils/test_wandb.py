@@ -115,6 +115,7 @@ def test_a_queue_is_read_as_it_was_written(config: Any) -> None:
         ("CommError: Error fetching entity x check that you have access to this entity", "wandb_launch_entity (team)"),
         ("WandbApiFailedError: input: permission denied: entity", "may change that team"),
         ("CommError: dial tcp 192.0.2.1:443: connect: connection refused", "does not answer"),
+        ("AuthenticationError: Failed to verify credentials with x: connection refused", "does not answer"),
         ("Error: disk full.", "Error: disk full"),
     ],
 )
