@@ -17,7 +17,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Looks at what M(gpulab.kubernetes.docker_info) has found and at the settings of the role C(docker).
-positional: _input, version, table, system, gpus, default_runtime, settings
+positional: _input, version, table, system, gpus, wanted
 options:
   _input:
     description: What M(gpulab.kubernetes.docker_info) returned.
@@ -36,15 +36,13 @@ options:
     type: str
     required: true
   gpus:
-    description: The setting C(docker_gpus).
+    description: The setting C(docker_gpus), V(none) for a host without GPUs.
     type: str
     required: true
-  default_runtime:
-    description: The setting C(docker_default_runtime).
-    type: str
-    required: true
-  settings:
-    description: The setting C(docker_daemon_settings).
+  wanted:
+    description:
+      - The settings C(default_runtime), C(log_options), C(registry_mirrors), C(data_root) and C(daemon_settings) of
+        the role, as they were given.
     type: dict
     required: true
 """
@@ -52,7 +50,7 @@ options:
 EXAMPLES = r"""
 - name: Show what is in the way
   ansible.builtin.debug:
-    msg: "{{ found | gpulab.kubernetes.docker_problems(version, cluster_versions.docker, 'Debian 12', 'cdi', '', {}) }}"
+    msg: "{{ found | gpulab.kubernetes.docker_problems(version, cluster_versions.docker, 'Debian 12', 'cdi', wanted) }}"
 """
 
 RETURN = r"""

@@ -39,6 +39,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+configured:
+  description: Whether there is a C(/etc/docker/daemon.json), or a Docker that runs without one.
+  returned: success
+  type: bool
+  sample: true
 installed:
   description: Whether there is a program docker.
   returned: success
@@ -84,15 +89,19 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
+from ..module_utils._docker.daemon import DAEMON_FILE
 from ..module_utils._docker.engine import engine, rootless, snap
+from ..module_utils._files import under
 from ..module_utils._module import run
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     root = module.params["root"]
     homes = [(user.pw_name, user.pw_dir) for user in pwd.getpwall()]
+    found = engine(Runner(module, timeout=module.params["timeout"]))
     return {
-        **engine(Runner(module, timeout=module.params["timeout"])),
+        **found,
+        "configured": found["installed"] or under(root, DAEMON_FILE).exists(),
         "rootless": list(rootless(root, homes)),
         "snap": snap(root),
     }

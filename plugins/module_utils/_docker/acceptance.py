@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .._command import Result, Runner
+from .._command import CommandTimeoutError, Result, Runner
 from .._errors import DomainError
 from .._nvidia_smi.listing import read_list
 
 _ADVICE = "See what the host says with nvidia-smi -L and nvidia-ctk cdi list, and run again."
+_NAME = "gpulab-check"
 _SIMULATED = "[simulated]"
 
 
@@ -68,7 +69,12 @@ class Acceptance:
             )
 
     def _run(self, arguments: Sequence[str]) -> Result:
-        return self._runner.run(["docker", "run", "--rm", "--network=none", *arguments])
+        try:
+            return self._runner.run(["docker", "run", "--rm", f"--name={_NAME}", "--network=none", *arguments])
+        except CommandTimeoutError:
+            # Docker's command line is gone; the container is not.
+            self._runner.run(["docker", "rm", "--force", _NAME])
+            raise
 
     def _seen(self, what: str, request: str, wanted: Sequence[str]) -> list[str]:
         done = self._run(["--gpus", request, "--entrypoint=nvidia-smi", self._image, "-L"])

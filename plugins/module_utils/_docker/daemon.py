@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .._command import Runner
 from .._errors import DomainError
 from .._files import back_up, difference, read_text, under, write_text
 from .._systemd import Restarts
@@ -16,6 +18,8 @@ from . import settings as docker
 
 # dockerd writes it when it starts.
 PID_FILE = "/run/docker.pid"
+PROGRAM = "/usr/bin/dockerd"
+DAEMON_FILE = "/etc/docker/daemon.json"
 
 
 class DaemonFile:
@@ -34,6 +38,7 @@ class DaemonFile:
         self._service = service
         self._programs = [under(root, program) for program in programs]
         self._started = under(root, PID_FILE)
+        self._program = under(root, PROGRAM)
 
     def ensure(self, wanted: Mapping[str, Any], replace: bool) -> dict[str, Any]:
         """The fields that the module docker_daemon_config returns. Raises DomainError, and nothing is changed then."""
@@ -51,6 +56,7 @@ class DaemonFile:
         diff, backup = [], None
         if merged.keys:
             after = docker.written(merged.values, before or "")
+            self._validate(after)
             diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
             if not self._module.check_mode:
                 backup = self._write(before, after, merged.keys)
@@ -76,6 +82,21 @@ class DaemonFile:
             self._restarts.note(self._service, "reload" if docker.reloaded(keys) else "restart")
         write_text(self._file, after)
         return backup
+
+    def _validate(self, text: str) -> None:
+        """Ask the Docker that is there, if one is, whether it starts with these settings."""
+        if not self._program.exists():
+            return
+        with tempfile.NamedTemporaryFile("w", dir=self._module.tmpdir, suffix=".json", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            done = Runner(self._module, timeout=60).run([str(self._program), "--validate", "--config-file", file.name])
+        if done.rc != 0:
+            raise DomainError(
+                f"Error while merging settings into {self._path}: Docker does not take them: {done.said}. Correct the "
+                "settings. Nothing was changed.",
+                **done.fields(),
+            )
 
     def _noted(self, verb: str) -> bool:
         return bool(self._service) and self._restarts.noted(self._service, verb)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -46,7 +47,8 @@ def read_info(text: str) -> dict[str, Any]:
 def read_containers(text: str) -> list[str]:
     """Name and image of the containers in C(docker ps --format '{{json .}}'), one JSON object in each line."""
     found = []
-    for line in text.splitlines():
+    # Labels may hold what Python takes for the end of a line.
+    for line in text.split("\n"):
         if line.strip():
             try:
                 value = json.loads(line)
@@ -62,8 +64,10 @@ def rootless(root: str, homes: Iterable[tuple[str, str]]) -> Iterator[dict[str, 
     """The users that have a Docker of their own, and the file that says so. ``homes`` are (user, home directory)."""
     for user, home in homes:
         unit = under(root, f"{home}/{_ROOTLESS_UNIT}")
-        if home not in ("", "/") and unit.exists():
-            yield {"user": user, "file": f"{home}/{_ROOTLESS_UNIT}"}
+        # Root may not look into a home on NFS; what can't be seen there is not known.
+        with contextlib.suppress(OSError):
+            if home not in ("", "/") and unit.exists():
+                yield {"user": user, "file": f"{home}/{_ROOTLESS_UNIT}"}
 
 
 def snap(root: str) -> bool:

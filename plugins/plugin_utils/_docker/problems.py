@@ -5,11 +5,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 # dockerd refuses to start with a setting that its unit gives it as an option, too.
 _OPTIONS = ("containerd", "hosts")
+# moby, daemon/pkg/registry/config.go: ValidateMirror
+_MIRROR = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", re.ASCII)
+_DIRECTORY = re.compile(r"(?:/[^/\s]+)+", re.ASCII)
+# Those that Docker has of itself.
+_RUNTIMES = ("", "runc", "io.containerd.runc.v2")
 
 
 def problems(
@@ -18,10 +24,13 @@ def problems(
     table: Mapping[str, Any],
     system: str,
     gpus: str,
-    default_runtime: str,
-    settings: Mapping[str, Any],
+    wanted: Mapping[str, Any],
 ) -> Iterator[str]:
-    """Sentences, each with what to do. ``found`` is what M(gpulab.kubernetes.docker_info) returned."""
+    """Sentences, each with what to do. ``found`` is what M(gpulab.kubernetes.docker_info) returned.
+
+    ``gpus`` is how containers get GPUs, V(none) on a host that has none. ``wanted`` are the settings default_runtime,
+    log_options, registry_mirrors, data_root and daemon_settings.
+    """
     for one in found["rootless"]:
         yield (
             f"User {one['user']} has a rootless Docker ({one['file']}), and two of them on one host are taken for each "
@@ -34,11 +43,48 @@ def problems(
     elif system not in table[version]["packages"]:
         there = ", ".join(table[version]["packages"])
         yield f"Docker {version} is not known for {system}, only for {there}: set docker_version to another one."
-    if default_runtime == "nvidia" and gpus != "runtime":
-        yield "docker_default_runtime is nvidia, a runtime that there is with docker_gpus=runtime only: set that, too."
+    yield from _forms(wanted)
+    settings = wanted["daemon_settings"] if isinstance(wanted["daemon_settings"], Mapping) else {}
+    runtime = wanted["default_runtime"]
+    if runtime == "nvidia" and gpus != "runtime":
+        yield (
+            "docker_default_runtime is nvidia, which there is on hosts with GPUs and docker_gpus=runtime only: "
+            "set that, or leave docker_default_runtime out for this host."
+        )
+    elif runtime not in (*_RUNTIMES, "nvidia", *(settings.get("runtimes") or {})):
+        yield (
+            f"docker_default_runtime is {runtime}, and nothing declares it: add it to docker_daemon_settings, under "
+            "runtimes, with its path."
+        )
     for name in _OPTIONS:
-        if name in settings:
+        if settings.get(name) is not None:
             yield (
                 f"docker_daemon_settings holds {name}, which Docker's systemd unit gives as an option, and with both "
                 "Docker does not start: take it out, or change the unit by a drop-in of your own."
             )
+
+
+def _forms(wanted: Mapping[str, Any]) -> Iterator[str]:
+    """With a value of another form Docker does not start, at once or after the next boot."""
+    options = wanted["log_options"]
+    if not isinstance(options, Mapping):
+        yield "docker_log_options must be a mapping, such as {max-size: 100m}."
+    else:
+        for name, value in options.items():
+            if not isinstance(value, str):
+                yield f"docker_log_options: {name} must be a string, and {value!r:.40} is none: quote it."
+    mirrors = wanted["registry_mirrors"]
+    if not isinstance(mirrors, list):
+        yield "docker_registry_mirrors must be a list of URLs, such as [https://mirror.example.org]."
+    else:
+        for mirror in mirrors:
+            if not _MIRROR.fullmatch(str(mirror)):
+                yield (
+                    f"docker_registry_mirrors: {str(mirror)!r:.80} must be a URL without a user, such as "
+                    "https://mirror.example.org."
+                )
+    root = wanted["data_root"]
+    if root and (not _DIRECTORY.fullmatch(str(root)) or ".." in str(root).split("/")):
+        yield f"docker_data_root: {str(root)!r:.80} must be an absolute path without '..', such as /srv/docker."
+    if not isinstance(wanted["daemon_settings"], Mapping):
+        yield "docker_daemon_settings must be a mapping, such as {bip: 10.77.0.1/24}."

@@ -10,6 +10,13 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.docker_problems import
 
 FOUND: dict[str, Any] = {"rootless": [], "snap": False}
 TABLE = {"29.8.2": {"packages": {"Debian 12": "5:29.8.2-1~debian.12~bookworm"}}}
+WANTED: dict[str, Any] = {
+    "default_runtime": "",
+    "log_options": {"max-size": "100m"},
+    "registry_mirrors": [],
+    "data_root": "",
+    "daemon_settings": {},
+}
 ROOTLESS = {"user": "ada", "file": "/home/ada/.config/systemd/user/docker.service"}
 
 
@@ -23,15 +30,28 @@ ROOTLESS = {"user": "ada", "file": "/home/ada/.config/systemd/user/docker.servic
         ({}, {"system": "Ubuntu 24.04"}, ["not known for Ubuntu 24.04, only for Debian 12"]),
         ({}, {"default_runtime": "nvidia"}, ["docker_gpus=runtime"]),
         ({}, {"default_runtime": "nvidia", "gpus": "runtime"}, []),
-        ({}, {"default_runtime": "crun"}, []),
-        ({}, {"settings": {"hosts": ["tcp://0.0.0.0:2375"]}}, ["holds hosts", "does not start"]),
-        ({}, {"settings": {"bip": "10.9.0.1/24"}}, []),
+        ({}, {"default_runtime": "crun"}, ["docker_default_runtime is crun", "under runtimes"]),
+        ({}, {"default_runtime": "crun", "daemon_settings": {"runtimes": {"crun": {"path": "/usr/bin/crun"}}}}, []),
+        ({}, {"daemon_settings": {"hosts": ["tcp://0.0.0.0:2375"]}}, ["holds hosts", "does not start"]),
+        ({}, {"daemon_settings": {"hosts": None}}, []),
+        ({}, {"daemon_settings": {"bip": "10.9.0.1/24"}}, []),
+        ({}, {"daemon_settings": "debug=true"}, ["docker_daemon_settings must be a mapping"]),
+        ({}, {"log_options": {"max-size": 100}}, ["max-size must be a string, and 100 is none"]),
+        ({}, {"log_options": "max-size=5m"}, ["docker_log_options must be a mapping"]),
+        ({}, {"registry_mirrors": ["http://10.0.0.2:5000", "https://mirror.example/"]}, []),
+        ({}, {"registry_mirrors": ["mirror.local"]}, ["'mirror.local' must be a URL"]),
+        ({}, {"registry_mirrors": ["https://mirror.local/path"]}, []),
+        ({}, {"registry_mirrors": ["https://ada:pw@mirror.local"]}, ["must be a URL without a user"]),
+        ({}, {"registry_mirrors": "https://mirror.local"}, ["must be a list of URLs"]),
+        ({}, {"data_root": "/srv/docker"}, []),
+        ({}, {"data_root": "data"}, ["'data' must be an absolute path"]),
+        ({}, {"data_root": "/srv/../etc"}, ["without '..'"]),
     ],
 )
 def test_what_is_in_the_way_is_said_with_what_to_do(found: Any, settings: Any, words: list[str]) -> None:
-    usual = {"version": "29.8.2", "system": "Debian 12", "gpus": "cdi", "default_runtime": "", "settings": {}}
-    version, *others = {**usual, **settings}.values()
-    said = docker_problems({**FOUND, **found}, version, TABLE, *others)
+    usual = {"version": "29.8.2", "system": "Debian 12", "gpus": "cdi"}
+    version, system, gpus = (settings.get(name, value) for name, value in usual.items())
+    said = docker_problems({**FOUND, **found}, version, TABLE, system, gpus, {**WANTED, **settings})
     assert len(said) == (1 if words else 0)
     for word in words:
         assert word in said[0]
@@ -39,4 +59,5 @@ def test_what_is_in_the_way_is_said_with_what_to_do(found: Any, settings: Any, w
 
 def test_everything_is_said_at_once() -> None:
     found = {"rootless": [ROOTLESS], "snap": True}
-    assert len(docker_problems(found, "1", TABLE, "Debian 12", "cdi", "nvidia", {"hosts": [], "containerd": ""})) == 6
+    wanted = {**WANTED, "default_runtime": "nvidia", "daemon_settings": {"hosts": [], "containerd": ""}}
+    assert len(docker_problems(found, "1", TABLE, "Debian 12", "cdi", wanted)) == 6

@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 INFO = {"ServerVersion": "29.8.2", "LiveRestoreEnabled": False, "DockerRootDir": "/var/lib/docker"}
-PS = [{"Names": "web", "Image": "nginx:1"}, {"Names": "jupyter", "Image": "jupyter/base-notebook"}]
+PS = [
+    {"Names": "web", "Image": "nginx:1", "Labels": "a=\u0085"},
+    {"Names": "jupyter", "Image": "jupyter/base-notebook"},
+]
 GPUS = ["GPU-11111111-0000-4000-8000-000000000001", "GPU-22222222-0000-4000-8000-000000000002"]
 LISTED = "".join(f"GPU {number}: Tesla T4 (UUID: {uuid})\n" for number, uuid in enumerate(GPUS))
 # Containers see what {here}/all, {here}/<uuid> and {here}/none hold; the check of the image ends as {here}/check says.
@@ -25,7 +28,7 @@ DOCKER = """case "$1 $2" in
     case "$*" in
       *"echo /dev/nvidia"*) cat {here}/none ;;
       *"--gpus all"*) cat {here}/all ;;
-      *"-L") wanted=${{5#device=}}; cat {here}/$wanted ;;
+      *"-L") wanted=${{6#device=}}; cat {here}/$wanted ;;
       *) . {here}/check ;;
     esac ;;
 esac"""
@@ -44,7 +47,7 @@ class Host:
         self.write("none", "/dev/nvidia*\n")
         self.write("check", "echo Test PASSED\n")
         self.write("info", json.dumps(INFO))
-        self.write("ps", "".join(json.dumps(one) + "\n" for one in PS))
+        self.write("ps", "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in PS))
 
     def write(self, name: str, text: str) -> None:
         (self.here / name).write_text(text)

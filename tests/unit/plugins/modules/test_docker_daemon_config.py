@@ -162,3 +162,22 @@ def test_directory_in_the_way(host: Host) -> None:
     host.file.mkdir(parents=True)
     result = host.run()
     assert result["failed"] and "Is a directory" in result["msg"]
+
+
+def test_settings_that_docker_does_not_take_are_not_written(host: Host) -> None:
+    host.write(THEIRS)
+    program = host.root / "usr/bin/dockerd"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(
+        '#!/bin/sh\ntest "$1" = --validate && grep -q bip "$3" && echo "unable to configure: $2" >&2; exit 1\n'
+    )
+    program.chmod(0o755)
+    before = host.file.read_bytes()
+    for check in (True, False):
+        result = host.run(check=check, settings={"bip": "x"})
+        assert (
+            "Docker does not take them: unable to configure" in result["msg"] and "Nothing was changed" in result["msg"]
+        )
+        assert host.file.read_bytes() == before
+    program.write_text("#!/bin/sh\nexit 0\n")
+    assert host.run(settings={"bip": "10.9.0.1/24"})["changed"]
