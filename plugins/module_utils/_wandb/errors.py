@@ -11,7 +11,15 @@ from __future__ import annotations
 
 _OLD = ("Cannot query field", "UnsupportedError", "not supported by this version", "Unknown argument")
 _REFUSED = ("invalid API key", "Failed to verify credentials", "AuthenticationError", "401", "unauthorized")
-_UNREACHED = ("connection refused", "no such host", "timeout", "timed out", "deadline exceeded", "Failed to connect")
+_UNREACHED = (
+    "connection refused",
+    "no such host",
+    "timeout",
+    "timed out",
+    "deadline exceeded",
+    "failed to connect",
+    "did not respond",
+)
 
 
 def explained(error: str, url: str, entity: str) -> str:

@@ -68,7 +68,9 @@ def _remedy(trouble: str) -> str:
     if "Insufficient nvidia.com/gpu" in trouble:
         return "It runs when GPUs become free; one that asks for more than a node has never does: delete it at W&B."
     if "pulled" in trouble:
-        return "Correct its image, or let nodes pull it; the agent ends the job after wandb_launch_start_timeout."
+        return (
+            "Correct its image, or let nodes pull it. The agent does not end it: delete the Job, which fails it at W&B."
+        )
     return "Look at its pod: kubectl describe pod, kubectl logs."
 
 

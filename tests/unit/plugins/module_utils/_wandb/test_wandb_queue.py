@@ -116,6 +116,10 @@ def test_a_queue_is_read_as_it_was_written(config: Any) -> None:
         ("WandbApiFailedError: input: permission denied: entity", "may change that team"),
         ("CommError: dial tcp 192.0.2.1:443: connect: connection refused", "does not answer"),
         ("AuthenticationError: Failed to verify credentials with x: connection refused", "does not answer"),
+        (
+            "AuthenticationError: Failed to verify: the service process is busy and did not respond in time",
+            "does not answer",
+        ),
         ("Error: disk full.", "Error: disk full"),
     ],
 )
