@@ -65,27 +65,6 @@ def claim_names(spec: Object) -> list[str]:
     return [source["claimName"] for source in sources if "claimName" in source]
 
 
-def class_obstacle(classes: Iterable[Object], wanted: Object) -> str:
-    """Why a StorageClass can't be made the wanted one, as a sentence; empty if nothing stands in the way."""
-    name, default = objects.name(wanted), _is_default(wanted)
-    for found in classes:
-        if objects.name(found) != name:
-            if default and _is_default(found):
-                return (
-                    f"StorageClass {objects.name(found)} is the default of this cluster already. "
-                    "Set local_path_default_class to false"
-                )
-        elif not is_ours(found):
-            return f"StorageClass {name} was not made by this collection. Choose another local_path_class"
-        elif found.get("reclaimPolicy") != wanted["reclaimPolicy"]:
-            return (
-                f"StorageClass {name} has the reclaim policy {found.get('reclaimPolicy')}, "
-                f"{wanted['reclaimPolicy']} is wanted, and Kubernetes does not change that. "
-                "Choose another local_path_class, or remove it first with local_path_state=absent"
-            )
-    return ""
-
-
 def claims_of_class(volumes: Iterable[Object], name: str) -> list[str]:
     """The claims that hold a volume of a class."""
     return sorted(
@@ -116,7 +95,3 @@ def _differences(found: Object, wanted: Object) -> Iterator[tuple[str, Any, Any]
 
 def _short(value: Any) -> str:
     return f"{value!s:.200}"
-
-
-def _is_default(found: Object) -> bool:
-    return (found["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"

@@ -77,33 +77,6 @@ def test_pods_that_ended_do_not_use_a_claim() -> None:
     assert volumes.users([*pods, pod("e", None), {"metadata": {"name": "f"}, "spec": {}}], "cache") == ["a", "b"]
 
 
-def storage_class(name: str, policy: str = "Retain", default: str = "", ours: bool = True) -> dict[str, Any]:
-    annotations = {volumes.DEFAULT_CLASS: default} if default else None
-    metadata = {"name": name, "labels": OURS if ours else None, "annotations": annotations}
-    return {"metadata": metadata, "reclaimPolicy": policy}
-
-
-@pytest.mark.parametrize(
-    ("classes", "wanted", "words"),
-    [
-        ([], storage_class("local", default="true"), ""),
-        ([storage_class("local", default="true")], storage_class("local", default="true"), ""),
-        ([storage_class("nfs", default="false", ours=False)], storage_class("local", default="true"), ""),
-        ([storage_class("nfs", default="true", ours=False)], storage_class("local", default="false"), ""),
-        (
-            [storage_class("nfs", default="true", ours=False)],
-            storage_class("local", default="true"),
-            "nfs is the default",
-        ),
-        ([storage_class("local", ours=False)], storage_class("local"), "local was not made by this collection"),
-        ([storage_class("local", "Delete")], storage_class("local"), "has the reclaim policy Delete, Retain is wanted"),
-    ],
-)
-def test_what_stands_in_the_way_of_a_class(classes: list[Any], wanted: dict[str, Any], words: str) -> None:
-    said = volumes.class_obstacle(classes, wanted)
-    assert words in said and bool(said) == bool(words)
-
-
 def test_only_bound_volumes_of_the_class_count() -> None:
     def volume(name: str, phase: str, claim: str = "train") -> dict[str, Any]:
         reference = {"namespace": "default", "name": claim} if claim else None

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.local_path_obstacle import FilterModule as Obstacle
+from ansible_collections.gpulab.kubernetes.plugins.filter.local_path_removal import FilterModule as Removal
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage.volumes import DEFAULT_CLASS
+
+obstacle = Obstacle().filters()["local_path_obstacle"]
+removal = Removal().filters()["local_path_removal"]
+OURS = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
+RANCHER = "rancher.io/local-path"
+
+
+def thing(kind: str, name: str, namespace: str = "", ours: bool = True) -> dict[str, Any]:
+    metadata = {"name": name, "labels": OURS if ours else None, **({"namespace": namespace} if namespace else {})}
+    return {"kind": kind, "metadata": metadata}
+
+
+def storage_class(
+    name: str, policy: str = "Retain", default: str = "", ours: bool = True, provisioner: str = RANCHER
+) -> dict[str, Any]:
+    found = {**thing("StorageClass", name, ours=ours), "reclaimPolicy": policy, "provisioner": provisioner}
+    found["metadata"]["annotations"] = {DEFAULT_CLASS: default} if default else None
+    return found
+
+
+def wanted(default: str = "true") -> list[dict[str, Any]]:
+    return [
+        thing("Namespace", "lps"),
+        thing("ConfigMap", "config", "lps"),
+        thing("Deployment", "provisioner", "lps"),
+        storage_class("local", default=default),
+    ]
+
+
+OTHER_NAMESPACE = thing("Namespace", "lps", ours=False)
+OTHER_DEPLOYMENT = thing("Deployment", "provisioner", "lps", ours=False)
+OTHER_CONFIG = thing("ConfigMap", "config", "lps", ours=False)
+OTHER_CLASS = storage_class("local", ours=False)
+USE = "Use what is there, and leave local_path out of cluster_storage, or remove it with what made it"
+
+
+@pytest.mark.parametrize(
+    ("found", "default", "words"),
+    [
+        ([], "true", ""),
+        (wanted(), "true", ""),
+        ([storage_class("nfs", default="false", ours=False, provisioner="nfs")], "true", ""),
+        ([storage_class("nfs", default="true", ours=False, provisioner="nfs")], "false", ""),
+        (
+            [storage_class("nfs", default="true", ours=False, provisioner="nfs")],
+            "true",
+            "StorageClass nfs is the default of this cluster already. Set local_path_default_class to false",
+        ),
+        ([storage_class("before", default="true")], "true", "StorageClass before is the default"),
+        ([storage_class("before")], "true", ""),
+        ([storage_class("local", "Delete")], "true", "has the reclaim policy Delete, Retain is wanted"),
+        (
+            [storage_class("local", ours=False, provisioner="nfs")],
+            "true",
+            "StorageClass local was not made by this collection. Choose another local_path_class",
+        ),
+        ([OTHER_CLASS], "true", f"StorageClass local was not made by this collection. {USE}"),
+        ([storage_class("fast", ours=False)], "false", f"StorageClass fast was not made by this collection. {USE}"),
+        ([OTHER_NAMESPACE], "true", "Namespace lps was not made by this collection. Choose another local_path_name"),
+        ([wanted()[0], OTHER_DEPLOYMENT], "true", f"Deployment lps/provisioner was not made by this collection. {USE}"),
+        ([wanted()[0], OTHER_CONFIG], "true", f"ConfigMap lps/config was not made by this collection. {USE}"),
+        ([thing("Deployment", "provisioner", "elsewhere", ours=False)], "true", ""),
+        (
+            [OTHER_CLASS, OTHER_NAMESPACE, OTHER_CONFIG, OTHER_DEPLOYMENT],
+            "true",
+            "StorageClass local, Namespace lps, ConfigMap lps/config, Deployment lps/provisioner were not made by this "
+            f"collection. {USE}",
+        ),
+    ],
+)
+def test_what_stands_in_the_way_of_the_class(found: list[Any], default: str, words: str) -> None:
+    said = obstacle(found, wanted(default))
+    assert words in said and bool(said) == bool(words)
+
+
+def volume(name: str, phase: str) -> dict[str, Any]:
+    spec = {"storageClassName": name, "claimRef": {"namespace": "default", "name": "train"}}
+    return {**thing("PersistentVolume", "pvc-1", ours=False), "spec": spec, "status": {"phase": phase}}
+
+
+ALL = ["StorageClass", "Deployment", "ConfigMap", "Namespace"]
+OWN_PODS = [thing("Pod", "provisioner-1", "lps"), thing("Pod", "helper-pod-create-pvc-1", "lps", ours=False)]
+
+
+@pytest.mark.parametrize(
+    ("found", "refused", "removed", "kept"),
+    [
+        ([], "", [], ""),
+        (wanted(), "", ALL, ""),
+        (wanted()[:2], "", ALL[2:], ""),
+        ([*wanted(), *OWN_PODS], "", ALL, ""),
+        ([*wanted(), volume("local", "Released"), volume("nfs", "Bound")], "", ALL, ""),
+        ([*wanted(), volume("local", "Bound")], "claims hold volumes of it: default/train. Delete them", [], ""),
+        ([*wanted()[:3], OTHER_CLASS], "StorageClass local was not made by this collection", [], ""),
+        ([wanted()[0], OTHER_DEPLOYMENT], "Deployment lps/provisioner was not made by this collection", [], ""),
+        (
+            [OTHER_NAMESPACE, OTHER_CONFIG, OTHER_DEPLOYMENT],
+            "Deployment lps/provisioner, ConfigMap lps/config were not made by this collection",
+            [],
+            "",
+        ),
+        ([OTHER_NAMESPACE, *wanted()[1:]], "", ALL[:3], "The namespace lps stays: it was not made by this collection."),
+        ([OTHER_NAMESPACE], "", [], "The namespace lps stays: it was not made by this collection."),
+        (
+            [
+                *wanted(),
+                thing("Pod", "web", "lps", ours=False),
+                thing("PersistentVolumeClaim", "db", "lps", ours=False),
+            ],
+            "",
+            ALL[:3],
+            "stays: it holds what is not part of the provisioner: PersistentVolumeClaim lps/db, Pod lps/web.",
+        ),
+        ([*wanted(), storage_class("fast", ours=False)], "", ALL, ""),
+    ],
+)
+def test_what_is_removed(found: list[Any], refused: str, removed: list[str], kept: str) -> None:
+    result = removal(found, wanted())
+    assert refused in result["refused"] and bool(result["refused"]) == bool(refused)
+    assert [each["kind"] for each in result["removed"]] == removed
+    assert kept in result["kept"] and bool(result["kept"]) == bool(kept)
