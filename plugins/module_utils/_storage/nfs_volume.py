@@ -22,7 +22,6 @@ _REMOVAL = 60.0
 _MANAGER = "gpulab.kubernetes"
 _VOLUME, _CLAIM = "PersistentVolume", "PersistentVolumeClaim"
 _LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": "nfs-cache"}
-_ADVICE = "Remove claim and volume first (nfs_cache_state=absent, which keeps the data), and run again."
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class NfsVolume:
         volume, claim = self._wanted.manifests()
         for path, body in ((self._volume_path, volume), (self._claim_path, claim)):
             if words := volumes.obstacle(self._api.find(path), body):
-                raise DomainError(f"{doing}: {words}. {_ADVICE} Nothing was changed.")
+                raise DomainError(f"{doing}: {words} Nothing was changed.")
         changes = manifests.apply(self._api, [volume, claim], _MANAGER, dry)
         if not dry:
             self._wait(doing)
@@ -105,6 +104,8 @@ class NfsVolume:
         """Kind and name of what was, or would be, removed; the volume is told to keep its data first."""
         doing = f"Error while removing the claim {self._name}"
         found = {path: self._api.find(path) for path in (self._claim_path, self._volume_path)}
+        if (volume := found[self._volume_path]) and not volumes.belongs_to(volume, self._wanted.manifests()[0]):
+            found[self._volume_path] = None
         there = {path: each for path, each in found.items() if each}
         kinds = {self._claim_path: _CLAIM, self._volume_path: _VOLUME}
         for path, each in there.items():

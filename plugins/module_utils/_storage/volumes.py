@@ -18,6 +18,8 @@ _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]i|[kMGTPE])?", re.ASCII)
 _DECIMAL = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T", "P", "E"))}
 _BINARY = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", start=1)}
 _UNITS: Mapping[str, int] = {**_DECIMAL, **_BINARY}
+_RENAME = "Choose another nfs_cache_claim."
+_REMOVE = "Remove claim and volume first (nfs_cache_state=absent, which keeps the data), and run again."
 _STALE = ("Released", "Failed")
 
 
@@ -32,19 +34,26 @@ def is_ours(found: Object) -> bool:
 
 
 def obstacle(found: Object | None, wanted: Object) -> str:
-    """Why a volume or a claim that is there can't become the wanted one, as a sentence; empty if nothing does."""
+    """Why a volume or a claim that is there can't become the wanted one, and what to do; empty if nothing does."""
     if found is None:
         return ""
     what = f"{wanted['kind']} {objects.name(wanted)}"
     if not is_ours(found):
-        return f"{what} was not made by this collection. Choose another name"
+        return f"{what} was not made by this collection. {_RENAME}"
+    if not belongs_to(found, wanted):
+        return f"{what} belongs to the claim {_claim(found)}. {_RENAME}"
     differing = [f"{key} {_short(was)}, {_short(will)} is wanted" for key, was, will in _differences(found, wanted)]
     if differing:
-        return f"{what} has {'; '.join(differing)}, and Kubernetes does not change that"
+        return f"{what} has {'; '.join(differing)}, and Kubernetes does not change that. {_REMOVE}"
     phase = (found.get("status") or {}).get("phase") or ""
     if wanted["kind"] == "PersistentVolume" and phase in _STALE:
-        return f"{what} is {phase}, since its claim was deleted, and takes no other claim"
+        return f"{what} is {phase}, since its claim was deleted, and takes no other claim. {_REMOVE}"
     return ""
+
+
+def belongs_to(found: Object, wanted: Object) -> bool:
+    """Whether a volume is bound to the wanted claim, or to none: namespace and claim, joined, can name two claims."""
+    return wanted["kind"] != "PersistentVolume" or not _claim(found) or _claim(found) == _claim(wanted)
 
 
 def users(pods: Iterable[Object], claim: str) -> list[str]:
@@ -91,6 +100,11 @@ def _differences(found: Object, wanted: Object) -> Iterator[tuple[str, Any, Any]
         amounts = was["resources"]["requests"]["storage"], will["resources"]["requests"]["storage"]
     if quantity(amounts[0]) != quantity(amounts[1]):
         yield "the capacity", *amounts
+
+
+def _claim(volume: Object) -> str:
+    reference = volume["spec"].get("claimRef")
+    return f"{reference['namespace']}/{reference['name']}" if reference else ""
 
 
 def _short(value: Any) -> str:

@@ -190,6 +190,18 @@ def test_a_claim_in_use_stays() -> None:
     assert f"{CORE}/persistentvolumeclaims/cache" in memory.objects
 
 
+def test_the_volume_of_another_claim_is_left_alone() -> None:
+    memory = Memory()
+    for namespace in ("team", "team-a"):
+        memory.objects[f"/api/v1/namespaces/{namespace}"] = {"metadata": {"name": namespace}}
+    NfsVolume(cast(Api, memory), Wanted("team", "a-cache", "192.0.2.10", "/srv", "1Gi")).present(False)
+    other = NfsVolume(cast(Api, memory), Wanted("team-a", "cache", "192.0.2.10", "/srv", "1Gi"))
+    with pytest.raises(DomainError, match=r"belongs to the claim team/a-cache. Choose another nfs_cache_claim. Noth"):
+        other.present(False)
+    assert other.absent(False) == []
+    assert "/api/v1/persistentvolumes/team-a-cache" in memory.objects
+
+
 def test_what_can_not_become_the_wanted_volume_is_an_error() -> None:
     memory = Memory()
     NfsVolume(cast(Api, memory), WANTED).present(False)

@@ -90,6 +90,7 @@ def volume(name: str, phase: str) -> dict[str, Any]:
 
 
 ALL = ["StorageClass", "Deployment", "ConfigMap", "Namespace"]
+OTHERS = [thing("Pod", "web", "lps", ours=False), thing("PersistentVolumeClaim", "db", "lps", ours=False)]
 OWN_PODS = [thing("Pod", "provisioner-1", "lps"), thing("Pod", "helper-pod-create-pvc-1", "lps", ours=False)]
 
 

@@ -11,6 +11,10 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage.nfs_vol
 
 OURS = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
 VOLUME, CLAIM = Wanted("default", "cache", "192.0.2.10", "/srv/gpulab", "100Gi").manifests()
+TEAM, TEAM_A = (
+    Wanted(namespace, claim, "192.0.2.10", "/srv/gpulab", "100Gi").manifests()[0]
+    for namespace, claim in (("team", "a-cache"), ("team-a", "cache"))
+)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +62,12 @@ def found(body: dict[str, Any], *, labels: dict[str, str] | None = None, phase: 
         (found(VOLUME, capacity={"storage": "1Gi"}), VOLUME, "has the capacity 1Gi, 100Gi is wanted"),
         (found(CLAIM, resources={"requests": {"storage": "1Gi"}}), CLAIM, "has the capacity 1Gi, 100Gi is wanted"),
         (found(CLAIM, volumeName="pvc-1"), CLAIM, "has the volume pvc-1, default-cache is wanted"),
+        (found(VOLUME, claimRef=None), VOLUME, ""),
+        (
+            found(TEAM),
+            TEAM_A,
+            "PersistentVolume team-a-cache belongs to the claim team/a-cache. Choose another nfs_cache_claim.",
+        ),
         (found(VOLUME, phase="Released"), VOLUME, "is Released, since its claim was deleted"),
         (found(VOLUME, phase="Failed"), VOLUME, "is Failed"),
     ],
