@@ -41,7 +41,8 @@ options:
   groups:
     description:
       - The names of the hosts of each group, by group. Then the groups of the control plane and of the workers, which
-        C(cluster_control_plane_group) and C(cluster_workers_group) name, are looked at, and hosts in no group.
+        C(cluster_control_plane_group) and C(cluster_workers_group) name, are looked at, and hosts in no group, and the
+        group of the NFS server, which C(cluster_nfs_server_group) names.
     type: dict
 """
 
@@ -71,6 +72,8 @@ def variable_problems(
         if host not in hostvars:
             raise AnsibleFilterError(f"Error while checking variables: there is no host {host}")
     found = list(variables.across({host: hostvars[host] for host in everybody}, known, groups))
+    if groups is not None:
+        found += variables.servers({host: hostvars[host] for host in everybody}, known, groups, hostvars)
     for host in hosts:
         found += variables.find(host, hostvars[host], known)
     return [problem.fields() for problem in found]

@@ -22,7 +22,7 @@ from ansible.module_utils.errors import UnsupportedError
 from jinja2 import Undefined, UndefinedError
 
 from ...module_utils._problem import Problem
-from . import cluster, rules
+from . import cluster, rules, storage
 
 Specification = Mapping[str, Mapping[str, Any]]
 
@@ -95,6 +95,34 @@ def across(
         values = {host: _values(names, variables, known) for host, variables in hosts.items()}
         if all(len(found) == len(names) for found in values.values()):
             yield from rule(values)
+
+
+def servers(
+    hosts: Mapping[str, Mapping[str, Any]],
+    known: Specification,
+    groups: Mapping[str, Sequence[str]],
+    hostvars: Mapping[str, Mapping[str, Any]],
+) -> Iterator[Problem]:
+    """What is wrong with the NFS server that the inventory names, and with the cache of the cluster's hosts there."""
+    first: Mapping[str, Any] = next(iter(hosts.values()), {})
+    group = str(first.get(storage.GROUP, known[storage.GROUP]["default"]))
+    yield from storage.count(group, groups.get(group, []))
+    caches = {host: _values(storage.CACHE, variables, known) for host, variables in hosts.items()}
+    certain = {host: values for host, values in caches.items() if len(values) == len(storage.CACHE)}
+    for host in groups.get(group, []):
+        values = _values(storage.SERVER, hostvars[host], known)
+        if len(values) == len(storage.SERVER):
+            yield from storage.server(host, _addresses(host, hostvars[host]), values, certain)
+
+
+def _addresses(host: str, variables: Mapping[str, Any]) -> set[str]:
+    """The names and addresses of a host that the inventory knows."""
+    found = {host}
+    for name in ("ansible_host", "cluster_node_address"):
+        # It may refer to facts.
+        with contextlib.suppress(UndefinedError):
+            found.add(str(variables.get(name, "")))
+    return found - {""}
 
 
 def _values(names: Iterable[str], variables: Mapping[str, Any], known: Specification) -> dict[str, Any]:

@@ -316,6 +316,55 @@ def test_what_an_inventory_tells_of_the_cluster(
     assert all(word in text for word in words), text
 
 
+CACHE = {"cluster_storage": ["nfs_cache"], "nfs_cache_server": "192.0.2.10", "nfs_cache_path": "/srv/gpulab"}
+STORE = {"ansible_host": "192.0.2.10"}
+GONE = {**STORE, "nfs_server_state": "absent"}
+
+
+@pytest.mark.parametrize(
+    ("cache", "store", "words"),
+    [
+        ({}, {}, ""),
+        (CACHE, STORE, ""),
+        ({**CACHE, "nfs_cache_path": "/srv/gpulab/team"}, STORE, ""),
+        (
+            {**CACHE, "nfs_cache_path": "/srv/data"},
+            STORE,
+            "nfs_cache_path is /srv/data, and store1 exports /srv/gpulab",
+        ),
+        ({**CACHE, "nfs_cache_path": "/srv/gpulab2"}, STORE, "store1 exports /srv/gpulab"),
+        (CACHE, {**STORE, "nfs_server_path": "/srv/data"}, "store1 exports /srv/data"),
+        ({**CACHE, "nfs_cache_path": "/srv/data", "nfs_cache_server": "nas"}, STORE, ""),
+        ({**CACHE, "nfs_cache_path": "/srv/data", "nfs_cache_state": "absent"}, STORE, ""),
+        (CACHE, GONE, "nfs_server_state is absent, and the cache of the cluster is on store1"),
+        (CACHE, {**GONE, "nfs_server_path": "/srv/data"}, "the cache of the cluster is on store1"),
+        ({**CACHE, "nfs_cache_server": "store1"}, GONE, "the cache of the cluster is on store1"),
+        (CACHE, {"cluster_node_address": "192.0.2.10", "nfs_server_state": "absent"}, "is on store1"),
+        ({**CACHE, "nfs_cache_server": "nas"}, GONE, ""),
+        ({**CACHE, "nfs_cache_state": "absent"}, GONE, ""),
+        ({**CACHE, "cluster_storage": ["local_path"]}, GONE, ""),
+        (CACHE, {"ansible_host": UNKNOWN, "nfs_server_state": "absent"}, ""),
+        ({**CACHE, "nfs_cache_server": UNKNOWN}, GONE, ""),
+    ],
+)
+def test_the_cache_leads_to_what_the_own_server_exports(
+    cache: dict[str, Any], store: dict[str, Any], words: str
+) -> None:
+    hosts = {"cp1": cache, "gpu1": cache, "store1": store}
+    problems = find(
+        hosts, [], ["cp1", "gpu1"], {"control_plane": ["cp1"], "workers": ["gpu1"], "nfs_server": ["store1"]}
+    )
+    assert [problem["host"] for problem in problems] == (["store1"] if words else [])
+    assert all(words in problem["what"] for problem in problems)
+
+
+def test_there_is_one_nfs_server() -> None:
+    groups = {"control_plane": ["cp1"], "workers": ["gpu1"], "stores": ["cp1", "gpu1"]}
+    hosts = {host: {"cluster_nfs_server_group": "stores"} for host in ("cp1", "gpu1")}
+    (problem,) = find(hosts, [], list(hosts), groups)
+    assert "The group stores must hold at most one host, it has 2 (cp1, gpu1)" in problem["what"]
+
+
 def test_containerd_must_fit_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {"kubernetes": {"1.36.4": {"containerd_minimum": "2.2.0"}}, "containerd": {"2.1.5": {}}}
     monkeypatch.setattr(cluster, "_table", lambda: {**table, "nvidia_container_toolkit": {"1.20.1": {}}})
