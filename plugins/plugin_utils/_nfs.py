@@ -12,6 +12,11 @@ from typing import Any
 
 _PATH = re.compile(r"(?:/[A-Za-z0-9._-]+)+", re.ASCII)
 _OPTION = re.compile(r"[a-z_]+(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
+_ANONYMOUS = re.compile(r"anon[ug]id=(.*)", re.ASCII)
+_IDENTITY = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
+_LARGEST_IDENTITY = 2**32 - 2
+# How exportfs writes what it keeps apart with blanks.
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 _ROOT = ("root_squash", "no_root_squash")
 
 
@@ -43,6 +48,21 @@ def option_problems(options: Iterable[Any]) -> Iterator[str]:
             yield f"{option} can't be set here, set nfs_server_no_root_squash instead"
         elif not _OPTION.fullmatch(str(option)):
             yield f"{str(option)!r:.60} is not an option of exports(5), such as rw, sync or anonuid=1000"
+        elif (found := _ANONYMOUS.fullmatch(str(option))) and not _is_identity(found[1]):
+            yield (
+                f"{option} must be a number from 1 to {_LARGEST_IDENTITY}: as 0 a squashed root would stay root. "
+                "Set nfs_server_no_root_squash if you want that"
+            )
+
+
+def _is_identity(text: str) -> bool:
+    return bool(_IDENTITY.fullmatch(text)) and int(text) <= _LARGEST_IDENTITY
+
+
+def exported(etab: str) -> list[str]:
+    """The directories in /var/lib/nfs/etab, the table of what the server exports; each once."""
+    fields = (line.split(None, 1)[0].strip('"') for line in etab.splitlines() if line.strip())
+    return list(dict.fromkeys(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), path) for path in fields))
 
 
 def export(path: str, clients: Sequence[str], options: Sequence[str], no_root_squash: bool) -> str:

@@ -9,9 +9,11 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_clients import FilterModule as Clients
 from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_export import FilterModule as Export
+from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_exported import FilterModule as Exported
 
 export = Export().filters()["nfs_export"]
 clients = Clients().filters()["nfs_clients"]
+exported = Exported().filters()["nfs_exported"]
 OPTIONS = ["rw", "sync", "no_subtree_check"]
 
 
@@ -48,12 +50,33 @@ def test_exports(path: str, to: list[str], options: list[str], root: bool, expec
         ("/srv", ["::/0"], OPTIONS, "every address there is"),
         ("/srv", ["192.0.2.1/24"], OPTIONS, "must be an address or a network"),
         ("/srv", ["192.0.2.1"], ["no_root_squash"], "set nfs_server_no_root_squash instead"),
+        ("/srv", ["192.0.2.1"], ["anonuid=0"], "anonuid=0 must be a number from 1 to 4294967294"),
+        ("/srv", ["192.0.2.1"], ["anongid=0"], "anongid=0 must be a number"),
+        ("/srv", ["192.0.2.1"], ["anonuid=00"], "anonuid=00 must be a number"),
+        ("/srv", ["192.0.2.1"], ["anonuid=0x0"], "anonuid=0x0 must be a number"),
+        ("/srv", ["192.0.2.1"], ["anonuid=4294967296"], "anonuid=4294967296 must be a number"),
+        ("/srv", ["192.0.2.1"], ["anonuid=root"], "anonuid=root must be a number"),
         ("/srv", ["192.0.2.1"], ["rw) *(rw"], "is not an option of exports"),
     ],
 )
 def test_what_is_never_exported(path: str, to: list[str], options: list[str], words: str) -> None:
     with pytest.raises(AnsibleFilterError, match=f"Error while exporting .*{words}.*Nothing was changed"):
         export(path, to, options)
+
+
+@pytest.mark.parametrize(
+    ("etab", "expected"),
+    [
+        ("", []),
+        ("\n", []),
+        ("/srv/gpulab\t192.0.2.1(rw,sync,wdelay,hide,secure,root_squash,anonuid=65534)\n", ["/srv/gpulab"]),
+        ("/srv/a\t192.0.2.1(rw)\n/srv/a\t192.0.2.2(rw)\n/srv/b\t*(ro)\n", ["/srv/a", "/srv/b"]),
+        ("/srv/a\\040b\t192.0.2.1(rw)\n", ["/srv/a b"]),
+        ('"/srv/a"\t192.0.2.1(rw)\n', ["/srv/a"]),
+    ],
+)
+def test_what_the_server_exports(etab: str, expected: list[str]) -> None:
+    assert exported(etab) == expected
 
 
 def test_clients_are_the_node_addresses_of_all_hosts() -> None:
