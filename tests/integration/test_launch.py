@@ -249,7 +249,8 @@ def test_an_image_that_cannot_be_pulled_is_told_and_deleting_its_job_fails_it_at
     assert "ghcr.io/gpulab/nothing:1" in waits["what"] and "can't be pulled" in waits["what"]
     assert "delete the Job" in waits["do"]
     site.cluster.kubectl("delete", "jobs", "--all")
-    wait_for(lambda: bool(item["state"] == "FAILED"), 60)
+    # The agent gives a run a minute to appear at W&B after its end.
+    wait_for(lambda: bool(item["state"] == "FAILED"), 180)
 
 
 def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:

@@ -17,6 +17,8 @@ from .._cluster.rollout import available, selects
 _JOBS = "wandb.ai/monitor=true"
 _AGENTS = {"app.kubernetes.io/part-of": "wandb-launch"}
 _LINES = 3
+# kubelet says so in place of the log while it removes a container.
+_NO_LOG = "unable to retrieve container logs"
 
 
 def read(api: Api) -> dict[str, Any]:
@@ -79,5 +81,6 @@ def _log(api: Api, agent: Mapping[str, Any]) -> list[str]:
             lines = api.text(path, tailLines="20", previous=previous).splitlines()
         except ApiError:
             continue
-        return [line for line in lines if line.strip()][-_LINES:]
+        if lines and not lines[0].startswith(_NO_LOG):
+            return [line for line in lines if line.strip()][-_LINES:]
     return []
