@@ -93,7 +93,9 @@ def statically_named_roles(playbook: str) -> set[str]:
     """The roles whose tasks a playbook lists without running: those of `roles` and of import_role."""
     text = (ROOT / "playbooks" / f"{playbook}.yml").read_text()
     listed = re.findall(r"- role: (gpulab\.kubernetes\.\w+)", text)
-    imported = re.findall(r"import_role:\n\s+name: (gpulab\.kubernetes\.\w+)(?!\n\s+tasks_from: settings)$", text, re.M)
+    # Ansible does not list what stands in `always`.
+    unlisted = r"(?!\n\s+tasks_from: (?:settings|kubeconfig_absent)$)"
+    imported = re.findall(rf"import_role:\n\s+name: (gpulab\.kubernetes\.\w+){unlisted}$", text, re.M)
     return {name.rpartition(".")[2] for name in listed + imported}
 
 
