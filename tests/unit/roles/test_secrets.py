@@ -87,5 +87,6 @@ def test_each_source_gets_the_credentials(asked: dict[str, list[dict[str, Any]]]
 def test_a_pod_has_a_token_only_with_an_account_of_its_own(template: Path) -> None:
     text = template.read_text()
     pods = re.findall(r"^ +containers:", text, re.MULTILINE)
-    decided = re.findall(r"^ +(?:serviceAccountName: \S+|automountServiceAccountToken: false)$", text, re.MULTILINE)
+    account = r"serviceAccountName: (?:\S+|\{\{ \w+ \}\})"
+    decided = re.findall(rf"^ +(?:{account}|automountServiceAccountToken: false)$", text, re.MULTILINE)
     assert len(decided) == len(pods) > 0
