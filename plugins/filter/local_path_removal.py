@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Callable
 
 from ..module_utils._storage import local_path
@@ -61,7 +60,9 @@ _value:
 
 
 def local_path_removal(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return asdict(local_path.removal(found, wanted))
+    # Not asdict, which copies containers by their type: Ansible's refuse that.
+    decided = local_path.removal(found, wanted)
+    return {"refused": decided.refused, "removed": list(decided.removed), "kept": decided.kept}
 
 
 class FilterModule:
