@@ -266,7 +266,9 @@ def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:
     assert "It runs when GPUs become free" in waits["do"]
     site.cluster.delete_pod("holder")
     wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
-    queues, site.wandb.queues = site.wandb.queues, {}
+    queues = site.wandb.queues
+    # Where there is no queue at all, the agent makes one.
+    site.wandb.queues = {identity: {**queue, "name": "other"} for identity, queue in queues.items()}
     site.cluster.kubectl("rollout", "restart", "deployment/launch-agent", "--namespace=wandb")
     restarts = (
         "get",
