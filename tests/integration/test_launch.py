@@ -277,9 +277,15 @@ def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:
         "--output=jsonpath={.items[*].status.containerStatuses[0].restartCount}",
     )
     wait_for(lambda: site.cluster.kubectl(*restarts) not in ("", "0"), 90)
-    actions = {each["problem"]: each for each in site.report()["actions"] if each["kind"] == "launch"}
+    actions: dict[str, Any] = {}
+
+    def told() -> bool:
+        actions.update({each["problem"]: each for each in site.report()["actions"] if each["kind"] == "launch"})
+        return "Not all of requested queues (gpu) found" in actions.get("launch_agent_down", {"what": ""})["what"]
+
+    # Between two starts of its container the agent has no log.
+    wait_for(told, 120)
     site.wandb.queues = queues
-    assert "Not all of requested queues (gpu) found" in actions["launch_agent_down"]["what"]
     assert actions["launch_queue_missing"]["what"] == "W&B has no queue gpu"
     site.cluster.kubectl("rollout", "restart", "deployment/launch-agent", "--namespace=wandb")
     site.cluster.kubectl("rollout", "status", "deployment/launch-agent", "--namespace=wandb", "--timeout=120s")
