@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from lab import progress
-from lab.depot import cache, golang, recipes, versions
+from lab.depot import golang, recipes, versions
 from lab.depot.golang import Recipe
 
 
@@ -18,9 +17,7 @@ def build() -> None:
     """Build them, and with them their packages; what is there already costs nothing. Raises DepotError."""
     for version in versions.DOCKER:
         for recipe in _recipes(version):
-            if not golang.is_built(recipe):
-                with cache.lock("depot"), progress.step(f"{recipe.name} {recipe.version} from {recipe.module}"):
-                    golang.build(recipe)
+            golang.provide(recipe)
     import_module("lab.depot.builder").build()
 
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from lab import paths
+from lab import paths, progress
 from lab.depot import cache, tools
 from lab.depot.cache import DepotError
 
@@ -86,6 +86,13 @@ class Module:
 def is_built(recipe: Recipe) -> bool:
     """Say whether the component is there as the recipe wants it."""
     return cache.key_of(recipe.directory) == recipe.key
+
+
+def provide(recipe: Recipe) -> None:
+    """Build a component, for those who hold no lock of the depot; what is there already costs nothing."""
+    if not is_built(recipe):
+        with cache.lock("depot"), progress.step(f"{recipe.name} {recipe.version} from {recipe.module}"):
+            build(recipe)
 
 
 def build(recipe: Recipe) -> Path:

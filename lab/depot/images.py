@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import paths
-from lab.depot import cache, debian, oci, recipes, tools, versions
+from lab import paths, progress
+from lab.depot import cache, debian_image, oci, recipes, tools, versions
 from lab.depot.deb import Link
 from lab.depot.golang import Recipe
 from lab.depot.oci import Layer, Settings
-from lab.depot.registry import Registry, holds
+from lab.depot.registry import Registry, holds, writable
 
 _BASE_SUITE = "bookworm"
 _BASE_PACKAGES = ("iptables", "nftables", "conntrack", "ipset", "iproute2", "kmod", "ca-certificates", "busybox-static")
@@ -61,6 +59,15 @@ class Image:
             registry.push(self.reference, [*([base_layer()] if self.on_base else []), own], self.settings)
         cache.replace_text(self._stamp, self.key)
 
+    def build(self) -> None:
+        """Make the image and store it, unless the registry has it, made from the same. Raises DepotError."""
+        if self.is_stored:
+            return
+        with cache.lock("depot"), writable() as target:
+            if not self.is_stored:
+                with progress.step(f"Image {self.reference}"):
+                    self.store(target)
+
     @property
     def _stamp(self) -> Path:
         return paths.registry() / "made" / f"{self.reference.replace('/', '_')}.key"
@@ -70,7 +77,7 @@ def _code() -> str:
     return cache.tree_digest(_HERE / "images.py", _HERE / "oci.py", _HERE / "debian.py")
 
 
-def _image(
+def around(
     reference: str,
     source: Recipe,
     files: Mapping[str, oci.Content],
@@ -82,6 +89,7 @@ def _image(
     on_base: bool = False,
     directories: Mapping[str, int] | None = None,
 ) -> Image:
+    """Describe an image around a program, labeled with where it was built from."""
     labels = {
         "org.opencontainers.image.title": reference.rpartition("/")[2].partition(":")[0],
         "org.opencontainers.image.version": source.version,
@@ -101,18 +109,18 @@ def kubernetes(version: str) -> list[Image]:
         if name == "etcd":
             etcd = recipes.etcd(f"v{tag.rsplit('-', 1)[0]}")
             program: dict[str, oci.Content] = {"/usr/local/bin/etcd": etcd.program("etcd")}
-            images.append(_image(reference, etcd, program, directories={"/var/lib/etcd": 0o700}))
+            images.append(around(reference, etcd, program, directories={"/var/lib/etcd": 0o700}))
         elif name == "coredns":
             coredns = recipes.coredns(tag)
             images.append(
-                _image(reference, coredns, {"/coredns": coredns.program("coredns")}, entrypoint=("/coredns",))
+                around(reference, coredns, {"/coredns": coredns.program("coredns")}, entrypoint=("/coredns",))
             )
         elif name == "pause":
             images.append(_pause_image(reference, tag, source))
         else:
             program = {f"/usr/local/bin/{name}": source.program(name)}
             entrypoint = (f"/usr/local/bin/{name}",)
-            images.append(_image(reference, source, program, entrypoint=entrypoint, on_base=name == "kube-proxy"))
+            images.append(around(reference, source, program, entrypoint=entrypoint, on_base=name == "kube-proxy"))
     return images
 
 
@@ -149,20 +157,20 @@ def add_ons() -> list[Image]:
     agnhost = recipes.agnhost()
     tools_of_busybox = {f"/usr/bin/{name}": Link("busybox") for name in ("nslookup", "wget", "nc")}
     found = [
-        _image(
+        around(
             f"ghcr.io/flannel-io/flannel:{flannel.version}",
             flannel,
             {f"/opt/bin/{name}": flannel.program(name) for name in flannel.programs},
             entrypoint=("/opt/bin/flanneld",),
             on_base=True,
         ),
-        _image(
+        around(
             f"ghcr.io/flannel-io/flannel-cni-plugin:{table['flannel_cni_plugin']}",
             flannel_cni,
             {"/flannel": flannel_cni.program("flannel")},
             on_base=True,
         ),
-        _image(
+        around(
             f"nvcr.io/nvidia/k8s-device-plugin:{plugin.version}",
             plugin,
             {f"/usr/bin/{name}": plugin.program(name) for name in plugin.programs},
@@ -174,14 +182,14 @@ def add_ons() -> list[Image]:
             },
             on_base=True,
         ),
-        _image(
+        around(
             f"registry.k8s.io/nfd/node-feature-discovery:{discovery.version}",
             discovery,
             {f"/usr/bin/{name}": discovery.program(name) for name in discovery.programs},
             user="65534:65534",
             environment={"GRPC_GO_LOG_SEVERITY_LEVEL": "INFO"},
         ),
-        _image(
+        around(
             f"registry.k8s.io/e2e-test-images/agnhost:{versions.AGNHOST}",
             agnhost,
             {"/agnhost": agnhost.program("agnhost"), "/agnhost-2": Link("agnhost"), **tools_of_busybox},
@@ -220,15 +228,7 @@ def _compile_pause(tag: str, source: Recipe) -> None:
 
 def base_layer() -> Layer:
     """Return the layer of Debian with the network tools, shared by the images that need more than a program."""
-    directory = paths.component_dir(_BASE, _BASE_SUITE)
-    if not base_is_made():
-        with cache.fresh(directory, _base_key()) as work:
-            root = work / "root"
-            debian.root_filesystem(root, _BASE_SUITE, _BASE_PACKAGES)
-            made = oci.tree_layer(work / "layer", root)
-            shutil.rmtree(root)
-            (work / "layer.json").write_text(json.dumps({"digest": made.digest, "tar_digest": made.tar_digest}))
-    return Layer(directory / "layer", **json.loads((directory / "layer.json").read_text()))
+    return debian_image.layer(_BASE, _BASE_SUITE, _BASE_PACKAGES, _base_key())
 
 
 def base_is_made() -> bool:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
 from pathlib import Path
 
-from lab import paths, progress
+from lab import paths
 from lab.depot import cache, golang, recipes, versions
 from lab.depot.golang import Recipe
 
@@ -20,9 +17,7 @@ def build() -> None:
     """Build and place what is missing; what is there already costs nothing. Raises DepotError."""
     for version in versions.table()["minikube"]:
         recipe = recipes.minikube(version)
-        if not golang.is_built(recipe):
-            with cache.lock("depot"), progress.step(f"{recipe.name} {recipe.version} from {recipe.module}"):
-                golang.build(recipe)
+        golang.provide(recipe)
         below = f"storage.googleapis.com/minikube/releases/{recipe.version}"
         _place(below, recipe, {"minikube-linux-amd64": "minikube"})
     kubernetes = recipes.kubernetes(versions.DEFAULT_KUBERNETES)
@@ -38,9 +33,5 @@ def _place(below: str, recipe: Recipe, files: dict[str, str]) -> None:
         with cache.fresh(paths.www() / below, key) as work:
             for name, program in files.items():
                 source = recipe.program(program)
-                try:
-                    os.link(source, work / name)
-                except OSError:
-                    shutil.copyfile(source, work / name)
-                digest = hashlib.sha256(source.read_bytes()).hexdigest()
-                (work / f"{name}.sha256").write_text(digest + "\n")
+                (work / name).hardlink_to(source)
+                (work / f"{name}.sha256").write_text(f"{cache.file_digest(source)}\n")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab import paths, progress
-from lab.depot import cache, golang, images, oci, recipes, registry, versions
+from lab import paths
+from lab.depot import cache, golang, images, oci, recipes, versions
 from lab.depot.oci import Settings
 
 REFERENCE = "ghcr.io/gpulab/gpu-operator-stand-in:1"
@@ -24,20 +24,13 @@ def helm() -> Path:
 
 def build_helm() -> None:
     """Build helm unless it is there. Raises DepotError."""
-    recipe = recipes.helm()
-    if not golang.is_built(recipe):
-        with cache.lock("depot"), progress.step(f"{recipe.name} {recipe.version} from {recipe.module}"):
-            golang.build(recipe)
+    golang.provide(recipes.helm())
 
 
 def build() -> None:
     """Build helm and store the image; what is there already costs nothing. Raises DepotError."""
     build_helm()
-    if not _image().is_stored:
-        with cache.lock("depot"), registry.writable() as target:
-            if not _image().is_stored:
-                with progress.step(f"Image {REFERENCE}"):
-                    _image().store(target)
+    _image().build()
 
 
 def _image() -> images.Image:

@@ -5,14 +5,13 @@ W&B's own image can't be had everywhere. This one has another name, and is also 
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
 
-from lab import paths, progress
-from lab.depot import cache, debian, oci, registry, tools
-from lab.depot.oci import Layer, Settings
+from lab.depot import tools
+from lab.depot.debian_image import DebianImage
+from lab.depot.oci import Settings
 
 REFERENCE = "ghcr.io/gpulab/wandb-launch-agent:0.31.0"
 _SUITE = "bookworm"
@@ -27,7 +26,6 @@ _MODULES = (
     "azure-storage-blob==12.31.1",
 )
 _USER, _HOME = 1000, "home/launch_agent"
-_HERE = Path(__file__).resolve().parent
 _START = "#!/usr/bin/python3\nfrom wandb.cli.cli import cli\n\ncli()\n"
 _SETTINGS = Settings(
     entrypoint=("wandb", "launch-agent"),
@@ -41,35 +39,8 @@ _SETTINGS = Settings(
 
 
 def build() -> None:
-    """Make the image, as a single layer, and store it, unless the registry has it, made from the same.
-
-    Raises DepotError.
-    """
-    if _is_stored():
-        return
-    with cache.lock("depot"), registry.writable() as target:
-        if not _is_stored():
-            with progress.step(f"Image {REFERENCE}"):
-                target.push(REFERENCE, [_layer()], _SETTINGS)
-                cache.replace_text(_stamp(), _key())
-
-
-def _is_stored() -> bool:
-    stamp = _stamp()
-    return registry.holds(REFERENCE) and stamp.is_file() and stamp.read_text() == _key()
-
-
-def _layer() -> Layer:
-    directory = paths.component_dir("image-wandb", _SUITE)
-    if cache.key_of(directory) != _key():
-        with cache.fresh(directory, _key()) as work:
-            root = work / "root"
-            debian.root_filesystem(root, _SUITE, _PACKAGES)
-            _install(root)
-            made = oci.tree_layer(work / "layer", root)
-            shutil.rmtree(root)
-            (work / "layer.json").write_text(json.dumps({"digest": made.digest, "tar_digest": made.tar_digest}))
-    return Layer(directory / "layer", **json.loads((directory / "layer.json").read_text()))
+    """Make the image and store it, unless the registry has it, made from the same. Raises DepotError."""
+    _IMAGE.build()
 
 
 def _install(root: Path) -> None:
@@ -87,9 +58,4 @@ def _install(root: Path) -> None:
     shutil.chown(home, _USER, _USER)
 
 
-def _key() -> str:
-    return cache.digest(REFERENCE, cache.tree_digest(_HERE / "wandb_image.py", _HERE / "debian.py", _HERE / "oci.py"))
-
-
-def _stamp() -> Path:
-    return paths.registry() / "made" / "wandb-image.key"
+_IMAGE = DebianImage(REFERENCE, "wandb", _SUITE, _PACKAGES, _SETTINGS, Path(__file__).resolve(), _install)
