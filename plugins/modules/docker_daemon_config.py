@@ -13,7 +13,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Makes sure that certain settings are in Docker's daemon.json. All other settings stay as they are, in their order.
-  - A setting that is there and says otherwise belongs to somebody. The module fails then, names every such setting, and
+  - A setting that is there with another value is unmanaged. The module fails then, names every such setting, and
     changes nothing, unless O(replace) allows it.
   - A file that is no JSON is an error with the place in it, and stays as it is.
   - The file keeps its mode and owner, and its indentation. As it was before the first change it stays beside it, with

@@ -46,7 +46,7 @@ options:
     description: Size that the volume states, such as V(100Gi). NFS itself does not enforce it.
     type: str
   reclaim_policy:
-    description: What becomes of the data when somebody deletes the claim.
+    description: What happens to the data when the claim is deleted.
     type: str
     choices: [Retain, Recycle]
     default: Retain
