@@ -10,6 +10,7 @@ from typing import Any, Callable
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils._errors import DomainError
+from ..module_utils._mappings import merged
 from ..plugin_utils import _gpu_operator
 
 DOCUMENTATION = r"""
@@ -69,7 +70,7 @@ def gpu_operator_plan(
     try:
         found = [_gpu_operator.Host(**host) for host in hosts]
         settings = _gpu_operator.Wanted(**wanted)
-        values = _gpu_operator.merged(_gpu_operator.computed(found, settings), own or {})
+        values = merged(_gpu_operator.computed(found, settings), own or {})
     except (TypeError, DomainError) as error:
         raise AnsibleFilterError(f"Error while computing the GPU Operator's values: {error}") from error
     problems = [

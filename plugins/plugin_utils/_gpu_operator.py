@@ -201,16 +201,6 @@ def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
         )
 
 
-def merged(values: Values, more: Values) -> dict[str, Any]:
-    """Values of one's own take the place of computed ones, mapping by mapping, as Helm does it."""
-    result = dict(values)
-    for key, value in more.items():
-        known = result.get(key)
-        both = isinstance(known, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(known or {}, value) if both else value
-    return result
-
-
 def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
     """Hosts that lack what they should have, or that can't be served by one operator together."""
     for host in hosts:

@@ -224,7 +224,7 @@ class Run:
         found = self._api.find(self._core)
         if found is None or self._uid not in ("", found["metadata"]["uid"]):
             return False
-        if (found["metadata"].get("labels") or {}).get(objects.OWNER_LABEL) != objects.OWNER:
+        if not objects.is_ours(found):
             raise DomainError(
                 f"Error while preparing namespace {self._settings.namespace}: it exists and is not ours (no label"
                 f" {objects.OWNER_LABEL}={objects.OWNER}). Choose another with acceptance_namespace."

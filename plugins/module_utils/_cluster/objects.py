@@ -123,6 +123,11 @@ def trouble(pod: Object, events: Sequence[Object] = ()) -> Trouble | None:
     return None
 
 
+def is_ours(found: Object) -> bool:
+    """Whether this collection made it, by its label."""
+    return (found["metadata"].get("labels") or {}).get(OWNER_LABEL) == OWNER
+
+
 def could_not_freeze(pod: Object) -> bool:
     """Whether runc gave up before the pod's program ran, since the freezer of cgroup version 1 did not settle.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._acceptance.verdict import SIMULATED
 from .._command import CommandTimeoutError, Result, Runner
 from .._errors import DomainError
 from .._nvidia_smi.listing import read_list
 
 _ADVICE = "See what the host says with nvidia-smi -L and nvidia-ctk cdi list, and run again."
 _NAME = "gpulab-check"
-_SIMULATED = "[simulated]"
 
 
 def units(text: str) -> list[str]:
@@ -55,7 +55,7 @@ class Acceptance:
                 + f"\n{_ADVICE}",
                 problems=problems,
             )
-        return {"gpus": there, "simulated": any(_SIMULATED in text for text in said)}
+        return {"gpus": there, "simulated": any(SIMULATED in text for text in said)}
 
     def _pull(self) -> None:
         if self._runner.run(["docker", "image", "inspect", "--format", "{{.Id}}", self._image]).rc == 0:

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .._command import CommandNotFoundError, Runner
-from .._errors import DomainError
 from .._files import under
+from .._json import as_text, read_object
 
 # What dockerd-rootless-setuptool.sh writes, below the user's home.
 _ROOTLESS_UNIT = ".config/systemd/user/docker.service"
@@ -31,16 +30,11 @@ def read_info(text: str) -> dict[str, Any]:
 
     Raises DomainError for what is no such answer.
     """
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise DomainError(f"Error while reading docker info: it is not valid JSON ({error})") from None
-    if not isinstance(values, dict):
-        raise DomainError("Error while reading docker info: it is not a JSON object")
+    values = read_object(text, "docker info")
     return {
-        "version": _text(values.get("ServerVersion")),
+        "version": as_text(values.get("ServerVersion")),
         "live_restore": values.get("LiveRestoreEnabled") is True,
-        "data_root": _text(values.get("DockerRootDir")),
+        "data_root": as_text(values.get("DockerRootDir")),
     }
 
 
@@ -50,13 +44,8 @@ def read_containers(text: str) -> list[str]:
     # Labels may hold what Python takes for the end of a line.
     for line in text.split("\n"):
         if line.strip():
-            try:
-                value = json.loads(line)
-            except ValueError as error:
-                raise DomainError(f"Error while reading docker ps: it is not valid JSON ({error})") from None
-            if not isinstance(value, dict):
-                raise DomainError("Error while reading docker ps: it is not a JSON object")
-            found.append(f"{_text(value.get('Names'))} ({_text(value.get('Image'))})")
+            value = read_object(line, "docker ps")
+            found.append(f"{as_text(value.get('Names'))} ({as_text(value.get('Image'))})")
     return sorted(found)
 
 
@@ -86,7 +75,3 @@ def engine(runner: Runner) -> Mapping[str, Any]:
         return {**_NOTHING, "installed": True}
     listed = runner.check(["docker", "ps", "--no-trunc", "--format", "{{json .}}"], "listing Docker's containers")
     return {"installed": True, **info, "containers": read_containers(listed.stdout)}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -9,12 +9,12 @@ updateExistingConfigFromFlags in cmd/minikube/cmd/start_flags.go, which names wh
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from .._errors import DomainError
+from .._json import as_object, as_text, read_json, read_object
 
 # What minikube keeps as it is, with a warning or without, or refuses with GUEST_DRIVER_MISMATCH (driver).
 _SIZES = ("cpus", "memory", "disk")
@@ -58,24 +58,24 @@ class Change:
 
 def read_config(text: str) -> Profile:
     """The profile in C(profiles/NAME/config.json). Raises DomainError."""
-    values = _object(text, "the profile's config.json")
+    values = read_object(text, "the profile's config.json")
     kubernetes = values.get("KubernetesConfig")
     if not isinstance(kubernetes, dict) or not isinstance(values.get("Driver"), str):
         raise DomainError("Error while reading the profile's config.json: it has no Driver or no KubernetesConfig")
     options = kubernetes.get("ExtraOptions") or []
     return Profile(
         driver=values["Driver"],
-        kubernetes_version=_text(kubernetes.get("KubernetesVersion")).removeprefix("v"),
-        container_runtime=_text(kubernetes.get("ContainerRuntime")),
-        gpus=_text(values.get("GPUs")) or "none",
+        kubernetes_version=as_text(kubernetes.get("KubernetesVersion")).removeprefix("v"),
+        container_runtime=as_text(kubernetes.get("ContainerRuntime")),
+        gpus=as_text(values.get("GPUs")) or "none",
         cpus=_number(values.get("CPUs")),
         memory=_number(values.get("Memory")),
         disk=_number(values.get("DiskSize")),
-        network=_text(values.get("Network")),
-        cni=_text(kubernetes.get("CNI")),
-        base_image=_text(values.get("KicBaseImage")),
-        image_repository=_text(kubernetes.get("ImageRepository")),
-        binary_mirror=_text(values.get("BinaryMirror")),
+        network=as_text(values.get("Network")),
+        cni=as_text(kubernetes.get("CNI")),
+        base_image=as_text(values.get("KicBaseImage")),
+        image_repository=as_text(kubernetes.get("ImageRepository")),
+        binary_mirror=as_text(values.get("BinaryMirror")),
         addons=tuple(sorted(name for name, enabled in (values.get("Addons") or {}).items() if enabled is True)),
         extra_config=tuple(sorted(f"{one['Component']}.{one['Key']}={one['Value']}" for one in options)),
     )
@@ -86,14 +86,9 @@ def read_status(text: str) -> str:
 
     Several nodes are a list; the first is the control plane.
     """
-    try:
-        said = json.loads(text)
-    except ValueError as error:
-        raise DomainError(f"Error while reading minikube status: it is not valid JSON ({error})") from None
-    first = said[0] if isinstance(said, list) and said else said
-    if not isinstance(first, dict):
-        raise DomainError("Error while reading minikube status: it is not a JSON object")
-    states = [_text(first.get(name)) for name in ("Host", "Kubelet", "APIServer")]
+    said = read_json(text, "minikube status")
+    first = as_object(said[0] if isinstance(said, list) and said else said, "minikube status")
+    states = [as_text(first.get(name)) for name in ("Host", "Kubelet", "APIServer")]
     if "Paused" in states:
         return "paused"
     return "running" if states == ["Running"] * 3 else "stopped"
@@ -152,7 +147,7 @@ def start_arguments(wanted: Profile, options: Iterable[str]) -> list[str]:
 def content(text: str) -> str:
     """The pods and claims in C(kubectl get pods,persistentvolumeclaims --all-namespaces --output=json), in words."""
     found: dict[str, list[str]] = {"Pod": [], "PersistentVolumeClaim": []}
-    for item in _object(text, "the objects of the cluster").get("items", []):
+    for item in read_object(text, "the objects of the cluster").get("items", []):
         about = item["metadata"]
         if about["namespace"] != "kube-system":
             found.setdefault(item["kind"], []).append(f"{about['namespace']}/{about['name']}")
@@ -171,22 +166,8 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else 0 for part in version.partition("-")[0].split("."))
 
 
-def _object(text: str, what: str) -> Mapping[str, Any]:
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise DomainError(f"Error while reading {what}: it is not valid JSON ({error})") from None
-    if not isinstance(values, dict):
-        raise DomainError(f"Error while reading {what}: it is not a JSON object")
-    return values
-
-
 def _shown(value: Any) -> str:
     return (", ".join(value) if isinstance(value, tuple) else str(value)) or "nothing"
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _number(value: Any) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._command import Runner
-from .._docker.daemon import DaemonFile
+from .._docker.daemon import DAEMON_FILE, DaemonFile
 from .._systemd import RUN_DIR, Restarts, Systemd
 
 
@@ -23,7 +23,7 @@ def ensure(module: Any) -> dict[str, Any]:
 SPECIFICATION: dict[str, Any] = {
     "argument_spec": {
         "settings": {"type": "dict", "required": True},
-        "path": {"type": "path", "default": "/etc/docker/daemon.json"},
+        "path": {"type": "path", "default": DAEMON_FILE},
         "replace": {"type": "bool", "default": False},
         "service": {"type": "str"},
         "programs": {"type": "list", "elements": "path", "default": []},

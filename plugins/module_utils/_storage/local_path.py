@@ -33,7 +33,7 @@ class Removal:
 
 def obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
     """Why the provisioner and its class can't be made, as a sentence; empty if nothing stands in the way."""
-    theirs = [each for each in found if not volumes.is_ours(each) and _in_the_way(each, wanted)]
+    theirs = [each for each in found if not objects.is_ours(each) and _in_the_way(each, wanted)]
     if theirs:
         return f"{_not_ours(theirs)}. {_advice(theirs)}"
     classes = [each for each in found if each["kind"] == _CLASS]
@@ -44,7 +44,7 @@ def removal(found: Sequence[Object], wanted: Sequence[Object]) -> Removal:
     """What goes, in this order. Objects that something else made are not touched."""
     there = {_key(each): each for each in found}
     present = [each for each in reversed(wanted) if _key(each) in there]
-    theirs = [each for each in present if each["kind"] != _NAMESPACE and not volumes.is_ours(there[_key(each)])]
+    theirs = [each for each in present if each["kind"] != _NAMESPACE and not objects.is_ours(there[_key(each)])]
     if theirs:
         return Removal(f"{_not_ours(theirs)}. Remove it with what made it, or choose another name", [], "")
     holders = _holders(found, wanted)
@@ -69,14 +69,14 @@ def _holders(found: Iterable[Object], wanted: Iterable[Object]) -> list[str]:
 
 def _kept(namespace: Object, found: Iterable[Object]) -> str:
     """Why a namespace stays."""
-    if not volumes.is_ours(namespace):
+    if not objects.is_ours(namespace):
         return "it was not made by this collection"
     others = sorted(
         _words(each)
         for each in found
         if each["kind"] in _HOLDINGS
         and each["metadata"].get("namespace") == objects.name(namespace)
-        and not volumes.is_ours(each)
+        and not objects.is_ours(each)
         and not objects.name(each).startswith(_HELPER)
     )
     return f"it holds what is not part of the provisioner: {', '.join(others)}" if others else ""

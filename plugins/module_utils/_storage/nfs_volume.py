@@ -109,7 +109,7 @@ class NfsVolume:
         there = {path: each for path, each in found.items() if each}
         kinds = {self._claim_path: _CLAIM, self._volume_path: _VOLUME}
         for path, each in there.items():
-            if not volumes.is_ours(each):
+            if not objects.is_ours(each):
                 raise DomainError(
                     f"{doing}: {kinds[path]} {objects.name(each)} was not made by this collection, and stays."
                 )

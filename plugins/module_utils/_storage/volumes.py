@@ -5,32 +5,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import Any
 
 from .._cluster import objects
-from .._cluster.objects import OWNER, OWNER_LABEL, Object
+from .._cluster.objects import Object
+from .._cluster.quantities import read_quantity
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]i|[kMGTPE])?", re.ASCII)
-_DECIMAL = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T", "P", "E"))}
-_BINARY = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", start=1)}
-_UNITS: Mapping[str, int] = {**_DECIMAL, **_BINARY}
 _RENAME = "Choose another nfs_cache_claim."
 _REMOVE = "Remove claim and volume first (nfs_cache_state=absent, which keeps the data), and run again."
 _STALE = ("Released", "Failed")
 
 
-def quantity(text: Any) -> Decimal | None:
+def quantity(text: Any) -> Fraction | None:
     """An amount of bytes as Kubernetes writes it (100Gi, 2T), None for anything else."""
-    found = _QUANTITY.fullmatch(str(text))
-    return Decimal(found[1]) * _UNITS[found[2] or ""] if found else None
-
-
-def is_ours(found: Object) -> bool:
-    return (found["metadata"].get("labels") or {}).get(OWNER_LABEL) == OWNER
+    return None if str(text).endswith("m") else read_quantity(str(text))
 
 
 def obstacle(found: Object | None, wanted: Object) -> str:
@@ -38,7 +29,7 @@ def obstacle(found: Object | None, wanted: Object) -> str:
     if found is None:
         return ""
     what = f"{wanted['kind']} {objects.name(wanted)}"
-    if not is_ours(found):
+    if not objects.is_ours(found):
         return f"{what} was not made by this collection. {_RENAME}"
     if not belongs_to(found, wanted):
         return f"{what} belongs to the claim {_claim(found)}. {_RENAME}"
@@ -61,10 +52,7 @@ def users(pods: Iterable[Object], claim: str) -> list[str]:
     return sorted(
         objects.name(pod)
         for pod in pods
-        if objects.phase(pod) not in ("Succeeded", "Failed")
-        and any(
-            (v.get("persistentVolumeClaim") or {}).get("claimName") == claim for v in pod["spec"].get("volumes", [])
-        )
+        if objects.phase(pod) not in ("Succeeded", "Failed") and claim in claim_names(pod["spec"])
     )
 
 

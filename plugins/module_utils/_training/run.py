@@ -12,7 +12,7 @@ from typing import Any
 
 from .._cluster import objects
 from .._cluster.api import Api, ApiError
-from .._cluster.objects import OWNER, OWNER_LABEL, Object
+from .._cluster.objects import OWNER, OWNER_LABEL
 from .._cluster.waiting import STUCK, StuckFor, until, until_gone
 from .._errors import DomainError
 from .._storage import volumes
@@ -110,7 +110,7 @@ class Training:
             self._api.delete(self._job, propagationPolicy="Background")
         for kind in ("services", "configmaps"):
             found = self._api.find(f"{self._core}/{kind}/{self._name}")
-            if found and _is_ours(found):
+            if found and objects.is_ours(found):
                 there = True
                 self._api.delete(f"{self._core}/{kind}/{self._name}")
         if until_gone(lambda: self._api.find(self._job) or self._pods(), _REMOVAL):
@@ -123,7 +123,7 @@ class Training:
     def _owned(self, doing: str) -> bool:
         """Whether there is a job of this name; one that somebody else made is an error."""
         found = self._api.find(self._job)
-        if found and not _is_ours(found):
+        if found and not objects.is_ours(found):
             raise DomainError(
                 f"{doing}: there is a job {self._namespace}/{self._name} that this collection has not made (no label "
                 f"{OWNER_LABEL}={OWNER}). Choose another name with torch_ddp_name."
@@ -173,7 +173,3 @@ class Training:
 
     def _path(self, body: Mapping[str, Any]) -> str:
         return f"{self._core}/{str(body['kind']).lower()}s/{body['metadata']['name']}"
-
-
-def _is_ours(found: Object) -> bool:
-    return (found["metadata"].get("labels") or {}).get(OWNER_LABEL) == OWNER

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
+
+from .._mappings import merged
 
 Values = dict[str, Any]
 # Where a template variable of that name goes, unless a value is given.
@@ -57,16 +58,6 @@ def declared(setting: Mapping[str, Any], defaults: Mapping[str, Any]) -> Values:
         "template_variables": variables,
         "prioritization": "V0" if setting.get("priorities") else "DISABLED",
     }
-
-
-def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
-    """Return ``base`` with the values of ``more`` put into its mappings; lists are replaced."""
-    result = deepcopy(dict(base))
-    for key, value in more.items():
-        inner = result.get(key)
-        both = isinstance(inner, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(inner, value) if both and isinstance(inner, Mapping) else deepcopy(value)
-    return result
 
 
 def from_api(

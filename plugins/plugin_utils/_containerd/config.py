@@ -18,6 +18,7 @@ from typing import Any
 import tomllib
 
 from ...module_utils._errors import DomainError
+from ...module_utils._mappings import merged
 
 Table = Mapping[str, Any]
 Release = tuple[int, int, int]  # major, minor, patch
@@ -206,9 +207,9 @@ def merge(files: Iterable[File], release: Release | None = None) -> Configuratio
                 **{name: value for name, value in file.plugins.items() if name not in (RUNTIME, IMAGES)},
             }
         elif release and release < (2, 3):
-            plugins = _deep(plugins, file.plugins)
+            plugins = merged(plugins, file.plugins)
         else:
-            plugins = _deep(plugins, migrated(file.plugins, file.path) if file.version < 4 else file.plugins)
+            plugins = merged(plugins, migrated(file.plugins, file.path) if file.version < 4 else file.plugins)
     last = effective[-1].version if effective else 1
     paths = ", ".join(file.path for file in effective)
     if release and release < (2, 3) and (last < 3 or release < (2, 0)):
@@ -280,17 +281,6 @@ def _runtime(table: Table, linux: Table, systemd_cgroup: bool | None, path: str)
         binary = binary or engine or _text(linux, "runtime", path)
         cgroup = systemd_cgroup if cgroup is None and not options else cgroup
     return Runtime(kind, binary or engine, cgroup, engine)
-
-
-def _deep(to: Table, by: Table) -> dict[str, Any]:
-    result = dict(to)
-    for key, value in by.items():
-        before = result.get(key)
-        if isinstance(before, Mapping) and isinstance(value, Mapping):
-            result[key] = _deep(before, value)
-        else:
-            result[key] = value
-    return result
 
 
 def _last(files: Iterable[File], key: str) -> str | None:

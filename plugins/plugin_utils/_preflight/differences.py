@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+from ...module_utils._cluster.quantities import read_quantity
+
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h))+|0", re.ASCII)
 _PART = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h)")
 _UNITS = {
@@ -25,7 +27,6 @@ _UNITS = {
     "m": Fraction(60),
     "h": Fraction(3600),
 }
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?", re.ASCII)
 # Fields that count as true when they are left out: false can't be the same as nothing there.
 _TRUE_BY_DEFAULT = frozenset(
     (
@@ -43,7 +44,6 @@ _TRUE_BY_DEFAULT = frozenset(
         "serializeImagePulls",
     )
 )
-_PREFIXES = "KMGTPE"
 
 
 def differences(wanted: Any, there: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -67,7 +67,7 @@ def _same(wanted: Any, there: Any) -> bool:
         return False
     texts = _text(wanted), _text(there)
     return texts[0] == texts[1] or any(
-        read(texts[0]) is not None and read(texts[0]) == read(texts[1]) for read in (_seconds, _number)
+        read(texts[0]) is not None and read(texts[0]) == read(texts[1]) for read in (_seconds, read_quantity)
     )
 
 
@@ -79,14 +79,3 @@ def _seconds(text: str) -> Fraction | None:
     if not _DURATION.fullmatch(text):
         return None
     return sum((Fraction(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
-
-
-def _number(text: str) -> Fraction | None:
-    found = _QUANTITY.fullmatch(text)
-    if not found:
-        return None
-    number, unit = Fraction(found[1]), found[2] or ""
-    if unit in ("", "m"):
-        return number / 1000 if unit else number
-    power: int = (1024 if unit.endswith("i") else 1000) ** (_PREFIXES.index(unit[0].upper()) + 1)
-    return number * power

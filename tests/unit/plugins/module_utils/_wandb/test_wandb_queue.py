@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._mappings import merged
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.errors import explained
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.queue import Queue, declared, from_api, merged
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.queue import Queue, declared, from_api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.refusals import refusals
 from support.wandb_refusals import REFUSED
 
