@@ -160,3 +160,9 @@ def test_every_symptom_says_what_mends_it() -> None:
         title, _end, body = symptom.partition("\n")
         assert re.search(r"[Tt]o fix it|site\.yml", body), f"{title}: what fixes it?"
         assert "\n> `" in body, f"{title}: how is it found?"
+
+
+def test_every_group_of_long_tests_is_in_the_table() -> None:
+    groups = re.search(r"^GROUPS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    table = (ROOT / "docs" / "testing.md").read_text().split("## Groups of test-all")[1].split("\n## ")[0]
+    assert groups and set(groups[1].split()) == set(re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE))
