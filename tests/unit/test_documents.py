@@ -166,3 +166,9 @@ def test_every_group_of_long_tests_is_in_the_table() -> None:
     groups = re.search(r"^GROUPS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     table = (ROOT / "docs" / "testing.md").read_text().split("## Groups of test-all")[1].split("\n## ")[0]
     assert groups and set(groups[1].split()) == set(re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE))
+
+
+def test_the_architecture_names_every_package() -> None:
+    table = set(re.findall(r"`(_\w+(?:/|\.py))`", (ROOT / "docs" / "architecture.md").read_text()))
+    utilities = [path for where in ("module_utils", "plugin_utils") for path in (ROOT / "plugins" / where).glob("_*")]
+    assert table == {f"{path.name}/" if path.is_dir() else path.name for path in utilities} - {"__pycache__/"}
