@@ -1,4 +1,4 @@
-# `make help` lists what there is. Everything runs from .venv, which `make` creates.
+# `make help` lists the targets. Everything runs in .venv, which `make` creates.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
@@ -22,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
 GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx awx-configure training storage docker minikube launch network guides first-run untidy in-use second-release dkms older vm
-# CI does not draw this one: it needs QEMU, and an emulated machine is slow.
+# CI does not select this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
@@ -67,21 +67,21 @@ venv: ## create .venv with the newest Python that fits (the default target)
 	@.ci/make-venv $(VENV) requirements-dev.txt 3.14 3.13 3.12 || {
 	  [ $$? -eq 3 ] || exit 1
 	  echo "venv: no Python 3.12 to 3.14 found, trying 3.11 with ansible-core 2.19"
-	  .ci/make-venv $(VENV) requirements-dev.txt 3.11 || { echo "venv: no Python 3.11 to 3.14 here; install one, with its venv module, or say make PYTHON=/path/to/python3" >&2; exit 1; }
+	  .ci/make-venv $(VENV) requirements-dev.txt 3.11 || { echo "venv: no Python 3.11 to 3.14 here; install one with its venv module, or run make PYTHON=/path/to/python3" >&2; exit 1; }
 	}
 
-lab: venv ## build the depot, start bare nodes, run site.yml on them, show the report
+lab: venv ## build packages and images, start bare nodes, run site.yml on them, show the report
 	@started=$$SECONDS
 	echo "lab: 1/3 the depot: packages and images (about 15 minutes the first time, seconds after that)"
 	python -m lab build
-	echo "lab: 2/3 bare nodes, written to $(INVENTORY)"
+	echo "lab: 2/3 bare nodes; their inventory is $(INVENTORY)"
 	python -m lab up --name $(NAME) --spec $(SPEC) --inventory $(INVENTORY)
-	echo "lab: 3/3 ansible-playbook site.yml -i $(INVENTORY), which ends with the report"
+	echo "lab: 3/3 ansible-playbook site.yml -i $(INVENTORY), which prints the report at the end"
 	ansible-playbook site.yml -i $(INVENTORY)
-	echo "lab: done in $$((SECONDS - started)) s. The whole report: gpulab-report.json. 'python -m lab kubectl get nodes' looks at it, 'make lab-down' removes it"
+	echo "lab: done in $$((SECONDS - started)) s. The full report is gpulab-report.json. To list the nodes: python -m lab kubectl get nodes. To remove the lab: make lab-down"
 
-train: venv ## train on the lab that `make lab` made: 2 nodes, PyTorch on gloo; print the summary
-	@[ -f $(INVENTORY) ] || { echo "train: there is no inventory $(INVENTORY), make lab makes it" >&2; exit 1; }
+train: venv ## train on the lab of `make lab`: 2 nodes, PyTorch with gloo; print the summary
+	@[ -f $(INVENTORY) ] || { echo "train: there is no inventory $(INVENTORY); run make lab to create it" >&2; exit 1; }
 	started=$$SECONDS
 	echo "train: 1/2 the image: PyTorch from Debian (about 5 minutes the first time)"
 	python -m lab build --with torch
@@ -89,28 +89,28 @@ train: venv ## train on the lab that `make lab` made: 2 nodes, PyTorch on gloo; 
 	ansible-playbook playbooks/train.yml -i $(INVENTORY)
 	echo "train: done in $$((SECONDS - started)) s. The summary: gpulab-training-report.json"
 
-lab-down: venv ## remove the lab, and nothing else
+lab-down: venv ## remove the lab and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
 	python -m lab down --name $(NAME)
 
-test: lint unit report-test galaxy molecule ## lint, unit tests, the report's page, the package, molecule default on the lab (about 20 minutes)
+test: lint unit report-test galaxy molecule ## lint, unit tests, report page, package, molecule on the lab (about 25 minutes)
 
 test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
 	@for group in $(GROUP); do
-	  case " $(GROUPS) " in *" $$group "*) ;; *) echo "test-all: there is no group $$group, only: $(GROUPS)" >&2; exit 2;; esac
+	  case " $(GROUPS) " in *" $$group "*) ;; *) echo "test-all: there is no group $$group; the groups are $(GROUPS)" >&2; exit 2;; esac
 	done
 	failed=
 	for group in $(GROUP); do $(MAKE) "$$group" || failed+=" $$group"; done
 	[ -z "$$failed" ] || { echo "test-all: failed:$$failed" >&2; exit 1; }
 
-older: # the plays of the roles, which differ least there, on Python 3.11
+older: # the tests of the roles on Python 3.11, which differ least there
 	@$(MAKE) unit-old OLD_TESTS=roles
 
 $(filter-out older,$(GROUPS)): venv
 	@echo "$@: $(tests_$@)"
 	$(PYTEST) $(addprefix tests/integration/,$(tests_$@))
 
-groups: # print the names of the groups that CI draws from
+groups: # print the names of the groups that CI selects from
 	@echo $(filter-out $(BY_HAND),$(GROUPS))
 
 labs: # print the names of the labs that the long tests use
@@ -124,19 +124,19 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	mypy --no-error-summary plugins examples lab tests docs upstream
 	echo "lint: 3/6 yamllint"
 	yamllint --strict .
-	echo "lint: 4/6 documents are what their generators make, words are of the vocabulary, changelog fragments and upstream.lock are valid"
+	echo "lint: 4/6 generated documents, vocabulary, changelog fragments, upstream.lock"
 	python docs/generate.py --check
 	python tests/sanity/words.py
 	antsibull-changelog lint
 	python -m upstream --check
-	echo "lint: 5/6 ansible-lint, production profile, and 6/6 ansible-test sanity beside it (2 minutes)"
+	echo "lint: 5/6 ansible-lint, production profile, and in parallel 6/6 ansible-test sanity (2 minutes)"
 	ansible-lint --offline -q --strict & lint=$$!
 	failed=0
 	python tests/sanity/run.py || failed=1
 	wait $$lint || failed=1
 	exit $$failed
 
-unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 where there is one
+unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 if it is installed
 	@echo "unit: tests/unit on $$(python --version)"
 	$(PYTEST) --numprocesses=4 --dist=worksteal tests/unit
 	$(MAKE) unit-old
@@ -150,15 +150,15 @@ unit-old: venv
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
 
-report-test: venv ## the report's page in Chromium, which is installed if it's missing (1 minute)
-	@echo "report-test: looks, accessibility and escaping of the page"
+report-test: venv ## test the report page in Chromium, which is installed if missing (1 minute)
+	@echo "report-test: layout, accessibility and escaping of the report page"
 	$(PYTEST) tests/report
 
-galaxy: venv ## the collection built, installed, and called by its name from another directory
+galaxy: venv ## build and install the collection, and call it by name from another directory
 	@echo "galaxy: build, install, syntax check from another directory"
 	$(PYTEST) tests/packaging
 
-molecule: venv ## molecule default on a lab of its own (about 3 minutes once the depot is built)
+molecule: venv ## molecule on its own lab (about 8 minutes once packages and images are built)
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
 	python -m lab build --with torch
 	molecule test --scenario-name default
@@ -169,18 +169,18 @@ awx-tools: # the environment for playbooks/awx_configure.yml, which needs the co
 wandb-tools: # the environment for playbooks/wandb_launch.yml, which needs W&B's SDK on the controller
 	@.ci/make-venv $(WANDB) requirements-wandb.txt 3.13 3.12 3.11
 
-bench: venv ## print the figures as JSON: the lab, site.yml against by hand, the second run
+bench: venv ## print benchmark figures as JSON: site.yml, the same by hand, the second run
 	@python tests/bench/bench.py
 
-docs: venv ## write the reference, docs/variables.md, docs/cuda.md and the table of versions anew
-	@echo "docs: from argument specifications, ansible-doc, the table of versions and that of CUDA"
+docs: venv ## generate the reference, docs/variables.md, docs/cuda.md and the versions table
+	@echo "docs: from argument specifications, ansible-doc, and the tables of versions and CUDA"
 	python docs/generate.py
 
-verify-upstream: venv ## ask upstream what differs from upstream.lock; WRITE=1 renews it (a few minutes, needs internet)
+verify-upstream: venv ## compare upstream.lock with upstream; WRITE=1 updates it (a few minutes, needs internet)
 	@echo "verify-upstream: repositories, keys, images and downloads in upstream.lock"
 	python -m upstream $(if $(filter-out 0,$(WRITE)),--write) $(if $(CA),--ca $(CA))
 
-clean: ## remove what was made in the checkout (not the depot's cache, not a running lab)
-	@echo "clean: .cache, tool caches, built packages; .venv and reports stay (rm -r $(VENV) removes it)"
+clean: ## remove caches and built packages from the checkout, but no running lab
+	@echo "clean: .cache, tool caches, built packages; .venv (rm -r $(VENV) removes it) and reports stay"
 	rm -rf .cache .ansible .mypy_cache .pytest_cache .ruff_cache .hypothesis gpulab-kubernetes-*.tar.gz
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

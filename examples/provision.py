@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Provision an inventory through ansible-runner, and show how it goes. Copy this and make it your own.
+"""Provision an inventory through ansible-runner, and show the progress. Copy and adapt this script.
 
-Run it again to go on after a failure or Ctrl-C: what is done stays done. Exit status: 0 done, 1 Ansible failed, 2 tasks
-failed on hosts, 3 the input is wrong and nothing was begun, 4 hosts were unreachable, 130 cancelled.
+To resume after a failure or Ctrl-C, run it again; finished work is kept. Exit status: 0 success, 1 Ansible failed,
+2 tasks failed on hosts, 3 the input is invalid and nothing was started, 4 hosts were unreachable, 130 cancelled.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 ROOTS = [path.resolve() for path in (Path(__file__, "../../../../.."), Path(__file__, "../../collections"))]
 NEAR = [str(path) for path in ROOTS if (path / "ansible_collections/gpulab/kubernetes").is_dir()]
-init_plugin_loader(NEAR)  # a copy of this script finds the collection where Ansible does
+init_plugin_loader(NEAR)  # a copy of this script finds the collection as Ansible does
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress import events  # noqa: E402
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress import text as progress_text  # noqa: E402
 
@@ -43,11 +43,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", help="only these hosts or groups")
     parser.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
     parser.add_argument("--container-image", help="run in this execution environment, with Podman")
-    parser.add_argument("--mount", action="append", default=[], help="an absolute path to show to the container, too")
-    parser.add_argument("--artifacts", type=Path, help="for report.json and ten runs (default: gpulab-runs beside -i)")
+    parser.add_argument("--mount", action="append", default=[], help="an absolute path to share with the container")
+    parser.add_argument("--artifacts", type=Path, help="for report.json and ten runs (default: gpulab-runs next to -i)")
     given = parser.parse_args()
     if not given.inventory.exists():
-        parser.error(f"there is no inventory {given.inventory}; say with -i FILE which one to use")
+        parser.error(f"there is no inventory {given.inventory}; select one with -i FILE")
     given.artifacts = (given.artifacts or given.inventory.parent / "gpulab-runs").resolve()
     return given
 
@@ -77,7 +77,7 @@ class Run:
         return True
 
     def cancelled(self, number: int = 0, *_: object) -> bool:
-        """Interrupt Ansible, also again, as one that is forking does not hear; a second signal has it killed."""
+        """Interrupt Ansible, repeatedly because it ignores signals while it forks; kill it after a second signal."""
         self.signals += bool(number)
         if self.signals == 1 and self.pid and time.monotonic() > self.asked + 10:
             self.asked = time.monotonic()
@@ -86,7 +86,7 @@ class Run:
         return self.signals > bool(self.pid)
 
     def go(self, command: list[str], **settings: Any) -> str:
-        """Run ansible-playbook to its end and return how it ended, a word of CODES."""
+        """Run ansible-playbook and return its result, a key of CODES."""
         handlers = {"event_handler": self.on_event, "cancel_callback": self.cancelled}
         self.runner = init_command_config("ansible-playbook", command, quiet=True, **handlers, **settings)
         signal.signal(signal.SIGINT, self.cancelled)
@@ -95,10 +95,10 @@ class Run:
             self.runner.run()
         mark = f"AWX_ISOLATED_DATA_DIR={self.runner.config.artifact_dir}\0".encode()
         for environ in Path("/proc").glob("[0-9]*/environ") if self.signals else ():
-            with contextlib.suppress(OSError):  # it has ended by now, or is another user's
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
                 if mark in environ.read_bytes():
                     os.kill(int(environ.parent.name), signal.SIGTERM)
-        Path(self.runner.config.artifact_dir, "command").unlink(missing_ok=True)  # it holds the whole environment
+        Path(self.runner.config.artifact_dir, "command").unlink(missing_ok=True)  # it contains the whole environment
         status = "cancelled" if self.signals else self.progress.verdict() if self.runner.rc else "done"
         if status == "bad input":
             raise ValueError(self.runner.stdout.read().strip())
@@ -111,7 +111,7 @@ def main() -> int:
     before = events.earlier(report.read_bytes()) if report.exists() else {}
     run = Run(before)
     if before.get("status", "done") != "done":
-        run.console.print(f"The last run ended ({before['status']}) in '{before['phase']}'. What is done stays done.")
+        run.console.print(f"The last run ended ({before['status']}) in '{before['phase']}'. Finished work is kept.")
     options = [("-i", given.inventory.resolve()), ("--limit", given.limit), *(("-e", e) for e in given.extra_vars)]
     command = [given.playbook, *(str(word) for option in options if option[1] for word in option)]
     settings: dict[str, Any] = {"private_data_dir": str(given.artifacts), "rotate_artifacts": 10}

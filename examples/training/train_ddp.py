@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Trains a small network with DistributedDataParallel: NCCL on GPUs, gloo without.
 
-Runs under torchrun, or alone as one process. A step uses the same samples however many processes share them, so that
-the result does not depend on their number. Checkpoints are written whole or not at all; a run goes on from the newest
-one that all processes can read. The last line is a summary that the role torch_ddp collects.
+Runs under torchrun, or as a single process. A step uses the same samples regardless of the number of processes, so the
+result does not depend on it. Checkpoints are written completely or not at all; a run resumes from the newest one that
+all processes can read. The last line is a summary that the role torch_ddp collects.
 
 Runs on PyTorch 1.13 and newer.
 """
@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-# The role torch_ddp takes the summary from the line that begins so.
+# The role torch_ddp reads the summary from the line that starts with this.
 SUMMARY = "TORCH_DDP_SUMMARY "
 CHECKPOINT = re.compile(r"step-(\d{10})\.node-\d+\.pt")
 FEATURES = 32
@@ -39,32 +39,32 @@ FEATURES = 32
 def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--samples", type=int, default=8192, help="samples of an epoch")
-    parser.add_argument("--batch", type=int, default=256, help="samples of a step, shared by all processes")
+    parser.add_argument("--samples", type=int, default=8192, help="samples per epoch")
+    parser.add_argument("--batch", type=int, default=256, help="samples per step, of all processes together")
     parser.add_argument("--width", type=int, default=64, help="width of the hidden layers")
     parser.add_argument("--learning-rate", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--step-delay", type=float, default=0, help="seconds of rest after each step")
+    parser.add_argument("--step-delay", type=float, default=0, help="seconds to wait after each step")
     parser.add_argument("--checkpoints", type=Path, default=os.environ.get("TORCH_DDP_CHECKPOINTS"))
     parser.add_argument("--checkpoint-every", type=int, default=10, help="steps between two checkpoints")
-    parser.add_argument("--keep", type=int, default=3, help="how many checkpoints to keep")
+    parser.add_argument("--keep", type=int, default=3, help="number of checkpoints to keep")
     parser.add_argument("--fresh", action="store_true", default=os.environ.get("TORCH_DDP_RESUME") == "false")
     parser.add_argument("--no-training", action="store_true", help="only measure the all-reduce")
     parser.add_argument("--all-reduce-mib", type=int, nargs="*", default=[1, 8], help="sizes to measure")
     chosen = parser.parse_args(argv)
     if chosen.samples % chosen.batch:
-        parser.error(f"--samples {chosen.samples} is no multiple of --batch {chosen.batch}")
+        parser.error(f"--samples {chosen.samples} is not a multiple of --batch {chosen.batch}")
     return chosen
 
 
 def say(text: str) -> None:
-    # In one piece: all processes of a pod write to the same log.
+    # In a single write: all processes of a pod write to the same log.
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 class Group:
-    """All processes of the training, and the device of this one."""
+    """The processes of the training, and the device of this one."""
 
     def __init__(self) -> None:
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -87,17 +87,17 @@ class Group:
             say(text)
 
     def each(self, mine: Any) -> list[Any]:
-        """What every process gives, by rank."""
+        """The values of all processes, by rank."""
         found: list[Any] = [None] * self.size
         dist.all_gather_object(found, mine)
         return found
 
 
 class Checkpoints:
-    """A directory of checkpoints, shared by all nodes or each node's own.
+    """A directory of checkpoints, shared by all nodes or separate on each node.
 
-    One process of each node writes ``step-<step>.node-<node>.pt``. All processes have the same parameters, so whichever
-    file of a step is there serves.
+    One process per node writes ``step-<step>.node-<node>.pt``. All processes have the same parameters, so any file of a
+    step can be used.
     """
 
     def __init__(self, group: Group, directory: Path, keep: int) -> None:
@@ -107,7 +107,7 @@ class Checkpoints:
         directory.mkdir(parents=True, exist_ok=True)
 
     def write(self, step: int, state: dict[str, Any]) -> None:
-        """Write beside the place and move it there, so that no other run finds half a file."""
+        """Write to a temporary file and rename it, so that no run finds an incomplete checkpoint."""
         if self._group.local_rank:
             return
         with tempfile.NamedTemporaryFile(dir=self._directory, prefix=".writing-", delete=False) as work:
@@ -119,7 +119,7 @@ class Checkpoints:
             self._remove(f"step-{old:010d}.node-{self._group.node}.pt")
 
     def read(self) -> dict[str, Any] | None:
-        """The newest state that all processes can read, None when there is none."""
+        """The newest state that all processes can read, or None."""
         unreadable: set[int] = set()
         while True:
             common = set.intersection(*map(set, self._group.each(self._steps() - unreadable)))
@@ -160,7 +160,7 @@ def network(width: int) -> nn.Module:
 
 
 def data(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Samples with something to learn, the same in every process: shapes (count, FEATURES) and (count, 1)."""
+    """Learnable samples, identical in every process: shapes (count, FEATURES) and (count, 1)."""
     source = torch.Generator().manual_seed(seed)
     inputs = torch.randn(count, FEATURES, generator=source)
     weights = torch.randn(FEATURES, 1, generator=torch.Generator().manual_seed(7)) / FEATURES**0.5
@@ -168,7 +168,7 @@ def data(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Training:
-    """The model of this process, and how far it has come. Each process takes its share of every step's samples."""
+    """The model of this process and its progress. Each process takes its share of every step's samples."""
 
     def __init__(self, group: Group, options: argparse.Namespace) -> None:
         self._group = group
@@ -220,13 +220,13 @@ class Training:
             time.sleep(self._options.step_delay)
 
     def loss(self) -> float:
-        """The mean squared error of this process's model on samples that it was not trained with."""
+        """The mean squared error of this process's model on samples that were not used for training."""
         with torch.no_grad():
             inputs, wanted = self._unseen
             return float(nn.functional.mse_loss(self._plain(inputs), wanted))
 
     def fingerprint(self) -> float:
-        """A number that differs where parameters differ."""
+        """A number that differs if parameters differ."""
         return float(sum(parameter.double().abs().sum() for parameter in self._plain.parameters()))
 
     def _learn(self, chosen: torch.Tensor) -> None:
@@ -234,7 +234,7 @@ class Training:
         mine = chosen[begin:end].to(self._group.device)
         inputs, wanted = (part[mine] for part in self._samples)
         self._optimizer.zero_grad()
-        # DDP takes the mean over processes: each gives its part of the whole step's mean.
+        # DDP averages over the processes, so each one contributes its part of the step's mean.
         share = self._group.size / len(chosen)
         (nn.functional.mse_loss(self._model(inputs), wanted, reduction="sum") * share).backward()
         self._optimizer.step()
@@ -249,7 +249,7 @@ class Training:
 
 
 def all_reduce(group: Group, mebibytes: int, rounds: int = 10) -> dict[str, float]:
-    """Measure the all-reduce of a tensor: seconds, and GB/s of algorithm and bus, as nccl-tests has them."""
+    """Measure the all-reduce of a tensor: seconds, and algorithm and bus GB/s as nccl-tests defines them."""
     tensor = torch.ones(mebibytes * 2**18, device=group.device)
     for _round in range(2):
         dist.all_reduce(tensor)
@@ -278,7 +278,7 @@ def wait(group: Group) -> None:
 
 
 def train(group: Group, options: argparse.Namespace) -> dict[str, Any]:
-    """Train, and return what the summary says of it, in all processes alike."""
+    """Train, and return the summary's entries, which are the same in all processes."""
     training = Training(group, options)
     training.resume()
     training.run()
@@ -306,8 +306,8 @@ def main() -> None:
     group.say(f"{group.size} processes on {group.nodes} nodes, {summary['backend']}, {summary['device']}")
     if not options.no_training:
         summary |= train(group, options)
-        # While the model lives, it may be the last to let go of the process group, and wait for gloo's threads
-        # with Python's lock in its hands, which these need to end: a process that never exits.
+        # If the model is the last object to release the process group, it waits for gloo's threads while it holds
+        # Python's lock, which these threads need to exit, so the process never ends.
         gc.collect()
     summary["all_reduce"] = [all_reduce(group, size) for size in options.all_reduce_mib] if group.size > 1 else []
     group.say(SUMMARY + json.dumps(summary))

@@ -64,7 +64,7 @@ def test_ctrl_c_in_the_middle_leaves_no_process_and_says_where(lab: Lab) -> None
 def test_the_next_run_goes_on_and_completes(lab: Lab) -> None:
     done_before = report(lab)["phases"]
     child = provision(lab)
-    child.expect("The last run ended .cancelled. in .Prepare the hosts.. What is done stays done.")
+    child.expect("The last run ended .cancelled. in .Prepare the hosts.. Finished work is kept.")
     child.expect("GPUs proven")
     status, shown = end_of(child)
     assert status == 0, shown

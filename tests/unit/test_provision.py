@@ -203,7 +203,7 @@ def test_ctrl_c_leaves_nothing_behind_and_the_next_run_goes_on(here: Path) -> No
     assert found["hosts"]["a"]["changed"] == 1
     ended, output = provision(here, "--playbook", playbook(here, GOOD))
     assert ended == 0
-    assert "The last run ended (cancelled) in 'Do it all'. What is done stays done." in output
+    assert "The last run ended (cancelled) in 'Do it all'. Finished work is kept." in output
     assert report(here)["hosts"]["a"]["changed"] == 0
 
 
