@@ -150,11 +150,11 @@ unit-old: venv
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
 
-report-test: venv ## test the report page in Chromium, which is installed if missing (1 minute)
-	@echo "report-test: layout, accessibility and escaping of the report page"
+report-test: venv ## the report's page in Chromium, which is installed if it's missing (1 minute)
+	@echo "report-test: looks, accessibility and escaping of the page"
 	$(PYTEST) tests/report
 
-galaxy: venv ## build and install the collection, and call it by name from another directory
+galaxy: venv ## the collection built, installed, and called by its name from another directory
 	@echo "galaxy: build, install, syntax check from another directory"
 	$(PYTEST) tests/packaging
 
