@@ -140,7 +140,7 @@ _value:
       sample:
         - kind: systemd_cgroup
           level: problem
-          text: All runtimes must manage cgroups alike; SystemdCgroup is true, but not for nvidia
+          text: All runtimes must use the same cgroup driver; SystemdCgroup is true, but not for nvidia
           files: [/etc/containerd/conf.d/99-nvidia.toml]
 """
 

@@ -315,7 +315,7 @@ gpus:
       description: What to do about RV(gpus[].problems).
       type: list
       elements: str
-      sample: ["Reboot the host. If it comes again, check the GPU's power, seat and cooling."]
+      sample: ["Reboot the host. If it happens again, check the GPU's power, seating and cooling."]
     faults:
       description: The same one by one, for programs.
       type: list

@@ -53,7 +53,7 @@ def test_a_lost_gpu_fails_the_proof_and_is_named(built: Built, lost: tuple[str, 
 
 
 def test_when_the_fault_is_gone_the_proof_passes_again_as_the_report_advises(built: Built) -> None:
-    advice = "stays so until the plugin restarts"
+    advice = "persists until the plugin restarts"
     run = play(built.lab.path, playbook="playbooks/verify.yml")
     assert run.status != 0
     assert advice in run.failures()

@@ -48,10 +48,11 @@ def copy(target: Path) -> None:
 def run(block: Block, checkout: Checkout) -> None:
     """Run a block as a person would who has gone through the pages up to here."""
     named = {"GPULAB_LAB": checkout.lab, "NAME": checkout.lab, "INVENTORY": "lab.ini"}
+    activated = {"PATH": f"{checkout.path}/.venv/bin:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", block.script],
         cwd=checkout.path,
-        env={**os.environ, **named, "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1", "COLUMNS": "200"},
+        env={**os.environ, **named, **activated, "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1", "COLUMNS": "200"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""Check task names and messages against the vocabulary in words.yml."""
+"""Check task names, messages and prose against the vocabulary in words.yml."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())
-# Its kind ("names" or "messages"), file and first line, and the text itself.
+GENERATED = "Written by `make docs`"
+# What prose quotes: fenced blocks, code, comments, addresses of links.
+QUOTED = re.compile(r"^```.*?^```$|<!--.*?-->|(?P<tick>`+)(?:(?!(?P=tick)).)+(?P=tick)|(?<=\])\([^)\s]+\)", re.M | re.S)
+# Its kind ("names", "messages" or "prose"), file and first line, and the text itself.
 Text = tuple[str, Path, int, str]
 
 
@@ -41,17 +44,28 @@ def texts_of_python(path: Path) -> Iterator[Text]:
             yield from (("messages", path, part.lineno, str(part.value)) for part in parts)
 
 
+def texts_of_prose(root: Path) -> Iterator[Text]:
+    """Return the documents that people write, and the entries of the changelog."""
+    documents = [root / "README.md", root / "CONTRIBUTING.md", *root.glob("docs/*.md"), *root.glob("roles/*/README.md")]
+    for path in [*documents, *root.glob("changelogs/fragments/*.yml")]:
+        text = path.read_text() if path.exists() else ""
+        if GENERATED not in text:
+            yield "prose", path, 1, QUOTED.sub(lambda quoted: re.sub(r"\S", "`", quoted[0]), text)
+
+
 def findings(root: Path) -> list[str]:
     """Return ``file:line: word -> instead`` for each word that the vocabulary replaces."""
     tasks = [*root.glob("roles/*/tasks/*.yml"), *root.glob("roles/*/handlers/*.yml"), *root.glob("playbooks/**/*.yml")]
     texts = [text for path in tasks for text in texts_of_yaml(path, yaml.compose(path.read_text()))]
     texts += [text for path in root.glob("plugins/**/*.py") for text in texts_of_python(path)]
+    texts += texts_of_prose(root)
     found = set()
     for kind, path, line, text in texts:
         for rule in (rule for rule in RULES if kind in rule["where"]):
             for match in re.finditer(rule["pattern"], text, re.IGNORECASE):
-                further = text[: match.start()].count("\n") if path.suffix == ".yml" else 0
-                found.add((str(path.relative_to(root)), line + further, match[0].strip(), rule["instead"]))
+                start = match.end() - len(match[0].lstrip())
+                further = text[:start].count("\n") if path.suffix != ".py" else 0
+                found.add((str(path.relative_to(root)), line + further, " ".join(match[0].split()), rule["instead"]))
     return [f"{path}:{line}: {word!r} -> {instead}" for path, line, word, instead in sorted(found)]
 
 

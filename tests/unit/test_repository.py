@@ -160,7 +160,22 @@ def test_words_that_are_not_of_the_vocabulary_are_found(tmp_path: Path) -> None:
         "        name: Learn\n        msg: >-\n          The GPU is\n          not well.\n"
     )
     (tmp_path / "plugins" / "a.py").write_text('"""Nobody."""\nx = f"Error while {1}: somebody"\ny = "shall"\n')
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "guide.md").write_text(
+        "# Where it stands\n\n```sh\necho anew\n```\n\n> `nobody is\n> told`\n\n"
+        "See [`beside`](at/once.md), <!-- lab: told -->\nthen mend\nit at\nonce.\nWhere nothing is shared,\n"
+        "the lab stands in for it.\n"
+    )
+    (tmp_path / "docs" / "variables.md").write_text("# Variables\n\nWritten by `make docs`: nobody is told.\n")
+    (tmp_path / "changelogs" / "fragments").mkdir(parents=True)
+    (tmp_path / "changelogs" / "fragments" / "a.yml").write_text(
+        "minor_changes:\n  - >-\n    a - ``anew``, with\n    proof.\n"
+    )
     assert words.findings(tmp_path) == [
+        "changelogs/fragments/a.yml:4: 'proof' -> verify or verification",
+        "docs/guide.md:11: 'mend' -> fix or repair",
+        "docs/guide.md:12: 'at once' -> immediately or simultaneously",
+        "docs/guide.md:13: '. Where' -> if or when",
         "plugins/a.py:2: 'somebody' -> the passive voice, nothing, no one",
         "roles/r/tasks/main.yml:3: 'Let pods' -> Collect, Start, Write, Uncordon",
         "roles/r/tasks/main.yml:8: 'not well' -> healthy or unhealthy",

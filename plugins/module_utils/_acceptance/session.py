@@ -20,7 +20,7 @@ from .run import Run
 from .target import Host, PluginLog, Target, label_problem, still_connected, still_proven, targets
 
 _STAYS = (
-    "It stays so until the plugin restarts: when nvidia-smi finds the GPU healthy, "
+    "This persists until the plugin restarts: when nvidia-smi shows that the GPU is healthy, run "
     "kubectl --namespace {namespace} delete pod {name}"
 )
 # Where the verification is remembered: it goes with the cluster, and any controller finds it.

@@ -166,7 +166,7 @@ class Packages:
             )
         if frozen and not self._policy.allow_change_held:
             raise PackageError(
-                f"Error while installing packages: on hold are {', '.join(frozen)}. Release them with `apt-mark "
+                f"Error while installing packages: these are on hold: {', '.join(frozen)}. Release them with `apt-mark "
                 "unhold`, or allow the change (allow_change_held: true)"
             )
 

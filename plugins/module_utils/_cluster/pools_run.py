@@ -49,8 +49,8 @@ def _problems(nodes: Mapping[str, Object], wishes: Mapping[str, Wanted], check: 
     absent = [_absent(name) for name in wishes if name not in nodes]
     if homeless([*nodes.values(), *absent], wishes):
         yield (
-            "every node would have a taint, and pods that tolerate none of them, such as the cluster's DNS, no place: "
-            "leave the control plane or a worker without"
+            "every node would have a taint, so pods that tolerate none of them, such as the cluster's DNS, could not "
+            "run: leave the control plane or a worker without one"
         )
 
 

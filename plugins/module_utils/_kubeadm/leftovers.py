@@ -42,7 +42,7 @@ def clear(clean: Callable[[], object], look: Callable[[], Sequence[str]], patien
         if not left:
             return
     raise DomainError(
-        f"Error while clearing away an init that never finished: containers of the former attempt don't end: "
+        f"Error while clearing away an init that never finished: containers of the previous attempt do not stop: "
         f"{', '.join(left)}. The data of etcd are untouched. See crictl ps and journalctl -u containerd, end them "
         f"(crictl rmp --force ID), or reboot this host; then run again."
     )

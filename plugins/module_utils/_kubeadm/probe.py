@@ -87,7 +87,7 @@ class Api:
                 answer = Answer(response.status, _json(response.read(_LARGEST_ANSWER)))
         except ssl.SSLCertVerificationError as error:
             raise ApiRefusedError(
-                f"{self.server} shows a certificate that is not of this cluster: {error.verify_message}"
+                f"{self.server} presents a certificate that is not valid for this cluster: {error.verify_message}"
             ) from error
         except (OSError, http.client.HTTPException) as error:
             raise ApiSilentError(f"{self.server} does not answer: {_words(error)}") from error

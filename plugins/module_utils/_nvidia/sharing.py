@@ -93,7 +93,7 @@ def _replica_problems(replicas: Any, mode: str) -> list[str]:
     number = int(replicas) if isinstance(replicas, str) and replicas.isdecimal() else replicas
     if isinstance(number, bool) or not isinstance(number, int) or number < 2:
         shown = "not set" if replicas is None else repr(replicas)
-        return [f"replicas is {shown}, and mode {mode} needs a number of at least 2: how many pods share a GPU"]
+        return [f"replicas is {shown}, but mode {mode} needs a number of at least 2 (how many pods share a GPU)"]
     return []
 
 

@@ -12,16 +12,17 @@ from .states import LOST, RESET, hopeless
 from .values import FAULTS, NUMBER, WHOLE_GPU, bare, word
 
 DO_RESET = (
-    "Stop what uses the GPU and reset it (nvidia-smi --gpu-reset), or reboot the host. If it comes again, have the "
+    "Stop what uses the GPU and reset it (nvidia-smi --gpu-reset), or reboot the host. If it happens again, have the "
     "GPU checked by its vendor."
 )
 DO_REBOOT = (
-    "Reboot the host. If it comes again, check the GPU's power, seat and cooling, and have it checked by its vendor."
+    "Reboot the host. If it happens again, check the GPU's power, seating and cooling, and have it checked by its "
+    "vendor."
 )
 DO_SUPPORT = "Have the GPU checked by its vendor; nvidia-bug-report.sh collects what they ask for."
 DO_LINKS = (
     "Look at the links (nvidia-smi nvlink --status) and at nvidia-fabricmanager's log; reset all GPUs that are "
-    "linked, or reboot the host. If it comes again, have the connections checked."
+    "linked, or reboot the host. If it happens again, have the connections checked."
 )
 DO_REMAP = (
     "Bad memory was marked and is taken out of use by the next reset of the GPU (nvidia-smi --gpu-reset), or the "

@@ -45,11 +45,11 @@ ADVICE = {
     NOT_INSTALLED: "Install the NVIDIA driver with its user space (nvidia-smi, libnvidia-ml.so).",
     NOT_LOADED: "Load the kernel module (modprobe nvidia) and see what it says (dmesg | grep -e NVRM -e nvidia). After "
     "a new kernel the module must be built or installed for it, with Secure Boot it must be signed.",
-    MISMATCH: "The kernel module that is loaded is of another version than the user space: the driver was upgraded "
-    "since. Reboot, or unload and load the module when no GPU is in use.",
+    MISMATCH: "The loaded kernel module and the user space have different versions: the driver was upgraded after "
+    "the module was loaded. Reboot, or unload and load the module when no GPU is in use.",
     DENIED: "Run as root, or see to the rights of /dev/nvidia*. In a container the device may have been taken away.",
-    LOST: "The GPU fell off the bus. Look at the kernel log (dmesg | grep Xid), reboot; if it comes again, check its "
-    "power, seat and cooling.",
+    LOST: "The GPU fell off the bus. Check the kernel log (dmesg | grep Xid) and reboot; if it happens again, check "
+    "the GPU's power, seating and cooling.",
     RESET: "Stop what uses the GPU and reset it (nvidia-smi --gpu-reset), or reboot.",
     TIMEOUT: "nvidia-smi hangs, usually in the driver. Look at the kernel log (dmesg | grep -e NVRM -e Xid) and for "
     "processes in state D; a reboot is usually needed. With many GPUs and persistence mode off a longer timeout helps.",
@@ -59,8 +59,8 @@ ADVICE = {
 }
 
 _UNOPENED = (
-    "nvidia-smi can't open {}. Look at the kernel log (dmesg | grep -e NVRM -e Xid) and reboot the host; if it comes "
-    "again, check the GPU's power, seat and cooling, or try another version of the driver."
+    "nvidia-smi can't open {}. Look at the kernel log (dmesg | grep -e NVRM -e Xid) and reboot the host; if it "
+    "happens again, check the GPU's power, seating and cooling, or try another version of the driver."
 )
 
 # Words of nvidia-smi, then those of a shell or wrapper around it, which may also be about something else.

@@ -67,7 +67,7 @@ def imports(configuration: Configuration) -> Iterator[Conflict]:
         base = configuration.effective[0].path if configuration.effective else "containerd's configuration"
         yield Conflict(
             "drop_ins_not_imported",
-            f"{base} does not import {', '.join(left)}, so nothing in there counts",
+            f"{base} does not import {', '.join(left)}, so they have no effect",
             left,
         )
     for file in configuration.files:
@@ -107,7 +107,7 @@ def cri(configuration: Configuration) -> Iterator[Conflict]:
     if off:
         yield Conflict(
             "cri_disabled",
-            "The CRI plugin is switched off (disabled_plugins), and kubelet can't work without it",
+            "The CRI plugin is switched off (disabled_plugins), but kubelet can't work without it",
             _saying(
                 configuration, lambda file: bool(off.intersection((file.tables or {}).get("disabled_plugins", [])))
             ),
@@ -132,7 +132,7 @@ def cgroups(configuration: Configuration) -> Iterator[Conflict]:
     if without and len(without) < len(runtimes):
         yield Conflict(
             "systemd_cgroup",
-            f"All runtimes must manage cgroups alike; SystemdCgroup is true, but not for {', '.join(without)}",
+            f"All runtimes must use the same cgroup driver; SystemdCgroup is true, but not for {', '.join(without)}",
             _saying(configuration, lambda file: bool(file.view.runtimes.keys() & set(without))),
         )
 
@@ -160,7 +160,7 @@ def cdi(configuration: Configuration) -> Iterator[Conflict]:
     if configuration.view.enable_cdi is False:
         yield Conflict(
             "cdi_disabled",
-            "CDI is switched off (enable_cdi = false), and GPUs reach containers through it",
+            "CDI is switched off (enable_cdi = false), but containers get their GPUs through it",
             _saying(configuration, lambda file: file.view.enable_cdi is False),
         )
 

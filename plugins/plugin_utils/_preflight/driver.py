@@ -106,7 +106,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "driver_unmanaged",
             f"The NVIDIA driver that is there ({listing(sorted(versions)) or 'version unknown'}) {reason}",
             listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
-            "An existing driver is not replaced without being asked",
+            "An existing driver is not replaced unless you ask for it",
             "Keep it (nvidia_driver_source=preinstalled), or choose its version (nvidia_driver_version), or "
             + (
                 "have it replaced (nvidia_driver_replace_foreign=true)"

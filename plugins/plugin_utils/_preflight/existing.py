@@ -64,7 +64,7 @@ def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"{shown} {'is' if len(other) == 1 else 'are'} installed, and {wanted} is wanted"
             + (f" ({listing(in_use)})" if in_use else ""),
             "dpkg",
-            "Packages that this collection does not manage are not replaced or downgraded without being asked",
+            "Packages that this collection does not manage are not replaced or downgraded unless you ask for it",
             f"Keep them ({SETTING}=keep: {entry['minimum']} or newer is enough), or let them be replaced "
             f"({SETTING}=replace)"
             if suffices

@@ -37,7 +37,7 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if expected is not None and int(expected) != len(found):
         yield reading.problem(
             "gpu_count_differs",
-            f"{expected} GPUs are expected, the PCI bus holds {len(found)}",
+            f"{expected} GPUs are expected, but the PCI bus has {len(found)}",
             "cluster_expected_gpus",
             "A GPU may have fallen off the bus, or sit badly in its slot",
             "Look at lspci -d 10de: and the kernel's log (dmesg); correct cluster_expected_gpus if it is wrong",
@@ -132,7 +132,7 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     for verdict in found.values():
         yield reading.problem(
             "check_image_does_not_fit",
-            f"The image of acceptance's check has CUDA {cuda}, which the driver {version.text} does not run here",
+            f"The image of the verification has CUDA {cuda}, which the driver {version.text} can't run on this host",
             f"acceptance_image ({image})",
             verdict.reason,
             f"Set acceptance_image to one with a CUDA version that it runs. Or: {verdict.advice}",

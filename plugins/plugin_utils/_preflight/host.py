@@ -128,7 +128,7 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         if free < want:
             yield reading.problem(
                 "disk_too_small",
-                f"The disk of {listing(share[0] for share in shares)} has {free} MiB free, {want} MiB are needed",
+                f"The disk of {listing(share[0] for share in shares)} has {free} MiB free, but {want} MiB are needed",
                 "disk",
                 "Images and packages would fill it, and kubelet evicts pods when it is nearly full",
                 f"Free some space, mount a larger disk there, or lower {' or '.join(variables)}",
@@ -156,7 +156,7 @@ def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if used > available:
         yield reading.problem(
             "swap_in_use",
-            f"Swap can't be turned off: {used} MiB lie in it, {available} MiB of memory are available",
+            f"Swap can't be turned off: {used} MiB are in use, but only {available} MiB of memory are available",
             listing(
                 f"{one['name']}, turned on by {one['origin']}" if one.get("origin") else one["name"]
                 for one in reading.facts["swaps"]

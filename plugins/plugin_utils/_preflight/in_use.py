@@ -112,7 +112,7 @@ def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "kubelet_version_differs",
             f"The node's kubelet is {installed}, and {_VERSION} is {wanted}",
             _VERSION,
-            "The kubelet of a node that is in use is not changed without being asked",
+            "The kubelet of a node in use is not changed unless you ask for it",
             "Bring the node to the version of the cluster as kubeadm's documentation says (kubectl drain, apt-get "
             "install kubeadm, kubeadm upgrade node, apt-get install kubelet, kubectl uncordon), and run this again"
             if known

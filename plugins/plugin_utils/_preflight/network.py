@@ -113,7 +113,7 @@ def resolver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if nameservers is None:
         yield reading.problem(
             "resolv_conf_missing",
-            f"kubelet is to take name servers from {path}, and there is no such file",
+            f"kubelet needs the name servers in {path}, but there is no such file",
             where,
             "Pods don't start without it",
             change,

@@ -248,7 +248,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
             ["/etc/resolv.conf names 127.0.0.53, ::1, which no pod can reach", "Set kubeadm_resolv_conf"],
         ),
         ({"gpu1.facts.resolver.files": {"/etc/resolv.conf": []}}, "gpu1", ["names no name server"]),
-        ({"gpu1.settings.resolv_conf": "/etc/upstream.conf"}, "gpu1", ["from /etc/upstream.conf", "no such file"]),
+        ({"gpu1.settings.resolv_conf": "/etc/upstream.conf"}, "gpu1", ["in /etc/upstream.conf", "no such file"]),
         (
             {
                 "cp1.facts.cluster": {**CONTROL_PLANE, "ca_hashes": ["sha256:b"]},
@@ -307,7 +307,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.facts.disks.3.free_mib": 150},
             "gpu1",
-            ["The disk of /boot has 150 MiB free, 200 MiB are needed", "preflight_driver_disk_mib"],
+            ["The disk of /boot has 150 MiB free, but 200 MiB are needed", "preflight_driver_disk_mib"],
         ),
         ({"gpu1.facts.swaps": [SWAP]}, "gpu1", ["7000 MiB", "6000 MiB", "/dev/sda2"]),
         (
@@ -382,8 +382,8 @@ def test_disk_for_a_driver_where_one_will_be_installed(
             )
         ),
         ({"gpu1.facts.installed": {"containerd": "1.6.20", "runc": "1.1"}}, "gpu1", ["containerd 1.6.20, runc 1.1"]),
-        ({"gpu1.settings.expected_gpus": 8}, "gpu1", ["8 GPUs are expected", "holds 4"]),
-        ({"cp1.settings.expected_gpus": 1}, "cp1", ["1 GPUs are expected", "holds 0"]),
+        ({"gpu1.settings.expected_gpus": 8}, "gpu1", ["8 GPUs are expected", "has 4"]),
+        ({"cp1.settings.expected_gpus": 1}, "cp1", ["1 GPUs are expected", "has 0"]),
         ({"gpu1.facts.gpus.3.driver": "vfio-pci"}, "gpu1", ["virtual machines", "0000:03:00.0"]),
         ({"gpu1.facts.gpus.0.device_id": "0xfff0"}, "gpu1", ["10de:fff0", "nvidia_driver_modules"]),
         (

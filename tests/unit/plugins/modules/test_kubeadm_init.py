@@ -281,7 +281,7 @@ def test_containers_that_do_not_end_leave_etcd_untouched(host: Host) -> None:
     host.programs.add("crictl", f"echo '{RUNNING}'")
     result = host.run(cleanup_timeout=0)
     assert result["failed"]
-    assert "containers of the former attempt don't end: container kube-scheduler, port 2379 " in result["msg"]
+    assert "containers of the previous attempt do not stop: container kube-scheduler, port 2379 " in result["msg"]
     assert "coredns" not in result["msg"]
     assert host.data.read_text() == data and host.inits == 1
     assert (host.root / "cleanups").read_text() == "data\ndata\n", "cleaned up once more"
@@ -355,7 +355,7 @@ def test_certificates_of_somebody_else(host: Host, other_authority: Authority) -
     (host.etc / "super-admin.conf").unlink()
     result = host.run()
     assert result["failed"]
-    assert "shows a certificate that is not of this cluster" in result["msg"]
+    assert "presents a certificate that is not valid for this cluster" in result["msg"]
 
 
 def test_cut_off_admin_conf_of_a_finished_cluster(host: Host) -> None:
