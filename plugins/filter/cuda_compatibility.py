@@ -16,7 +16,7 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Looks the versions up in this collection's table of toolkits, Linux drivers and GPUs, from Kepler to Blackwell. The
+  - Looks up the versions in this collection's table of toolkits, Linux drivers and GPUs, from Kepler to Blackwell. The
     table and its sources are in C(docs/cuda.md).
   - Input that is not a version is an error. For a version or GPU that is not in the table yet, the result is
     RV(_value.kind=unknown).

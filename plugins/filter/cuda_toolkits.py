@@ -39,7 +39,7 @@ options:
     elements: str
     default: []
   accept:
-    description: Kinds of compatibility with which a toolkit is accepted.
+    description: Accepted kinds of compatibility.
     type: list
     elements: str
     default: [native, minor_version_compatibility]

@@ -24,8 +24,8 @@ options:
       - A dictionary with C(seen) and C(wanted) for each host name.
       - C(seen) is the result of M(gpulab.kubernetes.gpu_host_info) with C(files) (paths of configuration files that
         differ), or a C(failure).
-      - C(wanted) holds C(packages) and C(gpu_packages) (name to version, the latter on hosts with GPUs), C(loose)
-        (packages that need no hold), C(minimums) and C(existing) (other versions that may stay, see
+      - C(wanted) contains C(packages) and C(gpu_packages) (name to version, the latter on hosts with GPUs), C(loose)
+        (packages that don't need to be held), C(minimums) and C(existing) (other versions that may stay, see
         P(gpulab.kubernetes.kept_version#filter)), C(source) and C(driver) (where the driver comes from, and its
         version), and for the driver V(auto) the host's C(pool) and the C(versions) of the table. If it is empty,
         nothing is compared.

@@ -54,8 +54,8 @@ options:
         C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by version the
         distributions that have it), C(gpu_manager), C(device_plugin_root) (the root directory in which the device
         plugin looks for the driver), C(acceptance_image), C(minimum) (the minimum C(memory_mib) and C(cpus) for
-        V(control_plane) and V(worker)), C(disk_mib) (by path), C(driver_disk_mib) (by path, in addition where a driver
-        is installed).
+        V(control_plane) and V(worker)), C(disk_mib) (by path), C(driver_disk_mib) (by path, in addition if a driver
+        will be installed).
     type: dict
     required: true
 """

@@ -18,7 +18,7 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Writes mappings as tables, one after the other, in the order of their keys. Lists may hold scalars, lists and
+  - Writes mappings as tables, one after the other, in the order of their keys. Lists may contain scalars, lists and
     mappings, which are written inline.
   - TOML has no null, so keys with the value null are omitted.
 positional: _input

@@ -109,7 +109,7 @@ attributes:
       - Otherwise the change is predicted from dpkg's database alone, for example on a host without the repositories.
   diff_mode:
     support: full
-    details: [Shows the versions of all packages that change, and the holds.]
+    details: Shows the versions of all packages that change, and the holds.
   idempotent:
     support: full
     details: [A second run starts no program.]

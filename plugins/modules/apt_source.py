@@ -108,13 +108,13 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [Predicts the files. The key is not fetched, unless the stored one expires within 60 days.]
+    details: Predicts the files. The key is not fetched, unless the stored one expires within 60 days.
   diff_mode:
     support: full
-    details: [Shows every file that is written, but no passwords.]
+    details: Shows every file that is written, but no passwords.
   idempotent:
     support: full
-    details: [A second run starts no program and opens no connection, unless the key expires within 60 days.]
+    details: A second run starts no program and opens no connection, unless the key expires within 60 days.
 """
 
 EXAMPLES = r"""

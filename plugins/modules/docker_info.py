@@ -71,7 +71,7 @@ containers:
   elements: str
   sample: ["jupyter (jupyter/base-notebook:latest)"]
 rootless:
-  description: Users with a rootless Docker, and the file that shows it.
+  description: Users with a rootless Docker, and the file that indicates it.
   returned: success
   type: list
   elements: dict

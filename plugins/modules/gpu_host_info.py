@@ -35,7 +35,7 @@ options:
     default: /etc/containerd/conf.d/*.toml
     version_added: 0.2.0
   certificates:
-    description: Whether to read when the certificates of this control plane expire.
+    description: Whether to read the expiry dates of this control plane's certificates.
     type: bool
     default: false
     version_added: 0.2.0

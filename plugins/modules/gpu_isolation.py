@@ -59,7 +59,7 @@ attributes:
     support: full
   diff_mode:
     support: full
-    details: [Shows the node's annotations and taints, and whether it is cordoned.]
+    details: Shows the node's annotations and taints, and whether it is cordoned.
   idempotent:
     support: full
 """

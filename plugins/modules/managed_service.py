@@ -11,7 +11,7 @@ short_description: Keep a service enabled and running with its current configura
 version_added: 0.1.0
 description:
   - Enables and starts a systemd unit. Restarts it only if a file that M(gpulab.kubernetes.managed_files) wrote for it
-    has changed since it was started. A restart by anyone else counts.
+    has changed since it was started. A restart by anyone else also counts.
   - Run it with C(check_mode=true) first if something must be done before a restart.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)

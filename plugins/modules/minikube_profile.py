@@ -32,7 +32,7 @@ options:
     type: str
     default: minikube
   home:
-    description: Directory that holds C(.minikube) and C(.kube). The default is the user's home directory.
+    description: Directory of C(.minikube) and C(.kube). The default is the user's home directory.
     type: path
     default: "~"
   driver:

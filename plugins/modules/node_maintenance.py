@@ -79,7 +79,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [Disruption budgets are not taken into account, because they are known only when an eviction is attempted.]
+    details: Disruption budgets are not taken into account, because they are known only when an eviction is attempted.
   diff_mode:
     support: none
   idempotent:
@@ -124,7 +124,7 @@ record:
       description: Reason of the failure, empty if there was none.
       type: str
     policy:
-      description: How new pods are kept away, always V(cordon) here.
+      description: How new pods are kept away. Always V(cordon) for this module.
       type: str
   sample: {cordoned: false, labels: {}, data: {from: 580.178.04}, failure: "", policy: cordon}
 evicted:

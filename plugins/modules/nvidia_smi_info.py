@@ -20,7 +20,7 @@ description:
     identified by name.
   - Drivers from 418 to 616 are supported, with old and new field names, with or without a document type, and with
     warnings, colors and lines of wrapper programs around the output.
-  - A value that nvidia-smi doesn't know is null, never a string such as V(N/A) or V([Not Supported]).
+  - A value that nvidia-smi doesn't provide is null, never a string such as V(N/A) or V([Not Supported]).
   - Problems are reported in RV(state). They make the module fail only if O(fail_on) lists the state.
   - With V(xids) in O(gather) it also reads the driver's errors (Xids) from the kernel log. A critical one makes its GPU
     unhealthy until the next boot, or until the driver reports that the GPU no longer needs recovery.
@@ -163,7 +163,7 @@ count:
   sample: 4
 gpus:
   description:
-    - The GPUs in the order of their indices. A value that nvidia-smi doesn't know is null.
+    - The GPUs in the order of their indices. A value that nvidia-smi doesn't provide is null.
     - A GPU that could not be read, or is missing between the others, keeps its index and its position. It has
       RV(gpus[].problems), and unknown values are null.
   returned: always
@@ -222,10 +222,10 @@ gpus:
           elements: dict
           contains:
             gi:
-              description: Id of the GPU instance.
+              description: ID of the GPU instance.
               type: int
             ci:
-              description: Id of the compute instance. A GPU instance can be split into several.
+              description: ID of the compute instance. A GPU instance can be split into several.
               type: int
             profile:
               description: Profile, such as V(1g.5gb), or V(1c.3g.20gb) for a part of a GPU instance.
@@ -299,10 +299,10 @@ gpus:
           description: Memory in use in MiB.
           type: int
         gi:
-          description: Id of the GPU instance, on a MIG device.
+          description: ID of the GPU instance, on a MIG device.
           type: int
         ci:
-          description: Id of the compute instance, on a MIG device.
+          description: ID of the compute instance, on a MIG device.
           type: int
     healthy:
       description: Whether RV(gpus[].problems) is empty.

@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 active_before:
-  description: The swap areas that were on when the module came.
+  description: Swap areas that were active before the run.
   returned: success
   type: list
   elements: dict
@@ -75,7 +75,7 @@ active_before:
       description: Size in MiB.
       type: int
     used_mib:
-      description: What lay in it, in MiB.
+      description: Used size in MiB.
       type: int
     priority:
       description: Priority of the area.

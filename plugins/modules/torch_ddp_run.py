@@ -47,7 +47,7 @@ options:
     type: int
     default: 0
   node_selector:
-    description: Labels of the nodes that may take part.
+    description: Node selector of the pods.
     type: dict
     default: {}
   timeout:

@@ -16,7 +16,7 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Looks the versions up in this collection's table of toolkits, Linux drivers and GPUs (C(docs/cuda.md)).
+  - Looks up the versions in this collection's table of toolkits, Linux drivers and GPUs (C(docs/cuda.md)).
   - The filter P(gpulab.kubernetes.cuda_compatibility#filter) returns the reason and what to do.
 positional: _input, driver
 options:
