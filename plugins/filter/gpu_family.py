@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Known data of the GPU.
+  description: Known data about the GPU.
   type: dict
   contains:
     family:

@@ -21,7 +21,7 @@ author:
 description:
   - Reads the declaration of how pods share the GPUs of a host, and returns the resources that the host offers and their
     amounts.
-  - Fails with a list of all problems of the declaration.
+  - Fails with a list of all problems in the declaration.
 positional: _input, gpus, parts
 options:
   _input:

@@ -15,7 +15,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - It is the wanted version, unless the policy is V(keep) and the installed version is new enough.
+  - Returns the wanted version, unless the policy is V(keep) and the installed version is new enough.
 positional: _input, wanted, minimum, policy
 options:
   _input:

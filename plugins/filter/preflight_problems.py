@@ -20,7 +20,7 @@ from ..plugin_utils._preflight.model import Cluster, Reading
 
 DOCUMENTATION = r"""
 name: preflight_problems
-short_description: Find all problems of hosts and settings before anything changes
+short_description: Find all problems with hosts and settings before anything changes
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)

@@ -112,7 +112,7 @@ services:
   sample: [docker]
 contradictions:
   description: Existing settings with different values.
-  returned: failure because of such settings
+  returned: failure caused by such settings
   type: list
   elements: dict
   sample: [{key: default-runtime, present: crun, wanted: nvidia}]

@@ -83,14 +83,14 @@ options:
             gets whole GPUs.
           - If several pods share a GPU, all of them run at the same time. If GPUs are partitioned, each MIG device is
             verified.
-          - A value of the key C(complaint) is reported as a problem of the host.
+          - A value of the key C(complaint) is reported as a problem with the host.
         type: dict
         default: {}
         version_added: 0.2.0
       containerd:
         description:
           - Summary of containerd's configuration, as returned by P(gpulab.kubernetes.containerd_state#filter).
-          - Each conflict with the level V(problem) is reported as a problem of the host.
+          - Each conflict with the level V(problem) is reported as a problem with the host.
         type: dict
         default: {}
         version_added: 0.2.0

@@ -64,7 +64,7 @@ nodes:
       description: Whether its labels differ, or a change has begun and not ended.
       type: bool
     drained:
-      description: Whether a run has drained the node and not uncordoned it yet.
+      description: Whether a run has drained the node but not uncordoned it yet.
       type: bool
     summary:
       description: Change in resources, empty if there is none.

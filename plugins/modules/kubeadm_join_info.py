@@ -77,7 +77,7 @@ EXAMPLES = r"""
   register: join_info
   failed_when: false
 
-- name: Show the reason of a failure, which no_log hides
+- name: Show the reason for a failure, which no_log hides
   ansible.builtin.fail:
     msg: "{{ join_info.msg }}"
   when: join_info.msg is defined

@@ -12,7 +12,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Records the previous state of the node and data of the caller in the node's annotation C(gpulab.io/PURPOSE). It is
+  - Records the previous state of the node and the caller's data in the node's annotation C(gpulab.io/PURPOSE). It is
     written in one step with the cordon, so that a run can be resumed wherever it was interrupted.
   - A node that was cordoned before stays cordoned after the maintenance.
   - Pods are evicted, subject to disruption budgets. If pods are left after O(timeout), the module fails, and uncordons
@@ -67,7 +67,7 @@ options:
     elements: str
     default: []
   failure:
-    description: Reason of the failure, with O(state=failed).
+    description: Reason for the failure, with O(state=failed).
     type: str
     default: ""
   timeout:
@@ -118,10 +118,10 @@ record:
       description: Previous values of the labels that were set, null for those that did not exist.
       type: dict
     data:
-      description: Data of the caller.
+      description: The caller's data.
       type: dict
     failure:
-      description: Reason of the failure, empty if there was none.
+      description: Reason for the failure, empty if there was none.
       type: str
     policy:
       description: How new pods are kept away. Always V(cordon) for this module.

@@ -13,7 +13,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Lists the processes that have a device node of the driver open, with their systemd service or pod.
-  - Reads from systemd which of O(services) and of these services are running, so that they can be stopped and started
+  - Reads from systemd which of these services and of O(services) are running, so that they can be stopped and started
     again.
 options:
   services:

@@ -122,7 +122,7 @@ state:
   type: str
   sample: ok
 message:
-  description: Message of nvidia-smi, and the problems of each GPU. Null if the state is V(ok).
+  description: Message from nvidia-smi, and the problems with each GPU. Null if the state is V(ok).
   returned: always
   type: str
   sample: "Failed to initialize NVML: Driver/library version mismatch"
@@ -308,7 +308,7 @@ gpus:
       description: Whether RV(gpus[].problems) is empty.
       type: bool
     problems:
-      description: Problems of the GPU, in the words of nvidia-smi if possible.
+      description: Problems with the GPU, in the words of nvidia-smi if possible.
       type: list
       elements: str
       sample: [GPU is lost]
@@ -333,7 +333,7 @@ gpus:
           description: How to fix it.
           type: str
 problems:
-  description: Problems of all GPUs, one line each, with the same text in each call.
+  description: Problems with all GPUs, one line each, with the same text in each call.
   returned: always
   type: list
   elements: str

@@ -382,7 +382,7 @@ containerd_drop_ins:
 repositories:
   description: >-
     For each of O(repositories): whether it was queried, why that failed, which wanted versions it lacks, which versions
-    it has, the problem of its key (C(kind) is V(unreachable), V(unreadable), V(unexpected), V(expired) or empty), and
+    it has, the problem with its key (C(kind) is V(unreachable), V(unreadable), V(unexpected), V(expired) or empty), and
     which unmanaged sources contain its address (C(shared): together with other addresses).
   returned: always
   type: list

@@ -70,8 +70,8 @@ options:
     default: false
   settle:
     description:
-      - Seconds for which everything must stay ready. Directly after a change the GPU Operator may still report the
-        ready state of before.
+      - Seconds for which everything must stay ready. Directly after a change the GPU Operator may still report its
+        previous state.
     type: float
     default: 0
   timeout:
