@@ -7,19 +7,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: progress
 type: stdout
-short_description: Show phase, host, elapsed time and what is being waited for
+short_description: Show the phase, the task and elapsed time of each host, and what the run waits for
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - On a terminal the lines at the bottom are kept up to date, the phase and its running time first, then each host with
-    its task, or with what it waits for. Elsewhere there is a line for each phase, and one now and then for a task that
-    takes long.
-  - Changes, messages of debug tasks and errors are shown once and stay. Errors are shown in full. What C(no_log) hides
-    stays hidden.
-  - Hosts that do the same, change alike or fail alike share a line.
-  - At the end it tells where the time went, how each host fared, and how the run ended.
-  - A phase is a play. Where a play has several roles, each further role is a phase.
+  - On a terminal the lines at the bottom are updated continuously. They show the phase and its elapsed time, then each
+    host with its task or what it waits for. Otherwise it prints one line per phase, and occasional lines for long
+    tasks.
+  - Changes, messages of debug tasks and errors are printed once and remain visible. Errors are printed in full. Output
+    that C(no_log) hides stays hidden.
+  - Hosts with the same task, change or error share a line.
+  - At the end it shows the duration of each phase, the result of each host, and how the run ended.
+  - A phase is a play. In a play with several roles, each additional role is a phase.
 requirements:
   - Set it as stdout callback, with C(ANSIBLE_STDOUT_CALLBACK=gpulab.kubernetes.progress) or C(stdout_callback) in
     C(ansible.cfg).
@@ -41,7 +41,7 @@ options:
       - section: callback_progress
         key: view
   interval:
-    description: Seconds after which, in plain lines, a task that still runs is said to be waited for; then again.
+    description: In the plain view, interval in seconds at which a running task is reported.
     type: float
     default: 30
     env:

@@ -14,7 +14,7 @@ attributes:
   diff_mode:
     description: Returns what has changed, or in check mode would change, when in diff mode.
   idempotent:
-    description: A second run with the same arguments changes nothing and says so.
+    description: A second run with the same arguments changes nothing and reports no change.
 """
 
     # For modules that only read.
@@ -30,15 +30,15 @@ attributes:
     description: Returns what has changed, or in check mode would change, when in diff mode.
   idempotent:
     support: full
-    description: A second run with the same arguments changes nothing and says so.
+    description: A second run with the same arguments changes nothing and reports no change.
 """
 
     ROOT = r"""
 options:
   root:
     description:
-      - Directory that stands for V(/) in every path that this module reads or writes.
-      - Only tests and the building of images need another one. Programs are run on the running host in any case.
+      - Directory that replaces V(/) in every path that this module reads or writes.
+      - Only tests and image builds need a different value. Programs always run on the running host.
     type: path
     default: /
 """

@@ -11,15 +11,15 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   http_proxy:
-    description: Proxy for addresses that begin with C(http:), as a URL. Empty means the one of apt's configuration.
+    description: URL of the proxy for C(http) URLs. Empty means the proxy of apt's configuration.
     type: str
     default: ""
   https_proxy:
-    description: Proxy for addresses that begin with C(https:), as a URL.
+    description: URL of the proxy for C(https) URLs.
     type: str
     default: ""
   no_proxy:
-    description: Hosts and domains that are reached without a proxy.
+    description: Hosts and domains to reach without a proxy.
     type: list
     elements: str
     default: []

@@ -10,15 +10,15 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   base_url:
-    description: Address of the W&B server.
+    description: URL of the W&B server.
     type: str
     default: https://api.wandb.ai
   api_key:
-    description: API key of a user, or of a service account, of W&B.
+    description: W&B API key of a user or a service account.
     type: str
     required: true
   entity:
-    description: The team, or the user, whose queues these are.
+    description: Team or user who owns the queues.
     type: str
     required: true
 requirements:

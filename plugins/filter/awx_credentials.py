@@ -13,23 +13,23 @@ from ansible.errors import AnsibleFilterError
 
 DOCUMENTATION = r"""
 name: awx_credentials
-short_description: Decide which credentials AWX gets, and who uses them
+short_description: Decide which credentials AWX gets, and what uses them
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - A credential is made if a file for one of its secrets is named, and is used if it is made or there already.
+  - A credential is created if a file is given for one of its secrets. It is used if it is created or already exists.
 positional: _input, known
 options:
   _input:
     description: >-
-      The credentials, each with C(name), C(used_by), C(secrets) (by input the file that holds it, empty for none), and
-      maybe C(required), the setting without which it can't be made.
+      Credentials, each with C(name), C(used_by), C(secrets) (the file for each input, or empty), and optionally
+      C(required), the setting without which it can't be created.
     type: list
     elements: dict
     required: true
   known:
-    description: Names of those that AWX has.
+    description: Names of the credentials that exist in AWX.
     type: list
     elements: str
     required: true
@@ -44,8 +44,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    C(made) lists those to be configured, C(used) their names by what uses them, C(left_out) the names of the others,
-    and C(problems) what keeps them from being made.
+    C(made) lists the credentials to create, C(used) their names by what uses them, C(left_out) the names of the others,
+    and C(problems) the reasons why credentials can't be created.
   type: dict
 """
 

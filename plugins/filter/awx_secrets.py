@@ -12,24 +12,24 @@ from ansible.errors import AnsibleFilterError
 
 DOCUMENTATION = r"""
 name: awx_secrets
-short_description: Read the secrets that a credential of AWX lacks
+short_description: Read the missing secrets of an AWX credential
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Keys are read as they are, of everything else the end of the line is left out.
+  - Keys are read unchanged. The final newline of all other secrets is removed.
 positional: _input, there, update
 options:
   _input:
-    description: By input the file that holds it, empty for none.
+    description: File for each input, or empty.
     type: dict
     required: true
   there:
-    description: The inputs that the credential has.
+    description: Inputs that the credential already has.
     type: dict
     required: true
   update:
-    description: Whether inputs that the credential has are read as well.
+    description: Whether to read inputs that the credential already has.
     type: bool
     default: false
 """
@@ -43,7 +43,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The secrets, by input.
+  description: Secrets by input.
   type: dict
 """
 

@@ -9,12 +9,12 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: awx_setting_problems
-short_description: Find what is wrong with the inventories and workflows that AWX should get
+short_description: Find problems in the inventories and workflows for AWX
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Takes values of any type, as files and extra variables may hold them.
+  - Accepts values of any type, because files and extra variables may contain them.
 positional: _input, workflows
 options:
   _input:
@@ -30,14 +30,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: See what is wrong
+- name: Show the problems
   ansible.builtin.debug:
     msg: "{{ [{'name': 'lab'}] | gpulab.kubernetes.awx_setting_problems([]) }}"
 """
 
 RETURN = r"""
 _value:
-  description: What is wrong, in words. Empty if AWX can be configured with it.
+  description: Descriptions of the problems. Empty if AWX can be configured.
   type: list
   elements: str
   sample: ["awx_configure_inventories: the entry lab needs a path inside of the project"]

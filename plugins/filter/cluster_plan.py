@@ -9,12 +9,12 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: cluster_plan
-short_description: Work out which roles have something to do in the cluster
+short_description: Determine which roles have something to do in the cluster
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Where the cluster could not be read all roles are pending, so that the role tells what is wrong.
+  - If the cluster could not be read, all roles are pending, so that the role concerned reports the problem.
 positional: _input, network, namespace, installers
 options:
   _input:
@@ -25,28 +25,28 @@ options:
     type: dict
     required: true
   network:
-    description: C(cluster_network_plugin), under whose name stands what is pending of the pod network.
+    description: Value of C(cluster_network_plugin). Pending changes of the pod network are listed under this name.
     type: str
     required: true
   namespace:
-    description: Namespace of the device plugin, so that any other device plugin is one of another hand.
+    description: Namespace of the device plugin. Device plugins in other namespaces are unmanaged.
     type: str
     required: true
   installers:
-    description: Whether a host of the run wants its driver from a pod.
+    description: Whether a host of the run gets its driver from a pod.
     type: bool
     required: true
 """
 
 EXAMPLES = r"""
-- name: See which roles have something to do
+- name: Show which roles have something to do
   ansible.builtin.debug:
     msg: "{{ {'states': {}} | gpulab.kubernetes.cluster_plan('flannel', 'gpulab-gpu', false) }}"
 """
 
 RETURN = r"""
 _value:
-  description: What is pending, a list of words by role. Roles that have nothing to do are left out.
+  description: What is pending, as a list by role. Roles that have nothing to do are omitted.
   type: dict
   sample: {flannel: [DaemonSet kube-flannel/kube-flannel-ds]}
 """

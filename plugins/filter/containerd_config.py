@@ -15,29 +15,29 @@ from ..plugin_utils._containerd.config import Configuration, File, merge, parse,
 
 DOCUMENTATION = r"""
 name: containerd_config
-short_description: Read a configuration of containerd
+short_description: Read containerd's configuration
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads what containerd's configuration says about runtimes, whatever version it is written in (1 to 4).
-  - Given files, it merges them as containerd does, and finds what stands between them.
-  - What C(containerd config dump) prints is one merged text. It shows no file names, and from containerd 2.2 on its
-    C(imports) names C(/etc/containerd/conf.d/*.toml) also where the configuration file does not import it. It also
-    prints a configuration that imports a file that does not exist, with which containerd would not start.
+  - Reads the runtime settings from containerd's configuration, in any configuration version (1 to 4).
+  - If the input is a list of files, merges them like containerd and finds conflicts between them.
+  - The output of C(containerd config dump) is one merged text without file names. From containerd 2.2 on, its
+    C(imports) contains C(/etc/containerd/conf.d/*.toml) even if the configuration file does not import it. It also
+    prints a configuration that imports a missing file, with which containerd would not start.
 positional: _input
 options:
   _input:
     description:
-      - The configuration as TOML, one text, or a list of files in the order in which they take effect, as
-        M(gpulab.kubernetes.containerd_info) returns them. A file is a dictionary of C(path), C(text) (null for one
-        that is imported and does not exist) and C(imported) (default V(true)).
+      - The configuration as one TOML text, or as a list of files in the order in which they take effect, as returned by
+        M(gpulab.kubernetes.containerd_info). A file is a dictionary with C(path), C(text) (null if it is imported and
+        does not exist) and C(imported) (default V(true)).
     type: raw
     required: true
   release:
     description:
-      - The version of containerd. What is on by default, which versions it knows and how it merges files depends on
-        it. Empty stands for the newest, with null for what can't be known then.
+      - Version of containerd, which determines the defaults, the known configuration versions and how files are merged.
+        Empty means the newest version, with null for unknown values.
     type: str
     default: ""
 """
@@ -47,7 +47,7 @@ EXAMPLES = r"""
   gpulab.kubernetes.containerd_info:
   register: containerd
 
-- name: Refuse a configuration that containerd would start with to no good end
+- name: Refuse a configuration with conflicts
   ansible.builtin.assert:
     that: conflicts | selectattr('level', 'eq', 'problem') | length == 0
     fail_msg: "{{ conflicts | map(attribute='text') | join('; ') }}"
@@ -57,32 +57,32 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What the configuration says; null and empty where it says nothing.
+  description: Settings of the configuration; null or empty if it does not set them.
   type: dict
   contains:
     version:
-      description: Version of the configuration (of its first file), 1 when there is none in it.
+      description: Version of the configuration (of its first file), 1 if it does not contain one.
       type: int
     root:
-      description: Where containerd keeps its data.
+      description: Directory of containerd's data.
       type: str
     state:
-      description: Where containerd keeps what does not outlive a reboot.
+      description: Directory of containerd's state, which does not survive a reboot.
       type: str
     cri:
-      description: Whether the CRI plugin is on.
+      description: Whether the CRI plugin is enabled.
       type: bool
     cri_table:
-      description: The table in which the settings of CRI's runtimes are, by the name that the configuration uses.
+      description: Name of the table with the settings of the CRI runtimes.
       type: str
       sample: io.containerd.cri.v1.runtime
     default_runtime:
-      description: The runtime of pods that name none. It is V(runc) where the configuration is silent.
+      description: Default runtime of pods. It is V(runc) if the configuration does not set it.
       type: str
     runtimes:
       description:
-        - By name their C(handler) (what a RuntimeClass calls it), C(type), C(binary) and C(systemd_cgroup), null where
-          the configuration is silent. C(binary) may come from C(BinaryName), C(Runtime) or C(runtime_engine).
+        - C(handler) (the name in a RuntimeClass), C(type), C(binary) and C(systemd_cgroup) of each runtime, null if not
+          set. C(binary) may come from C(BinaryName), C(Runtime) or C(runtime_engine).
       type: dict
       sample:
         nvidia:
@@ -94,24 +94,25 @@ _value:
       description: The pause image.
       type: str
     cdi:
-      description: Whether containerd injects CDI devices; null when neither the configuration nor O(release) tell.
+      description: >-
+        Whether containerd injects CDI devices; null if neither the configuration nor O(release) determines it.
       type: bool
     enable_cdi:
-      description: What the configuration itself says about it.
+      description: Value in the configuration itself.
       type: bool
     registry_config_path:
-      description: Where the registries' hosts.toml files are.
+      description: Directory of the registries' hosts.toml files.
       type: str
     imports:
-      description: Files that are imported, as the configuration names them.
+      description: Imported files, as written in the configuration.
       type: list
       elements: str
     disabled_plugins:
-      description: Plugins that are switched off.
+      description: Disabled plugins.
       type: list
       elements: str
     conflicts:
-      description: Settings that do not fit together.
+      description: Conflicting settings.
       type: list
       elements: dict
       contains:
@@ -122,19 +123,19 @@ _value:
             - C(drop_ins_not_imported), C(import_missing).
             - C(table_ignored), a table whose name belongs to another version.
             - C(cri_disabled), C(default_runtime_missing), C(cdi_disabled).
-            - C(systemd_cgroup), it is true for some runtimes only.
-            - C(runtime_twice), two files define one runtime. It is a note when they agree.
-            - C(registry_mirrors), the old mirrors beside C(config_path).
-            - C(runtime_engine), C(systemd_cgroup_of_v1), settings of containerd's first runtime for another one.
+            - C(systemd_cgroup), it is true only for some runtimes.
+            - C(runtime_twice), two files define the same runtime. It is a note if they agree.
+            - C(registry_mirrors), old mirror settings together with C(config_path).
+            - C(runtime_engine), C(systemd_cgroup_of_v1), settings of containerd's v1 runtime for a different runtime.
           type: str
         level:
-          description: V(problem), or V(note) for what does no harm.
+          description: V(problem), or V(note) if it is harmless.
           type: str
         text:
-          description: A sentence about it.
+          description: Description of the conflict.
           type: str
         files:
-          description: The files that say so.
+          description: Files that contain the settings.
           type: list
           elements: str
       sample:

@@ -20,20 +20,20 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes one file per registry, as P(gpulab.kubernetes.managed_files#module) takes them. When no mirror answers,
-    containerd goes on to the registry itself.
-  - A file with credentials has mode 0600. containerd sends them to that host, and to where it gets tokens from.
+  - Creates one file per registry, for P(gpulab.kubernetes.managed_files#module). If no mirror answers, containerd uses
+    the registry itself.
+  - A file with credentials has mode 0600. containerd sends them to that host and to its token server.
 positional: _input, directory, credentials
 options:
   _input:
     description:
       - Mappings with C(registry), C(endpoint) and optionally C(override_path), C(skip_verify), C(ca). Mirrors of one
-        registry are tried in the order in which they stand.
+        registry are tried in the given order.
     type: list
     elements: dict
     required: true
   directory:
-    description: Containerd's C(config_path).
+    description: C(config_path) of containerd.
     type: str
     default: /etc/containerd/certs.d
   credentials:

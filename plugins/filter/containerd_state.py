@@ -13,28 +13,28 @@ from ..plugin_utils._containerd.config import merge, parse, parse_release
 
 DOCUMENTATION = r"""
 name: containerd_state
-short_description: Sum up a host's containerd configuration for a report
+short_description: Summarize a host's containerd configuration for a report
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads files as P(gpulab.kubernetes.containerd_config#filter) does, and keeps what decides whether pods get GPUs.
-  - A configuration that can't be read is a conflict like others, and no failure.
+  - Reads files like P(gpulab.kubernetes.containerd_config#filter), and returns the settings that determine whether pods
+    get GPUs.
+  - A configuration that can't be read is returned as a conflict and does not cause a failure.
 positional: _input
 options:
   _input:
-    description: Files in the order in which they take effect, as M(gpulab.kubernetes.gpu_host_info) returns them.
+    description: Files in the order in which they take effect, as returned by M(gpulab.kubernetes.gpu_host_info).
     type: list
     elements: dict
     required: true
   release:
-    description: The version of containerd. Empty stands for the newest.
+    description: Version of containerd. Empty means the newest.
     type: str
     default: ""
   own:
     description:
-      - Paths of the files that this collection writes. What files of others define twice among themselves is theirs;
-        it becomes a V(note).
+      - Paths of the files that this collection writes. Duplicate definitions in unmanaged files only are a V(note).
     type: list
     elements: str
     default: []
@@ -47,30 +47,31 @@ EXAMPLES = r"""
     containerd_config: /etc/containerd/config.toml
   register: host
 
-- name: Show what is wrong with it
+- name: Show the conflicts
   ansible.builtin.debug:
     msg: "{{ (host.containerd_files | gpulab.kubernetes.containerd_state(host.packages['containerd.io'])).conflicts }}"
 """
 
 RETURN = r"""
 _value:
-  description: The state; null and empty where the configuration can't be read, empty where there is none.
+  description: >-
+    State of the configuration. Values are null or empty if it can't be read, and the state is empty if there is none.
   type: dict
   contains:
     default_runtime:
-      description: The runtime of pods that name none.
+      description: Default runtime of pods.
       type: str
     cdi:
       description: Whether containerd injects CDI devices.
       type: bool
     systemd_cgroup:
-      description: Runtime -> whether it manages cgroups through systemd; null where the configuration is silent.
+      description: For each runtime, whether it manages cgroups through systemd; null if not set.
       type: dict
     conflicts:
       description:
-        - Settings that do not fit together, each with C(kind), C(level), C(text) and C(files) as in
+        - Conflicting settings, each with C(kind), C(level), C(text) and C(files) as in
           P(gpulab.kubernetes.containerd_config#filter).
-        - The kind V(unreadable) stands for a configuration that can't be read.
+        - The kind V(unreadable) means that the configuration can't be read.
       type: list
       elements: dict
   sample:

@@ -11,37 +11,39 @@ from ..plugin_utils._cuda.inputs import verdict
 
 DOCUMENTATION = r"""
 name: cuda_compatibility
-short_description: Say whether and how an NVIDIA driver runs programs of a CUDA toolkit
+short_description: Determine whether and how an NVIDIA driver runs programs of a CUDA toolkit
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Looks the versions up in this collection's table of toolkits, Linux drivers and GPUs, from Kepler to Blackwell. The
+  - Looks up the versions in this collection's table of toolkits, Linux drivers and GPUs, from Kepler to Blackwell. The
     table and its sources are in C(docs/cuda.md).
-  - Input that is no version is an error. A version or GPU that is not in the table yet is RV(_value.kind=unknown).
+  - Input that is not a version is an error. For a version or GPU that is not in the table yet, the result is
+    RV(_value.kind=unknown).
 positional: _input, driver
 options:
   _input:
     description:
-      - The toolkit's version, as text, such as V(12.4), V(12.4.1) or V(cuda-12.4). V(12.4) is the first release of
+      - Version of the toolkit as a string, such as V(12.4), V(12.4.1) or V(cuda-12.4). V(12.4) is the first release of
         12.4, V(13) is V(13.0).
     type: str
     required: true
   driver:
     description:
-      - The Linux driver's version as C(nvidia-smi) prints it (V(550.54.14)), as text, or only its branch (V(550)). Of a
-        branch the answer holds for each of its releases, and minor version compatibility for the current ones.
+      - Version of the Linux driver as a string, as printed by C(nvidia-smi) (V(550.54.14)), or only its branch
+        (V(550)). For a branch the result applies to all of its releases, and minor version compatibility to the current
+        ones.
     type: str
     required: true
   gpu:
     description:
-      - The GPU, if the answer shall be about one - its name as C(nvidia-smi) prints it (V(Tesla T4)), its PCI device id
-        (V(0x1eb8), V(10de:1eb8)) or its architecture (V(Turing)).
+      - GPU for which to determine the compatibility - its name as printed by C(nvidia-smi) (V(Tesla T4)), its PCI
+        device ID (V(0x1eb8), V(10de:1eb8)) or its architecture (V(Turing)).
     type: str
   data_center:
     description:
-      - Whether the GPU is a data-centre GPU. Without it, the name tells, and where that doesn't either, the answer is
-        RV(_value.kind=forward_compatibility) with the condition in RV(_value.reason).
+      - Whether the GPU is a data-center GPU. If unset, this is derived from the name. If that is not possible, the
+        result is RV(_value.kind=forward_compatibility) with the condition in RV(_value.reason).
     type: bool
 seealso:
   - plugin: gpulab.kubernetes.cuda_supported_by
@@ -51,19 +53,19 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Say what a driver makes of CUDA 12.4
+- name: Show whether a driver runs CUDA 12.4
   ansible.builtin.debug:
     msg: "{{ '12.4' | gpulab.kubernetes.cuda_compatibility('550.54.14') }}"
   # kind: native
 
-- name: Install the package for forward compatibility where it helps
+- name: Install the package for forward compatibility if it helps
   ansible.builtin.apt:
     name: "{{ compatibility.package }}"
   when: compatibility.kind == 'forward_compatibility'
   vars:
     compatibility: "{{ '13.0' | gpulab.kubernetes.cuda_compatibility('535.274.02', gpu='Tesla T4') }}"
 
-- name: Say why a V100 does not run CUDA 13
+- name: Show why a V100 does not run CUDA 13
   ansible.builtin.debug:
     msg: "{{ ('13.0' | gpulab.kubernetes.cuda_compatibility('580.178.04', gpu='Tesla V100-SXM2-32GB')).reason }}"
   # CUDA 13.0 has no code for Volta GPUs: CUDA 12.9 is the last that has
@@ -71,23 +73,23 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The answer.
+  description: The result.
   type: dict
   contains:
     kind:
       description:
-        - V(native) - the driver is as new as the toolkit asks for.
-        - V(minor_version_compatibility) - an older driver of the same major version of CUDA; programs run, without
-          what RV(_value.reason) says is lost.
-        - V(forward_compatibility) - the driver is of an older major version; programs run with RV(_value.package), on
-          data-centre GPUs only.
-        - V(unsupported) - they don't run; RV(_value.advice) says what to change.
-        - V(unknown) - the table doesn't know the version or the GPU, or what is known doesn't decide.
+        - V(native) - the driver is as new as the toolkit requires.
+        - V(minor_version_compatibility) - an older driver for the same major version of CUDA; programs run with the
+          restrictions in RV(_value.reason).
+        - V(forward_compatibility) - the driver is for an older major version; programs run with RV(_value.package), on
+          data-center GPUs only.
+        - V(unsupported) - programs don't run; RV(_value.advice) contains what to change.
+        - V(unknown) - the version or the GPU is not in the table, or the available data is not sufficient.
       type: str
       choices: [native, minor_version_compatibility, forward_compatibility, unsupported, unknown]
       sample: native
     reason:
-      description: Why, with the versions that decide.
+      description: Reason, with the relevant versions.
       type: str
       sample: Driver 550.54.14 is as new as CUDA 12.4 asks for (550.54.14) or newer
     advice:
@@ -95,7 +97,7 @@ _value:
       type: str
       sample: Nothing has to be changed
     package:
-      description: The package for V(forward_compatibility), null otherwise.
+      description: Package for V(forward_compatibility), otherwise null.
       type: str
       sample: cuda-compat-13-0
 """

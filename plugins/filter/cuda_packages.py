@@ -15,17 +15,17 @@ from ..plugin_utils._cuda.plan import packages_of
 
 DOCUMENTATION = r"""
 name: cuda_packages
-short_description: Choose from package names those that belong to some CUDA toolkits alone
+short_description: Select the packages that belong only to given CUDA toolkits
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Packages of NVIDIA's CUDA repository have the toolkit's minor version in their names. What all toolkits share, such
-    as C(cuda-toolkit-config-common), is not chosen.
+  - The names of packages in NVIDIA's CUDA repository contain the toolkit's minor version. Packages that all toolkits
+    share, such as C(cuda-toolkit-config-common), are not selected.
 positional: _input, minors
 options:
   _input:
-    description: Names of packages.
+    description: Package names.
     type: list
     elements: str
     required: true
@@ -37,14 +37,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: See what a toolkit consists of
+- name: Show the packages of a toolkit
   ansible.builtin.debug:
     msg: "{{ ansible_facts.packages | list | gpulab.kubernetes.cuda_packages(['12.8']) }}"
 """
 
 RETURN = r"""
 _value:
-  description: The names, in alphabetical order.
+  description: Package names in alphabetical order.
   type: list
   elements: str
 """

@@ -15,40 +15,40 @@ from ..plugin_utils._cuda.plan import plan, shown
 
 DOCUMENTATION = r"""
 name: cuda_toolkits
-short_description: Say which packages make CUDA toolkits side by side, and whether a driver runs them
+short_description: Determine the packages of CUDA toolkits, and whether a driver runs them
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Compares each release with a host's driver and GPUs, by the same table as
-    P(gpulab.kubernetes.cuda_compatibility#filter), and names the packages of NVIDIA's CUDA repository.
+  - Checks each release against a host's driver and GPUs, with the same table as
+    P(gpulab.kubernetes.cuda_compatibility#filter), and returns the packages of NVIDIA's CUDA repository.
 positional: _input
 options:
   _input:
-    description: Releases of the toolkit with all three digits, such as V(12.9.1), no two of one minor version.
+    description: Releases of the toolkit with all three numbers, such as V(12.9.1), at most one per minor version.
     type: list
     elements: str
     required: true
   driver:
-    description: The Linux driver's version. Empty for a host without one, where nothing is compared.
+    description: Version of the Linux driver. Empty for a host without a driver, for which nothing is checked.
     type: str
     default: ""
   gpus:
-    description: The GPUs, as names or PCI device ids. Of several the worst answer counts.
+    description: GPUs, as names or PCI device IDs. The worst result of all GPUs counts.
     type: list
     elements: str
     default: []
   accept:
-    description: Kinds of compatibility with which a toolkit is accepted.
+    description: Accepted kinds of compatibility.
     type: list
     elements: str
     default: [native, minor_version_compatibility]
   revision:
-    description: What the versions of the packages have behind the release.
+    description: Suffix of the package versions after the release.
     type: str
     default: "-1"
   system:
-    description: The distribution, such as V(Debian 13), to say which toolkits its repository lacks.
+    description: Distribution, such as V(Debian 13), to determine which toolkits its repository lacks.
     type: str
     default: ""
 seealso:
@@ -57,7 +57,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See what a driver makes of two toolkits
+- name: Show whether a driver runs two toolkits
   ansible.builtin.debug:
     msg: "{{ ['12.9.1', '13.1.1'] | gpulab.kubernetes.cuda_toolkits(driver='580.178.04') | map(attribute='kind') }}"
   # ['native', 'minor_version_compatibility']
@@ -66,11 +66,11 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The toolkits, oldest first. Each has C(version), C(minor), C(home) (its directory), C(priority) (of its
-      alternative), C(packages) (each with C(name) and C(version)), C(kind), C(reason) and C(advice) (those of
+    - Toolkits, oldest first. Each has C(version), C(minor), C(home) (its directory), C(priority) (of its alternative),
+      C(packages) (each with C(name) and C(version)), C(kind), C(reason) and C(advice) (those of
       P(gpulab.kubernetes.cuda_compatibility#filter), null and empty without a driver), C(accepted), C(compat) (the
-      directory of the libraries for forward compatibility, empty when they are not used), C(absent), a sentence when
-      the distribution's repository lacks it, and C(words), a sentence about the driver.
+      directory of the libraries for forward compatibility, empty if they are not used), C(absent) (a message if the
+      distribution's repository lacks it), and C(words) (a message about the driver).
   type: list
   elements: dict
 """

@@ -15,22 +15,22 @@ from ..module_utils._nvidia.sharing import Sharing, configuration, read
 
 DOCUMENTATION = r"""
 name: device_plugin_config
-short_description: Make the device plugin's configurations from how hosts share their GPUs
+short_description: Create the device plugin's configurations from how hosts share their GPUs
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes one configuration for each way of sharing that occurs, and C(exclusive), which nodes without the label
+  - Creates one configuration for each way of sharing, and C(exclusive), which nodes without the label
     C(nvidia.com/device-plugin.config) get.
 positional: _input, base
 options:
   _input:
-    description: Declarations as C(nvidia_device_plugin_sharing) holds them.
+    description: Declarations, as in C(nvidia_device_plugin_sharing).
     type: list
     elements: dict
     required: true
   base:
-    description: What all configurations have in common.
+    description: Settings that all configurations have in common.
     type: dict
     required: true
 """
@@ -43,7 +43,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Name of each configuration -> the configuration as JSON, which the device plugin reads as YAML.
+  description: Configurations by name, as JSON, which the device plugin reads as YAML.
   type: dict
 """
 

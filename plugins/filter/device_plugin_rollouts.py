@@ -9,16 +9,16 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: device_plugin_rollouts
-short_description: Tell what has to be there for the GPUs of nodes to be offered
+short_description: List the rollouts that must finish before the GPUs of nodes are offered
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Nodes that share their GPUs in one way are served by DaemonSets of their own, so there is a rollout for each way.
+  - Each way of sharing has its own DaemonSets, so there is one rollout for each.
 positional: _input, namespace
 options:
   _input:
-    description: The nodes, each with its C(name), its C(configuration) and the C(amounts) that it shall offer.
+    description: Nodes, each with its C(name), its C(configuration) and the C(amounts) that it should offer.
     type: list
     elements: dict
     required: true

@@ -11,51 +11,51 @@ from ..plugin_utils._docker.problems import problems
 
 DOCUMENTATION = r"""
 name: docker_problems
-short_description: Say what keeps a host from getting Docker as it is declared
+short_description: Find what prevents the declared installation of Docker on a host
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Looks at what M(gpulab.kubernetes.docker_info) has found and at the settings of the role C(docker).
+  - Checks the result of M(gpulab.kubernetes.docker_info) and the settings of the role C(docker).
 positional: _input, version, table, system, gpus, wanted
 options:
   _input:
-    description: What M(gpulab.kubernetes.docker_info) returned.
+    description: Result of M(gpulab.kubernetes.docker_info).
     type: dict
     required: true
   version:
-    description: The wanted version.
+    description: Version to install.
     type: str
     required: true
   table:
-    description: The versions that there are, and under C(packages) those of their packages by distribution.
+    description: Known versions, with the versions of their packages by distribution in C(packages).
     type: dict
     required: true
   system:
-    description: The distribution, such as V(Debian 12).
+    description: Distribution, such as V(Debian 12).
     type: str
     required: true
   gpus:
-    description: The setting C(docker_gpus), V(none) for a host without GPUs.
+    description: Value of C(docker_gpus), V(none) for a host without GPUs.
     type: str
     required: true
   wanted:
     description:
-      - The settings C(default_runtime), C(log_options), C(registry_mirrors), C(data_root) and C(daemon_settings) of
-        the role, as they were given.
+      - Values of the role's settings C(default_runtime), C(log_options), C(registry_mirrors), C(data_root) and
+        C(daemon_settings).
     type: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show what is in the way
+- name: Show the problems
   ansible.builtin.debug:
     msg: "{{ found | gpulab.kubernetes.docker_problems(version, cluster_versions.docker, 'Debian 12', 'cdi', wanted) }}"
 """
 
 RETURN = r"""
 _value:
-  description: Sentences, each with what to do; none if nothing is in the way.
+  description: Messages, each with its remedy. Empty if there are no problems.
   type: list
   elements: str
 """

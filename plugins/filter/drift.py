@@ -11,21 +11,21 @@ from ..plugin_utils._report.drift import Row, compare, settle
 
 DOCUMENTATION = r"""
 name: drift
-short_description: Compare what hosts have with what is pinned for them
+short_description: Compare hosts with their pinned state
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Names every host that differs from its pins, the component, what is wanted and found, and what mends it.
+  - Returns every difference with the host, the component, the wanted and the found value, and how to fix it.
 positional: _input
 options:
   _input:
     description:
-      - By host name a dictionary of C(seen) and C(wanted).
-      - C(seen) is the result of M(gpulab.kubernetes.gpu_host_info) with C(files) (paths of configuration files that are
-        not as they should be), or a C(failure).
-      - C(wanted) holds C(packages) and C(gpu_packages) (name to version, the latter on hosts with GPUs), C(loose)
-        (those of them that need no hold), C(minimums) and C(existing) (which other versions may stay, see
+      - A dictionary with C(seen) and C(wanted) for each host name.
+      - C(seen) is the result of M(gpulab.kubernetes.gpu_host_info) with C(files) (paths of configuration files that
+        differ), or a C(failure).
+      - C(wanted) contains C(packages) and C(gpu_packages) (name to version, the latter on hosts with GPUs), C(loose)
+        (packages that don't need to be held), C(minimums) and C(existing) (other versions that may stay, see
         P(gpulab.kubernetes.kept_version#filter)), C(source) and C(driver) (where the driver comes from, and its
         version), and for the driver V(auto) the host's C(pool) and the C(versions) of the table. If it is empty,
         nothing is compared.
@@ -34,14 +34,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show what differs
+- name: Show the differences
   ansible.builtin.debug:
     msg: "{{ {'gpu1': {'seen': gpu_host, 'wanted': cluster_pins}} | gpulab.kubernetes.drift }}"
 """
 
 RETURN = r"""
 _value:
-  description: The differences, with C(host), C(component), C(wanted), C(found), C(advice), and all of it as C(text).
+  description: Differences, with C(host), C(component), C(wanted), C(found), C(advice), and all of it as C(text).
   type: list
   elements: dict
   sample:

@@ -10,22 +10,21 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: driver_installers
-short_description: Decide which driver-installer DaemonSets a cluster has
+short_description: Decide which driver-installer DaemonSets a cluster needs
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - There is one DaemonSet for each version of the driver, for the nodes that want it. Nodes that the play leaves out
-    keep theirs.
+  - There is one DaemonSet per driver version, for the nodes that need it. Nodes outside the play keep theirs.
 positional: _input, wanted, nodes
 options:
   _input:
-    description: The DaemonSets that are there, as the API gives them.
+    description: Existing DaemonSets, as returned by the API.
     type: list
     elements: dict
     required: true
   wanted:
-    description: C(node), C(version), C(image) and C(root) of each host of the play that wants an installer.
+    description: C(node), C(version), C(image) and C(root) of each host of the play that needs an installer.
     type: list
     elements: dict
     required: true
@@ -37,7 +36,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: See which installers there shall be
+- name: Show which installers are needed
   ansible.builtin.debug:
     msg: "{{ [] | gpulab.kubernetes.driver_installers([{'node': 'gpu1', 'version': '580.178.04',
       'image': 'mirror.example.org/driver:580.178.04', 'root': '/opt/nvidia/driver'}], ['gpu1', 'cp1']) }}"
@@ -46,8 +45,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    C(present), the DaemonSets that there shall be (C(name), C(version), C(image), C(root), C(nodes)), and C(absent),
-    the names of those that nobody wants any more.
+    C(present), the DaemonSets that are needed (C(name), C(version), C(image), C(root), C(nodes)), and C(absent), the
+    names of those that are no longer needed.
   type: dict
 """
 

@@ -12,21 +12,22 @@ from ..plugin_utils._driver.plan import plan, upgrade
 
 DOCUMENTATION = r"""
 name: driver_plan
-short_description: Decide which driver a host gets, by which packages, and what of it is pending
+short_description: Decide which driver and packages a host gets, and what is pending
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Decides by the distribution, the source, the branch, the GPUs, Secure Boot, and by what the host has already.
-  - For an upgrade it also decides what the node can return to, and what an interrupted upgrade has left.
+  - The decision depends on the distribution, the source, the branch, the GPUs, Secure Boot, and the existing driver.
+  - For an upgrade it also determines to which driver the node can be rolled back, and the state of an interrupted
+    upgrade.
 positional: _input, versions, wanted, node
 options:
   _input:
-    description: The host, as M(gpulab.kubernetes.preflight_info) reads it; empty for one that was not read.
+    description: Result of M(gpulab.kubernetes.preflight_info) for the host, empty if it was not read.
     type: dict
     required: true
   versions:
-    description: The table of drivers, C(packages) of each version from the distribution to the packages' version.
+    description: Table of drivers, with the package versions of each driver version by distribution in C(packages).
     type: dict
     required: true
   wanted:
@@ -37,8 +38,8 @@ options:
     required: true
   node:
     description: >-
-      The node, as the API returns it, if this is an upgrade. What an interrupted one has recorded in its annotation
-      C(gpulab.io/driver-upgrade) counts.
+      Node as returned by the API, if this is an upgrade. The state of an interrupted upgrade is read from its
+      annotation C(gpulab.io/driver-upgrade).
     type: dict
 """
 
@@ -51,17 +52,18 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(version), and the C(problem) if no packages of it are known.
-    - Whether the driver comes C(by_packages), C(by_pod), is C(loaded), and whether it C(interrupts) another that is.
-    - C(packages), those for C(pinning), whether apt C(preferences) have to keep their versions together, what is to
+    - C(version), and C(problem) if its packages are not known.
+    - Whether the driver is installed C(by_packages) or C(by_pod), is C(loaded), and whether it C(interrupts) another
+      loaded driver.
+    - C(packages), packages for C(pinning), whether apt C(preferences) must keep their versions together, what must
       C(follow) (C(version) and the versions that it C(replaces)), and whether the C(fabric_manager) is needed.
-    - C(headers), which all may be missing, and C(headers_problem), what to say when the first of them is missing (empty
-      if that does not matter); both only if a module has to be built.
-    - C(pending), packages and their versions that NVIDIA's repository has to hold, since the host lacks one of them.
+    - C(headers), which are all optional, and C(headers_problem), the message if the first of them is missing (empty if
+      that does not matter); both only if a module must be built.
+    - C(pending), packages and versions that NVIDIA's repository must provide, because the host lacks one of them.
     - >-
       With O(node) also C(upgrade) with C(pending), whether it was C(interrupted), the C(former) version, the C(package)
-      that shows what that driver is made of, the plan to C(return) to it (empty if there is none), the C(services) that
-      were stopped, and the resources that the device plugin C(offered).
+      that identifies that driver, the plan to C(return) to it (empty if there is none), the C(services) that were
+      stopped, and the resources that the device plugin C(offered).
   type: dict
 """
 

@@ -14,13 +14,13 @@ from ..plugin_utils._driver.version import AUTO, Host, choose, unread
 
 DOCUMENTATION = r"""
 name: driver_versions
-short_description: Choose the driver's version of each host
+short_description: Choose the driver version of each host
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - What V(auto) means is decided for all hosts of a pool together - the newest version of the table that the repository
-    of each host's distribution has, and that drives its GPUs. A version of the table that a host has is kept.
+  - V(auto) is resolved for all hosts of a pool together - to the newest version of the table that the repository of
+    each host's distribution provides and that supports its GPUs. An installed version of the table is kept.
 positional: _input, hostvars, versions
 options:
   _input:
@@ -30,16 +30,16 @@ options:
     required: true
   hostvars:
     description: >-
-      Their variables, with what preflight has read (C(__preflight_reading)). A host that the run leaves out is known by
-      its inventory.
+      Variables of the hosts, with the data that preflight has read (C(__preflight_reading)). For a host outside the run
+      only its inventory is used.
     type: dict
     required: true
   versions:
-    description: The table of drivers, C(packages) of each version from the distribution to the packages' version.
+    description: Table of drivers, with the package versions of each driver version by distribution in C(packages).
     type: dict
     required: true
   further:
-    description: Results of M(gpulab.kubernetes.preflight_info) for hosts that a run leaves out, each with its C(item).
+    description: Results of M(gpulab.kubernetes.preflight_info) for hosts outside the run, each with its C(item).
     type: list
     elements: dict
     default: []
@@ -54,8 +54,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(hosts), for each that was read and has GPUs its C(version), or C(why) there is none and C(advice).
-    - C(unread), hosts that share a pool with one whose version is open.
+    - C(hosts), with the C(version) of each host that was read and has GPUs, or C(why) there is none and C(advice).
+    - C(unread), hosts that are in the same pool as a host whose version is undecided.
   type: dict
 """
 

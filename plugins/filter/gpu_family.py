@@ -11,61 +11,60 @@ from ..plugin_utils._cuda.inputs import text
 
 DOCUMENTATION = r"""
 name: gpu_family
-short_description: Look up the architecture of an NVIDIA GPU by its PCI device id or its name
+short_description: Look up the architecture of an NVIDIA GPU by its PCI device ID or its name
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Says which architecture a GPU has, which kernel modules drive it, and which driver branches and CUDA toolkits
-    support it. The table and its sources are in C(docs/cuda.md).
+  - Returns the architecture of a GPU, its kernel modules, and the driver branches and CUDA toolkits that support it.
+    The table and its sources are in C(docs/cuda.md).
 positional: _input
 options:
   _input:
     description:
-      - The PCI device id in hexadecimal (V(0x1eb8), V(10de:1eb8)), the name that C(nvidia-smi) prints (V(Tesla T4)), or
-        the architecture (V(Turing)). Without C(0x) an id has to have a letter, as V(2080) is rather a name.
+      - PCI device ID in hexadecimal (V(0x1eb8), V(10de:1eb8)), name as printed by C(nvidia-smi) (V(Tesla T4)), or
+        architecture (V(Turing)). An ID without C(0x) must contain a letter, because V(2080) is part of a name.
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Say which modules the GPUs of this host take
+- name: Show which kernel modules the GPUs of this host support
   ansible.builtin.debug:
     msg: "{{ preflight_host.gpus | map(attribute='device_id') | map('gpulab.kubernetes.gpu_family')
              | map(attribute='open_modules') | unique }}"
 
-- name: Say which toolkit is the last one for a GPU
+- name: Show the last toolkit for a GPU
   ansible.builtin.debug:
     msg: "{{ ('Tesla V100-SXM2-32GB' | gpulab.kubernetes.gpu_family).toolkits.last }}"
 """
 
 RETURN = r"""
 _value:
-  description: What is known of the GPU.
+  description: Known data about the GPU.
   type: dict
   contains:
     family:
-      description: Its architecture, null when the GPU is unknown.
+      description: Architecture, null if the GPU is unknown.
       type: str
       sample: Turing
     open_modules:
       description: >-
-        Whether the open kernel modules are V(required), V(supported) or V(unsupported); null when the GPU is
-        unknown.
+        Whether the open kernel modules are V(required), V(supported) or V(unsupported); null if the GPU is unknown.
       type: str
       sample: supported
     branches:
-      description: First and last driver branch that supports it, null where there is no such bound.
+      description: First and last driver branch that support it, null if there is no such limit.
       type: dict
       sample: {first: 410, last: null}
     toolkits:
       description:
-        - First and last minor version of the CUDA toolkit with code for it, null where there is no such bound, or
-          where it is older than the table.
+        - First and last minor version of the CUDA toolkit that support it, null if there is no such limit, or if it is
+          older than the table.
       type: dict
       sample: {first: "10.0", last: null}
     data_center:
-      description: Whether it is a data-centre GPU, null where neither name nor architecture says so.
+      description: Whether it is a data-center GPU, null if neither name nor architecture determines it.
       type: bool
       sample: true
 """

@@ -11,36 +11,36 @@ from ansible.errors import AnsibleFilterError
 
 DOCUMENTATION = r"""
 name: gpu_operator_driver_changes
-short_description: Find what the GPU Operator would change of the driver that it has installed
+short_description: Find changes to the driver that the GPU Operator has installed
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Compares the ClusterPolicy that a chart renders with the one that the cluster has, as far as the driver's pods
-    follow from it. To replace those, the operator deletes pods that use GPUs, node by node.
+  - Compares the parts of a chart's ClusterPolicy that determine the driver's pods with the ClusterPolicy in the
+    cluster. To replace these pods, the operator deletes pods that use GPUs, node by node.
 positional: _input, policies
 options:
   _input:
-    description: The objects that the chart renders, as M(gpulab.kubernetes.helm_chart_info) returns them.
+    description: Objects rendered by the chart, as returned by M(gpulab.kubernetes.helm_chart_info).
     type: list
     elements: dict
     required: true
   policies:
     description: >-
-      The cluster's policies by name, as M(gpulab.kubernetes.gpu_plugins_info) returns them (C(driver_policies)).
+      The cluster's policies by name, as returned by M(gpulab.kubernetes.gpu_plugins_info) (C(driver_policies)).
     type: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: See whether the driver would change
+- name: Show whether the driver would change
   ansible.builtin.debug:
     msg: "{{ chart.objects | gpulab.kubernetes.gpu_operator_driver_changes(gpu_plugins.driver_policies) }}"
 """
 
 RETURN = r"""
 _value:
-  description: The fields that differ. Empty if the operator has installed no driver.
+  description: Fields that differ. Empty if the operator has not installed a driver.
   type: list
   elements: str
   sample: [daemonsets.tolerations, driver.version]

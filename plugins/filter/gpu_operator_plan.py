@@ -15,40 +15,40 @@ from ..plugin_utils import _gpu_operator
 
 DOCUMENTATION = r"""
 name: gpu_operator_plan
-short_description: Compute the values of the GPU Operator's chart, and find what is wrong with them
+short_description: Compute the values of the GPU Operator's chart, and find problems
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Computes the values of NVIDIA's chart C(gpu-operator) from what the hosts already have, and puts values of one's own
-    on top.
+  - Computes the values of NVIDIA's chart C(gpu-operator) from the existing drivers and toolkits of the hosts. Your own
+    values override them.
 seealso:
   - module: gpulab.kubernetes.helm_chart_info
 positional: _input, wanted, own
 options:
   _input:
     description: >-
-      The hosts with GPUs: C(host), and where known C(driver) and C(toolkit) (the versions that are there), C(source)
-      (where the driver comes from), C(root) (the directory below which it lies), C(devices) (the PCI device ids of the
-      GPUs) and C(system) (distribution and release, as V(Ubuntu 24.04)).
+      Hosts with GPUs: C(host), and if known C(driver) and C(toolkit) (installed versions), C(source) (where the driver
+      comes from), C(root) (its root directory), C(devices) (the PCI device IDs of the GPUs) and C(system) (distribution
+      and release, such as V(Ubuntu 24.04)).
     type: list
     elements: dict
     required: true
   wanted:
     description: >-
-      The settings: C(configs) (device plugin configurations by name, as mappings or as YAML), C(default_config),
+      Settings: C(configs) (device plugin configurations by name, as mappings or as YAML), C(default_config),
       C(tolerations), C(dcgm_exporter), C(driver_version), C(driver_modules), C(http_proxy), C(https_proxy),
       C(no_proxy) (a list).
     type: dict
     required: true
   own:
-    description: Values that take the place of the computed ones.
+    description: Values that override the computed ones.
     type: dict
     default: {}
 """
 
 EXAMPLES = r"""
-- name: See which values the operator would get
+- name: Show the values that the operator would get
   ansible.builtin.debug:
     msg: "{{ [{'host': 'gpu1', 'driver': '580.178.04', 'toolkit': '1.20.1-1'}]
       | gpulab.kubernetes.gpu_operator_plan({'configs': {'a': {'version': 'v1'}}, 'default_config': 'a'}) }}"
@@ -57,7 +57,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    C(values), and C(problems) as P(gpulab.kubernetes.preflight_report#filter) takes them.
+    C(values), and C(problems) in the form that P(gpulab.kubernetes.preflight_report#filter) accepts.
   type: dict
 """
 

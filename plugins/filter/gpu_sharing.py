@@ -14,46 +14,47 @@ from ..module_utils._nvidia import sharing as rules
 
 DOCUMENTATION = r"""
 name: gpu_sharing
-short_description: Tell what a host offers that shares its GPUs in a certain way
+short_description: Determine the resources of a host that shares its GPUs in a certain way
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads how pods share the GPUs of a host, and tells which resources the host offers then, and how much of each.
-  - Fails with everything that is wrong with the declaration.
+  - Reads the declaration of how pods share the GPUs of a host, and returns the resources that the host offers and their
+    amounts.
+  - Fails with a list of all problems in the declaration.
 positional: _input, gpus, parts
 options:
   _input:
-    description: The declaration, as C(nvidia_device_plugin_sharing) holds it.
+    description: Declaration, as in C(nvidia_device_plugin_sharing).
     type: dict
     required: true
   gpus:
-    description: How many GPUs the host has.
+    description: Number of GPUs of the host.
     type: int
     required: true
   parts:
-    description: Profiles of each GPU that is cut, as M(gpulab.kubernetes.nvidia_mig) returns them.
+    description: Profiles of each partitioned GPU, as returned by M(gpulab.kubernetes.nvidia_mig).
     type: list
     elements: list
     default: []
 """
 
 EXAMPLES = r"""
-- name: See what 2 GPUs are to pods when 4 of them share each
+- name: Show the resources of 2 GPUs that 4 pods each share
   ansible.builtin.debug:
     msg: "{{ ({'mode': 'time_slicing', 'replicas': 4} | gpulab.kubernetes.gpu_sharing(2)).amounts }}"
 """
 
 RETURN = r"""
 _value:
-  description: What follows from the declaration.
+  description: Result of the declaration.
   type: dict
   contains:
     mode:
       description: The mode.
       type: str
     replicas:
-      description: How many pods share a GPU.
+      description: Number of pods that share a GPU.
       type: int
     strategy:
       description: The device plugin's MIG strategy.
@@ -62,10 +63,10 @@ _value:
       description: Name of the device plugin's configuration.
       type: str
     layout:
-      description: The layout for M(gpulab.kubernetes.nvidia_mig), null when all GPUs are whole.
+      description: Layout for M(gpulab.kubernetes.nvidia_mig), null if no GPU is partitioned.
       type: raw
     amounts:
-      description: Resource -> how much of it the host offers.
+      description: Amount of each resource that the host offers.
       type: dict
 """
 

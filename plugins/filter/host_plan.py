@@ -9,40 +9,40 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: host_plan
-short_description: Work out which roles have something to do on a host
+short_description: Determine which roles have something to do on a host
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - A role is pending where one of its states is, and where it needs what another one does. The container toolkit needs
-    a driver that answers, so the driver's role is pending with it.
-  - Where the host could not be read all of its roles are pending, so that the role tells what is wrong.
+  - A role is pending if one of its states is pending, or if another pending role needs it. The container toolkit needs
+    a working driver, so the driver's role is pending with it.
+  - If the host could not be read, all of its roles are pending, so that the role concerned reports the problem.
 positional: _input, roles, pending
 options:
   _input:
-    description: The result of M(gpulab.kubernetes.host_state) in check mode, whose states are called C(role/state).
+    description: Result of M(gpulab.kubernetes.host_state) in check mode, with states named C(role/state).
     type: dict
     required: true
   roles:
-    description: The roles of this host, in their order.
+    description: Roles of this host, in order.
     type: list
     elements: str
     required: true
   pending:
-    description: What else is pending, by role, such as C(join the cluster).
+    description: Other pending changes by role, such as C(join the cluster).
     type: dict
     default: {}
 """
 
 EXAMPLES = r"""
-- name: See which roles have something to do
+- name: Show which roles have something to do
   ansible.builtin.debug:
     msg: "{{ {'states': {'host/swap': {'changed': true}}} | gpulab.kubernetes.host_plan(['host', 'containerd']) }}"
 """
 
 RETURN = r"""
 _value:
-  description: What is pending, a list of words by role. Roles that have nothing to do are left out.
+  description: What is pending, as a list by role. Roles that have nothing to do are omitted.
   type: dict
   sample: {host: [swap], kubeadm: [join the cluster]}
 """

@@ -11,21 +11,21 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 DOCUMENTATION = r"""
 name: host_states
-short_description: Put the states of several roles into one list
+short_description: Combine the states of several roles into one list
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - The result is for M(gpulab.kubernetes.host_state). Each state is called C(role/state).
-  - States whose C(when) is false are left out, before templates in their arguments are evaluated.
+  - The result is for M(gpulab.kubernetes.host_state). Each state is named C(role/state).
+  - States whose C(when) is false are omitted before templates in their arguments are evaluated.
 positional: _input, roles
 options:
   _input:
-    description: The states of each role, by its name.
+    description: States by role name.
     type: dict
     required: true
   roles:
-    description: Those of the roles that count, in the order of the result. Templates in the others are not evaluated.
+    description: Roles to include, in the order of the result. Templates in the other roles are not evaluated.
     type: list
     elements: str
     required: true
@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: All of them.
+  description: Combined list of states.
   type: list
   elements: dict
   sample: [{name: host/swap, module: swap, args: {}}]

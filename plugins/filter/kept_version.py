@@ -10,35 +10,35 @@ from ..plugin_utils._preflight.existing import kept_version
 
 DOCUMENTATION = r"""
 name: kept_version
-short_description: Decide which version of a package a host is to have
+short_description: Decide which version of a package a host should have
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - It is the wanted one, unless what is installed is to be kept and is new enough.
+  - Returns the wanted version, unless the policy is V(keep) and the installed version is new enough.
 positional: _input, wanted, minimum, policy
 options:
   _input:
-    description: The installed version of the package, empty for none.
+    description: Installed version of the package, or empty.
     type: str
     required: true
   wanted:
-    description: The version that this collection would install.
+    description: Version that this collection would install.
     type: str
     required: true
   minimum:
-    description: The oldest version that may be kept, without epoch and revision.
+    description: Oldest version that may be kept, without epoch and revision.
     type: str
     required: true
   policy:
-    description: What is to become of packages that are there.
+    description: What to do with existing packages.
     type: str
     choices: [refuse, keep, replace]
     required: true
 """
 
 EXAMPLES = r"""
-- name: See what would be installed
+- name: Show the version that would be installed
   ansible.builtin.debug:
     msg: "{{ '2.3.9-1~debian.12~bookworm' | gpulab.kubernetes.kept_version('2.3.6-1', '2.2.0', 'keep') }}"
 """

@@ -16,7 +16,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Keeps the context with its cluster and its user, and makes it the current one.
+  - Keeps only the context with its cluster and its user, and makes it the current context.
 positional: _input, context
 options:
   _input:
@@ -30,7 +30,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Write the kubeconfig of minikube alone
+- name: Write a kubeconfig for minikube only
   ansible.builtin.copy:
     content: "{{ content | gpulab.kubernetes.kubeconfig_of_context('minikube') }}"
     dest: /tmp/minikube.conf

@@ -17,7 +17,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Puts C(https://127.0.0.1:PORT) in the place of the server, and asks for the certificate of the server's own name
+  - Replaces the server with C(https://127.0.0.1:PORT), and verifies its certificate with the original name
     (C(tls-server-name)).
 positional: _input, port
 options:

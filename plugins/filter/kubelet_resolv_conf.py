@@ -13,14 +13,14 @@ from ..plugin_utils._resolver import resolv_conf
 
 DOCUMENTATION = r"""
 name: kubelet_resolv_conf
-short_description: Decide which file a host's kubelet takes name servers from
+short_description: Decide from which file a host's kubelet reads name servers
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Where systemd-resolved is active it is C(/run/systemd/resolve/resolv.conf), because C(/etc/resolv.conf) names a
-    loopback address there, which means nothing to a pod. Elsewhere it is C(/etc/resolv.conf).
-  - A host that is part of a cluster keeps the file that its kubelet was set up with.
+  - If systemd-resolved is active, it is C(/run/systemd/resolve/resolv.conf), because C(/etc/resolv.conf) then contains
+    a loopback address, which pods can't use. Otherwise it is C(/etc/resolv.conf).
+  - A host in a cluster keeps the file of its kubelet.
 positional: _input, wanted, shared
 options:
   _input:
@@ -28,16 +28,16 @@ options:
     type: dict
     required: true
   wanted:
-    description: The file that was chosen for this host, empty for none.
+    description: File that is configured for this host, or empty.
     type: str
     default: ""
   shared:
-    description: The file that was chosen for all hosts, null for none.
+    description: File that is configured for all hosts, or null.
     type: str
 """
 
 EXAMPLES = r"""
-- name: Say where pods' name servers come from
+- name: Show the file with the name servers for pods
   ansible.builtin.debug:
     msg: "{{ preflight_host | gpulab.kubernetes.kubelet_resolv_conf }}"
 """

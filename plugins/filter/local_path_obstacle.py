@@ -11,37 +11,37 @@ from ..module_utils._storage import local_path
 
 DOCUMENTATION = r"""
 name: local_path_obstacle
-short_description: Find what keeps a StorageClass of local directories and its provisioner from being made
+short_description: Find what prevents the creation of a StorageClass for local directories
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - It is an object of the same name that this collection did not make, a StorageClass of another installation of the
-    same provisioner, a class of that name that has another reclaim policy, or another class that is the default already
-    when the wanted one is to be.
+  - This can be an object of the same name that this collection did not create, a StorageClass of another installation
+    of the same provisioner, a class of that name with another reclaim policy, or another default class if the wanted
+    class should be the default.
 positional: _input, wanted
 options:
   _input:
-    description: The StorageClasses of the cluster and the objects of the names that are wanted, as the API gives them.
+    description: StorageClasses of the cluster, and existing objects with the wanted names, as returned by the API.
     type: list
     elements: dict
     required: true
   wanted:
-    description: The manifests of the provisioner and of the StorageClass.
+    description: Manifests of the provisioner and of the StorageClass.
     type: list
     elements: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Fail if the class can't be made
+- name: Fail if the class can't be created
   ansible.builtin.assert:
     that: found | gpulab.kubernetes.local_path_obstacle(wanted) | length == 0
 """
 
 RETURN = r"""
 _value:
-  description: What stands in the way and what to do, empty if nothing does.
+  description: The problem and its remedy, or empty.
   type: str
   sample: Namespace storage was not made by this collection. Choose another local_path_namespace
 """

@@ -11,25 +11,25 @@ from ..module_utils._storage import local_path
 
 DOCUMENTATION = r"""
 name: local_path_removal
-short_description: Decide what of a StorageClass of local directories and its provisioner is removed
+short_description: Decide what to remove of a StorageClass for local directories
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Nothing is removed while claims hold volumes of the class, or if the class or a part of the provisioner was not made
-    by this collection.
-  - The namespace stays if it was not made by this collection, or holds other pods or claims.
+  - Nothing is removed while claims have volumes of the class, or if the class or a part of the provisioner was not
+    created by this collection.
+  - The namespace is kept if it was not created by this collection, or if it contains other pods or claims.
 positional: _input, wanted
 options:
   _input:
     description:
-      - The objects of the names that would be removed, all PersistentVolumes, and the pods and claims of the namespace,
-        as the API gives them.
+      - Existing objects with the names of the manifests, all PersistentVolumes, and the pods and claims of the
+        namespace, as returned by the API.
     type: list
     elements: dict
     required: true
   wanted:
-    description: The manifests of the provisioner and of the StorageClass.
+    description: Manifests of the provisioner and of the StorageClass.
     type: list
     elements: dict
     required: true
@@ -43,18 +43,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Why nothing may be removed (C(refused)), what goes (C(removed)), and what stays (C(kept)).
+  description: Why nothing may be removed (C(refused)), what is removed (C(removed)), and what is kept (C(kept)).
   type: dict
   contains:
     refused:
-      description: What stands in the way, empty if nothing does.
+      description: Reason why nothing may be removed, or empty.
       type: str
     removed:
-      description: The manifests whose objects go, in this order.
+      description: Manifests of the objects to remove, in this order.
       type: list
       elements: dict
     kept:
-      description: Why the namespace stays, as a sentence; empty if it goes or is not there.
+      description: Reason why the namespace is kept; empty if it is removed or does not exist.
       type: str
 """
 

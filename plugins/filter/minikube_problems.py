@@ -11,45 +11,45 @@ from ..plugin_utils._minikube.problems import problems
 
 DOCUMENTATION = r"""
 name: minikube_problems
-short_description: Say what keeps a host from running minikube as it is declared
+short_description: Find what prevents the declared setup of minikube on a host
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Looks at the settings of the role C(minikube), among them which GPUs minikube gives to which driver and runtime.
+  - Checks the settings of the role C(minikube), including the combination of GPUs, driver and runtime.
 positional: _input, table, profile, cluster, hardened
 options:
   _input:
-    description: The settings C(version), C(sha256), C(profile), C(driver), C(container_runtime), C(gpus) and C(user).
+    description: Settings C(version), C(sha256), C(profile), C(driver), C(container_runtime), C(gpus) and C(user).
     type: dict
     required: true
   table:
-    description: The versions of minikube that there are.
+    description: Known versions of minikube.
     type: dict
     required: true
   profile:
-    description: State of the profile, as M(gpulab.kubernetes.minikube_profile) returns it.
+    description: State of the profile, as returned by M(gpulab.kubernetes.minikube_profile).
     type: str
     required: true
   cluster:
-    description: Whether kubeadm has made a cluster on this host.
+    description: Whether kubeadm has created a cluster on this host.
     type: bool
     required: true
   hardened:
-    description: Value of C(net.core.bpf_jit_harden), empty if the host has none.
+    description: Value of C(net.core.bpf_jit_harden), empty if it does not exist.
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show what is in the way
+- name: Show the problems
   ansible.builtin.debug:
     msg: "{{ settings | gpulab.kubernetes.minikube_problems(cluster_versions.minikube, 'absent', false, '0') }}"
 """
 
 RETURN = r"""
 _value:
-  description: Sentences, each with what to do; none if nothing is in the way.
+  description: Messages, each with its remedy. Empty if there are no problems.
   type: list
   elements: str
 """

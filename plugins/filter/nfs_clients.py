@@ -18,12 +18,12 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Takes C(cluster_node_address) of each host, or the address of its default route from its facts.
-  - A host whose address is not known is an error, since it would be locked out unnoticed.
+  - Uses C(cluster_node_address) of each host, or the address of its default route from its facts.
+  - An unknown address is an error, because the host would be locked out without notice.
 positional: _input, hosts
 options:
   _input:
-    description: The variables of all hosts, C(hostvars).
+    description: Variables of all hosts, C(hostvars).
     type: dict
     required: true
   hosts:
@@ -34,14 +34,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show who may mount the directory
+- name: Show which addresses may mount the directory
   ansible.builtin.debug:
     msg: "{{ hostvars | gpulab.kubernetes.nfs_clients(cluster_hosts) }}"
 """
 
 RETURN = r"""
 _value:
-  description: The addresses, each once, in the order of the hosts.
+  description: Addresses without duplicates, in the order of the hosts.
   type: list
   elements: str
   sample: [192.0.2.11, 192.0.2.21]

@@ -18,11 +18,11 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Refuses what would export more than the directory to more than the given addresses.
+  - Refuses values that would export anything else, or to other addresses.
 positional: _input, clients, options, no_root_squash
 options:
   _input:
-    description: The directory.
+    description: Directory to export.
     type: str
     required: true
   clients:
@@ -36,7 +36,7 @@ options:
     elements: str
     required: true
   no_root_squash:
-    description: Whether root of a client is root in the directory.
+    description: Whether root on a client acts as root in the directory.
     type: bool
     default: false
 """

@@ -15,10 +15,10 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads the table of the exports that the server has taken over, not the files that it reads them from.
+  - Reads the server's table of active exports, not its configuration files.
 options:
   _input:
-    description: The text of C(/var/lib/nfs/etab).
+    description: Contents of C(/var/lib/nfs/etab).
     type: str
     required: true
 """

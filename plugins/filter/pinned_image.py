@@ -13,17 +13,17 @@ from ..plugin_utils import _images
 
 DOCUMENTATION = r"""
 name: pinned_image
-short_description: Name a container image by its tag and its digest
+short_description: Add a digest to the reference of a container image
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Adds the digest to an image's reference, so that a tag that is moved brings nothing else. The tag stays readable.
-  - A reference that has a digest already, or whose digest is not known, stays as it is.
+  - Adds the digest to an image's reference, so that a moved tag does not change the image. The tag stays readable.
+  - A reference that already has a digest, or whose digest is unknown, is not changed.
 positional: _input, digests
 options:
   _input:
-    description: The reference of the image, with its tag.
+    description: Reference of the image, with its tag.
     type: str
     required: true
   digests:
@@ -33,7 +33,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Name an image by its digest
+- name: Show an image with its digest
   ansible.builtin.debug:
     msg: "{{ 'ghcr.io/flannel-io/flannel:v0.28.9' | gpulab.kubernetes.pinned_image(digests) }}"
   vars:
@@ -43,7 +43,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The reference, with the digest if there is one.
+  description: Reference, with the digest if there is one.
   type: str
   sample: >-
     ghcr.io/flannel-io/flannel:v0.28.9@sha256:708a2c9c1cfbfe529d1dbb249cb7113af117f3ed26b5e3e4c8ee015e10555204

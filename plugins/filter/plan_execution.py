@@ -9,19 +9,19 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: plan_execution
-short_description: Work out how a play goes through the hosts that have something pending
+short_description: Determine the execution order of hosts with pending changes
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Bare hosts do not wait for each other, so that a control plane is initialized while drivers are installed.
-  - Nodes in use are changed in order, and a few at a time if that may interrupt what runs on them.
+  - Nodes in use are changed in order, and only a few at a time if the change may interrupt what runs on them.
 positional: _input
 options:
   _input:
     description: >-
       Variables of hosts, each with the facts C(plan_pending), C(plan_in_use), C(plan_interrupts), and C(plan_serial)
-      that the role C(plan) sets. Hosts without these are left out.
+      that the role C(plan) sets. Hosts without these facts are ignored.
     type: list
     elements: dict
     required: true

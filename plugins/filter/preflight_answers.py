@@ -17,17 +17,17 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - The text can be given with C(-e @FILE), and be put into C(group_vars) once it was reviewed.
-  - What concerns single hosts is a mapping from the host; for hosts that it does not name, the default counts.
+  - After you have reviewed the text, use it with C(-e @FILE) or in C(group_vars).
+  - A setting of single hosts is a mapping by host. For other hosts the default applies.
 positional: _input, settings
 options:
   _input:
-    description: Problems, as P(gpulab.kubernetes.preflight_problems#filter) returns them.
+    description: Problems, as returned by P(gpulab.kubernetes.preflight_problems#filter).
     type: list
     elements: dict
     required: true
   settings:
-    description: By host its settings, as P(gpulab.kubernetes.preflight_problems#filter) takes them.
+    description: Settings by host, as for P(gpulab.kubernetes.preflight_problems#filter).
     type: dict
     required: true
 """
@@ -42,7 +42,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: YAML, empty when no problem has an answer.
+  description: YAML text, empty if no problem has an answer.
   type: str
 """
 

@@ -20,80 +20,79 @@ from ..plugin_utils._preflight.model import Cluster, Reading
 
 DOCUMENTATION = r"""
 name: preflight_problems
-short_description: Find everything that is wrong with hosts and settings, before anything is changed
+short_description: Find all problems with hosts and settings before anything changes
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Applies every rule to every host, so that all problems show at once.
+  - Applies every rule to every host, so that all problems are reported together.
 positional: _input, settings
 options:
   _input:
     description:
-      - By host name a dictionary of C(facts) (the result of M(gpulab.kubernetes.preflight_info), empty when there is
-        none), C(failure) (the result of the task that failed or found the host unreachable, else empty) and C(settings)
-        of this host - C(node_name), C(node_address), C(become) (whether the inventory lets Ansible become root),
-        C(resolv_conf) (the file of name servers that was chosen for this host, else empty),
-        C(expected_gpus) (or null), C(nvidia_driver_version), C(nvidia_driver_source), C(nvidia_driver_root),
-        C(nvidia_driver_modules), C(nvidia_driver_replace_foreign),
-        C(existing_packages) and C(existing_sources) (what is to become of these), C(packages) (by component
-        C(names), C(version) and the C(minimum) that may be kept, empty for none),
-        C(nvidia_driver_upgrading) (whether this run is there to change the driver), C(containerd_version),
-        C(containerd_conf_dir), C(containerd_files) (the files that will be written, the base first, as dictionaries of
-        C(path), C(text) and C(gpus), which is true for those that only hosts with GPUs get). A host with C(left_out) is
-        only compared with the others, and needs the first two settings.
+      - For each host name, a dictionary with C(facts) (the result of M(gpulab.kubernetes.preflight_info), or empty),
+        C(failure) (the result of the task that failed or found the host unreachable, or empty) and C(settings) of this
+        host - C(node_name), C(node_address), C(become) (whether the inventory lets Ansible become root), C(resolv_conf)
+        (the file of name servers that is configured for this host, or empty), C(expected_gpus) (or null),
+        C(nvidia_driver_version), C(nvidia_driver_source), C(nvidia_driver_root), C(nvidia_driver_modules),
+        C(nvidia_driver_replace_foreign), C(existing_packages) and C(existing_sources) (what to do with these),
+        C(packages) (by component C(names), C(version) and the C(minimum) that may be kept, empty for none),
+        C(nvidia_driver_upgrading) (whether this run changes the driver), C(containerd_version), C(containerd_conf_dir),
+        C(containerd_files) (the files that will be written, the base first, as dictionaries of C(path), C(text) and
+        C(gpus), which is true for those that only hosts with GPUs get). A host with C(left_out) is only compared with
+        the others, and needs only the first two settings.
     type: dict
     required: true
   settings:
     description:
       - Settings that all hosts share - C(control_plane) (list of host names), C(cluster_pod_network),
         C(cluster_service_network), C(cluster_dns_domain), C(cluster_api_endpoint) (all as declared),
-        C(kubernetes_version), C(kubernetes_versions) (those that the table knows), C(network_plugin),
-        C(flannel_backend), C(image_repository), C(cluster_configuration), C(kube_proxy_configuration),
-        C(gpu_manager_changing) (whether this run is there to change the GPU manager),
-        C(api) (the result of M(gpulab.kubernetes.api_reach_info), empty when there is none), C(api_endpoint),
-        C(api_delegate), C(ansible_core) (the version on the controller), C(distributions), C(kubelet_configuration),
-        C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by version the distributions that have it),
-        C(gpu_manager), C(device_plugin_root) (the directory below which the device plugin looks for the driver),
-        C(acceptance_image), C(minimum) (by V(control_plane) and V(worker) the least C(memory_mib) and C(cpus)),
-        C(disk_mib) (by path), C(driver_disk_mib) (by path, in addition where a driver is installed).
+        C(kubernetes_version), C(kubernetes_versions) (those in the table), C(network_plugin), C(flannel_backend),
+        C(image_repository), C(cluster_configuration), C(kube_proxy_configuration), C(gpu_manager_changing) (whether
+        this run changes the GPU manager), C(api) (the result of M(gpulab.kubernetes.api_reach_info), or empty),
+        C(api_endpoint), C(api_delegate), C(ansible_core) (the version on the controller), C(distributions),
+        C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by version the
+        distributions that have it), C(gpu_manager), C(device_plugin_root) (the root directory in which the device
+        plugin looks for the driver), C(acceptance_image), C(minimum) (the minimum C(memory_mib) and C(cpus) for
+        V(control_plane) and V(worker)), C(disk_mib) (by path), C(driver_disk_mib) (by path, in addition if a driver
+        will be installed).
     type: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Stop when something is wrong
+- name: Fail if there are problems
   ansible.builtin.assert:
     that: __preflight_readings | gpulab.kubernetes.preflight_problems(_preflight_settings) | length == 0
 """
 
 RETURN = r"""
 _value:
-  description: The problems, those of the whole cluster (without a host) first.
+  description: Problems; those of the whole cluster (without a host) come first.
   type: list
   elements: dict
   contains:
     kind:
-      description: Identifier of the problem, such as V(gpu_count_differs). It stays when words change.
+      description: Identifier of the problem, such as V(gpu_count_differs). It is stable across versions.
       type: str
       version_added: 0.2.0
     host:
-      description: Host, empty for what concerns the whole cluster.
+      description: Host, empty if the problem concerns the whole cluster.
       type: str
     what:
-      description: What is wrong.
+      description: Description of the problem.
       type: str
     where:
-      description: The variable, file or device to look at.
+      description: Variable, file or device to look at.
       type: str
     why:
       description: Why it matters.
       type: str
     do:
-      description: What to do.
+      description: How to fix it.
       type: str
     answers:
-      description: Variables, and the values that keep what is there. Only where there are some.
+      description: Variables with the values that keep the existing state, if there are any.
       type: dict
       version_added: 0.2.0
 """

@@ -10,29 +10,29 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: preflight_report
-short_description: Write the problems that preflight found for a person to read
+short_description: Format the problems that preflight found as text
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Writes one paragraph per host. A problem that several hosts have stands there once.
+  - Writes one paragraph per host. A problem that several hosts share is listed once.
 positional: _input, answers
 options:
   _input:
-    description: Problems, as P(gpulab.kubernetes.preflight_problems#filter) returns them.
+    description: Problems, as returned by P(gpulab.kubernetes.preflight_problems#filter).
     type: list
     elements: dict
     required: true
   answers:
     description: >-
-      The file of settings that keep what was found - its C(path) (empty when none is wanted), the C(text) that it is to
-      hold (empty when there are no such settings), the text that was C(found) in it, and the C(error) of writing it.
+      File with the settings that keep the existing state - its C(path) (or empty), the C(text) to write (empty if there
+      are no such settings), the text that was C(found) in it, and the C(error) of writing it.
     type: dict
     version_added: 0.2.0
 """
 
 EXAMPLES = r"""
-- name: Stop with the report
+- name: Fail with the report
   ansible.builtin.fail:
     msg: "{{ __preflight_problems | gpulab.kubernetes.preflight_report }}"
 """

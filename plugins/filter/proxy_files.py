@@ -10,38 +10,38 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: proxy_files
-short_description: Make the files that give a systemd unit its proxy
+short_description: Create the files with the proxy settings of a systemd unit
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes a drop-in of the unit, and the file with the variables that it names, as
-    P(gpulab.kubernetes.managed_files#module) takes them. Only root can read the variables, because a proxy's address
-    may hold a password, and C(systemctl show) prints the variables of a drop-in to every user.
+  - Creates a drop-in of the unit and the file with its variables, for P(gpulab.kubernetes.managed_files#module). Only
+    root can read the variables, because a proxy's URL may contain a password, and C(systemctl show) prints the
+    variables of a drop-in to every user.
   - Without a proxy both files are absent.
 positional: _input, http_proxy, https_proxy, no_proxy
 options:
   _input:
-    description: Name of the unit, a service, without C(.service).
+    description: Name of the service, without C(.service).
     type: str
     required: true
   http_proxy:
-    description: The proxy as a URL, empty for none.
+    description: URL of the proxy, or empty.
     type: str
     required: true
   https_proxy:
-    description: The proxy for HTTPS as a URL, empty for none.
+    description: URL of the proxy for HTTPS, or empty.
     type: str
     required: true
   no_proxy:
-    description: Hosts and networks that are reached without a proxy.
+    description: Hosts and networks to reach without a proxy.
     type: list
     elements: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Give containerd its proxy
+- name: Set containerd's proxy
   gpulab.kubernetes.managed_files:
     files: "{{ 'containerd' | gpulab.kubernetes.proxy_files('http://proxy.example.org:3128', '', ['10.0.0.0/8']) }}"
 """

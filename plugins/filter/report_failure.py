@@ -9,34 +9,34 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: report_failure
-short_description: Decide whether what a report names makes a run fail
+short_description: Decide whether the problems in a report make a run fail
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Names the problems of a report that are severe enough.
+  - Lists the problems in a report that are severe enough.
 positional: _input, fail_on
 options:
   _input:
-    description: The report, as P(gpulab.kubernetes.report_state#filter) returns it.
+    description: Report, as returned by P(gpulab.kubernetes.report_state#filter).
     type: dict
     required: true
   fail_on:
-    description: The least severity that counts.
+    description: Minimum severity that makes the run fail.
     type: str
     choices: [error, warning, never]
     required: true
 """
 
 EXAMPLES = r"""
-- name: Fail if the report names an error
+- name: Fail if the report contains an error
   ansible.builtin.assert:
     that: report | gpulab.kubernetes.report_failure('error') | length == 0
 """
 
 RETURN = r"""
 _value:
-  description: One sentence that names the problems, empty if none counts.
+  description: One sentence that lists the problems, or empty.
   type: str
 """
 

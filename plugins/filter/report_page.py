@@ -14,21 +14,21 @@ from ..plugin_utils._report.read import ReportError
 
 DOCUMENTATION = r"""
 name: report_page
-short_description: Make a page that a person can look at of a report
+short_description: Render a report as an HTML page
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Returns one HTML page that loads nothing from anywhere and runs no script. Whatever is in the report stays a text.
-  - Input that is no report is an error.
+  - Returns one HTML page that loads nothing and runs no script. All contents of the report are escaped.
+  - Input that is not a report is an error.
 positional: _input, templates
 options:
   _input:
-    description: The report that the role C(acceptance) writes, as a dictionary or as JSON.
+    description: Report of the role C(acceptance), as a dictionary or as JSON.
     type: raw
     required: true
   templates:
-    description: Directory of C(report.html.j2), on the controller.
+    description: Directory of C(report.html.j2) on the controller.
     type: path
     required: true
 seealso:

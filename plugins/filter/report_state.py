@@ -14,32 +14,32 @@ from ..plugin_utils._report.state import complete
 
 DOCUMENTATION = r"""
 name: report_state
-short_description: Add to a report what the hosts say about themselves
+short_description: Add the current state of the hosts to a report
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Adds health of the GPUs, versions and their drift, certificates and the time of each phase to the report of a
-    verification, and what to do, first things first.
+  - Adds the health of the GPUs, versions and their drift, certificates, the duration of each phase, and what to do,
+    most important first, to the report of a verification.
 positional: _input, seen, settings
 options:
   _input:
-    description: The report that M(gpulab.kubernetes.gpu_acceptance) returns, or an earlier one, also as JSON.
+    description: Report as returned by M(gpulab.kubernetes.gpu_acceptance), or an earlier report, also as JSON.
     type: raw
     required: true
   seen:
     description:
-      - By inventory name a dictionary of C(node) (its name in the cluster), C(roles), C(driver) (the result of
+      - For each inventory name, a dictionary with C(node) (its name in the cluster), C(roles), C(driver) (the result of
         M(gpulab.kubernetes.nvidia_smi_info)), C(installed) (the result of M(gpulab.kubernetes.gpu_host_info)), C(pins)
-        (what is C(wanted), as P(gpulab.kubernetes.drift#filter) takes it), C(certificates)
-        (the result of M(gpulab.kubernetes.kubeadm_info)), C(apt_keys) (of M(gpulab.kubernetes.gpu_host_info)), or
-        of C(failure), which says why the host is not known.
+        (the C(wanted) state, as for P(gpulab.kubernetes.drift#filter)), C(certificates) (the result of
+        M(gpulab.kubernetes.kubeadm_info)), C(apt_keys) (of M(gpulab.kubernetes.gpu_host_info)), or with C(failure), the
+        reason why the host could not be read.
     type: dict
     required: true
   settings:
     description:
-      - C(observed) (the time in words), C(now) (in seconds), C(phases) (by name, when it began, in seconds),
-        C(earlier_phases) (those of an earlier report, for a run without any), C(certificate_days), C(api_failure),
+      - C(observed) (the time as text), C(now) (in seconds), C(phases) (start time in seconds by name),
+        C(earlier_phases) (those of an earlier report, for a run without phases), C(certificate_days), C(api_failure),
         C(launch) (see the role C(wandb_launch)).
     type: dict
     required: true
@@ -49,14 +49,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Know what is wrong
+- name: Complete the report
   ansible.builtin.set_fact:
     report: "{{ verification.report | gpulab.kubernetes.report_state(seen, {'certificate_days': 30}) }}"
 """
 
 RETURN = r"""
 _value:
-  description: The report, see the role C(acceptance).
+  description: Report, as described in the README of the role C(report).
   type: dict
 """
 

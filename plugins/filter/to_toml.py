@@ -18,9 +18,9 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Writes mappings as tables, one after the other, in the order of their keys. Lists may hold scalars, lists and
+  - Writes mappings as tables, one after the other, in the order of their keys. Lists may contain scalars, lists and
     mappings, which are written inline.
-  - TOML knows no null, so a key whose value is null is left out.
+  - TOML has no null, so keys with the value null are omitted.
 positional: _input
 options:
   _input:
@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The text, with a newline at its end.
+  description: TOML text with a final newline.
   type: str
 """
 

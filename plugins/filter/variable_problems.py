@@ -13,48 +13,47 @@ from ..plugin_utils._inventory import variables
 
 DOCUMENTATION = r"""
 name: variable_problems
-short_description: Find what is wrong with the variables of hosts by themselves, before any host is reached
+short_description: Find problems in the variables of hosts before connecting to any host
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Holds the variables of hosts against the argument specifications of all roles of this collection, and finds names
-    that look like a misspelt one.
-  - A value that refers to facts can't be known yet, and is left to the role.
-  - Values that contradict each other are found, too, on one host and between all hosts of the cluster, and networks and
-    versions that no cluster can have.
+  - Validates the variables of hosts against the argument specifications of all roles of this collection, and finds
+    names that are probably misspelled.
+  - A value that refers to facts is not known yet and is validated by the role.
+  - It also finds contradictory values, on one host and between the hosts of the cluster, and invalid networks and
+    versions.
 positional: _input, hosts, members, groups
 options:
   _input:
-    description: The variables of all hosts, C(hostvars).
+    description: Variables of all hosts, C(hostvars).
     type: dict
     required: true
   hosts:
-    description: Names of the hosts to look at.
+    description: Names of the hosts to check.
     type: list
     elements: str
     required: true
   members:
-    description: Names of all hosts of the cluster, also of those that a run leaves out. The default is O(hosts).
+    description: Names of all hosts of the cluster, including those outside the run. The default is O(hosts).
     type: list
     elements: str
   groups:
     description:
-      - The names of the hosts of each group, by group. Then the groups of the control plane and of the workers, which
-        C(cluster_control_plane_group) and C(cluster_workers_group) name, are looked at, and hosts in no group, and the
-        group of the NFS server, which C(cluster_nfs_server_group) names.
+      - Host names by group. If given, the groups C(cluster_control_plane_group), C(cluster_workers_group) and
+        C(cluster_nfs_server_group) are also checked, and hosts that are in no group.
     type: dict
 """
 
 EXAMPLES = r"""
-- name: Stop when a variable is wrong
+- name: Fail if a variable is invalid
   ansible.builtin.assert:
     that: hostvars | gpulab.kubernetes.variable_problems(groups['all']) | length == 0
 """
 
 RETURN = r"""
 _value:
-  description: The problems, as P(gpulab.kubernetes.preflight_report#filter) takes them.
+  description: Problems, in the form that P(gpulab.kubernetes.preflight_report#filter) accepts.
   type: list
   elements: dict
 """

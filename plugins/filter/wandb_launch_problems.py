@@ -11,52 +11,52 @@ from ..plugin_utils._wandb.problems import Cluster, problems
 
 DOCUMENTATION = r"""
 name: wandb_launch_problems
-short_description: Say what keeps queues of W&B Launch from working as they are declared
+short_description: Find what prevents W&B Launch queues from working as declared
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Finds what the launch agent refuses, variables that don't fit, claims and namespaces that the cluster does not have,
-    and jobs that may ask for more GPUs than a node has.
+  - Finds jobs that the launch agent refuses, invalid variables, missing claims and namespaces, and jobs that may
+    request more GPUs than a node has.
 positional: _input, absent, own_namespace, nodes, namespaces, claims
 options:
   _input:
-    description: What P(gpulab.kubernetes.wandb_queues#filter) returned.
+    description: Result of P(gpulab.kubernetes.wandb_queues#filter).
     type: list
     elements: dict
     required: true
   absent:
-    description: Names of the queues that are to be deleted.
+    description: Names of the queues to delete.
     type: list
     elements: str
     required: true
   own_namespace:
-    description: Namespace of the agent, which need not be there yet.
+    description: Namespace of the agent, which need not exist yet.
     type: str
     required: true
   nodes:
-    description: Nodes of the cluster, as the API gives them. Without them the cluster is not looked at.
+    description: Nodes of the cluster, as returned by the API. Without them the cluster is not checked.
     type: list
     elements: dict
   namespaces:
-    description: Its namespaces.
+    description: Namespaces of the cluster.
     type: list
     elements: dict
   claims:
-    description: Its claims.
+    description: Claims in the cluster.
     type: list
     elements: dict
 """
 
 EXAMPLES = r"""
-- name: Show what is in the way
+- name: Show the problems
   ansible.builtin.debug:
     msg: "{{ queues | gpulab.kubernetes.wandb_launch_problems([], 'wandb') }}"
 """
 
 RETURN = r"""
 _value:
-  description: Sentences, each with what to do; none if nothing is in the way.
+  description: Messages, each with its remedy. Empty if there are no problems.
   type: list
   elements: str
 """

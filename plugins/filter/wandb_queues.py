@@ -11,33 +11,33 @@ from ..module_utils._wandb.queue import declared
 
 DOCUMENTATION = r"""
 name: wandb_queues
-short_description: Turn declared queues of W&B Launch into arguments of the module wandb_queue
+short_description: Convert declared W&B Launch queues to arguments of the module wandb_queue
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes the Job, or the options of C(docker run), of each queue, with C({{name}}) for its variables, so that no
-    playbook has to write them.
+  - Creates the Job, or the options of C(docker run), of each queue, with C({{name}}) for its variables, so that
+    playbooks need not contain them.
 positional: _input, namespace, tolerations
 options:
   _input:
-    description: The setting C(wandb_launch_queues).
+    description: Value of C(wandb_launch_queues).
     type: list
     elements: dict
     required: true
   namespace:
-    description: Namespace of the jobs of queues that name none.
+    description: Default namespace of the jobs.
     type: str
     required: true
   tolerations:
-    description: Tolerations of the jobs of queues that give none.
+    description: Default tolerations of the jobs.
     type: list
     elements: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Show what a queue becomes
+- name: Show the arguments of a queue
   ansible.builtin.debug:
     msg: "{{ [{'name': 'gpu', 'gpus': 1}] | gpulab.kubernetes.wandb_queues('default', []) }}"
 """

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: api_reach_info
-short_description: Read whether work against a Kubernetes API can be done from this host
+short_description: Check whether this host can work against a Kubernetes API
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Opens a TCP connection to the address of the API, and looks for the Python packages that such work needs.
-  - Before there is a cluster nothing listens there, and a refused connection shows that packets get there and back.
+  - Opens a TCP connection to the address of the API and looks for the required Python packages.
+  - If there is no cluster yet, nothing listens at that address. A refused connection then shows that packets arrive and
+    return.
 options:
   endpoint:
-    description: C(host:port) of the API, an IPv6 address in brackets. Empty means that no connection is tried.
+    description: >-
+      Address of the API as C(host:port), with an IPv6 address in brackets. Empty means that no connection is attempted.
     type: str
     default: ""
   timeout:
-    description: Seconds that it may take.
+    description: Time limit for the connection in seconds.
     type: float
     default: 10
 extends_documentation_fragment:
@@ -37,21 +39,22 @@ EXAMPLES = r"""
 RETURN = r"""
 reach:
   description: >-
-    V(answered), V(refused), V(silent) (no answer in time), V(unreachable) (no route, or no such name), or V(unasked).
+    V(answered), V(refused), V(silent) (no answer in time), V(unreachable) (no route, or the name can't be resolved), or
+    V(unasked).
   returned: always
   type: str
   sample: refused
 error:
-  description: What the system said, empty when the connection was made.
+  description: Error message of the operating system, empty if the connection was established.
   returned: always
   type: str
 python:
-  description: The Python that ran this module.
+  description: Path of the Python interpreter that ran this module.
   returned: always
   type: str
   sample: /usr/bin/python3
 packages:
-  description: Version of the Python packages C(kubernetes) and C(yaml), empty when Python does not find them.
+  description: Versions of the Python packages C(kubernetes) and C(yaml), empty if they are not installed.
   returned: always
   type: dict
   sample: {kubernetes: 32.0.1, yaml: 6.0.2}

@@ -12,14 +12,14 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Forwards a free port of the controller to the API server of the host that the task is for, with C(ssh) in the
-    background. Address, user, port, key, jump hosts and further arguments are those by which Ansible reaches it.
-  - The tunnel ends when the file O(path) is removed, or when C(ansible-playbook) ends, however it does. A connection
-    that breaks is opened again meanwhile.
-  - The host must be reached by the connection plugin C(ssh), with a key or an agent. A password is an error.
+  - Forwards a free port of the controller to the API server on the host of the task, with C(ssh) in the background.
+    Address, user, port, key, jump hosts and other arguments are those that Ansible uses for this host.
+  - The tunnel closes when the file O(path) is removed, or when C(ansible-playbook) ends for any reason. Until then a
+    broken connection is reopened.
+  - The host must use the connection plugin C(ssh) with a key or an agent. Passwords are not supported.
 options:
   path:
-    description: A file on the controller that stands for the tunnel. It must not be there yet.
+    description: File on the controller that represents the tunnel. It must not exist yet.
     type: path
     required: true
   port:
@@ -38,7 +38,7 @@ attributes:
   idempotent:
     support: none
     details:
-      - Each call opens a tunnel of its own.
+      - Each call opens a new tunnel.
 """
 
 EXAMPLES = r"""
@@ -51,7 +51,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 port:
-  description: Port of the controller's loopback address that leads to the API server.
+  description: Port on the controller's loopback address that is forwarded to the API server.
   returned: success
   type: int
   sample: 40123

@@ -10,16 +10,15 @@ module: apt_packages
 short_description: Install packages in exact versions and hold them
 version_added: 0.1.0
 description:
-  - Installs packages with one call of C(apt-get), in the versions that are asked for, without recommended packages.
-  - Never asks. Changed configuration files of packages stay as they are, and C(needrestart) is kept from restarting
-    services.
-  - An interrupted dpkg is completed first. Other package managers are waited for.
-  - The indexes are refreshed only when apt does not know a wanted version.
+  - Installs packages in the requested versions with one call of C(apt-get), without recommended packages.
+  - Never prompts. Modified configuration files of packages are kept, and C(needrestart) does not restart services.
+  - Completes an interrupted dpkg run first, and waits for other package managers.
+  - Refreshes the package indexes only if apt does not know a requested version.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   packages:
-    description: The packages.
+    description: Packages to install.
     type: list
     elements: dict
     required: true
@@ -30,57 +29,59 @@ options:
         required: true
       version:
         description:
-          - The full version. Without it any installed version will do.
-          - With an asterisk at its end (V(550.163.01-*)) the installed version will do if it begins so; otherwise the
-            newest one that does is installed.
+          - Full version. If empty, any installed version is accepted.
+          - If it ends in an asterisk (V(550.163.01-*)), any installed version with this prefix is accepted. Otherwise
+            the newest version with this prefix is installed.
         type: str
         default: ""
       optional:
         description:
-          - Leave the package out when no repository of the host holds it.
-          - On its behalf alone the indexes are refreshed only when that of a source is missing, or when they are older
-            than a day. In check mode, which does not refresh them, the package counts as held by a repository then.
+          - Skip the package if no repository of the host has it.
+          - For an optional package, the indexes are refreshed only if one is missing or if they are older than a day.
+            Check mode does not refresh them, and in that case assumes that a repository has the package.
         type: bool
         default: false
       hold:
-        description: Whether this package is put on hold, if not as O(hold) says.
+        description: Whether to hold this package. Overrides O(hold).
         type: bool
   follow:
     description:
-      - Further packages that belong to the same release, whatever their names. An installed package in one of the
-        versions O(follow.replaces) is brought to O(follow.version), and removed where no repository of the host holds
-        it in that version, which takes O(allow_removal). It is not put on hold.
-      - Packages that merely ask each other for "this version or newer" would stay behind without it.
+      - Other packages that belong to the same release, whatever their names. An installed package in one of the
+        versions O(follow.replaces) is changed to O(follow.version). If no repository of the host has that version, the
+        package is removed, which requires O(allow_removal). These packages are not held.
+      - Without this option, packages that only depend on "this version or newer" of each other would keep their old
+        version.
     type: dict
     version_added: 0.2.0
     suboptions:
       version:
-        description: The version that they are brought to.
+        description: Version to install.
         type: str
         required: true
       replaces:
-        description: The versions that are left behind.
+        description: Versions to replace.
         type: list
         elements: str
         required: true
   hold:
-    description: Put the packages on hold, so that nothing else changes them. With V(false) a hold is left as it is.
+    description: Hold the packages, so that nothing else upgrades them. With V(false) existing holds are not changed.
     type: bool
     default: true
   allow_downgrade:
-    description: Allow a version that is lower than the installed one.
+    description: Allow a version that is older than the installed one.
     type: bool
     default: false
   allow_change_held:
-    description: Allow another version of a package that is on hold.
+    description: Allow a held package to be changed to another version.
     type: bool
     default: true
   allow_removal:
-    description: Allow apt to remove packages that are in the way.
+    description: Allow apt to remove conflicting packages.
     type: bool
     default: false
   lock_timeout:
-    description: Seconds that another package manager may hold the lock. A long wait is a warning that names it.
+    description: >-
+      Seconds to wait while another package manager holds the lock. After a long wait, a warning names the program.
     type: float
     default: 900
   dpkg_dir:
@@ -104,11 +105,11 @@ attributes:
   check_mode:
     support: full
     details:
-      - Has apt simulate the installation when it knows the versions.
-      - Otherwise the change is predicted from dpkg's database alone, as on a host whose repositories are not there yet.
+      - Simulates the installation with apt if apt knows the versions.
+      - Otherwise the change is predicted from dpkg's database alone, for example on a host without the repositories.
   diff_mode:
     support: full
-    details: [Shows the versions of all packages that change, and the holds.]
+    details: Shows the versions of all packages that change, and the holds.
   idempotent:
     support: full
     details: [A second run starts no program.]
@@ -122,7 +123,7 @@ EXAMPLES = r"""
       - {name: kubeadm, version: 1.36.4-1.1}
       - {name: kubectl, version: 1.36.4-1.1}
 
-- name: Bring a driver with all its parts to another version
+- name: Change all packages of a driver to another version
   gpulab.kubernetes.apt_packages:
     packages:
       - {name: nvidia-open, version: 595.91.07-1}
@@ -134,27 +135,27 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: Version by name of the packages that were asked for, afterwards.
+  description: Versions of the requested packages after the run, by name.
   returned: always
   type: dict
   sample: {kubelet: 1.36.4-1.1}
 before:
-  description: Version by name of these packages before; absent ones are left out.
+  description: Versions of the requested packages before the run, by name, without those that were not installed.
   returned: always
   type: dict
   sample: {}
 others:
-  description: Further packages that were installed, changed or removed (empty version) on the way.
+  description: Other packages that were also installed, changed or removed (empty version).
   returned: always
   type: dict
   sample: {conntrack: "1:1.4.7-1+b2"}
 held:
-  description: Those of the packages that are on hold.
+  description: Requested packages that are held.
   returned: always
   type: list
   elements: str
 missing:
-  description: Optional packages that no repository of the host holds.
+  description: Optional packages that no repository of the host has.
   returned: always
   type: list
   elements: str

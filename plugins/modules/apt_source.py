@@ -10,23 +10,23 @@ module: apt_source
 short_description: Add a signed apt repository
 version_added: 0.1.0
 description:
-  - Writes a deb822 source with its key and fetches the index of this source alone. It needs neither C(python3-debian)
-    nor C(gnupg) nor C(curl) on the host.
-  - The key is fetched once, and again when O(key_url) changes, when the file is missing or holds a key that is not in
-    O(key_fingerprints), when it expires within 60 days, and when apt says that the index is signed by another key.
-    A key that expires soon is replaced when O(key_url) has it with a later end; until then each run warns.
-  - An enabled source of another hand that names the same address (and suite) is an error, because apt stops working
-    altogether when one address has two keys. O(replace_conflicting) has such an entry commented out.
-  - When the index can't be fetched, all files are put back as they were.
+  - Writes a deb822 source and its key, and fetches the index of this source only. The host needs neither
+    C(python3-debian) nor C(gnupg) nor C(curl).
+  - Fetches the key once, and again if O(key_url) changes, if the file is missing or contains a key that is not in
+    O(key_fingerprints), if the key expires within 60 days, or if apt reports that the index is signed with another key.
+    A key that expires soon is replaced once O(key_url) provides it with a later expiry date; until then each run warns.
+  - An enabled unmanaged source with the same address (and suite) is an error, because apt stops working if one address
+    has two keys. O(replace_conflicting) comments out such an entry.
+  - If the index can't be fetched, all files are restored.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   name:
-    description: Name of the source, from which the names of its files are made.
+    description: Name of the source. The names of its files are derived from it.
     type: str
     required: true
   state:
-    description: Whether the source is there.
+    description: Whether the source exists.
     type: str
     choices: [present, absent]
     default: present
@@ -35,12 +35,12 @@ options:
     type: str
     aliases: [uri]
   suites:
-    description: Suites. A suite that ends in a slash (C(/)) is the path of a flat repository.
+    description: Suites of the repository. A suite that ends in a slash (C(/)) is the path of a flat repository.
     type: list
     elements: str
     default: [/]
   components:
-    description: Components, none for a flat repository.
+    description: Components. Leave it empty for a flat repository.
     type: list
     elements: str
     default: []
@@ -55,21 +55,21 @@ options:
   key_fingerprints:
     description:
       - Fingerprints of the keys that may sign the repository, 40 hex digits each; spaces and case don't matter.
-      - A file with none of these keys is refused before anything is written. Of a file with further keys only these
-        are kept, because apt would trust all of them.
-      - An empty list accepts whatever key is at O(key_url).
+      - A file with none of these keys is refused before anything is written. If the file contains other keys, they are
+        dropped, because apt would trust all of them.
+      - An empty list accepts any key at O(key_url).
     type: list
     elements: str
     default: []
     version_added: 0.2.0
   replace_conflicting:
-    description: Comment out entries of another hand that name the same address, instead of stopping.
+    description: Comment out unmanaged entries with the same address instead of failing.
     type: bool
     default: false
   credentials:
     description:
-      - Users and passwords of repositories. They are used for the key, and written for apt to
-        C(/etc/apt/auth.conf.d/90gpulab.conf), one file for all sources, which only root can read.
+      - User names and passwords for repositories. They are used to fetch the key, and written for apt to
+        C(/etc/apt/auth.conf.d/90gpulab.conf), one file for all sources that only root can read.
       - An empty list removes that file; null leaves it as it is.
     type: list
     elements: dict
@@ -77,20 +77,21 @@ options:
     suboptions:
       machine:
         description: >-
-          The repositories that they are for, as C([protocol://]host[:port][/path]). The first entry that fits counts.
-          Without a protocol it is for https alone.
+          The repositories, as C([protocol://]host[:port][/path]). The first matching entry is used. An entry without a
+          protocol applies to https only.
         type: str
         required: true
       username:
-        description: The user.
+        description: User name.
         type: str
         required: true
       password:
-        description: The password.
+        description: Password.
         type: str
         required: true
   lock_timeout:
-    description: Seconds that another package manager may hold apt's lock. A long wait is a warning that names it.
+    description: >-
+      Seconds to wait while another package manager holds apt's lock. After a long wait, a warning names the program.
     type: float
     default: 900
   etc_dir:
@@ -107,13 +108,13 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [Says what would be written. The key is not fetched, unless the stored one expires within 60 days.]
+    details: Predicts the files. The key is not fetched, unless the stored one expires within 60 days.
   diff_mode:
     support: full
-    details: [Shows every file that is written, but no passwords.]
+    details: Shows every file that is written, but no passwords.
   idempotent:
     support: full
-    details: [A second run starts no program, and opens no connection unless the key expires within 60 days.]
+    details: A second run starts no program and opens no connection, unless the key expires within 60 days.
 """
 
 EXAMPLES = r"""
@@ -125,7 +126,7 @@ EXAMPLES = r"""
     key_url: https://pkgs.k8s.io/core:/stable:/v1.36/deb/Release.key
     key_fingerprints: [DE15 B144 86CD 377B 9E87 6E1A 2346 54DA 9A29 6436]
 
-- name: Add Docker's packages, of which containerd.io is one
+- name: Add Docker's packages, which include containerd.io
   gpulab.kubernetes.apt_source:
     name: gpulab-containerd
     uris: https://download.docker.com/linux/debian
@@ -146,13 +147,13 @@ key_path:
   type: str
   sample: /etc/apt/keyrings/gpulab-kubernetes.asc
 key_fingerprints:
-  description: Fingerprints of the keys in this file, none in check mode when it is not there yet.
+  description: Fingerprints of the keys in this file. Empty in check mode if the file does not exist yet.
   returned: always
   type: list
   elements: str
   version_added: 0.2.0
 key_expires:
-  description: The day on which the last of these keys expires, null for never or not known.
+  description: Date on which the last of these keys expires, or null if there is none or it is unknown.
   returned: always
   type: str
   sample: "2026-12-29"
@@ -162,7 +163,7 @@ refreshed:
   returned: always
   type: bool
 disabled:
-  description: Files of another hand in which entries were commented out.
+  description: Unmanaged files in which entries were commented out.
   returned: always
   type: list
   elements: str

@@ -7,27 +7,28 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: claim_acceptance
-short_description: Verify by pods that what one node writes to a claim can be read on others
+short_description: Verify with pods that data written to a claim on one node can be read on others
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - A pod on the first node writes random data to the claim and flushes them; then a pod on each other node reads them,
-    and has to come to the same checksum. Both are timed.
-  - With O(storage_class) each node gets a claim of that class for itself, on which one pod writes and another reads.
-  - The pods, what they wrote, and claims of the verification are removed afterwards, after a failure, too.
+  - A pod on the first node writes random data to the claim and flushes it. Then a pod on each other node reads the data
+    and compares the checksum. The throughput of each is measured.
+  - With O(storage_class) each node gets its own claim of that class, to which one pod writes and from which another
+    reads.
+  - The pods, their data and the claims of the verification are removed afterwards, even after a failure.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
     type: path
     required: true
   nodes:
-    description: Names of the nodes. With one alone, another pod of the same node reads.
+    description: Names of the nodes. If there is only one, another pod on the same node reads the data.
     type: list
     elements: str
     required: true
   namespace:
-    description: Namespace of the claim, which must exist.
+    description: Namespace of the claim. It must exist.
     type: str
     default: default
   claim:
@@ -37,15 +38,15 @@ options:
     description: Name of a StorageClass, instead of a claim.
     type: str
   image:
-    description: Image of the pods, with a shell, C(dd) and C(sha256sum).
+    description: Image of the pods. It must contain a shell, C(dd) and C(sha256sum).
     type: str
     required: true
   size_mib:
-    description: How much is written and read, in MiB. The pod that writes has it in memory.
+    description: Amount of data to write and read, in MiB. The writing pod keeps it in memory.
     type: int
     default: 64
   timeout:
-    description: How long the verification may take, in seconds.
+    description: Time limit in seconds for the verification.
     type: int
     default: 120
 extends_documentation_fragment:
@@ -54,13 +55,13 @@ attributes:
   check_mode:
     support: full
     details:
-      - In check mode it verifies nothing.
+      - Nothing is verified in check mode.
   diff_mode:
     support: none
   idempotent:
     support: full
     details:
-      - It verifies in each run. Nothing of it stays, so it never reports a change.
+      - It verifies in each run. Nothing is left behind, so it never reports a change.
 requirements:
   - kubernetes (Python package)
 """
@@ -76,7 +77,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: What was measured on each claim; empty in check mode.
+  description: Measurements of each claim, empty in check mode.
   returned: success
   type: list
   elements: dict
@@ -88,15 +89,15 @@ results:
       description: Node of the pod that wrote.
       type: str
     write_mib_per_s:
-      description: Throughput of writing and flushing, in MiB/s.
+      description: Throughput of writing and flushing in MiB/s.
       type: float
     readers:
-      description: Throughput of reading on each node, in MiB/s; null on the node that wrote, which has it in memory.
+      description: Read throughput on each node in MiB/s; null on the node that wrote the data, which has it in memory.
       type: dict
   sample:
     - {claim: datasets, writer: gpu1, write_mib_per_s: 412.9, readers: {gpu2: 853.3}}
 summary:
-  description: The same for a person.
+  description: The results as text.
   returned: success
   type: list
   elements: str

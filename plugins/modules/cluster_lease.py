@@ -10,12 +10,11 @@ module: cluster_lease
 short_description: Keep other runs from changing a cluster at the same time
 version_added: 0.2.0
 description:
-  - Takes the Lease C(gpulab-kubernetes) in the namespace C(kube-system), renews one's own, or releases it. Who finds it
-    held by somebody else fails with the holder, since when, what for, and how to go on.
-  - A lease that was not renewed in time counts as released, so a run that was killed blocks others for
-    O(duration) at most.
-  - Runs on a control plane, with its own C(admin.conf). On a host without one there is no cluster yet, and nothing to
-    hold. When the API does not answer there is a warning, since the run may be there to bring it back.
+  - Acquires, renews or releases the Lease C(gpulab-kubernetes) in the namespace C(kube-system). If another holder has
+    it, the module fails and reports the holder, the time, the purpose, and how to continue.
+  - A lease that is not renewed in time counts as released, so a killed run blocks others for at most O(duration).
+  - Runs on a control plane and uses its C(admin.conf). On a host without this file there is no cluster yet, and nothing
+    is held. If the API does not answer, the module only warns, because the purpose of the run may be to repair it.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -25,19 +24,19 @@ options:
     choices: [held, released]
     default: held
   holder:
-    description: Who one is. The same holder takes up its own lease again.
+    description: Name of the holder. A holder can reacquire its own lease.
     type: str
     required: true
   purpose:
-    description: What it is held for, for those who find it held.
+    description: Purpose of the run, shown to runs that are refused.
     type: str
     default: ""
   duration:
-    description: Seconds for which it is held unless it is renewed.
+    description: Seconds after which the lease expires if it is not renewed.
     type: int
     default: 900
   break_holder:
-    description: The holder whose run is known to have ended, and whose lease may be taken.
+    description: Holder whose lease may be taken, because its run is known to have ended.
     type: str
     default: ""
 extends_documentation_fragment:
@@ -47,13 +46,13 @@ attributes:
   check_mode:
     support: full
     details:
-      - Fails where somebody else holds the lease, and does not take it.
+      - Fails if another holder has the lease, but does not acquire it.
   diff_mode:
     support: none
   idempotent:
     support: full
     details:
-      - To renew the lease is no change.
+      - Renewing the lease does not count as a change.
 """
 
 EXAMPLES = r"""
@@ -65,11 +64,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 held:
-  description: Whether the lease is held now. Never without a cluster or in check mode.
+  description: Whether the lease is held now. Always false without a cluster and in check mode.
   returned: success
   type: bool
 taken_from:
-  description: Whose lease was taken because it was over or broken, empty for nobody's.
+  description: Previous holder, if its lease had expired or was broken; empty otherwise.
   returned: success
   type: str
 """

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_objects
-short_description: Make objects of a cluster what manifests declare
+short_description: Apply manifests to a cluster
 version_added: 0.2.0
 description:
-  - Applies objects one after the other (server-side apply), and waits up to 30 seconds for a kind whose definition
-    comes with them.
-  - Unlike M(kubernetes.core.k8s), check mode predicts objects whose namespace or kind is not there yet.
+  - Applies objects in order with server-side apply, and waits up to 30 seconds for a kind that one of the objects
+    defines.
+  - Unlike M(kubernetes.core.k8s), it can predict in check mode objects whose namespace or kind does not exist yet.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -26,7 +26,7 @@ options:
     elements: dict
     required: true
   field_manager:
-    description: Name under which the API remembers who set which field. Fields that are not given any more are removed.
+    description: Name under which the API records the ownership of fields. Fields that are no longer given are removed.
     type: str
     default: gpulab.kubernetes
 extends_documentation_fragment:
@@ -44,7 +44,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Make a namespace
+- name: Create a namespace
   gpulab.kubernetes.cluster_objects:
     kubeconfig: /run/user/1000/kubeconfig
     definitions:
@@ -56,7 +56,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: Kind and name of each object that was changed, with its namespace.
+  description: Kind, name and namespace of each changed object.
   returned: success
   type: list
   elements: str

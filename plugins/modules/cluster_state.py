@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_state
-short_description: Bring several things of a cluster into their states, in one execution
+short_description: Apply several states to a cluster in one execution
 version_added: 0.2.0
 description:
-  - Does what the modules named in O(states) would do one after the other, with the same arguments and results, in one
-    process. Each execution that is saved saves about a second.
+  - Runs the modules listed in O(states) in order, with the same arguments and results, in one process. This saves about
+    a second per module.
   - In check mode it returns everything that is pending in the cluster.
-  - All arguments are checked before the first state is touched. The first state that fails ends the module.
+  - All arguments are validated before the first state is applied. The module stops at the first state that fails.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -22,17 +22,17 @@ options:
     type: path
     required: true
   states:
-    description: What is brought about or read, in this order.
+    description: States to apply or read, in this order.
     type: list
     elements: dict
     required: true
     suboptions:
       name:
-        description: Name of the state in RV(states) and in messages. Must not occur twice.
+        description: Name of the state in RV(states) and in messages. It must be unique.
         type: str
         required: true
       module:
-        description: The module of this collection that does it.
+        description: Module of this collection that applies the state.
         type: str
         required: true
         choices:
@@ -42,11 +42,11 @@ options:
           - node_pools
           - wait_for_rollout
       when:
-        description: Whether it is brought about at all, so that a list of states can hold those of all cases.
+        description: Whether to apply the state.
         type: bool
         default: true
       args:
-        description: Its arguments, without the kubeconfig.
+        description: Arguments of the module, without the kubeconfig.
         type: dict
         default: {}
 extends_documentation_fragment:
@@ -79,8 +79,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 states:
-  description: The result of each state that O(states[].when) allows, by its name, as its module documents it.
-  returned: when the arguments are right; after a failure those of the states before the one that failed
+  description: Result of each state that was not skipped by O(states[].when), by name, as documented by its module.
+  returned: if the arguments are valid; after a failure, only the states before the failed one
   type: dict
   sample:
     pools: {changed: false, changes: {}}

@@ -10,10 +10,10 @@ module: containerd_info
 short_description: Read containerd's version, configuration and state
 version_added: 0.1.0
 description:
-  - Has containerd itself merge its configuration file with everything that it imports, as it would at its next start.
-  - Finds the files of the configuration in the order in which they take effect, also where there is no containerd.
-  - A host without containerd is no error, C(version) is empty there.
-  - The filter P(gpulab.kubernetes.containerd_config#filter) reads C(files), as well as C(config_dump).
+  - Lets containerd merge its configuration file with all imported files, as it will at its next start.
+  - Returns the configuration files in the order in which they take effect, even if containerd is not installed.
+  - A host without containerd is not an error; C(version) is then empty.
+  - The filter P(gpulab.kubernetes.containerd_config#filter) can read both C(files) and C(config_dump).
   - Passwords and tokens of registries are masked.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -27,15 +27,16 @@ options:
     type: path
     default: /etc/containerd/config.toml
   drop_ins:
-    description: Where drop-ins usually are. Those that O(config) does not import are in RV(files) as well, and say so.
+    description: >-
+      Pattern of the usual drop-ins. RV(files) also contains those that O(config) does not import, marked as such.
     type: path
     default: /etc/containerd/conf.d/*.toml
   unit:
-    description: The systemd unit.
+    description: Name of the systemd unit.
     type: str
     default: containerd.service
   timeout:
-    description: Seconds that a program may take.
+    description: Time limit in seconds for each program.
     type: float
     default: 30
 extends_documentation_fragment:
@@ -56,22 +57,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 version:
-  description: Version, empty where there is no containerd.
+  description: Version of containerd, empty if it is not installed.
   returned: always
   type: str
   sample: 2.3.6
 config_dump:
-  description: The merged configuration as TOML, empty where it can't be had.
+  description: Merged configuration as TOML, empty if it is not available.
   returned: always
   type: str
 config_error:
-  description: Why containerd can't read its configuration, empty when it can.
+  description: Reason why containerd can't read its configuration, empty if it can.
   returned: always
   type: str
 files:
   description: >-
-    The files of the configuration in the order in which they take effect, then drop-ins that are not imported.
-    C(text) is null for a file that is imported by its name and does not exist.
+    Configuration files in the order in which they take effect, followed by drop-ins that are not imported. C(text) is
+    null for a file that is imported by name but does not exist.
   returned: always
   type: list
   elements: dict
@@ -86,7 +87,7 @@ running:
   returned: always
   type: bool
 active_since:
-  description: When the unit became active, as systemd's ActiveEnterTimestamp has it, empty when it is not.
+  description: Time at which the unit became active, as in systemd's ActiveEnterTimestamp; empty if it is not active.
   returned: always
   type: str
   sample: Sat 2026-11-21 03:14:15 UTC

@@ -12,42 +12,42 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes sure that certain settings are in Docker's daemon.json. All other settings stay as they are, in their order.
-  - A setting that is there with another value is unmanaged. The module fails then, names every such setting, and
-    changes nothing, unless O(replace) allows it.
-  - A file that is no JSON is an error with the place in it, and stays as it is.
-  - The file keeps its mode and owner, and its indentation. As it was before the first change it stays beside it, with
-    the ending C(.gpulab-backup).
+  - Ensures that settings are in Docker's daemon.json. All other settings and their order are kept.
+  - If settings exist with different values, the module lists them and fails without changing anything, unless
+    O(replace) is set.
+  - If the file is not valid JSON, the module reports the position of the error and does not change the file.
+  - The file keeps its mode, owner and indentation. Before the first change, a copy is saved next to it with the suffix
+    C(.gpulab-backup).
 options:
   settings:
     description:
-      - The settings, as in daemon.json. Those that are null are left out.
-      - Objects are merged key by key. Entries of lists are added to those that are there; an entry of the form
-        C(name=value), as in C(exec-opts), says otherwise than one with the same name and another value.
-      - A runtime whose C(path) is there as the mere name of the wanted program counts as being there, since that is how
-        C(nvidia-ctk) writes it.
+      - Settings, as in daemon.json. Settings with the value null are ignored.
+      - Objects are merged key by key. List entries are added to the existing ones. An entry of the form C(name=value),
+        as in C(exec-opts), conflicts with an existing entry that has the same name and another value.
+      - A runtime whose existing C(path) is only the name of the program counts as equal, because C(nvidia-ctk) writes
+        it in this form.
     type: dict
     required: true
   path:
-    description: The file.
+    description: Path of the file.
     type: path
     default: /etc/docker/daemon.json
   replace:
-    description: Whether settings that say otherwise are changed.
+    description: Whether to change settings that have different values.
     type: bool
     default: false
   service:
     description:
-      - Systemd unit that is noted as running with an older configuration when the file changes, so that
-        M(gpulab.kubernetes.managed_service) restarts it, or reloads it if that is enough for what has changed.
+      - Systemd unit that uses the file. If the file changes, the unit is recorded for a restart, so that
+        M(gpulab.kubernetes.managed_service) restarts it, or reloads it if that is sufficient.
     type: str
   programs:
-    description: Programs that the service looks for when it starts. If one was installed later, a restart is noted.
+    description: Programs that the service looks up when it starts. If one was installed later, a restart is recorded.
     type: list
     elements: path
     default: []
   run_dir:
-    description: Directory in which the services to restart are noted. It must not outlive a reboot.
+    description: Directory in which pending restarts are recorded. It must not persist across reboots.
     type: path
     default: /run/gpulab
 extends_documentation_fragment:
@@ -58,13 +58,13 @@ attributes:
     support: full
   diff_mode:
     support: full
-    details: [Passwords in addresses of proxies are masked.]
+    details: [Passwords in proxy URLs are masked.]
   idempotent:
     support: full
 """
 
 EXAMPLES = r"""
-- name: Give containers of Docker GPUs, and Docker the cgroup driver of kubelet
+- name: Give Docker's containers GPUs, and use the kubelet's cgroup driver
   gpulab.kubernetes.docker_daemon_config:
     settings:
       default-runtime: nvidia
@@ -77,61 +77,61 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changed_keys:
-  description: The settings that were added or changed, or would be in check mode, with dots between the levels.
+  description: Settings that were added or changed, or would be in check mode, with dots between levels.
   returned: success
   type: list
   elements: str
   sample: [runtimes.nvidia, exec-opts]
 backup:
-  description: The copy of the file from before the first change, null when this run did not change one.
+  description: Copy of the file from before the first change, null if this run did not change the file.
   returned: success
   type: str
   sample: /etc/docker/daemon.json.gpulab-backup
 unmanaged_keys:
-  description: Settings of the file that O(settings) does not have, at its top level. They stay.
+  description: Top-level settings of the file that are not in O(settings). They are kept.
   returned: success
   type: list
   elements: str
   sample: [bip]
 restart:
-  description: Whether what has changed since the service was started takes a restart, and not only a reload.
+  description: Whether the changes since the service was started require a restart, not only a reload.
   returned: success
   type: bool
   sample: false
 newer_programs:
-  description: Those of O(programs) that are newer than the service's start.
+  description: Entries of O(programs) that are newer than the start of the service.
   returned: success
   type: list
   elements: str
   sample: []
 services:
-  description: The unit that has to be restarted because of this change, or of that of an interrupted run.
+  description: Unit that must be restarted because of this change, or because of a change by an interrupted run.
   returned: success
   type: list
   elements: str
   sample: [docker]
 contradictions:
-  description: The settings that are there and say otherwise.
-  returned: failure because of them
+  description: Existing settings with different values.
+  returned: failure caused by such settings
   type: list
   elements: dict
   sample: [{key: default-runtime, present: crun, wanted: nvidia}]
 default_runtime:
-  description: The runtime of containers that name none, as the file has it in the end; null where it is silent.
+  description: Default runtime of containers in the resulting file, or null if it is not set.
   returned: success
   type: str
 runtimes:
-  description: The runtimes that the file has in the end, and their programs.
+  description: Runtimes in the resulting file, and their programs.
   returned: success
   type: dict
   sample: {nvidia: /usr/bin/nvidia-container-runtime}
 cgroup_driver:
-  description: The cgroup driver that the file names in the end; null where it is silent.
+  description: Cgroup driver in the resulting file, or null if it is not set.
   returned: success
   type: str
   sample: systemd
 data_root:
-  description: Where Docker keeps its data, if the file says so.
+  description: Docker's data directory, if the file sets it.
   returned: success
   type: str
 """

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: docker_gpu_acceptance
-short_description: Verify by containers that Docker hands out every GPU of a host
+short_description: Verify that Docker containers can use every GPU of a host
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Runs a container with all GPUs, and for each GPU one that asks for it by UUID and one with the check of the image;
-    compares what they see with C(nvidia-smi -L) of the host. Of a GPU that is cut by MIG its MIG devices count.
-  - Runs a container that asks for no GPU, which must not see one.
-  - The containers have no network and are removed. The image stays.
+  - Runs a container with all GPUs, and for each GPU a container that requests it by UUID and one that runs the image's
+    check. Compares what they see with C(nvidia-smi -L) on the host. If a GPU is partitioned, its MIG devices are used
+    instead.
+  - Runs a container that requests no GPU and must not see one.
+  - The containers have no network and are removed afterwards. The image is kept.
 options:
   image:
-    description: Image whose own command exits with 0 if a GPU computes. It needs C(/bin/sh).
+    description: Image whose command exits with 0 if the GPU can compute. It must contain C(/bin/sh).
     type: str
     required: true
   timeout:
-    description: Time limit for the pull of the image and for each container, in seconds.
+    description: Time limit in seconds for pulling the image and for each container.
     type: float
     default: 300
 extends_documentation_fragment:
@@ -30,7 +31,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [Runs no container and says nothing of the GPUs.]
+    details: [Runs no container and returns nothing about the GPUs.]
   diff_mode:
     support: none
   idempotent:
@@ -40,25 +41,25 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Verify that Docker hands out every GPU
+- name: Verify that Docker containers can use every GPU
   gpulab.kubernetes.docker_gpu_acceptance:
     image: nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0
 """
 
 RETURN = r"""
 gpus:
-  description: The UUIDs of what was verified.
+  description: UUIDs of the verified GPUs and MIG devices.
   returned: success
   type: list
   elements: str
   sample: [GPU-5f2b1c9e-0000-4000-8000-000000000001]
 simulated:
-  description: Whether the check says of itself that it is simulated.
+  description: Whether the check reported that it is simulated.
   returned: success
   type: bool
   sample: false
 problems:
-  description: What is not as it should be.
+  description: Problems that were found.
   returned: failure
   type: list
   elements: str

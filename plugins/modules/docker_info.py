@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: docker_info
-short_description: Read which Docker a host has and what runs in it
+short_description: Read which Docker a host has and which containers it runs
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Asks the command line of Docker, and looks for a Docker of another kind, as a snap or of a single user (rootless).
+  - Queries Docker's command line, and looks for Docker as a snap and for rootless Docker.
 options:
   timeout:
-    description: Time limit for each question in seconds.
+    description: Time limit in seconds for each query.
     type: float
     default: 30
 extends_documentation_fragment:
@@ -40,38 +40,38 @@ EXAMPLES = r"""
 
 RETURN = r"""
 configured:
-  description: Whether there is a C(/etc/docker/daemon.json), or a Docker that runs without one.
+  description: Whether C(/etc/docker/daemon.json) exists, or Docker runs without it.
   returned: success
   type: bool
   sample: true
 installed:
-  description: Whether there is a program docker.
+  description: Whether the program docker is installed.
   returned: success
   type: bool
   sample: true
 version:
-  description: Version of the daemon that answers, empty if none does.
+  description: Version of the running daemon, empty if none answers.
   returned: success
   type: str
   sample: 29.8.2
 live_restore:
-  description: Whether containers run on while the daemon is restarted.
+  description: Whether containers keep running while the daemon is restarted.
   returned: success
   type: bool
   sample: false
 data_root:
-  description: Where it keeps images and containers.
+  description: Directory of images and containers.
   returned: success
   type: str
   sample: /var/lib/docker
 containers:
-  description: Name and image of the containers that run.
+  description: Names and images of the running containers.
   returned: success
   type: list
   elements: str
   sample: ["jupyter (jupyter/base-notebook:latest)"]
 rootless:
-  description: The users that have a rootless Docker of their own, and the file that says so.
+  description: Users with a rootless Docker, and the file that indicates it.
   returned: success
   type: list
   elements: dict

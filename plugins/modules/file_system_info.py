@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: file_system_info
-short_description: Read which file system a directory is on, how large it is, and which quotas it keeps
+short_description: Read the file system of a directory, its size and its quotas
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads C(/proc/mounts) and asks the kernel for sizes. Of a directory that is not there yet, the nearest one above
-    counts.
+  - Reads C(/proc/mounts) and queries the kernel for sizes. If the directory does not exist yet, the nearest existing
+    parent is used.
 options:
   path:
-    description: An absolute path.
+    description: Absolute path of the directory.
     type: path
     required: true
 extends_documentation_fragment:
@@ -31,12 +31,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 mount:
-  description: Where the file system is mounted.
+  description: Mount point of the file system.
   returned: success
   type: str
   sample: /
 device:
-  description: What is mounted there.
+  description: Mounted device.
   returned: success
   type: str
   sample: /dev/sda1
@@ -46,18 +46,18 @@ type:
   type: str
   sample: ext4
 quotas:
-  description: Mount options of the file system that limit what users, groups or projects may store.
+  description: Mount options of the file system that enable quotas for users, groups or projects.
   returned: success
   type: list
   elements: str
   sample: [prjquota]
 size_mib:
-  description: Size of the file system, in MiB.
+  description: Size of the file system in MiB.
   returned: success
   type: int
   sample: 102400
 free_mib:
-  description: What users other than root can still store, in MiB.
+  description: Free space for users other than root in MiB.
   returned: success
   type: int
   sample: 51200

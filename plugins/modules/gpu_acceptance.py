@@ -7,27 +7,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_acceptance
-short_description: Verify that pods reach every GPU of these hosts
+short_description: Verify that pods can use every GPU of the given hosts
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Runs one pod for each free GPU, all at the same time. Each runs the check of O(image), tells which GPU it was given,
-    and holds it until all have told theirs. The set of these GPUs is compared with what the hosts have.
-  - On each host with GPUs, a pod that asks for none, but sets C(NVIDIA_VISIBLE_DEVICES=all), must see none.
-  - On each host, a pod dials others across nodes, a Service by its address, and the same Service by its name.
-  - GPUs that pods of others hold count as in use. No pod is evicted.
-  - The verification is remembered in the ConfigMap C(kube-system/gpulab-acceptance). As long as neither the node since
-    its last boot, its GPUs, its versions, O(nodes[].containerd), nor what is allocatable has changed, the next run
-    keeps it and makes no pod.
-  - What is wrong is returned in RV(report), and is no failure of the module itself.
+  - Runs one pod per free GPU, all at the same time. Each pod runs the check of O(image), reports its GPU, and keeps it
+    until all pods have reported. The reported GPUs are compared with those of the hosts.
+  - On each host with GPUs, a pod that requests none but sets C(NVIDIA_VISIBLE_DEVICES=all) must see none.
+  - On each host, a pod connects to pods on other nodes, to a Service by address, and to the same Service by name.
+  - GPUs that other pods use are reported as in use. No pod is evicted.
+  - The result is stored in the ConfigMap C(kube-system/gpulab-acceptance). The next run reuses it and creates no pods,
+    unless the node was rebooted, or its GPUs, its versions, O(nodes[].containerd) or its allocatable resources have
+    changed.
+  - Problems are returned in RV(report). They do not make the module fail.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
     type: path
     required: true
   nodes:
-    description: The hosts to verify, and what each says about itself.
+    description: Hosts to verify, with their own data.
     type: list
     elements: dict
     required: true
@@ -44,24 +44,24 @@ options:
         elements: dict
         default: []
       pci:
-        description: How many GPUs are on the PCI bus.
+        description: Number of GPUs on the PCI bus.
         type: int
         default: 0
       expected:
-        description: How many GPUs there should be. Not set means as many as nvidia-smi or the PCI bus have.
+        description: Expected number of GPUs. If unset, the number that nvidia-smi or the PCI bus shows.
         type: int
       state:
         description:
-          - State that M(gpulab.kubernetes.nvidia_smi_info) returned; V(ok) is the good one.
-          - V(silent) stands for a host that could not be asked, which is a problem in itself.
+          - State as returned by M(gpulab.kubernetes.nvidia_smi_info). V(ok) means that there is no problem.
+          - V(silent) means that the host could not be read, which is itself a problem.
         type: str
         default: ok
       complaint:
-        description: What is wrong when O(nodes[].state) is not V(ok).
+        description: Problem, if O(nodes[].state) is not V(ok).
         type: str
         default: ""
       advice:
-        description: What to do about O(nodes[].complaint), as M(gpulab.kubernetes.nvidia_smi_info) returns it.
+        description: How to fix O(nodes[].complaint), as returned by M(gpulab.kubernetes.nvidia_smi_info).
         type: str
         default: ""
         version_added: 0.2.0
@@ -74,51 +74,54 @@ options:
         type: str
         default: ""
       held:
-        description: UUID of a GPU -> the pod that holds it, as C(namespace/name).
+        description: Pod that uses each GPU, as a mapping from UUID to C(namespace/name).
         type: dict
         default: {}
       sharing:
         description:
-          - How pods share the GPUs, as P(gpulab.kubernetes.gpu_sharing#filter) tells it. Empty means a whole GPU each.
-          - Where several pods share a GPU, all of them run at the same time. Where GPUs are cut, each part is proven.
-          - A key C(complaint) is a problem of the host.
+          - How pods share the GPUs, as returned by P(gpulab.kubernetes.gpu_sharing#filter). Empty means that each pod
+            gets whole GPUs.
+          - If several pods share a GPU, all of them run at the same time. If GPUs are partitioned, each MIG device is
+            verified.
+          - A value of the key C(complaint) is reported as a problem with the host.
         type: dict
         default: {}
         version_added: 0.2.0
       containerd:
         description:
-          - What containerd's configuration says, as P(gpulab.kubernetes.containerd_state#filter) returns it.
-          - Each conflict of the level V(problem) is a problem of the host.
+          - Summary of containerd's configuration, as returned by P(gpulab.kubernetes.containerd_state#filter).
+          - Each conflict with the level V(problem) is reported as a problem with the host.
         type: dict
         default: {}
         version_added: 0.2.0
   image:
     description:
-      - Image of the check. Its own command has to exit with 0 if a GPU computes; C(/bin/sh) and C(sleep) are needed.
-      - If its output holds C([simulated]), the report says that the verification is simulated.
+      - Image that checks a GPU. Its command must exit with 0 if the GPU can compute. The image must contain C(/bin/sh)
+        and C(sleep).
+      - If its output contains C([simulated]), the report marks the verification as simulated.
     type: str
     required: true
   network_image:
-    description: Image of Kubernetes' test server agnhost.
+    description: Image of the Kubernetes test server agnhost.
     type: str
     required: true
   namespace:
-    description: Namespace for the pods. It is made for the verification and removed afterwards.
+    description: Namespace of the pods. It is created for the verification and removed afterwards.
     type: str
     default: gpulab-acceptance
   force:
-    description: Verify everything afresh, whatever an earlier verification covers.
+    description: Verify everything again instead of reusing earlier results.
     type: bool
     default: false
   verify:
     description:
-      - Whether to run pods for what no earlier verification covers.
-      - With V(false) it only looks. GPUs that nobody holds and no verification covers are C(unproven) in RV(report).
+      - Whether to run pods for everything that has no earlier result.
+      - With V(false) no pods are run. Free GPUs without an earlier result are C(unproven) in RV(report).
     type: bool
     default: true
     version_added: 0.2.0
   timeout:
-    description: How long the pods may take until all have reported, in seconds.
+    description: Seconds to wait until all pods have reported.
     type: int
     default: 300
 extends_documentation_fragment:
@@ -127,13 +130,13 @@ attributes:
   check_mode:
     support: full
     details:
-      - In check mode it makes no pod. It says whether there is anything to verify.
+      - No pods are created in check mode. The result shows whether there is anything to verify.
   diff_mode:
     support: none
   idempotent:
     support: full
     details:
-      - With O(force=true) it verifies again each time, and says so.
+      - With O(force=true) it verifies again in each run and reports a change.
 requirements:
   - kubernetes (Python package)
 """
@@ -156,66 +159,66 @@ EXAMPLES = r"""
 RETURN = r"""
 report:
   description:
-    - The report, as the role C(acceptance) writes it. Empty in check mode when there is something to verify.
-    - RV(report.problems) is empty when everything is proven.
+    - Report, as written by the role C(acceptance). Empty in check mode if there is something to verify.
+    - RV(report.problems) is empty if everything is proven.
   returned: success
   type: dict
   contains:
     generated:
-      description: When the report was made, in UTC.
+      description: Time of the report in UTC.
       type: str
     cluster:
       description: Version and address of the API, as C(kubernetes_version) and C(endpoint).
       type: dict
     hosts:
-      description: Node -> its versions, GPUs, labels, containerd's configuration, isolation and problems.
+      description: Versions, GPUs, labels, containerd configuration, isolation and problems of each node.
       type: dict
     network:
-      description: What pods reach, as C(pod_to_pod), C(service) and C(dns).
+      description: Results of the network checks, as C(pod_to_pod), C(service) and C(dns).
       type: dict
     isolation:
-      description: Node -> whether a pod that asks for no GPU sees none.
+      description: For each node, whether a pod that requests no GPU sees none.
       type: dict
     totals:
-      description: How many GPUs there are, are proven and in use, as C(gpus), C(proven) and C(in_use).
+      description: Numbers of all, proven and used GPUs, as C(gpus), C(proven) and C(in_use).
       type: dict
     checks:
-      description: What all checks said alike.
+      description: Output that all checks have in common.
       type: list
       elements: str
     simulated:
-      description: Whether a check said that it is simulated.
+      description: Whether a check reported that it is simulated.
       type: bool
     kept:
-      description: Whether all of it is an earlier verification that still holds.
+      description: Whether all results are from an earlier verification that is still valid.
       type: bool
     problems:
       description:
-        - Everything that is wrong.
-        - A problem that an earlier version remembered has C(host), C(gpu) and C(cause) alone.
+        - All problems.
+        - A problem that was stored by an earlier version has only C(host), C(gpu) and C(cause).
       type: list
       elements: dict
       contains:
         kind:
-          description: Identifier of the problem, such as V(gpu_not_visible). It stays when words change.
+          description: Identifier of the problem, such as V(gpu_not_visible). It is stable across versions.
           type: str
         host:
           description: Name of the node.
           type: str
         gpu:
-          description: UUID of the GPU, empty where it is about no single one.
+          description: UUID of the GPU, empty if the problem does not concern a single GPU.
           type: str
         cause:
-          description: What is wrong.
+          description: Cause of the problem.
           type: str
         where:
-          description: The variable, file or resource to look at, empty where there is none to name.
+          description: Variable, file or resource to look at, if any.
           type: str
         why:
-          description: Why it matters, empty where that needs no words.
+          description: Why it matters. May be empty.
           type: str
         do:
-          description: What to do.
+          description: How to fix it.
           type: str
   sample:
     generated: "2026-11-21T04:00:00Z"
@@ -223,24 +226,24 @@ report:
     kept: false
     problems: []
 kept:
-  description: Whether all of it is an earlier verification that still holds.
+  description: Whether all results are from an earlier verification that is still valid.
   returned: success
   type: bool
   sample: false
 summary:
-  description: The report in a few lines for a person.
+  description: Summary of the report as text.
   returned: success
   type: list
   elements: str
   sample: ["1 of 1 GPUs proven on 1 host"]
 problems:
-  description: Everything that is wrong, as a line each with host, GPU and cause.
+  description: All problems as text, one line each with host, GPU and cause.
   returned: success
   type: list
   elements: str
   sample: []
 remedies:
-  description: What to do about RV(problems), each once.
+  description: How to fix RV(problems), without duplicates.
   returned: success
   type: list
   elements: str

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_info
-short_description: Tell which GPUs a host has, who holds them, and which versions are installed
+short_description: Read which GPUs a host has, which pods use them, and which versions are installed
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Reads the GPUs on the PCI bus, dpkg's database, the loaded driver and its library, the kernels, what turns swap on,
-    and from kubelet's record which running pod holds which GPU. It runs no program for these, so it answers when the
-    driver does not.
-  - With O(nvidia_smi) it asks the driver, too, as M(gpulab.kubernetes.nvidia_smi_info) does.
-  - The filter P(gpulab.kubernetes.drift#filter) compares the versions with those that are pinned.
-  - With O(containerd_config) it reads the files of containerd's configuration, too, and with O(certificates) it asks
+    and, from the kubelet's checkpoint, which running pod uses which GPU. It runs no program for this, so it works even
+    if the driver does not.
+  - With O(nvidia_smi) it also queries the driver, like M(gpulab.kubernetes.nvidia_smi_info).
+  - The filter P(gpulab.kubernetes.drift#filter) compares the versions with the pinned ones.
+  - With O(containerd_config) it also reads containerd's configuration files, and with O(certificates) it queries
     kubeadm for the certificates of this control plane.
 options:
   packages:
@@ -26,37 +26,37 @@ options:
     elements: str
     default: [nvidia-container-toolkit]
   containerd_config:
-    description: The configuration file of containerd. Not set means that it is not read.
+    description: Configuration file of containerd. If unset, it is not read.
     type: path
     version_added: 0.2.0
   containerd_drop_ins:
-    description: Where drop-ins usually are. Those that O(containerd_config) does not import say so.
+    description: Pattern of the usual drop-ins. Those that O(containerd_config) does not import are marked as such.
     type: path
     default: /etc/containerd/conf.d/*.toml
     version_added: 0.2.0
   certificates:
-    description: Whether to read when the certificates of this control plane expire.
+    description: Whether to read the expiry dates of this control plane's certificates.
     type: bool
     default: false
     version_added: 0.2.0
   nvidia_smi:
     description:
-      - How to ask the driver for RV(nvidia_smi). Not set means that it is not asked.
-      - It is not asked either on a host without GPUs on the PCI bus, of which none are expected.
+      - How to query the driver for RV(nvidia_smi). If unset, it is not queried.
+      - It is also not queried if the host has no GPUs on the PCI bus and none are expected.
     type: dict
     version_added: 0.2.0
     suboptions:
       driver_root:
-        description: Directory below which the driver's files lie, as in M(gpulab.kubernetes.nvidia_smi_info).
+        description: Root directory of the driver's files, as in M(gpulab.kubernetes.nvidia_smi_info).
         type: path
         default: /
       expected_gpus:
-        description: Number of GPUs that the host is to have.
+        description: Expected number of GPUs.
         type: int
         default: 0
       xids_since:
         description:
-          - Leave out Xids before this time, as in M(gpulab.kubernetes.nvidia_smi_info).
+          - Ignore Xids before this time, as in M(gpulab.kubernetes.nvidia_smi_info).
           - Empty means since RV(given_back).
         type: str
         default: ""
@@ -67,7 +67,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: See which pods hold GPUs of this host
+- name: Read which pods use GPUs of this host
   gpulab.kubernetes.gpu_host_info:
   register: gpu_host
 """
@@ -87,19 +87,19 @@ pci:
       type: str
   sample: [{address: "0000:3b:00.0", device_id: "0x1eb8"}]
 packages:
-  description: C(version) and C(held) of each of O(packages) that is installed.
+  description: C(version) and C(held) of each installed package of O(packages).
   returned: success
   type: dict
   sample: {nvidia-container-toolkit: {version: 1.20.1-1, held: true}}
 held:
-  description: UUID of a GPU -> the running pod that holds it, as C(namespace/name).
+  description: Running pod that uses each GPU, as a mapping from UUID to C(namespace/name).
   returned: success
   type: dict
   sample: {GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11: research/train-0}
 given_back:
   description: >-
-    When GPUs of this host were last given back after an isolation, in UTC, for C(xids_since) of
-    M(gpulab.kubernetes.nvidia_smi_info). Empty where that never happened.
+    Time in UTC at which the last isolation of this host's GPUs ended, for C(xids_since) of
+    M(gpulab.kubernetes.nvidia_smi_info). Empty if they were never isolated.
   returned: success
   type: str
   sample: "2026-11-22T05:06:25Z"
@@ -116,20 +116,20 @@ driver:
   type: dict
   contains:
     loaded:
-      description: The version of the loaded module, empty when there is none.
+      description: Version of the loaded kernel module, empty if there is none.
       type: str
     library:
-      description: The version of NVML that programs get, empty when there is none.
+      description: Version of the NVML library that programs load, empty if there is none.
       type: str
     packages:
-      description: C(version) and C(held) of the packages that are of a driver.
+      description: C(version) and C(held) of the driver's packages.
       type: dict
   sample:
     loaded: 580.178.04
     library: 580.178.04
     packages: {nvidia-open-580: {version: 580.178.04-1, held: true}}
 kernel:
-  description: C(running), C(newest) (which the next boot takes), C(newest_has_driver) and C(newest_has_headers).
+  description: C(running), C(newest) (the kernel of the next boot), C(newest_has_driver) and C(newest_has_headers).
   returned: success
   type: dict
   sample:
@@ -139,23 +139,23 @@ kernel:
     newest_has_headers: false
 swap:
   description:
-    - The active swap areas by C(name), each with what seems to turn it on (C(origin), empty when that is unknown).
-    - An empty name stands for swap that is off, and will be on at the next boot.
+    - Active swap areas by C(name), each with what probably turns it on (C(origin), empty if unknown).
+    - An empty name stands for swap that is off now but will be turned on at the next boot.
   returned: success
   type: list
   elements: dict
   sample: [{name: /mnt/resource/swapfile, origin: "Azure's agent (/etc/waagent.conf)"}]
 containerd_files:
   description: >-
-    The files of containerd's configuration, as M(gpulab.kubernetes.containerd_info) returns them in C(files), for the
-    filters P(gpulab.kubernetes.containerd_config#filter) and P(gpulab.kubernetes.containerd_state#filter).
+    Configuration files of containerd, as returned by M(gpulab.kubernetes.containerd_info) in C(files), for the filters
+    P(gpulab.kubernetes.containerd_config#filter) and P(gpulab.kubernetes.containerd_state#filter).
   returned: success
   type: list
   elements: dict
   sample: [{path: /etc/containerd/config.toml, text: "version = 4\n", imported: true}]
 certificates:
   description: >-
-    What M(gpulab.kubernetes.kubeadm_info) returns, or why it could not be read, in C(msg). Empty without
+    Result of M(gpulab.kubernetes.kubeadm_info), or the reason why it could not be read in C(msg). Empty without
     O(certificates).
   returned: success
   type: dict
@@ -163,8 +163,8 @@ certificates:
   sample: {certificates: [], certificate_authorities: []}
 nvidia_smi:
   description: >-
-    What M(gpulab.kubernetes.nvidia_smi_info) returns with V(gpus), V(mig), V(topology) and V(xids) in its option
-    C(gather). Empty if the driver was not asked.
+    Result of M(gpulab.kubernetes.nvidia_smi_info) with V(gpus), V(mig), V(topology) and V(xids) in its option
+    C(gather). Empty if the driver was not queried.
   returned: success
   type: dict
   version_added: 0.2.0

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_isolation
-short_description: Keep new pods from a node whose GPUs are ill, or give it back
+short_description: Isolate a node with unhealthy GPUs, or end its isolation
 version_added: 0.2.0
 description:
-  - Taints or cordons a node, and remembers in its annotation C(gpulab.io/gpu-isolation) why, since when, and whether it
-    was cordoned before. Running pods stay.
-  - Giving it back takes away what this module did, and nothing else. A node that was cordoned before stays cordoned.
-  - It verifies nothing. The role C(gpu_isolation) gives a node back only after its GPUs were proven.
+  - Taints or cordons a node, and records the reason, the time, and whether it was cordoned before in its annotation
+    C(gpulab.io/gpu-isolation). Running pods are not evicted.
+  - Ending the isolation undoes only what this module did. A node that was cordoned before stays cordoned.
+  - The module verifies nothing. The role C(gpu_isolation) ends the isolation of a node only after its GPUs are proven.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -27,27 +27,27 @@ options:
     required: true
   state:
     description:
-      - V(isolated) - no new pods come to the node.
-      - V(returned) - it is in use again.
+      - V(isolated) - no new pods are scheduled on the node.
+      - V(returned) - the node is back in service.
     type: str
     choices: [isolated, returned]
     default: isolated
   policy:
     description:
-      - V(taint) - a taint C(gpulab.io/gpu-isolated=true:NoSchedule), which pods can tolerate.
+      - V(taint) - the node gets the taint C(gpulab.io/gpu-isolated=true:NoSchedule), which pods can tolerate.
       - V(cordon) - the node is cordoned, which C(kubectl get nodes) shows.
     type: str
     choices: [taint, cordon]
     default: taint
   reason:
-    description: Why, for people. Empty keeps the reason that is known.
+    description: Reason, as shown to users. Empty keeps the recorded reason.
     type: str
     default: ""
   during_work:
     description:
-      - Whether a node is isolated on which somebody works, such as in an upgrade of the driver, in a change of how GPUs
-        are shared, or drained before a restart. GPUs seem ill for that time. Without it such a node is left as it is,
-        and RV(work) says so.
+      - Whether to isolate a node that is under maintenance, such as a driver upgrade, a change of GPU sharing, or a
+        drain before a restart. GPUs may look unhealthy during that time. With V(false) such a node is not changed, and
+        RV(work) names the maintenance.
     type: bool
     default: true
 extends_documentation_fragment:
@@ -59,7 +59,7 @@ attributes:
     support: full
   diff_mode:
     support: full
-    details: [Shows annotations, taints and cordon of the node.]
+    details: Shows the node's annotations and taints, and whether it is cordoned.
   idempotent:
     support: full
 """
@@ -71,7 +71,7 @@ EXAMPLES = r"""
     node: gpu1
     reason: "GPU 0: Xid 79: the GPU has fallen off the bus"
 
-- name: Give it back
+- name: End its isolation
   gpulab.kubernetes.gpu_isolation:
     kubeconfig: /root/admin.conf
     node: gpu1
@@ -85,26 +85,26 @@ isolated:
   type: bool
 work:
   description:
-    - The annotation or label that says that work on the node has begun and not ended. Empty where there is none.
+    - Annotation or label that shows that maintenance of the node has begun and not ended. Empty if there is none.
   returned: success
   type: str
   sample: gpulab.io/driver-upgrade
 isolation:
-  description: How it is, or was before it was given back. Empty where it was not isolated.
+  description: The current isolation, or the one that was ended. Empty if the node was not isolated.
   returned: success
   type: dict
   contains:
     reason:
-      description: Why.
+      description: Reason.
       type: str
     since:
-      description: Since when, in UTC.
+      description: Start time in UTC.
       type: str
     policy:
       description: V(taint) or V(cordon).
       type: str
     was_cordoned:
-      description: Whether the node was cordoned before by another hand.
+      description: Whether the node was already cordoned before.
       type: bool
   sample:
     reason: "GPU 0: Xid 79: the GPU has fallen off the bus"

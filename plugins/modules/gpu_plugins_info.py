@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_plugins_info
-short_description: Tell who offers the cluster's GPUs to pods
+short_description: Read what offers the cluster's GPUs to pods
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Lists NVIDIA's device plugins in all namespaces, with the nodes where each has a pod, and the ClusterPolicies of the
-    GPU Operator. Two plugins on one node would both register C(nvidia.com/gpu), and kubelet uses the one that
+    GPU Operator. Two plugins on one node would both register C(nvidia.com/gpu), and the kubelet uses the one that
     registered last.
   - A pod that is being deleted counts until it is gone.
 options:
@@ -29,7 +29,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: See who offers the GPUs
+- name: Read what offers the GPUs
   gpulab.kubernetes.gpu_plugins_info:
     kubeconfig: /run/user/1000/kubeconfig
   register: gpu_plugins
@@ -37,7 +37,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installers:
-  description: DaemonSets that install a driver of ours on the hosts.
+  description: DaemonSets of this collection that install a driver on the hosts.
   returned: success
   type: list
   elements: str
@@ -49,19 +49,19 @@ plugins:
   elements: dict
   contains:
     namespace:
-      description: Its namespace.
+      description: Namespace of the plugin.
       type: str
     name:
-      description: Name of its DaemonSet, or of what else has made its pods.
+      description: Name of its DaemonSet, or of the other object that created its pods.
       type: str
     kind:
-      description: What has made its pods.
+      description: Kind of the object that created its pods.
       type: str
     policy:
-      description: The ClusterPolicy that it belongs to, empty for a plugin that is not the GPU Operator's.
+      description: ClusterPolicy that it belongs to, empty if the plugin is not the GPU Operator's.
       type: str
     nodes:
-      description: The nodes where it has a pod.
+      description: Nodes on which it has a pod.
       type: list
       elements: str
   sample:
@@ -71,7 +71,7 @@ plugins:
       policy: ""
       nodes: [gpu1]
 shared:
-  description: Node -> its plugins, of nodes with more than one.
+  description: Plugins of each node that has more than one.
   returned: success
   type: dict
   sample: {}
@@ -83,8 +83,8 @@ policies:
   sample: [cluster-policy]
 driver_policies:
   description: >-
-    By name of the ClusterPolicy, those parts of its C(spec) that the driver's pods follow from (C(driver),
-    C(daemonsets), C(hostPaths)).
+    Parts of each ClusterPolicy's C(spec) that determine the driver's pods (C(driver), C(daemonsets), C(hostPaths)), by
+    name.
   returned: success
   type: dict
   sample: {cluster-policy: {driver: {enabled: true, version: 580.178.04}}}

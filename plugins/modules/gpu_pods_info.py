@@ -7,25 +7,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_pods_info
-short_description: List the running pods of this host that hold GPUs
+short_description: List the running pods of this host that use GPUs
 version_added: 0.1.0
 description:
-  - Reads kubelet's record of allocated devices (resources C(nvidia.com/*)) and which pods have live processes. Needs
-    neither the API nor the container runtime, so it answers when both are down.
-  - Pods that reach GPUs without having asked for them, such as the device plugin itself, are not listed.
+  - Reads the kubelet's record of allocated devices (resources C(nvidia.com/*)) and checks which pods have running
+    processes. Needs neither the API nor the container runtime, so it works even if both are down.
+  - Pods that can access GPUs without requesting them, such as the device plugin itself, are not listed.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   kubelet_root:
-    description: Kubelet's root directory.
+    description: Root directory of the kubelet.
     type: path
     default: /var/lib/kubelet
   proc:
-    description: Where the proc file system is mounted.
+    description: Mount point of the proc file system.
     type: path
     default: /proc
   pod_logs:
-    description: Directory of the pods' logs, from whose names namespace and name are taken.
+    description: >-
+      Directory of the pods' logs. The namespaces and names of the pods are read from the names of its subdirectories.
     type: path
     default: /var/log/pods
 extends_documentation_fragment:
@@ -33,37 +34,37 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: See whose work a restart would interrupt
+- name: Read which pods a restart would interrupt
   gpulab.kubernetes.gpu_pods_info:
   register: gpu_pods
 """
 
 RETURN = r"""
 pods:
-  description: The pods, by uid.
+  description: Pods, sorted by UID.
   returned: always
   type: list
   elements: dict
   contains:
     uid:
-      description: The pod's uid.
+      description: UID of the pod.
       type: str
     namespace:
-      description: Its namespace, empty when its logs are gone.
+      description: Namespace of the pod, empty if its logs no longer exist.
       type: str
     name:
-      description: Its name, empty when its logs are gone.
+      description: Name of the pod, empty if its logs no longer exist.
       type: str
     devices:
-      description: The ids of its devices, UUIDs as a rule.
+      description: IDs of its devices, usually UUIDs.
       type: list
       elements: str
     resources:
-      description: The resources that it asked for.
+      description: Resources that it requested.
       type: list
       elements: str
     empty_dirs:
-      description: Its volumes of the kind emptyDir, whose contents end with the pod.
+      description: Its emptyDir volumes, whose contents are lost when the pod ends.
       type: list
       elements: str
       version_added: 0.2.0

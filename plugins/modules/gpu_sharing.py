@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_sharing
-short_description: Say on a node how its GPUs are shared
+short_description: Set how the GPUs of a node are shared
 version_added: 0.2.0
 description:
-  - Sets the label C(nvidia.com/device-plugin.config), by which the device plugin and GPU feature discovery choose their
-    configuration when they start.
-  - With O(state=changing) it also keeps both away from the node, because a GPU in use can't be cut, and what they have
-    told before would be wrong. With O(state=shared) they come back.
-  - How the node was before stands in its annotation C(gpulab.io/gpu-sharing) meanwhile, so that an interrupted run can
-    be resumed.
-  - It looks after no other pod. Make sure first that none uses the GPUs.
+  - Sets the label C(nvidia.com/device-plugin.config), which selects the configuration of the device plugin and of GPU
+    feature discovery when they start.
+  - With O(state=changing) it also keeps both away from the node, because a GPU in use can't be partitioned, and because
+    the resources that they have reported would be wrong. With O(state=shared) they return.
+  - During the change the annotation C(gpulab.io/gpu-sharing) records the previous state of the node, so that an
+    interrupted run can be resumed.
+  - It does not check other pods. Make sure first that none uses the GPUs.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -29,11 +29,11 @@ options:
     type: str
     required: true
   configuration:
-    description: Name of the configuration, one of those that P(gpulab.kubernetes.device_plugin_config#filter) makes.
+    description: Name of the configuration, as created by P(gpulab.kubernetes.device_plugin_config#filter).
     type: str
     required: true
   amounts:
-    description: Resource -> how much of it the node shall offer. It is compared, and nothing else is done with it.
+    description: Amount of each resource that the node should offer, for comparison only.
     type: dict
     default: {}
   state:
@@ -43,21 +43,21 @@ options:
     default: shared
   pause:
     description:
-      - Labels, or how they begin, by which another places pods that hold the GPUs, such as
+      - Labels, or prefixes of labels, with which other software selects nodes for pods that use the GPUs, such as
         C(nvidia.com/gpu.deploy.device-plugin) of the GPU Operator.
-      - Those that are C(true) say C(paused-for-gpu-sharing) from O(state=changing) to O(state=shared).
+      - Labels with the value C(true) are set to C(paused-for-gpu-sharing) from O(state=changing) to O(state=shared).
     type: list
     elements: str
     default: []
   leaving:
     description:
-      - Pods that have to leave the node, as C(NAMESPACE/APP) with the value of their label C(app). Empty means that
-        nobody is waited for.
+      - Pods that must leave the node, as C(NAMESPACE/APP) with the value of their label C(app). If empty, the module
+        does not wait.
     type: list
     elements: str
     default: []
   timeout:
-    description: How long to wait until they have left, in seconds.
+    description: Seconds to wait until they have left.
     type: float
     default: 120
 extends_documentation_fragment:
@@ -66,7 +66,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - A node that does not exist yet is no error in check mode.
+      - A node that does not exist yet is not an error in check mode.
   diff_mode:
     support: full
     details: [Shows the resources of the node before and after.]
@@ -77,7 +77,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Keep the device plugin away from a node whose GPUs are about to be cut
+- name: Keep the device plugin away from a node whose GPUs are about to be partitioned
   gpulab.kubernetes.gpu_sharing:
     kubeconfig: /run/user/1000/kubeconfig
     node: gpu1

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_sharing_info
-short_description: Tell how nodes share their GPUs, beside how they should
+short_description: Compare how nodes share their GPUs with how they should
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Compares the labels and resources of nodes with what is declared for them, in one question to the API.
+  - Compares the labels and resources of nodes with their declared state, in a single API request.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
     type: path
     required: true
   nodes:
-    description: The nodes to look at. One that the cluster does not have counts as one without GPUs.
+    description: Nodes to compare. A node that does not exist counts as a node without GPUs.
     type: list
     elements: dict
     required: true
@@ -33,7 +33,7 @@ options:
         type: str
         required: true
       amounts:
-        description: Resource -> how much of it the node should offer.
+        description: Amount of each resource that the node should offer.
         type: dict
         required: true
 extends_documentation_fragment:
@@ -44,7 +44,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: See whether a node shares its GPUs as declared
+- name: Check whether a node shares its GPUs as declared
   gpulab.kubernetes.gpu_sharing_info:
     kubeconfig: /run/user/1000/kubeconfig
     nodes:
@@ -56,18 +56,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: By name of the node, how it shares its GPUs.
+  description: How each node shares its GPUs, by name.
   returned: success
   type: dict
   contains:
     differs:
-      description: Whether it is labelled otherwise, or a change of it has been begun and not ended.
+      description: Whether its labels differ, or a change has begun and not ended.
       type: bool
     drained:
-      description: Whether a run has drained it before it would interrupt pods, and has not given it back yet.
+      description: Whether a run has drained the node but not uncordoned it yet.
       type: bool
     summary:
-      description: The change in resources, empty when there is none.
+      description: Change in resources, empty if there is none.
       type: str
   sample:
     gpu1:

@@ -14,19 +14,19 @@ author:
 description:
   - Renders a chart, and finds values that it does not read. Helm itself accepts any value and does not report those
     that the chart ignores.
-  - A value is read if the chart's C(values.yaml) has it, or if another value in its place changes what the chart
-    renders. Nothing is installed, and the cluster is not asked.
+  - A value counts as read if it is in the chart's C(values.yaml), or if a different value changes the rendered output.
+    Nothing is installed, and the cluster is not contacted.
 options:
   helm:
     description: Path of the program helm.
     type: path
     required: true
   chart:
-    description: A chart on this host (a directory or an archive), or its name in O(repository).
+    description: Chart on this host (a directory or an archive), or its name in O(repository).
     type: str
     required: true
   repository:
-    description: Address of the repository that the chart is fetched from. Empty for a chart on this host.
+    description: URL of the chart's repository. Empty for a chart on this host.
     type: str
     default: ""
   version:
@@ -34,19 +34,19 @@ options:
     type: str
     default: ""
   values:
-    description: The values that the chart would get.
+    description: Values for the chart.
     type: dict
     required: true
   namespace:
-    description: The namespace that the chart is rendered for.
+    description: Namespace for which the chart is rendered.
     type: str
     default: default
   kubernetes_version:
-    description: The version of Kubernetes that the chart is rendered for. If empty, the one that helm assumes.
+    description: Version of Kubernetes for which the chart is rendered. Empty means helm's default.
     type: str
     default: ""
   check_values:
-    description: Whether to look for values that the chart does not read.
+    description: Whether to find values that the chart does not read.
     type: bool
     default: true
   kinds:
@@ -55,11 +55,11 @@ options:
     elements: str
     default: []
   variable:
-    description: Name of the variable that messages name.
+    description: Name of the variable to show in messages.
     type: str
     default: release_values
   removed:
-    description: Values that earlier versions of the chart had, with what to do instead.
+    description: Values of earlier versions of the chart, with their replacements.
     type: dict
     default: {}
 extends_documentation_fragment:
@@ -81,12 +81,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 objects:
-  description: The rendered objects of these kinds, resource definitions too.
+  description: Rendered objects of O(kinds), including resource definitions.
   returned: success
   type: list
   elements: dict
 problems:
-  description: Values that the chart does not read, as P(gpulab.kubernetes.preflight_report#filter) takes it.
+  description: >-
+    Values that the chart does not read, in the form that P(gpulab.kubernetes.preflight_report#filter) accepts.
   returned: success
   type: list
   elements: dict

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: helm_program_info
-short_description: Find the program helm, and tell its version
+short_description: Find helm and return its version
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Looks for helm where a name or a path says, and fails, with what to do, when it is not there or too old. Charts of
-    the GPU Operator need helm 3.8 or newer.
+  - Finds helm by name or path, and fails with instructions if it is missing or too old. The charts of the GPU Operator
+    need helm 3.8 or newer.
 options:
   helm:
-    description: Name of the program, looked for in C(PATH), or its path.
+    description: Path of the program, or its name if it is in C(PATH).
     type: str
     default: helm
   chart:
-    description: A chart on this host, a directory or an archive, that must be there. Empty means none.
+    description: Chart on this host (a directory or an archive) that must exist. Empty means none.
     type: path
     default: ""
 extends_documentation_fragment:
@@ -43,7 +43,7 @@ path:
   type: str
   sample: /usr/local/bin/helm
 version:
-  description: Its version.
+  description: Version of helm.
   returned: success
   type: str
   sample: 3.22.0

@@ -7,29 +7,29 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_state
-short_description: Bring several things of a host into their states, in one remote execution
+short_description: Apply several states to a host in one remote execution
 version_added: 0.2.0
 description:
-  - Does what the modules named in O(states) would do one after the other, with the same arguments and results, in one
-    process. Each remote execution that is saved saves about half a second.
+  - Runs the modules listed in O(states) in order, with the same arguments and results, in one process. This saves about
+    half a second per module.
   - In check mode it returns everything that is pending on the host.
-  - All arguments are checked before the first state is touched. The first state that fails ends the module, and so does
-    one that requires a reboot.
+  - All arguments are validated before the first state is applied. The module stops at the first state that fails or
+    that requires a reboot.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   states:
-    description: What is brought about, in this order.
+    description: States to apply, in this order.
     type: list
     elements: dict
     required: true
     suboptions:
       name:
-        description: Name of the state in RV(states) and in messages. Must not occur twice.
+        description: Name of the state in RV(states) and in messages. It must be unique.
         type: str
         required: true
       module:
-        description: The module of this collection that does it.
+        description: Module of this collection that applies the state.
         type: str
         required: true
         choices:
@@ -47,44 +47,44 @@ options:
           - nvidia_mig
           - swap
       when:
-        description: Whether it is brought about at all, so that a list of states can hold those of all cases.
+        description: Whether to apply the state.
         type: bool
         default: true
       args:
-        description: Its arguments.
+        description: Arguments of the module.
         type: dict
         default: {}
   apt:
     description:
-      - Options of M(gpulab.kubernetes.apt_source) and M(gpulab.kubernetes.apt_packages) that are the same for all of
-        them. A state takes those that its module has and that its own arguments lack.
+      - Common options for all states that use M(gpulab.kubernetes.apt_source) or M(gpulab.kubernetes.apt_packages). The
+        arguments of a state take precedence.
     type: dict
     default: {}
     suboptions:
       lock_timeout:
-        description: Seconds that another package manager may hold the lock.
+        description: Seconds to wait while another package manager holds the lock.
         type: float
       http_proxy:
-        description: Proxy for addresses that begin with C(http:), as a URL.
+        description: URL of the proxy for C(http) URLs.
         type: str
       https_proxy:
-        description: Proxy for addresses that begin with C(https:), as a URL.
+        description: URL of the proxy for C(https) URLs.
         type: str
       no_proxy:
-        description: Hosts and domains that are reached without a proxy.
+        description: Hosts and domains to reach without a proxy.
         type: list
         elements: str
       credentials:
-        description: Users and passwords of repositories, as M(gpulab.kubernetes.apt_source) documents them.
+        description: User names and passwords for repositories, as in M(gpulab.kubernetes.apt_source).
         type: list
         elements: dict
         suboptions:
           machine:
-            description: The repositories that they are for, as C([protocol://]host[:port][/path]).
+            description: The repositories, as C([protocol://]host[:port][/path]).
             type: str
             required: true
           username:
-            description: User.
+            description: User name.
             type: str
             required: true
           password:
@@ -135,10 +135,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 states:
-  description: The result of each state that O(states[].when) allows, by its name, as its module documents it.
+  description: Result of each state that was not skipped by O(states[].when), by name, as documented by its module.
   returned: >-
-    when the arguments are right; after a failure those of the states before the one that failed, otherwise those up to
-    and including one that requires a reboot
+    if the arguments are valid; after a failure only the states before the failed one, otherwise up to and including a
+    state that requires a reboot
   type: dict
   sample:
     kernel: {changed: true, modules_loaded: [overlay], sysctls_set: []}

@@ -12,30 +12,31 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes sure that kernel modules are loaded and that kernel parameters have their values on the running system, and
-    writes the two files that bring the same about at the next boot.
-  - Modules are looked after first, as some parameters exist only once their module is loaded.
-  - A module counts as loaded when it is in C(/proc/modules) or C(/sys/module), or built into the kernel.
-  - Modules and parameters that are not named stay as they are.
+  - Ensures that kernel modules are loaded and kernel parameters are set on the running system, and writes the two files
+    that do the same at the next boot.
+  - Loads the modules first, because some parameters exist only after their module is loaded.
+  - A module counts as loaded if it is in C(/proc/modules) or C(/sys/module), or is built into the kernel.
+  - Other modules and parameters are not changed.
 options:
   modules:
     description:
       - Kernel modules to load and to keep in O(modules_file).
-      - Without this option modules and O(modules_file) are left alone.
+      - Without this option modules and O(modules_file) are not changed.
     type: list
     elements: str
   sysctls:
     description:
       - Kernel parameters and their values.
-      - Without this option parameters and O(sysctl_file) are left alone.
-      - Keys with a slash as their first separator are taken as C(systemd-sysctl) does, for interface names with dots.
+      - Without this option parameters and O(sysctl_file) are not changed.
+      - Keys with a slash as their first separator are interpreted as in C(systemd-sysctl), for interface names with
+        dots.
     type: dict
   modules_file:
-    description: File for C(systemd-modules-load). The module owns it.
+    description: File for C(systemd-modules-load). It is managed as a whole.
     type: path
     default: /etc/modules-load.d/gpulab.conf
   sysctl_file:
-    description: File for C(systemd-sysctl). The module owns it.
+    description: File for C(systemd-sysctl). It is managed as a whole.
     type: path
     default: /etc/sysctl.d/95-gpulab.conf
 extends_documentation_fragment:
@@ -45,7 +46,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - A parameter that doesn't exist yet counts as one that would be set when a module would be loaded as well.
+      - If a module would be loaded, parameters that don't exist yet are predicted as set.
   diff_mode:
     support: full
   idempotent:
@@ -77,8 +78,8 @@ sysctls_set:
   sample: {net.ipv4.ip_forward: "1"}
 overridden:
   description:
-    - Parameters that another file in a C(sysctl.d) directory sets to another value at the next boot, because it is read
-      after O(sysctl_file). Each of them also gives a warning.
+    - Parameters that another file in a C(sysctl.d) directory will set to a different value at the next boot, because it
+      is read after O(sysctl_file). Each of them also causes a warning.
   returned: success
   type: list
   elements: dict
@@ -87,10 +88,10 @@ overridden:
       description: The parameter, as in O(sysctls).
       type: str
     value:
-      description: The value it will get.
+      description: Value that it will have.
       type: str
     file:
-      description: The file that sets it.
+      description: File that sets it.
       type: str
   sample: []
 """

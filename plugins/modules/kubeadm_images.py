@@ -7,23 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kubeadm_images
-short_description: Pull the images of a control plane that are missing
+short_description: Pull the missing images of a control plane
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Asks C(kubeadm config images list) for the images of a configuration, and pulls those that the container runtime
-    does not have yet with C(crictl). What was pulled stays when a later image can't be had, so a run can be repeated.
-  - An image that is there is not asked of its registry.
+  - Lists the images of a configuration with C(kubeadm config images list), and pulls those that are missing with
+    C(crictl). If a later image can't be pulled, the others are kept, so the run can be repeated.
+  - The registry is not contacted for images that already exist.
 options:
   config:
     description:
-      - The configuration for kubeadm in YAML, as for M(gpulab.kubernetes.kubeadm_init).
-      - It is given to kubeadm in a file of mode 0600 below C(/run/gpulab), which is removed afterwards.
+      - Configuration of kubeadm in YAML, as for M(gpulab.kubernetes.kubeadm_init).
+      - It is passed to kubeadm in a file with mode 0600 in C(/run/gpulab), which is removed afterwards.
     type: str
     required: true
   timeout:
-    description: Time limit for the pull of one image in seconds. There are up to five attempts.
+    description: Time limit in seconds for pulling one image. There are up to five attempts.
     type: int
     default: 900
   executable:
@@ -37,7 +37,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Where kubeadm or crictl are not installed yet, the images are unknown, and the module says that it would pull.
+      - If kubeadm or crictl is not installed yet, the images are unknown, and the module reports a change.
   diff_mode:
     support: none
   idempotent:
@@ -54,18 +54,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 known:
-  description: Whether the images could be asked for. Only check mode on a host without kubeadm can't.
+  description: Whether the images are known. They are not in check mode on a host without kubeadm.
   returned: success
   type: bool
   sample: true
 images:
-  description: The images that the control plane needs.
+  description: Images that the control plane needs.
   returned: success
   type: list
   elements: str
   sample: ["registry.k8s.io/kube-apiserver:v1.36.4"]
 pulled:
-  description: Those that were missing.
+  description: Images that were missing.
   returned: always
   type: list
   elements: str

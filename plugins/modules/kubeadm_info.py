@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads C(kubeadm certs check-expiration), the JSON that kubeadm has printed since 1.30, or the table of those before
-    (C(kubeadm alpha certs check-expiration) until 1.19). kubeadm reads the files of this host, so each control plane
-    has an answer of its own, also while the API can't be reached. The certificates of kubelet are not among them,
-    kubelet renews those itself.
-  - Reads C(kubeadm token list), the JSON that kubeadm has printed since 1.17, or the table of those before. The secret
-    halves of the tokens are left out, so the result may be logged. M(gpulab.kubernetes.kubeadm_join_info) returns a
-    token in full.
+  - Reads the output of C(kubeadm certs check-expiration), which is JSON since kubeadm 1.30 and a table before
+    (C(kubeadm alpha certs check-expiration) until 1.19). kubeadm reads the files of this host, so it works on each
+    control plane even if the API is not reachable. The kubelet's certificates are not included; the kubelet renews them
+    itself.
+  - Reads the output of C(kubeadm token list), which is JSON since kubeadm 1.17 and a table before. The secret halves of
+    the tokens are omitted, so the result may be logged. M(gpulab.kubernetes.kubeadm_join_info) returns a complete
+    token.
 options:
   gather:
     description: What to read.
@@ -35,7 +35,7 @@ options:
     type: path
     default: /etc/kubernetes/admin.conf
   timeout:
-    description: Time limit for each call of kubeadm in seconds.
+    description: Time limit in seconds for each call of kubeadm.
     type: int
     default: 120
 extends_documentation_fragment:
@@ -49,26 +49,26 @@ EXAMPLES = r"""
     gather: [certificates]
   register: found
 
-- name: Warn of those that expire within a month
+- name: Fail if certificates expire within a month
   ansible.builtin.fail:
     msg: "These expire soon, run kubeadm certs renew: {{ soon | map(attribute='name') | join(', ') }}"
   vars:
     soon: "{{ found.certificates | rejectattr('missing') | selectattr('days_left', 'lt', 30) }}"
   when: soon | length > 0
 
-- name: Read which join tokens there are
+- name: Read the join tokens
   gpulab.kubernetes.kubeadm_info:
     gather: [tokens]
   register: found
 
-- name: Name the tokens with which nodes can always join
+- name: Show the tokens that never expire
   ansible.builtin.debug:
     msg: "{{ found.tokens | selectattr('lets_join') | selectattr('expires', 'none') | map(attribute='id') }}"
 """
 
 RETURN = r"""
 certificates:
-  description: The certificates of this control plane and of its kubeconfigs, in the order of kubeadm.
+  description: Certificates of this control plane and of its kubeconfigs, in kubeadm's order.
   returned: with V(certificates) in O(gather)
   type: list
   elements: dict
@@ -77,22 +77,25 @@ certificates:
       description: Name, such as V(apiserver) or V(admin.conf).
       type: str
     expires:
-      description: When it expires, in UTC. A table tells it to the minute. Null where it is missing.
+      description: Expiry time in UTC, to the minute if read from a table. Null if the certificate is missing.
       type: str
     days_left:
-      description: Whole days until then, by kubeadm's own count, rounded down; negative for one that has expired. Null
-        where it is missing.
+      description: >-
+        Whole days until then, as counted by kubeadm and rounded down; negative if it has expired. Null if the
+        certificate is missing.
       type: int
     ca:
-      description: The CA that signed it. Null where kubeadm does not tell.
+      description: CA that signed it. Null if kubeadm does not report it.
       type: str
     externally_managed:
-      description: Whether its CA is managed outside of the cluster, so that kubeadm can't renew it. Null where it is
+      description: >-
+        Whether its CA is managed outside the cluster, so that kubeadm can't renew it. Null if the certificate is
         missing.
       type: bool
     missing:
-      description: Whether it does not exist. That is no fault by itself, C(super-admin.conf) exists on the first
-        control plane alone.
+      description: >-
+        Whether it does not exist. This is not necessarily a problem, because C(super-admin.conf) exists only on the
+        first control plane.
       type: bool
   sample:
     - name: apiserver
@@ -102,7 +105,7 @@ certificates:
       externally_managed: false
       missing: false
 certificate_authorities:
-  description: The CAs, in the order of kubeadm. Empty where kubeadm tells of none, as the first versions do.
+  description: CAs, in kubeadm's order. Empty if kubeadm does not list them, as in early versions.
   returned: with V(certificates) in O(gather)
   type: list
   elements: dict
@@ -111,13 +114,14 @@ certificate_authorities:
       description: Name, such as V(ca) or V(etcd-ca).
       type: str
     expires:
-      description: As of a certificate.
+      description: As for a certificate.
       type: str
     days_left:
-      description: As of a certificate. A table counts in years beyond one, the clock of this host then counts the days.
+      description: >-
+        As for a certificate. Tables show longer times in years; the days are then computed with this host's clock.
       type: int
     externally_managed:
-      description: Whether kubeadm has no key of it. Null where it is missing.
+      description: Whether kubeadm does not have its key. Null if the CA is missing.
       type: bool
     missing:
       description: Whether it does not exist.
@@ -129,31 +133,32 @@ certificate_authorities:
       externally_managed: false
       missing: false
 tokens:
-  description: The bootstrap tokens, in the order of kubeadm.
+  description: Bootstrap tokens, in kubeadm's order.
   returned: with V(tokens) in O(gather)
   type: list
   elements: dict
   contains:
     id:
-      description: The first six characters, which are no secret. They name the token's Secret, and
-        C(kubeadm token delete) takes them.
+      description: >-
+        The first six characters, which are not secret. They are part of the name of the token's Secret, and C(kubeadm
+        token delete) accepts them.
       type: str
     description:
-      description: What the token is for. Null for a token without one.
+      description: Description of the token. Null if it has none.
       type: str
     usages:
-      description: What it may be used for, such as V(authentication) and V(signing).
+      description: Allowed usages, such as V(authentication) and V(signing).
       type: list
       elements: str
     groups:
-      description: The groups that one who authenticates with it belongs to.
+      description: Groups of users who authenticate with the token.
       type: list
       elements: str
     expires:
-      description: When it expires, in UTC. Null for one that never does.
+      description: Expiry time in UTC. Null if it never expires.
       type: str
     ttl:
-      description: Seconds until then, 0 for one that has expired. Null for one that never does.
+      description: Seconds until then, 0 if it has expired. Null if it never expires.
       type: int
     lets_join:
       description: Whether a worker can join with it now.

@@ -7,66 +7,70 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kubeadm_init
-short_description: Make sure that this host is an initialised first control plane
+short_description: Initialize the first control plane of a cluster
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Runs C(kubeadm init) on a host that has no control plane yet, and nothing on one that has.
-  - Whether an earlier C(kubeadm init) ever finished is decided from evidence, never from one marker. The evidence is
-    the answer of the API server, what the files of etcd hold, admin.conf, kubelet.conf, the static pod manifests, the
-    CA key, and a note that this module keeps in C(/var/lib/gpulab/kubeadm-init.json) while an init is under way.
-  - A cluster counts as alive once C(kubeadm) has published it (ConfigMap C(cluster-info)), which is what lets
-    others join, or once it holds workloads. The API server is asked first. When it does not answer, the database and
-    the log of etcd are searched for these objects, so the note alone never decides about a cluster that was alive.
-  - An API server that should be there, on a host whose kubelet is running, is given O(api_timeout) seconds to come up,
-    for example after a reboot.
-  - "The decision table, first match wins:"
-  - (1) Nothing of a control plane, and no kubelet.conf and no admin.conf - C(kubeadm init). A CA in
-    C(/etc/kubernetes/pki) that was put there beforehand is used.
-  - (2) Nothing of a control plane, but kubelet.conf (a worker) or admin.conf (of another cluster) - error.
-  - (3) The API answers and the cluster is alive - nothing to do. If an init that began here was interrupted before
-    the addons were installed, it is run again over what is there.
-  - (4) The API answers, and neither it nor the files of etcd know of a living cluster - the init never finished;
-    it is cleared away, then C(kubeadm init).
-  - (5) The API answers, but refuses, or its certificate is not of this cluster - error.
-  - (6) The API is silent, and etcd holds a living cluster, or can't be read - error.
-  - (7) The API is silent, and etcd holds objects but no living cluster - cleared away, then C(kubeadm init).
-  - (8) The API is silent, no objects of etcd, but kubelet.conf has its final form, or etcd is on other hosts - error.
-  - (9) The API is silent, no objects of etcd, and an init began here, or the kubelet never got a certificate - cleared
-    away, then C(kubeadm init).
+  - Runs C(kubeadm init) on a host that has no control plane yet, and does nothing if it has one.
+  - Whether an earlier C(kubeadm init) ever finished is decided from several pieces of evidence, never from a single
+    marker. The evidence is the response of the API server, the contents of etcd's files, admin.conf, kubelet.conf, the
+    static pod manifests, the CA key, and a note that this module keeps in C(/var/lib/gpulab/kubeadm-init.json) during
+    an init.
+  - A cluster counts as alive once C(kubeadm) has published it (ConfigMap C(cluster-info)), so that others can join, or
+    once it has workloads. The API server is queried first. If it does not answer, the database and the log of etcd are
+    searched for these objects, so the note alone never decides about a cluster that was alive.
+  - If the API server should exist and the kubelet is running, the module waits up to O(api_timeout) seconds for it, for
+    example after a reboot.
+  - "Decision table; the first match applies:"
+  - (1) No traces of a control plane, no kubelet.conf and no admin.conf - C(kubeadm init). An existing CA in
+    C(/etc/kubernetes/pki) is used.
+  - (2) No traces of a control plane, but kubelet.conf (a worker) or admin.conf (of another cluster) - error.
+  - (3) The API answers and the cluster is alive - nothing to do. If an init on this host was interrupted before the
+    addons were installed, it is run again on top of the existing state.
+  - (4) The API answers, but neither it nor etcd's files contain a cluster that was alive - the init never finished; it
+    is cleaned up, then C(kubeadm init).
+  - (5) The API answers but denies access, or its certificate is not from this cluster - error.
+  - (6) The API does not answer, and etcd contains a cluster that was alive, or can't be read - error.
+  - (7) The API does not answer, and etcd contains objects but no cluster that was alive - cleanup, then C(kubeadm
+    init).
+  - (8) The API does not answer, etcd has no objects, but kubelet.conf has its final form, or etcd is on other hosts -
+    error.
+  - (9) The API does not answer, etcd has no objects, and an init began on this host, or the kubelet never got a
+    certificate - cleanup, then C(kubeadm init).
   - (10) Anything else - error.
-  - A control plane that was alive once gets an error with advice when it is ill. It is never initialised again and
-    never reset.
-  - Clearing away means that the kubelet is stopped, that C(/etc/kubernetes) and the data of etcd are moved to
-    C(/var/lib/gpulab/aside-TIME), and that C(kubeadm reset phase cleanup-node) removes the containers. The data of
-    etcd are moved only when all containers have ended and their ports are free, else there is an error. What lay in
-    C(/etc/kubernetes) before the first init is put back.
-  - When another kubeadm is still at work on the host, such as one whose controller was killed, it is waited for.
+  - If a control plane was alive once and is now unhealthy, the module fails with advice. It never initializes the
+    control plane again and never resets it.
+  - Cleanup means that the kubelet is stopped, C(/etc/kubernetes) and the data of etcd are moved to
+    C(/var/lib/gpulab/aside-TIME), and C(kubeadm reset phase cleanup-node) removes the containers. The data of etcd is
+    moved only after all containers have ended and their ports are free; otherwise the module fails. The previous
+    contents of C(/etc/kubernetes) from before the first init are restored.
+  - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
+    it.
 options:
   config:
     description:
-      - The configuration for kubeadm in YAML, with InitConfiguration, ClusterConfiguration and so on.
-      - It is given to kubeadm in a file of mode 0600 below C(/run/gpulab), which is removed afterwards.
+      - Configuration of kubeadm in YAML, with InitConfiguration, ClusterConfiguration and so on.
+      - It is passed to kubeadm in a file with mode 0600 in C(/run/gpulab), which is removed afterwards.
     type: str
     required: true
   ignore_preflight_errors:
-    description: Preflight checks of C(kubeadm init) whose errors are only warnings.
+    description: Preflight checks of C(kubeadm init) whose errors are treated as warnings.
     type: list
     elements: str
     default: []
   timeout:
-    description: Time limit for C(kubeadm init) in seconds, also for another kubeadm that is waited for.
+    description: Time limit in seconds for C(kubeadm init), and for another running kubeadm.
     type: int
     default: 900
   api_timeout:
-    description: How long an API server that should be there is waited for, in seconds.
+    description: Seconds to wait for an API server that should exist.
     type: int
     default: 60
   cleanup_timeout:
     description:
-      - How long the containers of an init that never finished may take to end after C(kubeadm reset), in seconds. Then
-        they are removed a second time, and given the same time again.
+      - Seconds to wait until the containers of an incomplete init have ended after C(kubeadm reset). Then they are
+        removed a second time, with the same time limit.
     type: int
     default: 60
   executable:
@@ -80,7 +84,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Nothing is run. A host that would get an error gets it in check mode as well.
+      - Nothing is run. A host that would fail also fails in check mode.
   diff_mode:
     support: none
   idempotent:
@@ -91,71 +95,71 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Initialise the control plane
+- name: Initialize the control plane
   gpulab.kubernetes.kubeadm_init:
     config: "{{ lookup('ansible.builtin.template', 'kubeadm.yaml.j2') }}"
 """
 
 RETURN = r"""
 initialized:
-  description: Whether the host is an initialised control plane now. In check mode it tells the state that was found.
+  description: Whether the host is now an initialized control plane. In check mode, the current state.
   returned: success
   type: bool
   sample: true
 reason:
-  description: Why the module did what it did, or did nothing.
+  description: Reason why the module acted or did nothing.
   returned: success
   type: str
   sample: the API answers and the cluster was published
 evidence:
-  description: What was found on the host before anything was done.
-  returned: success, and when only a person can decide
+  description: Evidence found on the host before anything was done.
+  returned: success, and if the module can't decide
   type: dict
   contains:
     admin_conf:
-      description: Whether there is an admin.conf.
+      description: Whether admin.conf exists.
       type: bool
     kubelet_conf:
-      description: Whether there is a kubelet.conf.
+      description: Whether kubelet.conf exists.
       type: bool
     bootstrap_conf:
-      description: Whether there is a bootstrap-kubelet.conf.
+      description: Whether bootstrap-kubelet.conf exists.
       type: bool
     kubelet_final:
       description: Whether kubelet.conf points to the kubelet's own certificate, as it does at the end of an init.
       type: bool
     kubelet_certificate:
-      description: Whether the kubelet has a certificate of its own.
+      description: Whether the kubelet has its own certificate.
       type: bool
     manifests:
-      description: The static pods of kubeadm that have a manifest.
+      description: Static pods of kubeadm that have a manifest.
       type: list
       elements: str
     ca_key:
-      description: Whether the key of the CA is there.
+      description: Whether the CA key exists.
       type: bool
     began:
-      description: Whether an init began here that this module has not seen the end of.
+      description: Whether an init began on this host and did not finish, as far as this module knows.
       type: bool
     etcd:
       description: >-
-        What the files of etcd hold - V(absent), V(barren) (objects, but no living cluster), V(alive), V(unreadable), or
-        V(unasked) when the API told enough.
+        Contents of etcd's files - V(absent), V(barren) (objects, but no cluster that was alive), V(alive),
+        V(unreadable), or V(unasked) if the API's answer was sufficient.
       type: str
     etcd_local:
       description: Whether etcd runs on this host.
       type: bool
     api:
-      description: V(alive), V(barren), V(refused), V(silent), or V(unasked) when there was no admin.conf to ask with.
+      description: V(alive), V(barren), V(refused), V(silent), or V(unasked) if there is no admin.conf.
       type: str
     api_message:
-      description: What the API server said, or why it said nothing.
+      description: Response of the API server, or the reason why there is none.
       type: str
     complete:
-      description: Whether the cluster has workloads. Only found out while an init is under way.
+      description: Whether the cluster has workloads. Determined only during an init.
       type: bool
 moved_aside:
-  description: Where the remains of an init that never finished lie now.
+  description: Paths to which the remains of an incomplete init were moved.
   returned: success
   type: list
   elements: str

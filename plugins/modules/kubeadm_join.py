@@ -7,66 +7,68 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kubeadm_join
-short_description: Make sure that this host is a node of a cluster
+short_description: Join this host to a cluster
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Runs C(kubeadm join) on a host that is in no cluster, and nothing on one that is in the wanted one.
-  - A host that has a kubelet.conf is in a cluster. It is the wanted one when the CA in it has one of
-    O(ca_cert_hashes). Whether the cluster still knows the node is asked with the kubelet's own certificate; when the
-    API does not answer, that stays open and gives a warning.
-  - A host of another cluster, and one whose node was deleted from the API, is an error with advice. Nothing is reset.
-  - What an interrupted C(kubeadm join) left behind, before the kubelet got its certificate, is moved to
-    C(/var/lib/gpulab/aside-TIME), and the host is joined then.
-  - When another kubeadm is still at work on the host, such as one whose controller was killed, it is waited for.
+  - Runs C(kubeadm join) on a host that is in no cluster, and does nothing if it is already in the right one.
+  - A host with a kubelet.conf is in a cluster. It is the right one if the CA in this file has one of O(ca_cert_hashes).
+    The kubelet's own certificate is used to check that the node still exists in the API; if the API does not answer,
+    there is only a warning.
+  - If the host is in another cluster, or its node was deleted from the API, the module fails with advice. Nothing is
+    reset.
+  - The remains of a C(kubeadm join) that was interrupted before the kubelet got its certificate are moved to
+    C(/var/lib/gpulab/aside-TIME). Then the host joins.
+  - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
+    it.
 options:
   api_endpoint:
-    description: Where the API of the cluster is reached. Needed to join, unless O(config) is given.
+    description: Address of the cluster's API. Required to join, unless O(config) is given.
     type: dict
     suboptions:
       host:
-        description: Name or address, an IPv6 address without brackets.
+        description: Name or address. An IPv6 address has no brackets.
         type: str
       port:
         description: Port.
         type: int
   token:
-    description: A valid bootstrap token. Needed to join, unless O(config) is given.
+    description: Valid bootstrap token. Required to join, unless O(config) is given.
     type: str
   ca_cert_hashes:
     description:
       - Hashes of the public keys of the cluster's CAs, such as V(sha256:7c2e...).
-      - Without them a host that is in any cluster counts as joined.
+      - Without them, a host in any cluster counts as joined.
     type: list
     elements: str
     default: []
   config:
     description:
-      - A JoinConfiguration for kubeadm in YAML, with everything in it. Without it one is made of O(api_endpoint),
-        O(token), O(ca_cert_hashes) and O(node_name).
-      - It is given to kubeadm in a file of mode 0600 below C(/run/gpulab), which is removed afterwards.
+      - Complete JoinConfiguration for kubeadm in YAML. If unset, it is created from O(api_endpoint), O(token),
+        O(ca_cert_hashes) and O(node_name).
+      - It is passed to kubeadm in a file with mode 0600 in C(/run/gpulab), which is removed afterwards.
     type: str
   discovery:
     description:
-      - A kubeconfig with the address and the CA of the cluster, for an O(config) whose C(discovery.file.kubeConfigPath)
-        is C(/run/gpulab/kubeadm-discovery.yaml). It is there while kubeadm runs.
+      - Kubeconfig with the address and the CA of the cluster, for an O(config) whose C(discovery.file.kubeConfigPath)
+        is C(/run/gpulab/kubeadm-discovery.yaml). The file exists only while kubeadm runs.
     type: str
     version_added: 0.2.0
   ignore_preflight_errors:
-    description: Preflight checks of C(kubeadm join) whose errors are only warnings.
+    description: Preflight checks of C(kubeadm join) whose errors are treated as warnings.
     type: list
     elements: str
     default: []
   node_name:
-    description: Name of the node. Without it kubeadm takes the host's name. Not used when O(config) is given.
+    description: Name of the node. The default is the host name. Not used if O(config) is given.
     type: str
   timeout:
-    description: Time limit for C(kubeadm join) in seconds, also for another kubeadm that is waited for.
+    description: Time limit in seconds for C(kubeadm join), and for another running kubeadm.
     type: int
     default: 600
   api_timeout:
-    description: How long a host that joined within the last minutes may take to appear in the API, in seconds.
+    description: Seconds to wait until a host that has just joined appears in the API.
     type: int
     default: 60
   executable:
@@ -80,7 +82,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - Nothing is run, and nothing is needed to join with. A host that would get an error gets it as well.
+      - Nothing is run, and no token is required. A host that would fail also fails in check mode.
   diff_mode:
     support: none
   idempotent:
@@ -100,22 +102,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 joined:
-  description: Whether the host is a node of the cluster now. In check mode it tells the state that was found.
+  description: Whether the host is now a node of the cluster. In check mode, the current state.
   returned: success
   type: bool
   sample: true
 reason:
-  description: Why the module did what it did, or did nothing.
+  description: Reason why the module acted or did nothing.
   returned: success
   type: str
   sample: this host is node gpu1 of the cluster at https://10.0.0.10:6443
 node_name:
-  description: The name under which the host is in the cluster, null while it is in none.
+  description: Name of the node, null if the host is in no cluster.
   returned: success
   type: str
   sample: gpu1
 moved_aside:
-  description: Where the remains of an interrupted join lie now.
+  description: Paths to which the remains of an interrupted join were moved.
   returned: success
   type: list
   elements: str

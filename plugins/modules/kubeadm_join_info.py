@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kubeadm_join_info
-short_description: Get what a host needs to join the cluster of this control plane
+short_description: Get the data that a host needs to join the cluster of this control plane
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Returns the endpoint, a valid token and the CA hashes for C(kubeadm join).
-  - A bootstrap token that workers can join with, and that has enough life left, is used again. kubeadm can't print the
-    join command of such a token, so the endpoint and the hashes then come from O(kubeconfig), which names the cluster's
+  - Reuses a bootstrap token that lets workers join and is valid for long enough. kubeadm can't print the join command
+    of an existing token, so the endpoint and the hashes are then read from O(kubeconfig), which contains the cluster's
     C(controlPlaneEndpoint).
-  - Otherwise a token is made, and the output of C(kubeadm token create --print-join-command) is read, in any form that
-    kubeadm printed since 1.9.
-  - The result holds secrets. Set C(no_log) on the task. Error messages and warnings show the line that they are about
-    with its secrets masked, so they may be repeated (see the examples).
+  - Otherwise creates a token and reads the output of C(kubeadm token create --print-join-command), in any format since
+    kubeadm 1.9.
+  - The result contains secrets, so set C(no_log) on the task. In error messages and warnings the secrets are masked, so
+    you can show them (see the examples).
 options:
   executable:
     description: Name or path of kubeadm.
@@ -30,21 +30,21 @@ options:
     type: path
     default: /etc/kubernetes/admin.conf
   ttl:
-    description: How long a new token is valid, as one of Go's durations.
+    description: Lifetime of a new token, as a Go duration.
     type: str
     default: 1h
   reuse:
-    description: Whether a valid token may be used again.
+    description: Whether a valid token may be reused.
     type: bool
     default: true
   min_life:
-    description: How long a token must still be valid to be used again, in seconds.
+    description: Minimum remaining lifetime in seconds of a token that is reused.
     type: int
     default: 600
   control_plane:
     description:
-      - Whether the host is to join as a further control plane.
-      - The certificates of the control plane are then uploaded to the cluster, under a new key, for two hours.
+      - Whether the host will join as an additional control plane.
+      - The certificates of the control plane are then uploaded to the cluster with a new key, for two hours.
     type: bool
     default: false
   description:
@@ -52,7 +52,7 @@ options:
     type: str
     default: made by gpulab.kubernetes
   timeout:
-    description: Time limit for each call of kubeadm in seconds.
+    description: Time limit in seconds for each call of kubeadm.
     type: int
     default: 120
 extends_documentation_fragment:
@@ -61,13 +61,13 @@ attributes:
   check_mode:
     support: full
     details:
-      - On a host that is no control plane yet it predicts a change, and what isn't known is null.
+      - On a host that is not a control plane yet, a change is predicted, and unknown values are null.
   diff_mode:
     support: none
   idempotent:
     support: partial
     details:
-      - With O(control_plane) or without O(reuse) every run makes something new.
+      - With O(control_plane) or without O(reuse), every run creates something new.
 """
 
 EXAMPLES = r"""
@@ -77,7 +77,7 @@ EXAMPLES = r"""
   register: join_info
   failed_when: false
 
-- name: Tell why there is none, which no_log has hidden
+- name: Show the reason for a failure, which no_log hides
   ansible.builtin.fail:
     msg: "{{ join_info.msg }}"
   when: join_info.msg is defined
@@ -85,19 +85,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 api_endpoint:
-  description: Where the API of the cluster is reached.
+  description: Address of the cluster's API.
   returned: success
   type: dict
   contains:
     host:
-      description: Name or address, an IPv6 address without brackets. Null in check mode when not known yet.
+      description: Name or address. An IPv6 address has no brackets. Null in check mode if not known yet.
       type: str
     port:
-      description: Port. Null in check mode when not known yet.
+      description: Port. Null in check mode if not known yet.
       type: int
   sample: {host: 10.0.0.10, port: 6443}
 token:
-  description: The bootstrap token, a secret. Null in check mode when a new one would be made.
+  description: Bootstrap token, a secret. Null in check mode if a new one would be created.
   returned: success
   type: str
   sample: abcdef.0123456789abcdef
@@ -108,12 +108,12 @@ ca_cert_hashes:
   elements: str
   sample: ["sha256:7c2e69131a36ae2a042a339b33381c6d0d43887e2de83720eff5359e26aec866"]
 ca_certificates:
-  description: The certificates of the cluster's CAs, in PEM. Null in check mode when not known yet.
+  description: Certificates of the cluster's CAs in PEM format. Null in check mode if not known yet.
   returned: success
   type: str
   version_added: 0.2.0
 certificate_key:
-  description: The key of the uploaded certificates, a secret. Null without O(control_plane), and in check mode.
+  description: Key of the uploaded certificates, a secret. Null without O(control_plane), and in check mode.
   returned: success
   type: str
 control_plane:
@@ -121,16 +121,16 @@ control_plane:
   returned: success
   type: bool
 expires:
-  description: When the token expires, in UTC. Null for a token that never does, and when not known.
+  description: Expiry time of the token in UTC. Null if it never expires or is unknown.
   returned: success
   type: str
   sample: "2026-11-21T09:30:00Z"
 reused:
-  description: Whether the token was there already.
+  description: Whether the token already existed.
   returned: success
   type: bool
 unsafe_skip_ca_verification:
-  description: Whether the join command tells not to verify the CA.
+  description: Whether the join command skips the verification of the CA.
   returned: success
   type: bool
   sample: false

@@ -10,16 +10,15 @@ module: managed_files
 short_description: Write a role's configuration files as one state
 version_added: 0.1.0
 description:
-  - Writes and removes small files, all in one execution. Directories that are missing are made.
-  - A file of another hand (one without O(marker)) that is in the way is kept beside the new one, under its name with
-    C(.before-gpulab) appended.
-  - Notes which services run with an older configuration. M(gpulab.kubernetes.managed_service) restarts them, also when
+  - Writes and removes small files in one execution. Missing directories are created.
+  - An existing unmanaged file (without O(marker)) is saved next to the new one, with the suffix C(.before-gpulab).
+  - Records which services run with an older configuration. M(gpulab.kubernetes.managed_service) restarts them, even if
     the run that changed the file was interrupted.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   files:
-    description: The files.
+    description: Files to write or remove.
     type: list
     elements: dict
     required: true
@@ -29,39 +28,39 @@ options:
         type: path
         required: true
       content:
-        description: The whole text. A newline is added at the end where there is none.
+        description: Complete contents. A final newline is added if it is missing.
         type: str
         default: ""
       secret_content:
-        description: In place of O(files[].content) a text that must not appear in any log or output.
+        description: Contents that must not appear in logs or output, instead of O(files[].content).
         type: str
         default: ""
         version_added: 0.2.0
       state:
-        description: Whether the file is there.
+        description: Whether the file exists.
         type: str
         choices: [present, absent]
         default: present
       mode:
-        description: Permissions, octal.
+        description: Permissions in octal.
         type: str
         default: "0644"
       service:
-        description: Systemd unit that reads this file only when it starts.
+        description: Systemd unit that reads this file only at startup.
         type: str
       keep_foreign:
-        description: Keep a file of another hand. Set V(false) where a package generates the file.
+        description: Save an unmanaged file before it is replaced. Set V(false) if a package generates the file.
         type: bool
         default: true
       keep_replaced:
         description:
-          - Keep any file that is replaced, with C(.replaced-gpulab) added to its name, in place of the one before. For
-            files that people change by hand although they are managed.
+          - Save every replaced file with the suffix C(.replaced-gpulab), overwriting the previous copy. For managed
+            files that people edit anyway.
         type: bool
         default: false
         version_added: 0.2.0
   prune:
-    description: Places in which files that carry the marker and are not listed in O(files) are removed.
+    description: Directories from which files with the marker are removed if they are not listed in O(files).
     type: list
     elements: dict
     default: []
@@ -71,21 +70,21 @@ options:
         type: path
         required: true
       pattern:
-        description: Glob below the directory.
+        description: Glob pattern relative to the directory.
         type: str
         required: true
       age:
         description:
-          - Only files that this user owns and that have not changed for so many seconds. V(0) means all.
+          - Only remove files that this user owns and that have not changed for this many seconds. V(0) means all files.
         type: int
         default: 0
         version_added: 0.2.0
   marker:
-    description: Text that every file of this collection holds. Empty means that no file is taken for foreign.
+    description: Text that every file of this collection contains. If empty, no file counts as unmanaged.
     type: str
     default: Managed by gpulab.kubernetes
   run_dir:
-    description: Directory in which the services to restart are noted. It must not outlive a reboot.
+    description: Directory in which pending restarts are recorded. It must not persist across reboots.
     type: path
     default: /run/gpulab
 extends_documentation_fragment:
@@ -97,7 +96,7 @@ attributes:
   diff_mode:
     support: full
     details:
-      - Shows every file that is written or removed, but not the text of one that only its owner may read.
+      - Shows every file that is written or removed, but not the contents of files that only their owner may read.
   idempotent:
     support: full
 """
@@ -123,12 +122,12 @@ files:
   elements: str
   sample: [/etc/crictl.yaml]
 kept:
-  description: Where files lie now that were in the way, of another hand or replaced with O(files[].keep_replaced).
+  description: Paths of saved files, unmanaged or replaced with O(files[].keep_replaced).
   returned: always
   type: list
   elements: str
 services:
-  description: Units that have to be restarted because of these changes, or of those of an interrupted run.
+  description: Units that must be restarted because of these changes, or because of changes by an interrupted run.
   returned: always
   type: list
   elements: str

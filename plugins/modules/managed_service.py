@@ -7,37 +7,37 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: managed_service
-short_description: Keep a service enabled and running with its present configuration
+short_description: Keep a service enabled and running with its current configuration
 version_added: 0.1.0
 description:
-  - Enables and starts a systemd unit. Restarts it only when a file that M(gpulab.kubernetes.managed_files) wrote for it
-    has changed since it was started. A restart by anybody else counts.
-  - Ask with C(check_mode=true) first whether there would be a restart, where something must be done before one.
+  - Enables and starts a systemd unit. Restarts it only if a file that M(gpulab.kubernetes.managed_files) wrote for it
+    has changed since it was started. A restart by anyone else also counts.
+  - Run it with C(check_mode=true) first if something must be done before a restart.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   name:
-    description: The unit. A name without a suffix is a service.
+    description: Name of the unit. A name without a suffix is a service.
     type: str
     required: true
   enabled:
-    description: Start it at boot. With V(false) this is left as it is.
+    description: Start it at boot. With V(false) this is not changed.
     type: bool
     default: true
   when_missing:
     description:
       - What check mode predicts for a unit that does not exist yet. On Debian and Ubuntu most packages enable and start
-        the services that they bring, so that this module has nothing left to do; V(changed) is for the others.
+        their services, so nothing is left for this module to do. Use V(changed) for other packages.
     type: str
     choices: [unchanged, changed]
     default: unchanged
   optional:
-    description: Leave it when the host has no such unit, instead of failing. RV(state) says so then.
+    description: Do nothing if the unit does not exist, instead of failing. RV(state) is then C(not-found).
     type: bool
     default: false
     version_added: 0.2.0
   run_dir:
-    description: Directory in which M(gpulab.kubernetes.managed_files) notes the services to restart.
+    description: Directory in which M(gpulab.kubernetes.managed_files) records pending restarts.
     type: path
     default: /run/gpulab
 extends_documentation_fragment:
@@ -45,7 +45,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [A missing unit is no error in check mode; O(when_missing) says what is predicted then.]
+    details: [A missing unit is not an error in check mode. O(when_missing) sets the prediction.]
   diff_mode:
     support: full
   idempotent:
@@ -70,7 +70,7 @@ restart:
   returned: always
   type: bool
 state:
-  description: State of the unit before, C(not-found) when there is no such unit.
+  description: Previous state of the unit, C(not-found) if it does not exist.
   returned: always
   type: str
   sample: active

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: minikube_profile
-short_description: Make a minikube profile what it is declared to be
+short_description: Keep a minikube profile in its declared state
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Creates the profile, starts it if it does not run, and changes what C(minikube start) can change in an existing one.
-  - What minikube can't change is an error that names what deleting the profile would delete. Nothing is changed then.
-  - The profile is that of the user who runs the module. Numbers of 0 and empty texts leave the choice to minikube.
+  - Creates the profile, starts it if it is not running, and makes the changes that C(minikube start) can make to an
+    existing profile.
+  - For changes that minikube can't make, it fails without changing anything and lists what would be lost if you deleted
+    the profile.
+  - The profile belongs to the user who runs the module. 0 and empty strings mean minikube's default.
 options:
   name:
-    description: Name of the profile. The driver V(none) has only V(minikube).
+    description: Name of the profile. With the driver V(none) it must be V(minikube).
     type: str
     default: minikube
   state:
-    description: Whether the cluster runs, is stopped, or is deleted with everything in it.
+    description: Whether the cluster is running, stopped, or deleted with everything in it.
     type: str
     choices: [present, stopped, absent]
     default: present
@@ -30,11 +32,11 @@ options:
     type: str
     default: minikube
   home:
-    description: Directory that holds C(.minikube) and C(.kube). The default is the user's home directory.
+    description: Directory of C(.minikube) and C(.kube). The default is the user's home directory.
     type: path
     default: "~"
   driver:
-    description: Where Kubernetes runs. In a container of Docker, or with V(none) on the host itself.
+    description: Where Kubernetes runs - in a Docker container, or with V(none) directly on the host.
     type: str
     choices: [docker, none]
     default: docker
@@ -47,7 +49,7 @@ options:
     choices: [docker, containerd, cri-o]
     default: docker
   gpus:
-    description: Value of C(--gpus); V(none) leaves it out.
+    description: Value of C(--gpus). V(none) omits it.
     type: str
     choices: [all, nvidia.com, none]
     default: none
@@ -56,15 +58,15 @@ options:
     type: int
     default: 0
   memory:
-    description: Memory of the container, in MiB.
+    description: Memory of the container in MiB.
     type: int
     default: 0
   disk:
-    description: Disk of the machine, in MiB. The drivers of this module do not limit it.
+    description: Disk size in MiB. The drivers of this module do not enforce it.
     type: int
     default: 0
   network:
-    description: Network of Docker.
+    description: Docker network.
     type: str
     default: ""
   cni:
@@ -76,15 +78,15 @@ options:
     type: str
     default: ""
   image_repository:
-    description: Where images of Kubernetes are pulled from.
+    description: Registry for the Kubernetes images.
     type: str
     default: ""
   binary_mirror:
-    description: Where kubelet, kubeadm and kubectl are downloaded from.
+    description: URL from which the kubelet, kubeadm and kubectl are downloaded.
     type: str
     default: ""
   addons:
-    description: The addons that are enabled, and C(nvidia-device-plugin) with O(gpus). All others are disabled.
+    description: Addons to enable, in addition to C(nvidia-device-plugin) with O(gpus). All others are disabled.
     type: list
     elements: str
     default: []
@@ -94,12 +96,12 @@ options:
     elements: str
     default: []
   options:
-    description: Further options of C(minikube start). A change of these alone does nothing.
+    description: Additional options for C(minikube start). Changing only these has no effect.
     type: list
     elements: str
     default: []
   timeout:
-    description: Time limit of each run of minikube, in seconds.
+    description: Time limit in seconds for each run of minikube.
     type: float
     default: 900
 extends_documentation_fragment:
@@ -121,7 +123,7 @@ EXAMPLES = r"""
     container_runtime: containerd
     addons: [default-storageclass, storage-provisioner]
 
-- name: Delete it with everything in it
+- name: Delete the profile with everything in it
   gpulab.kubernetes.minikube_profile:
     name: minikube
     state: absent
@@ -129,24 +131,24 @@ EXAMPLES = r"""
 
 RETURN = r"""
 found:
-  description: What the profile was before, C(running), C(paused), C(stopped) or C(absent).
+  description: Previous state of the profile, C(running), C(paused), C(stopped) or C(absent).
   returned: success
   type: str
   sample: running
 actions:
-  description: The commands of minikube that were run, or would be in check mode.
+  description: minikube commands that were run, or would be in check mode.
   returned: success
   type: list
   elements: str
   sample: [start, "addons enable storage-provisioner"]
 kubeconfig:
-  description: File that holds the context of the profile.
+  description: File that contains the context of the profile.
   returned: success
   type: str
   sample: /root/.kube/config
 content:
-  description: What deleting the profile would delete.
-  returned: when it exists and O(state=absent), or a change needs it to be deleted
+  description: What would be lost if you deleted the profile.
+  returned: if the profile exists and O(state=absent), or if a change requires its deletion
   type: str
   sample: "pods: default/notebook; persistent volume claims: none"
 """

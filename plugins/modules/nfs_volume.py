@@ -7,43 +7,43 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nfs_volume
-short_description: Make a volume on an NFS server with its claim, or remove both and keep the data
+short_description: Create a volume on an NFS server and its claim, or remove both and keep the data
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes a PersistentVolume and the PersistentVolumeClaim that is bound to it and to nothing else, and waits up to 60
-    seconds until it is. Pods of all nodes can have the claim at the same time.
-  - Both belong together, and to this module. Those that something else has made are never changed or removed.
-  - What Kubernetes does not change (server, path and capacity) is an error before anything changes.
+  - Creates a PersistentVolume and a PersistentVolumeClaim, bound only to each other, and waits up to 60 seconds until
+    they are bound. Pods on all nodes can use the claim at the same time.
+  - Volumes and claims that were not created by this module are never changed or removed.
+  - If the server, path or capacity differs, which Kubernetes can't change, it fails before anything changes.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
     type: path
     required: true
   namespace:
-    description: Namespace of the claim, which must exist.
+    description: Namespace of the claim. It must exist.
     type: str
     default: default
   claim:
-    description: Name of the claim. The volume is called after both, as in V(default-gpulab-cache).
+    description: Name of the claim. The volume is named after namespace and claim, such as V(default-gpulab-cache).
     type: str
     required: true
   state:
     description: >-
-      With V(absent) both are removed, unless pods use the claim. What is stored on the server stays, whatever
+      With V(absent) both are removed, unless pods use the claim. The data on the server stays, whatever
       O(reclaim_policy) was.
     type: str
     choices: [present, absent]
     default: present
   server:
-    description: Address or name of the server, as nodes reach it.
+    description: Address or name of the server, as seen from the nodes.
     type: str
   path:
     description: Directory that the server exports.
     type: str
   capacity:
-    description: Size that the volume states, such as V(100Gi). NFS itself does not enforce it.
+    description: Size of the volume, such as V(100Gi). NFS does not enforce it.
     type: str
   reclaim_policy:
     description: What happens to the data when the claim is deleted.
@@ -51,7 +51,7 @@ options:
     choices: [Retain, Recycle]
     default: Retain
   mount_options:
-    description: Options with which nodes mount the directory.
+    description: Mount options of the directory on the nodes.
     type: list
     elements: str
     default: []
@@ -81,7 +81,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: Kind and name of each object that was changed or removed, with its namespace.
+  description: Kind, name and namespace of each object that was changed or removed.
   returned: success
   type: list
   elements: str

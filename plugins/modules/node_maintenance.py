@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_maintenance
-short_description: Take a node out of use for work on its GPUs, and give it back as it was
+short_description: Begin and end the maintenance of a node
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Keeps in an annotation of the node, C(gpulab.io/PURPOSE), how the node was before and what the caller has to know
-    again. It is written in one step with the cordon, so that a run that is interrupted anywhere can be resumed.
-  - A node that was cordoned before stays cordoned when the work has ended.
-  - Pods are evicted, which respects disruption budgets. When some are left at the end of O(timeout), a node that this
-    call has cordoned is uncordoned again, and the module fails.
+  - Records the previous state of the node and the caller's data in the node's annotation C(gpulab.io/PURPOSE). It is
+    written in one step with the cordon, so that a run can be resumed wherever it was interrupted.
+  - A node that was cordoned before stays cordoned after the maintenance.
+  - Pods are evicted, subject to disruption budgets. If pods are left after O(timeout), the module fails, and uncordons
+    the node if this call has cordoned it.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -27,20 +27,22 @@ options:
     type: str
     required: true
   purpose:
-    description: What the work is, as the name of the annotation.
+    description: Purpose of the maintenance, which is also the name of the annotation.
     type: str
     default: driver-upgrade
   state:
     description:
-      - V(begun) annotates, cordons, drains (O(drain)), sets O(labels), waits until the pods of O(leaving) have left.
-      - V(verifying) sets the labels back, so that these pods return. The node stays cordoned.
-      - V(failed) does so, too, and keeps O(failure) in the annotation.
-      - V(ended) gives the node back and removes the annotation. Without one nothing is done.
+      - V(begun) annotates, cordons and drains the node (O(drain)), sets O(labels), and waits until the pods of
+        O(leaving) have left.
+      - V(verifying) restores the labels, so that these pods return. The node stays cordoned.
+      - V(failed) also restores the labels, and stores O(failure) in the annotation.
+      - V(ended) restores the previous state of the node and removes the annotation. If there is no annotation, it does
+        nothing.
     type: str
     choices: [begun, verifying, failed, ended]
     required: true
   data:
-    description: What a later run has to know. What the annotation has already, it keeps.
+    description: Data for a later run. Existing data in the annotation is kept.
     type: dict
     default: {}
   drain:
@@ -53,22 +55,23 @@ options:
     default: {}
   pause:
     description:
-      - Labels, or how they begin, by which another places pods on the node, such as C(nvidia.com/gpu.deploy.) of the
-        GPU Operator. Those that are V(true) say C(paused-for-PURPOSE) until the pods may return.
+      - Labels, or prefixes of labels, with which other software selects nodes for its pods, such as
+        C(nvidia.com/gpu.deploy.) of the GPU Operator. Labels with the value V(true) are set to C(paused-for-PURPOSE)
+        until the pods may return.
     type: list
     elements: str
     default: []
   leaving:
-    description: Pods that have to leave the node, as C(NAMESPACE/APP) with the value of their label C(app).
+    description: Pods that must leave the node, as C(NAMESPACE/APP) with the value of their label C(app).
     type: list
     elements: str
     default: []
   failure:
-    description: Why it failed, with O(state=failed).
+    description: Reason for the failure, with O(state=failed).
     type: str
     default: ""
   timeout:
-    description: Seconds that the drain may take, and the leaving after it.
+    description: Time limit in seconds for the drain, and for the pods of O(leaving).
     type: float
     default: 600
 extends_documentation_fragment:
@@ -76,7 +79,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [Whether a disruption budget would hold a pod back is not known before its eviction is tried.]
+    details: Disruption budgets are not taken into account, because they are known only when an eviction is attempted.
   diff_mode:
     support: none
   idempotent:
@@ -86,7 +89,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Empty the node
+- name: Drain the node
   gpulab.kubernetes.node_maintenance:
     kubeconfig: /run/user/1000/kubeconfig
     node: gpu1
@@ -95,7 +98,7 @@ EXAMPLES = r"""
     data:
       from: 580.178.04
 
-- name: Give it back
+- name: End the maintenance
   gpulab.kubernetes.node_maintenance:
     kubeconfig: /run/user/1000/kubeconfig
     node: gpu1
@@ -104,7 +107,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 record:
-  description: What the annotation says now; null where there is none.
+  description: Contents of the annotation, or null if there is none.
   returned: success
   type: dict
   contains:
@@ -112,16 +115,16 @@ record:
       description: Whether the node was cordoned before.
       type: bool
     labels:
-      description: Former values of the labels that were set, null for those that were not there.
+      description: Previous values of the labels that were set, null for those that did not exist.
       type: dict
     data:
-      description: What the caller wants to know again.
+      description: The caller's data.
       type: dict
     failure:
-      description: Why it failed, empty if it did not.
+      description: Reason for the failure, empty if there was none.
       type: str
     policy:
-      description: How new pods are kept away, always V(cordon) here.
+      description: How new pods are kept away. Always V(cordon) for this module.
       type: str
   sample: {cordoned: false, labels: {}, data: {from: 580.178.04}, failure: "", policy: cordon}
 evicted:

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_pools
-short_description: Give nodes the labels and taints of their pools
+short_description: Set the labels and taints of node pools
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes labels and taints of nodes what is given. Those that an earlier call has set, and that are given no more, are
-    removed; the annotation C(gpulab.io/node-pool) of the node remembers them. Labels and taints of another hand are
-    never removed or changed.
-  - Everything is checked first, and a mistake is one error after which nothing has changed. It is one, too, when no
-    node would be left for pods that tolerate none of the taints, such as the cluster's DNS.
+  - Sets labels and taints of nodes. Those that an earlier call has set and that are no longer given are removed; the
+    node's annotation C(gpulab.io/node-pool) records them. Other labels and taints are never changed or removed.
+  - Everything is checked before anything changes. It is also an error if no node would be left for pods that tolerate
+    none of the taints, such as the cluster's DNS.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
     type: path
     required: true
   nodes:
-    description: The nodes; others are left alone.
+    description: Nodes to change. Other nodes are not changed.
     type: list
     elements: dict
     required: true
@@ -33,11 +32,11 @@ options:
         type: str
         required: true
       labels:
-        description: Its labels.
+        description: Labels of the node.
         type: dict
         default: {}
       taints:
-        description: Its taints.
+        description: Taints of the node.
         type: list
         elements: dict
         default: []
@@ -47,11 +46,11 @@ options:
             type: str
             required: true
           value:
-            description: Its value.
+            description: Value of the taint.
             type: str
             default: ""
           effect:
-            description: What it does with pods that don't tolerate it.
+            description: What happens to pods that don't tolerate it.
             type: str
             choices: [NoSchedule, PreferNoSchedule]
             default: NoSchedule
@@ -60,7 +59,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [A node that is not there yet counts as one that would change.]
+    details: [A node that does not exist yet is predicted to change.]
   diff_mode:
     support: full
   idempotent:
@@ -84,7 +83,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: Node -> its labels and taints of this module before and after, of nodes that changed.
+  description: For each changed node, the labels and taints that this module manages, before and after.
   returned: success
   type: dict
   sample:

@@ -11,30 +11,30 @@ short_description: Wait until the CDI specification lists every GPU
 version_added: 0.1.0
 description:
   - The specification is written by the toolkit's own service C(nvidia-cdi-refresh). This module keeps that service and
-    its path unit enabled, triggers it when the file is missing, behind the host's GPUs or driver, or names device nodes
-    that are not there, and waits.
+    its path unit enabled, triggers it if the file is missing, does not match the host's GPUs or driver, or lists device
+    nodes that do not exist, and waits.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   count:
-    description: How many GPUs the host has. A GPU in MIG mode counts as one.
+    description: Number of GPUs of the host. A GPU in MIG mode counts as one.
     type: int
     required: true
   uuids:
-    description: Their UUIDs, where they are known.
+    description: UUIDs of the GPUs, if known.
     type: list
     elements: str
     default: []
   mig_devices:
-    description: How many MIG devices the host has. Not set means that they are not counted.
+    description: Number of MIG devices of the host. If unset, they are not counted.
     type: int
     version_added: 0.2.0
   driver_version:
-    description: Version of the driver whose libraries the specification shall name. Empty means any.
+    description: Version of the driver whose libraries the specification must list. Empty means any.
     type: str
     default: ""
   path:
-    description: The specification.
+    description: Path of the specification.
     type: path
     default: /var/run/cdi/nvidia.yaml
   kind:
@@ -42,11 +42,11 @@ options:
     type: str
     default: nvidia.com/gpu
   unit:
-    description: The service that writes it.
+    description: Service that writes the specification.
     type: str
     default: nvidia-cdi-refresh.service
   path_unit:
-    description: The unit that triggers that service when driver or toolkit change.
+    description: Unit that triggers the service when the driver or the toolkit changes.
     type: str
     default: nvidia-cdi-refresh.path
   timeout:
@@ -59,7 +59,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - In check mode a host without C(nvidia-ctk) is reported as unchanged, because the package that brings it also
+      - In check mode a host without C(nvidia-ctk) is reported as unchanged, because the package that installs it also
         triggers the service.
   diff_mode:
     support: none
@@ -82,7 +82,7 @@ devices:
   elements: str
   sample: ["0", GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11, all]
 actions:
-  description: What systemctl was asked for, or would be in check mode.
+  description: Arguments of systemctl calls that were made, or would be in check mode.
   returned: always
   type: list
   elements: str

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_dkms_info
-short_description: Tell whether DKMS has built the NVIDIA modules, and why not
+short_description: Read whether DKMS has built the NVIDIA modules, and if not, why
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads C(dkms status) and, where the module of O(version) is not installed for the running kernel, the lines of
-    DKMS's log that say why.
-  - A host without DKMS is no error; it has its modules from elsewhere.
+  - Reads C(dkms status). If the module of O(version) is not installed for the running kernel, it also reads the lines
+    of DKMS's log that show why.
+  - A host without DKMS is not an error; its modules come from elsewhere.
 options:
   version:
-    description: Version of the driver. Empty means the builds of all versions, and the log of none.
+    description: Version of the driver. Empty means the builds of all versions, without a log.
     type: str
     default: ""
   kernel:
-    description: Release of the kernel. Not set means the running one.
+    description: Release of the kernel. The default is the running kernel.
     type: str
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
@@ -30,7 +30,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: See why there is no module
+- name: Read why there is no module
   gpulab.kubernetes.nvidia_dkms_info:
     version: 580.178.04
   register: dkms
@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 builds:
-  description: What DKMS knows of its modules whose names begin with C(nvidia).
+  description: Builds of the modules whose names begin with C(nvidia).
   returned: success
   type: list
   elements: dict
@@ -55,17 +55,17 @@ installed:
   type: bool
 differs:
   description: >-
-    Whether DKMS says that another module than the one that it built is installed. RV(installed) is false then.
+    Whether DKMS reports that a module other than the one that it built is installed. RV(installed) is then false.
   returned: success
   type: bool
   version_added: 0.2.0
 log:
-  description: The log of the build, empty when there is none, or the module is installed.
+  description: Log of the build, empty if there is none or the module is installed.
   returned: success
   type: str
   sample: /var/lib/dkms/nvidia/580.178.04/build/make.log
 reason:
-  description: Its lines that say why the build failed.
+  description: Lines of the log that show why the build failed.
   returned: success
   type: list
   elements: str

@@ -10,33 +10,32 @@ module: nvidia_driver_module
 short_description: Load the NVIDIA kernel module in an exact version, or unload it
 version_added: 0.1.0
 description:
-  - Loads C(nvidia) and judges by C(/proc/driver/nvidia/version). Another version that is loaded, or nouveau, is
-    unloaded first where nobody uses it; where somebody does, RV(reboot_required) is true and nothing is changed.
-  - With it C(nvidia_modeset) and C(nvidia_uvm) are loaded, whose devices containers are given as well, also where only
-    one of these is missing.
-  - Makes the initial ramdisk anew when it is older than the blacklist and nouveau could be loaded from it.
+  - Loads C(nvidia) and checks the result in C(/proc/driver/nvidia/version). If another version or nouveau is loaded, it
+    is unloaded first, unless it is in use; then RV(reboot_required) is true and nothing is changed.
+  - Also loads C(nvidia_modeset) and C(nvidia_uvm), whose devices containers need, even if only one of them is missing.
+  - Rebuilds the initial ramdisk if it is older than O(blacklist) and may contain nouveau.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   version:
-    description: The driver's version as the kernel module reports it. Needed with O(state=loaded).
+    description: Version of the driver, as reported by the kernel module. Required with O(state=loaded).
     type: str
   state:
     description:
-      - With V(absent) the module is unloaded in whatever version. Where somebody uses it, RV(reboot_required) is true
-        and it stays as it was.
+      - With V(absent) the module is unloaded in any version. If it is in use, RV(reboot_required) is true and nothing
+        is changed.
     type: str
     choices: [loaded, absent]
     default: loaded
     version_added: 0.2.0
   blacklist:
     description:
-      - The file in C(/etc/modprobe.d) that keeps nouveau out. Empty means that the initial ramdisk is left alone.
+      - File in C(/etc/modprobe.d) that blocks nouveau. Empty means that the initial ramdisk is not changed.
     type: path
     default: ""
   further:
     description:
-      - Modules of others to load with it, such as RV(modules) of an earlier call. One that can't be loaded is a
+      - Additional modules to load, such as RV(modules) of an earlier call. A module that can't be loaded causes a
         warning.
     type: list
     elements: str
@@ -48,7 +47,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [Whether a reboot would be required can't be known before the unloading is tried.]
+    details: [Whether a reboot is required is known only after an attempt to unload the module.]
   diff_mode:
     support: full
   idempotent:
@@ -61,41 +60,41 @@ EXAMPLES = r"""
     version: 580.178.04
     blacklist: /etc/modprobe.d/gpulab-nouveau.conf
 
-- name: Unload it before its packages change
+- name: Unload the driver before its packages change
   gpulab.kubernetes.nvidia_driver_module:
     state: absent
 """
 
 RETURN = r"""
 loaded_before:
-  description: The version that was loaded before, empty when there was none.
+  description: Version that was loaded before, empty if there was none.
   returned: always
   type: str
   sample: ""
 loaded_version:
-  description: The version that is loaded now, empty when there is none.
+  description: Version that is loaded now, empty if there is none.
   returned: always
   type: str
   sample: 580.178.04
 reboot_required:
-  description: Whether only a reboot brings the wanted version, or ends the use of the loaded one.
+  description: Whether a reboot is required to load the requested version, or to unload the loaded one.
   returned: always
   type: bool
 began:
   description: >-
-    When this began, in UTC, by the host's clock. Where the driver was loaded by it, what the kernel log said before is
-    of another one.
+    Start time of the module in UTC, by the host's clock. If it has loaded the driver, earlier messages in the kernel
+    log are from another driver.
   returned: success
   type: str
   sample: "2026-11-22T05:06:25Z"
 modules:
-  description: Modules that were loaded beside the driver's own, and had to be unloaded with them.
+  description: Modules other than the driver's own that had to be unloaded with them.
   returned: always
   type: list
   elements: str
   sample: [nvidia_peermem]
 reason:
-  description: Why a reboot is required, empty when it is not.
+  description: Reason why a reboot is required, empty if it is not.
   returned: always
   type: str
 """

@@ -7,25 +7,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_driver_users_info
-short_description: List who uses the NVIDIA driver of this host right now
+short_description: List the processes that use the NVIDIA driver of this host
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Lists the processes that have a device node of the driver open, with their systemd service or their pod.
-  - Asks systemd which of O(services) and of these services run, so that they can be stopped and started again.
+  - Lists the processes that have a device node of the driver open, with their systemd service or pod.
+  - Reads from systemd which of these services and of O(services) are running, so that they can be stopped and started
+    again.
 options:
   services:
-    description: Services that use the driver as a rule.
+    description: Services that usually use the driver.
     type: list
     elements: str
     default: []
   proc:
-    description: Where the proc file system is mounted.
+    description: Mount point of the proc file system.
     type: path
     default: /proc
   pod_logs:
-    description: Directory of the pods' logs, from whose names namespace and name are taken.
+    description: >-
+      Directory of the pods' logs. The namespaces and names of the pods are read from the names of its subdirectories.
     type: path
     default: /var/log/pods
 extends_documentation_fragment:
@@ -33,7 +35,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: See who keeps the driver from being unloaded
+- name: Read what prevents the driver from being unloaded
   gpulab.kubernetes.nvidia_driver_users_info:
     services: [nvidia-persistenced, nvidia-fabricmanager]
   register: driver
@@ -41,25 +43,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 users:
-  description: The processes, by their ids.
+  description: Processes, sorted by ID.
   returned: success
   type: list
   elements: dict
   contains:
     pid:
-      description: Process id.
+      description: Process ID.
       type: int
     name:
       description: Name of the program.
       type: str
     unit:
-      description: Its systemd service, empty when it is of a pod or of a login.
+      description: Systemd service, empty if it belongs to a pod or a login session.
       type: str
     pod:
-      description: Its pod as C(namespace/name), or the pod's uid when the logs are gone; empty when it is of none.
+      description: Pod as C(namespace/name), or the pod's UID if its logs no longer exist; empty if it belongs to none.
       type: str
     devices:
-      description: The device nodes that it has open.
+      description: Device nodes that it has open.
       type: list
       elements: str
   sample:
@@ -69,7 +71,7 @@ users:
       pod: ""
       devices: [/dev/nvidia0, /dev/nvidiactl]
 services:
-  description: Those of O(services) that run, in that order, and then further services of the users.
+  description: Running services of O(services), in that order, followed by other services that use the driver.
   returned: success
   type: list
   elements: str

@@ -7,39 +7,39 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_mig
-short_description: Cut the GPUs of this host into MIG devices as declared
+short_description: Partition the GPUs of this host into MIG devices
 version_added: 0.2.0
 description:
-  - Turns MIG mode on or off and makes GPU instances, each with its default compute instance.
-  - The layout is checked against the places that each GPU allows before anything is touched. The result is read again,
-    because the exit status of nvidia-smi says nothing.
-  - It looks after no pod. Make sure first that nothing uses the GPUs.
-  - Instances do not outlive a reboot; RV(gpus[].create) is what makes them again.
+  - Turns MIG mode on or off and creates GPU instances, each with its default compute instance.
+  - Checks the layout against the placements that each GPU allows before anything changes, and reads the result back,
+    because the exit status of nvidia-smi is not reliable.
+  - It does not check for pods. Make sure first that nothing uses the GPUs.
+  - Instances do not survive a reboot. RV(gpus[].create) lets you create them again.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   layout:
     description:
-      - C(all-PROFILE), a list of profiles, or a mapping from the index of a GPU to one of these. GPUs that a mapping
-        does not name are whole.
-      - Not set means that all GPUs are whole.
+      - C(all-PROFILE), a list of profiles, or a mapping from GPU index to one of these. GPUs that are not in the
+        mapping are not partitioned.
+      - If unset, no GPU is partitioned.
     type: raw
   owned:
     description:
-      - Whether what is cut now may be cut otherwise. With V(false) instances of another hand are an error.
+      - Whether existing instances may be changed. With V(false) unmanaged instances are an error.
     type: bool
     default: true
   owner_file:
     description:
-      - A file whose presence shows that the instances were made by this collection, which makes them owned. It's
-        removed when all GPUs are whole again.
+      - File whose existence shows that this collection created the instances, so that they may be changed. It is
+        removed when no GPU is partitioned anymore.
     type: path
   driver_root:
-    description: Directory below which the driver's files lie, as in M(gpulab.kubernetes.nvidia_smi_info).
+    description: Root directory of the driver's files, as in M(gpulab.kubernetes.nvidia_smi_info).
     type: path
     default: /
   timeout:
-    description: Time limit for each call of nvidia-smi in seconds.
+    description: Time limit in seconds for each call of nvidia-smi.
     type: int
     default: 120
 extends_documentation_fragment:
@@ -48,22 +48,22 @@ attributes:
   check_mode:
     support: full
     details:
-      - The layout is checked in check mode, too. On a host without nvidia-smi, or without a driver that answers,
-        nothing can be predicted. Where all GPUs shall be whole, such a host is left alone.
+      - The layout is also checked in check mode. On a host without nvidia-smi or without a working driver, nothing can
+        be predicted. If no GPU is to be partitioned, such a host is not changed.
   diff_mode:
     support: full
   idempotent:
     support: full
     details:
-      - GPUs that have the parts already, in any arrangement, are left alone.
+      - GPUs that already have the instances, in any arrangement, are not changed.
 """
 
 EXAMPLES = r"""
-- name: Seven small parts of each GPU
+- name: Create seven small MIG devices on each GPU
   gpulab.kubernetes.nvidia_mig:
     layout: all-1g.5gb
 
-- name: Cut the first GPU, and leave the others whole
+- name: Partition the first GPU only
   gpulab.kubernetes.nvidia_mig:
     layout:
       0: [3g.20gb, 2g.10gb, 1g.5gb]
@@ -71,11 +71,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differs:
-  description: Whether the GPUs were cut otherwise.
+  description: Whether the GPUs were partitioned differently before.
   returned: always
   type: bool
 gpus:
-  description: The GPUs as they are afterwards, or would be in check mode. Empty when nothing could be predicted.
+  description: Resulting GPUs, or the prediction in check mode. Empty if nothing could be predicted.
   returned: always
   type: list
   elements: dict
@@ -84,17 +84,17 @@ gpus:
       description: Index of the GPU.
       type: int
     uuid:
-      description: Its UUID.
+      description: UUID of the GPU.
       type: str
     name:
       description: Name of the product.
       type: str
     profiles:
-      description: Profiles of its parts, empty for a whole GPU.
+      description: Profiles of its MIG devices, empty if it is not partitioned.
       type: list
       elements: str
     create:
-      description: What C(nvidia-smi mig -cgi) takes to make them.
+      description: Argument of C(nvidia-smi mig -cgi) that creates them.
       type: str
   sample:
     - index: 0
@@ -103,7 +103,7 @@ gpus:
       profiles: [2g.10gb, 3g.20gb]
       create: 9:0,14:4
 before:
-  description: Profiles of the parts of each GPU before, in the order of the GPUs.
+  description: Profiles of the MIG devices of each GPU before the change, in the order of the GPUs.
   returned: always
   type: list
   elements: list

@@ -7,56 +7,57 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_smi_info
-short_description: Get the NVIDIA GPUs of a host, and the state they are in
+short_description: Read the NVIDIA GPUs of a host and their state
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Asks C(nvidia-smi) for the GPUs of a host and changes nothing.
-  - The XML of C(nvidia-smi -q -x) is asked for first. When it is missing, cut off or lacks a GPU, the CSV of
-    C(--query-gpu), the list of C(-L) and the table are asked for as well, and merged field by field, the earlier ones
-    first. For MIG devices C(-L) is asked for their profiles and UUIDs.
-  - Each answer is recognised by its content, whatever was asked, also the text of C(nvidia-smi -q); CSV is read by the
-    names of its columns.
-  - Drivers from 418 to 616 are understood, by the old and the new names of fields, with or without a document type,
-    also with warnings, colours and lines of wrapper programs around their output.
-  - A value that nvidia-smi doesn't know is null, never a word such as V(N/A) or V([Not Supported]).
-  - What is wrong is told in RV(state), which is no failure of the module, unless O(fail_on) says so.
-  - With V(xids) in O(gather) it reads the kernel log, too, for the errors that the driver reports as Xids. A critical
-    one makes its GPU unhealthy until the next boot, or until the driver says that it needs no recovery any more.
+  - Reads the GPUs of a host with C(nvidia-smi) and changes nothing.
+  - It reads the XML of C(nvidia-smi -q -x) first. If this is missing, truncated or lacks a GPU, it also reads the CSV
+    of C(--query-gpu), the list of C(-L) and the table, and merges them field by field; earlier sources take precedence.
+    The profiles and UUIDs of MIG devices come from C(-L).
+  - The format of each output is detected from its contents, including the text of C(nvidia-smi -q). CSV columns are
+    identified by name.
+  - Drivers from 418 to 616 are supported, with old and new field names, with or without a document type, and with
+    warnings, colors and lines of wrapper programs around the output.
+  - A value that nvidia-smi doesn't provide is null, never a string such as V(N/A) or V([Not Supported]).
+  - Problems are reported in RV(state). They make the module fail only if O(fail_on) lists the state.
+  - With V(xids) in O(gather) it also reads the driver's errors (Xids) from the kernel log. A critical one makes its GPU
+    unhealthy until the next boot, or until the driver reports that the GPU no longer needs recovery.
 options:
   executable:
-    description: Name of nvidia-smi, looked for in PATH and the sbin directories, or its path.
+    description: Path of nvidia-smi, or its name if it is in PATH or an sbin directory.
     type: str
     default: nvidia-smi
   driver_root:
     description:
-      - Directory below which the driver's files lie. In another one than V(/), as a driver-installer uses it,
-        C(usr/bin/nvidia-smi) below it is called with the driver's libraries there, whatever O(executable) says.
+      - Root directory of the driver's files. If it is not V(/), for example because a driver installer is used,
+        C(usr/bin/nvidia-smi) in this directory is run with the libraries in this directory, and O(executable) is
+        ignored.
     type: path
     default: /
     version_added: 0.2.0
   timeout:
     description:
-      - Time limit for each call in seconds, 1 at least. There are 4 calls at most, or a few more with drivers that
+      - Time limit in seconds for each call, at least 1. There are at most 4 calls, or a few more with drivers that
         don't know all fields of C(--query-gpu).
-      - A call that takes longer is killed with all that it started, nothing else is asked, and the state is V(timeout).
+      - A call that takes longer is killed with its child processes, no other call is made, and the state is V(timeout).
     type: int
     default: 60
   gather:
     description:
-      - What to find out. The GPUs themselves are always looked up.
-      - V(mig) for the profiles of MIG devices, and with older drivers their UUIDs, which stay null otherwise.
-      - V(processes) for RV(gpus[].processes), which stays empty otherwise.
-      - V(topology) for RV(topology), which stays null otherwise. It costs a further call.
-      - V(xids) for RV(xids), which stays null otherwise, by C(journalctl), or C(dmesg) where there is no journal.
+      - What to read. The GPUs themselves are always read.
+      - V(mig) for the profiles of MIG devices, and with older drivers their UUIDs. Otherwise they are null.
+      - V(processes) for RV(gpus[].processes). Otherwise it is empty.
+      - V(topology) for RV(topology). Otherwise it is null. This needs an additional call.
+      - V(xids) for RV(xids), from C(journalctl), or from C(dmesg) if there is no journal. Otherwise it is null.
     type: list
     elements: str
     choices: [gpus, mig, processes, topology, xids]
     default: [gpus, mig, processes]
   xids_since:
     description:
-      - Leave out Xids before this time, in UTC, such as V(2026-11-22T05:06:25Z). Those of earlier boots never count.
+      - Ignore Xids before this UTC time, such as V(2026-11-22T05:06:25Z). Xids of earlier boots are always ignored.
       - Empty means all since the last boot.
     type: str
     default: ""
@@ -83,21 +84,21 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Look at the GPUs
+- name: Read the GPUs
   gpulab.kubernetes.nvidia_smi_info:
   register: nvidia_smi
 
-- name: Look for errors that the driver reported since the last boot
+- name: Read the errors that the driver reported since the last boot
   gpulab.kubernetes.nvidia_smi_info:
     gather: [gpus, xids]
   register: nvidia_smi
 
-- name: Insist on a loaded driver, and see how the GPUs are connected
+- name: Require a loaded driver, and read how the GPUs are connected
   gpulab.kubernetes.nvidia_smi_info:
     gather: [gpus, topology]
     fail_on: [driver_not_installed, driver_not_loaded, version_mismatch]
 
-- name: Name the GPUs that are not well
+- name: Show the unhealthy GPUs
   ansible.builtin.debug:
     msg: "GPU {{ item.index }} at {{ item.pci_bus_id }}: {{ item.problems | join(', ') }}"
   loop: "{{ nvidia_smi.gpus | rejectattr('healthy') }}"
@@ -106,38 +107,38 @@ EXAMPLES = r"""
 RETURN = r"""
 state:
   description:
-    - V(ok) - every GPU could be read and is well by its own account.
-    - V(degraded) - some GPUs could not be read, not in full, or are faulty; see their RV(gpus[].problems).
-    - V(no_devices) - the driver runs, and there is no GPU for it.
-    - V(driver_not_installed) - there is no nvidia-smi, or none of its libraries.
+    - V(ok) - every GPU could be read and reports no problem.
+    - V(degraded) - some GPUs could not be read completely, or are unhealthy; see their RV(gpus[].problems).
+    - V(no_devices) - the driver works, but there is no GPU for it.
+    - V(driver_not_installed) - nvidia-smi or its libraries are missing.
     - V(driver_not_loaded) - the kernel module doesn't answer.
-    - V(version_mismatch) - kernel module and user space are of different versions.
-    - V(access_denied) - the device files may not be opened.
+    - V(version_mismatch) - the kernel module and the user space have different versions.
+    - V(access_denied) - access to the device files is denied.
     - V(gpu_lost), V(reset_required) - no GPU could be read, for that reason.
-    - V(timeout) - nvidia-smi did not come to its end.
-    - V(crashed) - nvidia-smi was ended by a signal; RV(gpus) has what it said before.
-    - V(unreadable) - anything else that is no list of GPUs.
+    - V(timeout) - nvidia-smi did not finish in time.
+    - V(crashed) - nvidia-smi was killed by a signal; RV(gpus) contains its output until then.
+    - V(unreadable) - any other output that is not a list of GPUs.
   returned: always
   type: str
   sample: ok
 message:
-  description: What nvidia-smi said, and what is wrong with which GPU. Null when the state is V(ok).
+  description: Message from nvidia-smi, and the problems with each GPU. Null if the state is V(ok).
   returned: always
   type: str
   sample: "Failed to initialize NVML: Driver/library version mismatch"
 rc:
-  description: Exit status of the call that decided about the state, negative for a signal.
-  returned: when there was one, not without a program or with V(timeout)
+  description: Exit status of the call that determined the state, negative for a signal.
+  returned: if there was one, not if the program is missing or with V(timeout)
   type: int
   sample: 0
 advice:
-  description: What to do next. Null when the state is V(ok).
+  description: What to do next. Null if the state is V(ok).
   returned: always
   type: str
   sample: Reboot, or unload and load the module when no GPU is in use.
 source:
   description:
-    - The forms of output that said something, in the order in which they were asked.
+    - Output formats that returned data, in the order of the calls.
     - V(xml), V(csv), V(list) (C(-L)), V(table), V(query_text) (C(-q)), V(processes) (CSV of processes) and V(version).
   returned: always
   type: list
@@ -149,37 +150,37 @@ driver_version:
   type: str
   sample: 580.178.04
 cuda_version:
-  description: Highest version of CUDA that the driver supports by itself.
+  description: Highest version of CUDA that the driver supports natively.
   returned: always
   type: str
   sample: "13.0"
 count:
   description:
-    - Number of GPUs that the driver knows of, also of those that could not be read.
-    - It is higher than the length of RV(gpus) only when nobody can tell which ones are missing there.
+    - Number of GPUs that the driver knows, including those that could not be read.
+    - It is higher than the length of RV(gpus) only if it is unknown which GPUs are missing there.
   returned: always
   type: int
   sample: 4
 gpus:
   description:
-    - The GPUs in the order of their indices. A value that nvidia-smi doesn't know is null.
-    - A GPU that could not be read, or was left out between the others, keeps its index and its place. It has
-      RV(gpus[].problems), and null in place of what is not known.
+    - The GPUs in the order of their indices. A value that nvidia-smi doesn't provide is null.
+    - A GPU that could not be read, or is missing between the others, keeps its index and its position. It has
+      RV(gpus[].problems), and unknown values are null.
   returned: always
   type: list
   elements: dict
   contains:
     index:
-      description: Index of the GPU. It can change when GPUs are added, or lost. Null when the output doesn't tell it.
+      description: Index of the GPU. It can change if GPUs are added or lost. Null if the output doesn't contain it.
       type: int
     minor_number:
       description: Number of the device node C(/dev/nvidiaN).
       type: int
     uuid:
-      description: UUID of the GPU. Null when only the table could be read.
+      description: UUID of the GPU. Null if only the table could be read.
       type: str
     name:
-      description: Name of the product. Shortened with dots when only the table could be read.
+      description: Name of the product. Truncated with dots if only the table could be read.
       type: str
     brand:
       description: Brand of the product.
@@ -207,13 +208,13 @@ gpus:
       type: dict
       contains:
         capable:
-          description: Whether the GPU can do it.
+          description: Whether the GPU supports it.
           type: bool
         current:
           description: V(Enabled) or V(Disabled).
           type: str
         pending:
-          description: V(Enabled) or V(Disabled), what it will be after the next reset.
+          description: V(Enabled) or V(Disabled), the value after the next reset.
           type: str
         devices:
           description: The MIG devices in their order.
@@ -221,10 +222,10 @@ gpus:
           elements: dict
           contains:
             gi:
-              description: Id of the GPU instance.
+              description: ID of the GPU instance.
               type: int
             ci:
-              description: Id of the compute instance. A GPU instance can be split into several.
+              description: ID of the compute instance. A GPU instance can be split into several.
               type: int
             profile:
               description: Profile, such as V(1g.5gb), or V(1c.3g.20gb) for a part of a GPU instance.
@@ -243,17 +244,17 @@ gpus:
           description: V(Enabled) or V(Disabled).
           type: str
         pending:
-          description: V(Enabled) or V(Disabled), what it will be after the next reset.
+          description: V(Enabled) or V(Disabled), the value after the next reset.
           type: str
         uncorrected_aggregate:
           description: Number of uncorrected errors in the life of the GPU.
           type: int
     retired_or_remapped:
-      description: Pages of memory that were retired, or with newer GPUs rows that were remapped, because they are bad.
+      description: Defective memory pages that were retired, or on newer GPUs, rows that were remapped.
       type: dict
       contains:
         pending:
-          description: Whether some wait for the next reset to be taken out of use.
+          description: Whether some will be retired or remapped at the next reset.
           type: bool
         failure:
           description: Whether a row could not be remapped. Null for GPUs that retire pages.
@@ -263,10 +264,10 @@ gpus:
       type: dict
       contains:
         state:
-          description: State, V(Completed) when the GPU has joined.
+          description: State, V(Completed) if the GPU has joined.
           type: str
         status:
-          description: How that went, V(Success) when it went well.
+          description: Result, V(Success) if there was no problem.
           type: str
     temperature_c:
       description: Temperature in degrees Celsius.
@@ -281,7 +282,7 @@ gpus:
       description: Utilization in percent.
       type: int
     processes:
-      description: What runs on the GPU.
+      description: Processes on the GPU.
       type: list
       elements: dict
       contains:
@@ -292,106 +293,107 @@ gpus:
           description: V(C) (compute), V(G) (graphics), V(C+G), V(M+C) (through the MPS server).
           type: str
         name:
-          description: Path or command line. Null for processes of others, and inside of containers.
+          description: Path or command line. Null for processes of other users and inside containers.
           type: str
         used_memory_mib:
           description: Memory in use in MiB.
           type: int
         gi:
-          description: Id of the GPU instance, on a MIG device.
+          description: ID of the GPU instance, on a MIG device.
           type: int
         ci:
-          description: Id of the compute instance, on a MIG device.
+          description: ID of the compute instance, on a MIG device.
           type: int
     healthy:
       description: Whether RV(gpus[].problems) is empty.
       type: bool
     problems:
-      description: What is wrong with the GPU, in the words of nvidia-smi as far as it has any.
+      description: Problems with the GPU, in the words of nvidia-smi if possible.
       type: list
       elements: str
       sample: [GPU is lost]
     advice:
-      description: What to do about RV(gpus[].problems).
+      description: How to fix RV(gpus[].problems).
       type: list
       elements: str
       sample: ["Reboot the host. If it happens again, check the GPU's power, seating and cooling."]
     faults:
-      description: The same one by one, for programs.
+      description: The problems one by one, for programs.
       type: list
       elements: dict
       version_added: 0.2.0
       contains:
         kind:
-          description: Identifier, such as V(gpu_lost) or V(xid_79). It stays when words change.
+          description: Identifier, such as V(gpu_lost) or V(xid_79). It is stable across versions.
           type: str
         what:
-          description: What is wrong, as in RV(gpus[].problems).
+          description: Problem, as in RV(gpus[].problems).
           type: str
         do:
-          description: What to do about it.
+          description: How to fix it.
           type: str
 problems:
-  description: What is wrong with which GPU, a line each, in words that stay the same from call to call.
+  description: Problems with all GPUs, one line each, with the same text in each call.
   returned: always
   type: list
   elements: str
   sample: ["GPU 0: GPU is lost"]
 xids:
   description:
-    - The Xids in the kernel log, by GPU and number. Null unless asked for, and when the kernel log can't be read.
-    - Those of severity V(critical) that are not over are among RV(gpus[].problems).
+    - Xids in the kernel log, by GPU and number. Null if not requested, or if the kernel log can't be read.
+    - Unresolved Xids with the severity V(critical) are also in RV(gpus[].problems).
   returned: always
   type: list
   elements: dict
   contains:
     xid:
-      description: The number.
+      description: Number of the Xid.
       type: int
     pci_bus_id:
       description: PCI address of the GPU, with a domain of 8 digits, in upper case.
       type: str
     severity:
-      description: V(critical) when the GPU has to be reset or worse, V(warning) or V(info).
+      description: V(critical) if the GPU needs at least a reset, V(warning) or V(info).
       type: str
     what:
-      description: What the number means.
+      description: Meaning of the number.
       type: str
     advice:
-      description: What to do about it, after NVIDIA's catalog.
+      description: What to do, according to NVIDIA's catalog.
       type: str
     message:
-      description: What the driver said last.
+      description: Last message of the driver.
       type: str
     count:
-      description: How often it said so.
+      description: Number of messages.
       type: int
     first:
-      description: When it said so first, in UTC.
+      description: Time of the first message in UTC.
       type: str
     last:
-      description: When it said so last, in UTC.
+      description: Time of the last message in UTC.
       type: str
     pid:
-      description: The process that the driver names, null when it names none.
+      description: ID of the process in the driver's message, null if there is none.
       type: int
     process:
-      description: Its name.
+      description: Name of that process.
       type: str
     over:
-      description: Whether the driver said later that this GPU needs no recovery any more (Xid 154).
+      description: Whether the driver reported later that this GPU no longer needs recovery (Xid 154).
       type: bool
 xids_failure:
-  description: Why the kernel log could not be read. Null when it could, or was not asked for.
+  description: Reason why the kernel log could not be read. Null if it could, or was not requested.
   returned: always
   type: str
 xids_read:
-  description: When the kernel log was asked for, in UTC, by the host's clock. A later O(xids_since) begins there.
+  description: >-
+    Time in UTC at which the kernel log was read, by the host's clock. Use it as O(xids_since) of a later call.
   returned: always
   type: str
   sample: "2026-11-22T05:06:25Z"
 topology:
-  description: How the GPUs are connected. Null unless asked for, and when nvidia-smi can't tell.
+  description: Connections between the GPUs. Null if not requested, or if nvidia-smi doesn't provide it.
   returned: always
   type: dict
   contains:
@@ -404,16 +406,16 @@ topology:
       type: list
       elements: str
     matrix:
-      description: For each device the connection to each other one, such as V(NV12), V(PIX) or V(SYS).
+      description: Connection of each device to each other device, such as V(NV12), V(PIX) or V(SYS).
       type: dict
     cpu_affinity:
-      description: For each GPU the CPUs it is near to.
+      description: CPUs close to each GPU.
       type: dict
     numa_affinity:
-      description: For each GPU the NUMA node it is near to.
+      description: NUMA node close to each GPU.
       type: dict
     gpu_numa_id:
-      description: For each GPU the NUMA node that its memory is.
+      description: NUMA node of each GPU's own memory.
       type: dict
 """
 

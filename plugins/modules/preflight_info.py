@@ -10,42 +10,42 @@ module: preflight_info
 short_description: Read everything that decides whether a host can join a GPU cluster
 version_added: 0.1.0
 description:
-  - Reads a host in one go, changes and judges nothing. The filter P(gpulab.kubernetes.preflight_problems#filter)
-    holds the rules.
-  - Works without root as far as that goes, and says whether it was root.
-  - A repository is asked only for packages that are not installed in the wanted version.
+  - Reads a host in one execution, and neither changes nor evaluates anything. The filter
+    P(gpulab.kubernetes.preflight_problems#filter) contains the rules.
+  - Works without root as far as possible, and returns whether it was root.
+  - Queries a repository only for packages that are not installed in the wanted version.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   ports:
-    description: Ports that nobody else may listen at, such as V(6443/tcp).
+    description: Ports that must be free, such as V(6443/tcp).
     type: list
     elements: str
     default: []
   reachable_ports:
-    description: Ports that the packet filter has to let in, such as V(8472/udp).
+    description: Ports that the packet filter must allow, such as V(8472/udp).
     type: list
     elements: str
     default: []
   disk_paths:
-    description: Paths whose free space is wanted. They need not exist yet.
+    description: Paths for which to read the free space. They need not exist yet.
     type: list
     elements: str
     default: [/]
   kernel_modules:
-    description: Kernel modules whose presence is wanted.
+    description: Kernel modules to look for.
     type: list
     elements: str
     default: [overlay, br_netfilter]
   containerd_drop_ins:
-    description: Where drop-ins of containerd's configuration are, a pattern of absolute paths.
+    description: Pattern of absolute paths of containerd's drop-ins.
     type: path
     default: /etc/containerd/conf.d/*.toml
   repositories:
     description:
-      - Package repositories that are to hold certain versions.
-      - In O(repositories[].uri) and O(repositories[].suite) C({id}), C({codename}) and C({repository_name}) stand for
-        what RV(os) says.
+      - Package repositories, with the versions that they must provide.
+      - In O(repositories[].uri) and O(repositories[].suite) C({id}), C({codename}) and C({repository_name}) are
+        replaced with the values from RV(os).
     type: list
     elements: dict
     default: []
@@ -55,7 +55,7 @@ options:
         type: str
         required: true
       uri:
-        description: Its address.
+        description: URL of the repository.
         type: str
         required: true
       suite:
@@ -68,99 +68,99 @@ options:
         default: main
       packages:
         description:
-          - Wanted version by name of the package. An empty version means any.
-          - A version may be a dictionary from the distribution (V(Debian 12), else V(Debian), else V(any)). A
-            repository without a version for the host's distribution is left out.
+          - Wanted versions by package name. An empty version means any.
+          - A version may be a dictionary by distribution (V(Debian 12), otherwise V(Debian), otherwise V(any)). A
+            repository without a version for the host's distribution is skipped.
         type: dict
         required: true
       nvswitch_packages:
-        description: Those that a host with NVSwitches needs besides O(repositories[].packages).
+        description: Packages that a host with NVSwitches needs in addition to O(repositories[].packages).
         type: dict
         default: {}
         version_added: 0.2.0
       key:
         description:
-          - Name of the key's file, or a dictionary from C({repository_name}).
+          - Name of the key's file, or a dictionary by C({repository_name}).
         type: raw
         version_added: 0.2.0
       key_url:
         description:
-          - Address of the repository's key, in which C({key}) stands for O(repositories[].key), next to what may stand
-            in O(repositories[].uri). Without both the key is not looked at.
+          - URL of the repository's key. C({key}) is replaced with O(repositories[].key), in addition to the
+            replacements in O(repositories[].uri). Without both options the key is not checked.
         type: str
         version_added: 0.2.0
       fingerprints:
-        description: Fingerprints of the keys that are expected there. An empty list means any.
+        description: Expected fingerprints of the keys. An empty list means any.
         type: list
         elements: str
         default: []
         version_added: 0.2.0
       any:
-        description: Whether it is enough that one of the packages is installed.
+        description: Whether it is sufficient that one of the packages is installed.
         type: bool
         default: false
       gpus:
-        description: Whether it matters only to hosts with NVIDIA GPUs.
+        description: Whether the repository concerns only hosts with NVIDIA GPUs.
         type: bool
         default: false
   credentials:
     description:
-      - Users and passwords of O(repositories).
+      - User names and passwords for O(repositories).
     type: list
     elements: dict
     version_added: 0.2.0
     suboptions:
       machine:
         description: >-
-          The repositories that they are for, as C([protocol://]host[:port][/path]). The first entry that fits counts.
-          Without a protocol it is for https alone.
+          The repositories, as C([protocol://]host[:port][/path]). The first matching entry is used. An entry without a
+          protocol applies to https only.
         type: str
         required: true
       username:
-        description: The user.
+        description: User name.
         type: str
         required: true
       password:
-        description: The password.
+        description: Password.
         type: str
         required: true
   distribution_drivers:
-    description: Whether apt is asked which of the distribution's own drivers it knows, on hosts with GPUs.
+    description: Whether to read which drivers of the distribution apt knows, on hosts with GPUs.
     type: bool
     default: false
     version_added: 0.2.0
   resolv_conf:
     description:
-      - A file of name servers to read besides C(/etc/resolv.conf) and C(/run/systemd/resolve/resolv.conf). Empty means
-        none.
+      - File of name servers to read in addition to C(/etc/resolv.conf) and C(/run/systemd/resolve/resolv.conf). Empty
+        means none.
     type: str
     default: ""
   controller_time:
-    description: The controller's clock, in seconds since 1970, to compare this host's with.
+    description: Time on the controller in seconds since 1970, for comparison with this host's clock.
     type: float
     default: 0
   timeout:
-    description: Seconds that a repository may take to answer.
+    description: Time limit in seconds for a response from a repository.
     type: float
     default: 10
   cloud_init_timeout:
     description:
-      - Seconds to wait for cloud-init before anything is read, while the host boots. A host without cloud-init, or on
-        which it has finished, is read immediately.
-      - Errors of cloud-init, and that it is still running when the time is over, are warnings.
+      - Seconds to wait for cloud-init to finish before anything is read. A host without cloud-init, or on which it has
+        finished, is read immediately.
+      - If cloud-init has errors, or is still running after this time, there is a warning.
     type: float
     default: 0
     version_added: 0.2.0
   api_timeout:
-    description: Seconds that a control plane waits for its own API server, while kubelet starts it.
+    description: Seconds to wait on a control plane for its own API server, while the kubelet starts it.
     type: float
     default: 30
     version_added: 0.2.0
   gather_subset:
     description:
-      - The facts to gather besides, as in M(ansible.builtin.setup), which makes a task with that module unnecessary.
-        An empty list means none.
-      - Local facts (C(facts.d)) are not among them.
+      - Facts to gather, as in M(ansible.builtin.setup), so that no task with that module is needed. An empty list means
+        none.
+      - Local facts (C(facts.d)) are not included.
     type: list
     elements: str
     default: []
@@ -190,7 +190,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 os:
-  description: The distribution, and what this collection and NVIDIA's repository call it.
+  description: Distribution, and its names in this collection and in NVIDIA's repository.
   returned: always
   type: dict
   sample:
@@ -210,7 +210,7 @@ architecture:
   type: str
   sample: amd64
 python:
-  description: Version of the Python that ran this module.
+  description: Version of the Python interpreter that ran this module.
   returned: always
   type: str
 is_root:
@@ -218,47 +218,47 @@ is_root:
   returned: always
   type: bool
 cpus:
-  description: Processors that programs may use.
+  description: CPUs that programs may use.
   returned: always
   type: int
 memory_mib:
-  description: Size of the memory.
+  description: Size of the memory in MiB.
   returned: always
   type: int
 memory_available_mib:
-  description: Memory that programs could still get.
+  description: Available memory in MiB.
   returned: always
   type: int
 swaps:
-  description: Active swap areas, each with what seems to turn it on at boot (C(origin), empty when that is unknown).
+  description: Active swap areas, each with what probably turns it on at boot (C(origin), empty if unknown).
   returned: always
   type: list
   elements: dict
   sample: [{name: /dev/sda2, type: partition, size_mib: 2048, used_mib: 0, priority: -2, origin: fstab (/etc/fstab)}]
 disks:
-  description: Free space where each of O(disk_paths) is, or will be. Paths with one C(device) share it.
+  description: Free space in the file system of each of O(disk_paths). Paths with the same C(device) share it.
   returned: always
   type: list
   elements: dict
   sample: [{path: /var/lib/containerd, free_mib: 81920, total_mib: 102400, device: "2049"}]
 hostname:
-  description: The host's name, as the kernel has it.
+  description: Host name, as known to the kernel.
   returned: always
   type: str
 machine_id:
-  description: The systemd machine id.
+  description: Machine ID of systemd.
   returned: always
   type: str
 product_uuid:
-  description: The UUID of the board, empty when it can't be read.
+  description: UUID of the board, empty if it can't be read.
   returned: always
   type: str
 now:
-  description: This host's clock, in seconds since 1970.
+  description: Time on this host in seconds since 1970.
   returned: always
   type: float
 clock_offset:
-  description: How far it is ahead of O(controller_time), in seconds.
+  description: Seconds by which this host's clock is ahead of O(controller_time).
   returned: always
   type: float
 cgroup_version:
@@ -276,9 +276,9 @@ kernel_modules:
   sample: {overlay: loaded, br_netfilter: available}
 kernel_packages:
   description: >-
-    What builds modules for the running kernel - the packages of its image and its C(headers) (the exact ones, then
-    those that follow the meta package of the image), the C(compiler) that built it, kernels that the next boot may take
-    (C(newer_without_headers)), and whether the headers are there (C(headers_found)).
+    What is needed to build modules for the running kernel - the packages of its image and its C(headers) (the exact
+    ones, then those that match the metapackage of the image), the C(compiler) that built it, newer installed kernels
+    without headers (C(newer_without_headers)), and whether the headers are installed (C(headers_found)).
   returned: always
   type: dict
   sample:
@@ -301,7 +301,7 @@ routes:
   elements: dict
   sample: [{destination: default, gateway: 10.0.0.1, interface: eth0, source: ""}]
 default_address:
-  description: The address of the default route, empty when there is none.
+  description: Address of the interface with the default route, empty if there is none.
   returned: always
   type: str
 network_manager:
@@ -309,18 +309,18 @@ network_manager:
   returned: always
   type: bool
 listeners:
-  description: Who listens at O(ports).
+  description: Processes that listen on O(ports).
   returned: always
   type: list
   elements: dict
   sample: [{port: 6443, protocol: tcp, address: "::", process: kube-apiserver, pid: 1234}]
 firewall:
-  description: The packet filter. C(blocks) are those of O(reachable_ports) that it refuses, null when it can't be read.
+  description: The packet filter. C(blocks) contains the O(reachable_ports) that it blocks, or null if it can't be read.
   returned: always
   type: dict
   sample: {tool: ufw, active: true, blocks: [6443/tcp]}
 gpus:
-  description: NVIDIA GPUs on the PCI bus, whatever driver they have. Functions of SR-IOV are left out.
+  description: NVIDIA GPUs on the PCI bus, regardless of their driver. Virtual functions of SR-IOV are omitted.
   returned: always
   type: list
   elements: dict
@@ -330,14 +330,15 @@ nvswitches:
   returned: always
   type: int
 nvlink_bridges:
-  description: ConnectX devices that manage the NVSwitches of an NVLink 5 system, which are not on the PCI bus.
+  description: >-
+    ConnectX devices that manage the NVSwitches of an NVLink 5 system. Those NVSwitches are not on the PCI bus.
   returned: always
   type: list
   elements: str
   sample: [mlx5_4, mlx5_5]
 nvidia_driver:
   description: >-
-    The driver that is there. C(origin) is V(none), V(cuda_repository), V(distribution), V(runfile) or V(other).
+    Existing driver. C(origin) is V(none), V(cuda_repository), V(distribution), V(runfile) or V(other).
   returned: always
   type: dict
   sample:
@@ -347,13 +348,13 @@ nvidia_driver:
     origin: cuda_repository
     nouveau_loaded: false
 installed:
-  description: Versions of installed packages that have to do with containers, Kubernetes and GPUs.
+  description: Versions of installed packages related to containers, Kubernetes and GPUs.
   returned: always
   type: dict
   sample: {containerd.io: 2.3.6-1~debian.12~bookworm}
 held:
   description: >-
-    Those of RV(installed) that are held. Empty where this collection has added its apt sources, because it holds what
+    Packages of RV(installed) that are held. Empty if this collection has added its apt sources, because it holds what
     it installs.
   returned: always
   type: list
@@ -361,7 +362,7 @@ held:
   version_added: 0.2.0
   sample: [containerd.io]
 other_clusters:
-  description: Distributions of Kubernetes that are installed, but for kubeadm's.
+  description: Installed distributions of Kubernetes other than kubeadm.
   returned: always
   type: list
   elements: str
@@ -369,7 +370,7 @@ other_clusters:
   sample: [k3s]
 containerd_drop_ins:
   description: >-
-    The files that O(containerd_drop_ins) matches and what they import, in the order in which containerd reads them.
+    Files that match O(containerd_drop_ins) and the files that they import, in the order in which containerd reads them.
     Passwords are masked.
   returned: always
   type: list
@@ -380,9 +381,9 @@ containerd_drop_ins:
       imported: true
 repositories:
   description: >-
-    What is to be known of O(repositories): whether it was asked, why that failed, which wanted versions it lacks, which
-    it has, what is wrong with its key (C(kind) is V(unreachable), V(unreadable), V(unexpected), V(expired) or empty),
-    and which sources that this collection does not manage name its address (C(shared): and others besides).
+    For each of O(repositories): whether it was queried, why that failed, which wanted versions it lacks, which versions
+    it has, the problem with its key (C(kind) is V(unreachable), V(unreadable), V(unexpected), V(expired) or empty), and
+    which unmanaged sources contain its address (C(shared): together with other addresses).
   returned: always
   type: list
   elements: dict
@@ -400,7 +401,7 @@ repositories:
       conflicts:
         - {file: /etc/apt/sources.list, line: 3, uri: "https://pkgs.k8s.io/core:/stable:/v1.36/deb/", shared: false}
 apt_components:
-  description: The components that the host's enabled apt sources name.
+  description: Components in the host's enabled apt sources.
   returned: always
   type: list
   elements: str
@@ -408,7 +409,7 @@ apt_components:
   sample: [contrib, main, non-free, non-free-firmware]
 distribution_drivers:
   description: >-
-    Packages of the distribution's own drivers that apt knows, by those that bring C(nvidia-smi). Empty on a host
+    Drivers of the distribution that apt knows, by the name of the package that contains C(nvidia-smi). Empty on a host
     without GPUs, and without O(distribution_drivers).
   returned: always
   type: list
@@ -417,8 +418,8 @@ distribution_drivers:
   sample: [nvidia-utils-580-server]
 resolver:
   description: >-
-    Whether systemd-resolved is active, the C(resolvConf) of a kubelet that was set up (else null), and by path the name
-    servers of each file (null when there is no such file).
+    Whether systemd-resolved is active, the C(resolvConf) of the kubelet (null if it is not set up), and the name
+    servers by file (null if the file does not exist).
   returned: always
   type: dict
   sample:
@@ -427,7 +428,7 @@ resolver:
     files: {/run/systemd/resolve/resolv.conf: [10.0.0.2], /etc/resolv.conf: [127.0.0.53]}
 cluster:
   description: >-
-    The cluster that the host belongs to, by what kubeadm left on it. C(begun) is also true where kubeadm was
+    Cluster that the host belongs to, according to the files of kubeadm. C(begun) is also true if kubeadm was
     interrupted.
   returned: always
   type: dict
@@ -443,10 +444,10 @@ cluster:
     container_runtime: unix:///var/run/containerd/containerd.sock
 control_plane:
   description: >-
-    What the cluster of a control plane was made with, as its API tells it; empty on other hosts, and for a user who is
-    not root. C(action), C(reason), C(advice) and C(api) are what M(gpulab.kubernetes.kubeadm_init) would decide,
-    C(texts) the configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
-    C(gpu_managers) who offers the GPUs, C(error) why the API tells nothing.
+    Settings of a control plane's cluster, as read from its API; empty on other hosts, and without root. C(action),
+    C(reason), C(advice) and C(api) are the decision that M(gpulab.kubernetes.kubeadm_init) would make, C(texts) the
+    configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
+    C(gpu_managers) what offers the GPUs, C(error) why the API could not be read.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -462,14 +463,14 @@ control_plane:
     error: ""
 cloud_init:
   description: >-
-    What cloud-init does or did on this boot: C(state) is V(absent), V(disabled), V(running), V(done) or V(error), and
-    C(waited) the seconds that it was waited for.
+    Status of cloud-init on this boot: C(state) is V(absent), V(disabled), V(running), V(done) or V(error), and
+    C(waited) the seconds that the module has waited for it.
   returned: always
   type: dict
   version_added: 0.2.0
   sample: {state: done, errors: [], waited: 42.0}
 ansible_facts:
-  description: The facts of O(gather_subset), as M(ansible.builtin.setup) returns them. Ansible keeps them for the host.
+  description: Facts of O(gather_subset), as returned by M(ansible.builtin.setup). Ansible sets them for the host.
   returned: with O(gather_subset)
   type: dict
   version_added: 0.2.0

@@ -12,21 +12,21 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Turns off every swap area in O(proc_swaps) and makes sure that none comes back at the next boot.
-  - Lines of type C(swap) in O(fstab) are commented out, and every other byte, the mode and the owner of the file are
-    kept. The file as it was before the first change stays beside it, with the ending C(.gpulab-backup).
-  - Swap units of systemd that don't come from fstab are masked, among them those of C(zram-generator) and of swap
-    partitions that systemd finds by itself, and so are the services of the packages C(dphys-swapfile),
-    C(swapspace), C(systemd-swap), C(zram-config) and C(zram-tools).
-  - Azure's agent, which makes a swap file at each boot (C(ResourceDisk.EnableSwap) in C(/etc/waagent.conf)), no longer
-    makes one; a copy of its file stays next to it.
-  - Scripts that turn swap on at boot (C(/etc/rc.local), C(per-boot) scripts of cloud-init) are not changed; a warning
+  - Turns off every swap area in O(proc_swaps) and ensures that none is turned on at the next boot.
+  - Comments out lines of type C(swap) in O(fstab), and keeps everything else in the file, its mode and its owner.
+    Before the first change, a copy is saved next to it with the suffix C(.gpulab-backup).
+  - Masks systemd swap units that don't come from fstab, including those of C(zram-generator) and of swap partitions
+    that systemd detects, and the services of the packages C(dphys-swapfile), C(swapspace), C(systemd-swap),
+    C(zram-config) and C(zram-tools).
+  - Disables the swap file that Azure's agent creates at each boot (C(ResourceDisk.EnableSwap) in C(/etc/waagent.conf)),
+    and saves a copy of that file next to it.
+  - Does not change scripts that turn swap on at boot (C(/etc/rc.local), C(per-boot) scripts of cloud-init); a warning
     names them.
-  - When what lies in swap does not fit into memory, the module fails, says how much is missing, and leaves
-    everything as it was.
+  - If the contents of swap do not fit into memory, the module fails, reports how much memory is missing, and changes
+    nothing.
 options:
   state:
-    description: There is one state, no swap at all.
+    description: The only state is no swap at all.
     type: str
     choices: [absent]
     default: absent
@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 active_before:
-  description: The swap areas that were on when the module came.
+  description: Swap areas that were active before the run.
   returned: success
   type: list
   elements: dict
@@ -75,14 +75,14 @@ active_before:
       description: Size in MiB.
       type: int
     used_mib:
-      description: What lay in it, in MiB.
+      description: Used size in MiB.
       type: int
     priority:
       description: Priority of the area.
       type: int
   sample: [{name: /swapfile, type: file, size_mib: 2047, used_mib: 12, priority: -2}]
 fstab_lines:
-  description: The lines of O(fstab) that were commented out, or would be in check mode.
+  description: Lines of O(fstab) that were commented out, or would be in check mode.
   returned: success
   type: list
   elements: dict
@@ -91,19 +91,19 @@ fstab_lines:
       description: Number of the line, from 1.
       type: int
     text:
-      description: The line as it was.
+      description: Original text of the line.
       type: str
     spec:
-      description: First field, what to swap on.
+      description: First field, the swap area.
       type: str
     file:
       description: Second field, usually V(none).
       type: str
     options:
-      description: Fourth field, null when there is none.
+      description: Fourth field, null if there is none.
       type: str
     fields:
-      description: How many fields the line has.
+      description: Number of fields.
       type: int
   sample:
     - line: 9
@@ -113,25 +113,25 @@ fstab_lines:
       options: sw
       fields: 6
 units:
-  description: The systemd units that were masked, or would be in check mode.
+  description: Systemd units that were masked, or would be in check mode.
   returned: success
   type: list
   elements: str
   sample: [dev-zram0.swap]
 configuration:
-  description: Further files in which swap was switched off, or would be in check mode.
+  description: Other files in which swap was disabled, or would be in check mode.
   returned: success
   type: list
   elements: str
   sample: [/etc/waagent.conf]
 comes_back_by:
-  description: What will turn swap on at the next boot all the same, as this module does not change it.
+  description: What will still turn swap on at the next boot, because this module does not change it.
   returned: success
   type: list
   elements: str
   sample: [a script (/etc/rc.local)]
 backup:
-  description: The copy of O(fstab) from before the first change, null when this run did not change it.
+  description: Copy of O(fstab) from before the first change, null if this run did not change it.
   returned: success
   type: str
   sample: /etc/fstab.gpulab-backup

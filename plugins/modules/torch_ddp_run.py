@@ -7,23 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: torch_ddp_run
-short_description: Run a distributed training as a job of the cluster, from its start to its end
+short_description: Run a distributed training as a job in the cluster
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes an Indexed Job with its Service and ConfigMap, shows the log of its first pod while it waits, collects the
-    summary, and removes all of it, after a failure and an interruption, too.
-  - What an interrupted run of the same name left is removed first. A job that somebody else made is never touched.
-  - Fails with the reason and the last lines of the pod to blame.
-  - An action plugin of the same name drives it; it calls the module step by step.
+  - Creates an Indexed Job with its Service and ConfigMap, shows the log of its first pod while it waits, collects the
+    summary, and removes these objects, even after a failure or an interruption.
+  - Removes leftovers of an interrupted run with the same name first. A job that it did not create is never changed.
+  - On failure, it reports the reason and the last lines of the failed pod's log.
+  - An action plugin of the same name calls the module step by step.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
     type: path
     required: true
   namespace:
-    description: Namespace of the job, which must exist.
+    description: Namespace of the job. It must exist.
     type: str
     default: default
   name:
@@ -31,44 +31,44 @@ options:
     type: str
     required: true
   job:
-    description: The Job, as the API takes it. Needed to start it.
+    description: Manifest of the Job. Required to start it.
     type: dict
   objects:
-    description: What the Job needs, a Service and a ConfigMap of its name, as the API takes them.
+    description: Manifests of the Service and the ConfigMap of the Job, with the same name.
     type: list
     elements: dict
     default: []
   nodes:
-    description: How many nodes take part, one pod each.
+    description: Number of nodes that take part, with one pod each.
     type: int
     required: true
   gpus:
-    description: How many C(nvidia.com/gpu) each pod asks for.
+    description: Number of C(nvidia.com/gpu) that each pod requests.
     type: int
     default: 0
   node_selector:
-    description: Labels of the nodes that may take part.
+    description: Node selector of the pods.
     type: dict
     default: {}
   timeout:
-    description: How long the training may take, in seconds.
+    description: Time limit in seconds for the training.
     type: int
     default: 86400
   schedule_timeout:
-    description: How long to wait for nodes with enough free GPUs, in seconds.
+    description: Seconds to wait for nodes with enough free GPUs.
     type: int
     default: 60
   step:
-    description: What to do now. The action plugin goes through all of them; a playbook has no need to set it.
+    description: Current step. The action plugin sets it; don't set it in a playbook.
     type: str
     choices: [start, watch, last_words, remove]
     default: start
   since:
-    description: What the last V(watch) returned as C(since).
+    description: Value of C(since) that the last V(watch) returned.
     type: dict
     default: {}
   slice:
-    description: How long one V(watch) looks for news, in seconds.
+    description: Duration of one V(watch) in seconds.
     type: int
     default: 10
 extends_documentation_fragment:
@@ -77,13 +77,13 @@ attributes:
   check_mode:
     support: full
     details:
-      - In check mode it only says that it would train.
+      - Check mode only reports that it would train.
   diff_mode:
     support: none
   idempotent:
     support: none
     details:
-      - Each run is a new job. Whether it begins anew or goes on from checkpoints is for the script.
+      - Each run is a new job. Whether it resumes from checkpoints depends on the script.
 requirements:
   - kubernetes (Python package)
 """
@@ -102,22 +102,22 @@ EXAMPLES = r"""
 RETURN = r"""
 summary:
   description:
-    - What the script printed after C(TORCH_DDP_SUMMARY) as JSON, in the log of the first pod; empty when it did not.
+    - JSON that the script printed after C(TORCH_DDP_SUMMARY) in the log of the first pod, empty if there is none.
   returned: success
   type: dict
   sample: {"processes": 4, "samples_per_s": 17212.2, "ranks_equal": true}
 seconds:
-  description: How long it took, from the making of the job to its end.
+  description: Time in seconds from the creation of the job to its end.
   returned: success
   type: float
   sample: 43.1
 reason:
-  description: Why the training failed, without the last lines.
+  description: Reason why the training failed, without the last lines of the log.
   returned: failure
   type: str
   sample: "pod train-1 on node gpu2: out of memory (OOMKilled), its limit is 16Gi (torch_ddp_resources)"
 last_words:
-  description: The last lines of the pod to blame.
+  description: Last lines of the failed pod's log.
   returned: failure
   type: list
   elements: str

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wait_for_rollout
-short_description: Wait until workloads run on named nodes, the GPU Operator is ready, and GPUs are allocatable
+short_description: Wait until workloads run on given nodes, the GPU Operator is ready, and GPUs are allocatable
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Waits until each node named has a ready pod of each DaemonSet, made from its present template, and each Deployment
-    is available. Other nodes of the cluster don't matter, so one that is down does not hold up the others.
-  - With O(cluster_policy) it waits for the GPU Operator, until C(.status.state) of its ClusterPolicy is C(ready), and
-    the operator itself is the leader, and the DaemonSets that belong to the ClusterPolicy are rolled out. The nodes of
-    O(allocatable) with GPUs must be ones that the operator has found.
-  - It fails when the time is over, or when a pod has had a problem for a minute that seldom ends by itself, such as
-    an image that can't be pulled. The error names each thing that is missing with its node and cause, and has the last
-    lines of the pod's log.
+  - Waits until each given node has a ready pod of each DaemonSet, created from its current template, and each
+    Deployment is available. Other nodes of the cluster are ignored, so a node that is down does not block the others.
+  - With O(cluster_policy) it waits until C(.status.state) of the GPU Operator's ClusterPolicy is C(ready), the current
+    operator is the leader, and the DaemonSets of the ClusterPolicy are rolled out. The operator must also have found
+    the nodes of O(allocatable) with GPUs.
+  - It fails after the time limit, or if a pod has had a problem for a minute that rarely resolves itself, such as an
+    image that can't be pulled. The error lists everything that is missing with its node and cause, and the last lines
+    of the pod's log.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -42,40 +42,40 @@ options:
   cluster_policy:
     description:
       - Name of the ClusterPolicy whose operands must be ready. NVIDIA's chart calls it C(cluster-policy).
-      - O(namespace) is that of the operator and its operands then.
-      - With O(nodes), operands on other nodes don't count, nor does the state of the ClusterPolicy, which is that of
-        all nodes.
+      - O(namespace) is then the namespace of the operator and its operands.
+      - With O(nodes), operands on other nodes are ignored, and so is the state of the ClusterPolicy, which covers all
+        nodes.
     type: str
     default: ""
   nodes:
-    description: Names of the nodes, as the cluster has them.
+    description: Names of the nodes in the cluster.
     type: list
     elements: str
     default: []
   nodes_ready:
-    description: Whether the nodes themselves must be ready, too.
+    description: Whether the nodes themselves must also be ready.
     type: bool
     default: false
   allocatable:
     description:
-      - Node name -> how many C(nvidia.com/gpu) must be allocatable there, or a mapping from the resources of its GPUs
-        to amounts. No other resource of its GPUs may be allocatable then.
+      - By node name, the number of C(nvidia.com/gpu) that must be allocatable, or a mapping from the resources of its
+        GPUs to amounts. With a mapping, no other GPU resource may be allocatable.
     type: dict
     default: {}
   tolerate_unhealthy:
     description:
-      - Whether GPUs that the device plugin knows and calls unhealthy are a warning and no error, once nothing else has
-        been missing for 15 seconds. For a caller that looks at each GPU afterwards.
+      - Whether GPUs that the device plugin reports as unhealthy cause only a warning, if nothing else has been missing
+        for 15 seconds. Use it if you check each GPU afterwards.
     type: bool
     default: false
   settle:
     description:
-      - How long everything must have been as wanted, in seconds. After a change the GPU Operator says for a moment that
-        it is ready, because it has not looked yet.
+      - Seconds for which everything must stay ready. Directly after a change the GPU Operator may still report its
+        previous state.
     type: float
     default: 0
   timeout:
-    description: How long to wait, in seconds. V(0) looks once.
+    description: Seconds to wait. V(0) checks once.
     type: float
     default: 300
 extends_documentation_fragment:
@@ -84,8 +84,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     details:
-      - It does not wait in check mode, because what it would wait for may only have been predicted. What is missing
-        is returned.
+      - It does not wait in check mode, because the changes before it may only have been predicted. It returns what is
+        missing.
 requirements:
   - kubernetes (Python package)
 """
@@ -111,13 +111,13 @@ EXAMPLES = r"""
 RETURN = r"""
 missing:
   description:
-    - What is not as wanted. Anything missing is an error, but in check mode, and with O(tolerate_unhealthy=true).
+    - What is missing. It is an error, except in check mode and with O(tolerate_unhealthy=true).
   returned: always
   type: list
   elements: dict
   contains:
     node:
-      description: Name of the node, empty when it is about the whole cluster.
+      description: Name of the node, empty if it concerns the whole cluster.
       type: str
     text:
       description: What is missing, and why.

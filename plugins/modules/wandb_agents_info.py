@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wandb_agents_info
-short_description: Read which agents of W&B Launch a cluster runs, and how their jobs are
+short_description: Read the W&B Launch agents of a cluster and the state of their jobs
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads the agents of the role C(wandb_launch), and the pods that agents have started, in all namespaces.
+  - Reads the agents of the role C(wandb_launch) and the pods that agents have started, in all namespaces.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -25,20 +25,20 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Look at the agents
+- name: Read the agents
   gpulab.kubernetes.wandb_agents_info:
     kubeconfig: /run/user/1000/kubeconfig
 """
 
 RETURN = r"""
 agents:
-  description: The agents; C(trouble) and C(log), its last lines, are those of one that is not alive.
+  description: The agents. If an agent is not alive, C(trouble) is the reason and C(log) the last lines of its log.
   returned: success
   type: list
   elements: dict
   sample: [{name: launch-agent, namespace: wandb, alive: true, pod: "", trouble: "", log: []}]
 jobs:
-  description: The pods of jobs; C(trouble) says why one does not run.
+  description: Pods of the jobs. If a pod does not run, C(trouble) is the reason.
   returned: success
   type: list
   elements: dict

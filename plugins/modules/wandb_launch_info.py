@@ -7,20 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wandb_launch_info
-short_description: Read how many jobs are in queues of W&B Launch, and check an agent's configuration
+short_description: Read the number of jobs in W&B Launch queues, and check an agent's configuration
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads through W&B's own SDK. It fails if there is no SDK, or if the server, the key or the entity don't fit.
+  - Uses the W&B SDK. It fails if the SDK is missing, or if the server, key or entity is not accepted.
 options:
   queues:
-    description: Names of the queues to look into.
+    description: Names of the queues to read.
     type: list
     elements: str
     default: []
   agent_config:
-    description: Configuration of a launch agent, which W&B's own model has to accept.
+    description: Configuration of a launch agent, which W&B's own model must accept.
     type: dict
     default: {}
 extends_documentation_fragment:
@@ -29,7 +29,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Look into a queue
+- name: Read a queue
   gpulab.kubernetes.wandb_launch_info:
     api_key: "{{ lookup('ansible.builtin.file', '~/wandb.key') }}"
     entity: my-team
@@ -39,15 +39,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 names:
-  description: Names of all queues that the entity has.
+  description: Names of all queues of the entity.
   returned: success
   type: list
   elements: str
   sample: [gpu]
 queues:
   description: >-
-    For each of O(queues) how many of its first 100 items are in each state; C(pending) ones wait for an agent. Null if
-    there is no such queue.
+    For each of O(queues), the number of its first 100 items by state. Items in the state C(pending) wait for an agent.
+    Null if the queue does not exist.
   returned: success
   type: dict
   sample: {gpu: {pending: 2, claimed: 1}}

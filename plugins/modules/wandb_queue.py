@@ -12,28 +12,28 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads the queue through W&B's own SDK, compares it, and writes it only if it differs. What was set in W&B's pages
-    and is not given here is replaced.
-  - W&B takes resource arguments that its agent refuses later on. Those fail here, before anything is written.
+  - Reads the queue with the W&B SDK, compares it, and writes it only if it differs. Settings that were made in the W&B
+    web interface and are not given here are replaced.
+  - W&B accepts resource arguments that its agent refuses later. This module refuses them before anything is written.
 options:
   name:
     description: Name of the queue.
     type: str
     required: true
   state:
-    description: With V(absent) the queue is deleted, with what waits in it.
+    description: With V(absent) the queue is deleted, with its waiting jobs.
     type: str
     choices: [present, absent]
     default: present
   resource:
-    description: What the jobs of the queue run on. W&B calls Docker V(local-container).
+    description: What the jobs of the queue run on. V(local-container) is Docker.
     type: str
     choices: [kubernetes, local-container]
     default: kubernetes
   resource_args:
     description:
       - For V(kubernetes) the Job, for V(local-container) the options of C(docker run).
-      - C({{name}}) stands for a template variable; in a playbook, mark such a text with C(!unsafe).
+      - C({{name}}) is a template variable. In a playbook, tag such a string with C(!unsafe).
     type: dict
     default: {}
   template_variables:
@@ -58,7 +58,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Make a queue
+- name: Create a queue
   gpulab.kubernetes.wandb_queue:
     api_key: "{{ lookup('ansible.builtin.file', '~/wandb.key') }}"
     entity: my-team
@@ -81,7 +81,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 queue:
-  description: The queue as it is afterwards, empty if there is none.
+  description: The resulting queue, empty if there is none.
   returned: success
   type: dict
   sample: {name: gpu, resource: kubernetes, prioritization: DISABLED, template_variables: {}, resource_args: {}}

@@ -11,25 +11,25 @@ from ..plugin_utils._cuda.inputs import verdict
 
 DOCUMENTATION = r"""
 name: cuda_supported_by
-short_description: Test whether an NVIDIA driver by itself runs programs of a CUDA toolkit
+short_description: Test whether an NVIDIA driver runs programs of a CUDA toolkit without additional packages
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Looks the versions up in this collection's table of toolkits, Linux drivers and GPUs (C(docs/cuda.md)).
-  - The filter P(gpulab.kubernetes.cuda_compatibility#filter) says why, and what to do.
+  - Looks up the versions in this collection's table of toolkits, Linux drivers and GPUs (C(docs/cuda.md)).
+  - The filter P(gpulab.kubernetes.cuda_compatibility#filter) returns the reason and what to do.
 positional: _input, driver
 options:
   _input:
-    description: The toolkit's version, as text, such as V(12.4) or V(12.4.1).
+    description: Version of the toolkit as a string, such as V(12.4) or V(12.4.1).
     type: str
     required: true
   driver:
-    description: The Linux driver's version (V(550.54.14)), as text, or its branch (V(550)).
+    description: Version of the Linux driver as a string (V(550.54.14)), or its branch (V(550)).
     type: str
     required: true
   gpu:
-    description: The GPU, if the answer shall be about one - its name, PCI device id or architecture.
+    description: GPU for which to test the compatibility - its name, PCI device ID or architecture.
     type: str
 seealso:
   - plugin: gpulab.kubernetes.cuda_compatibility
@@ -37,11 +37,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Stop when the driver is too old for the image
+- name: Fail if the driver is too old for the image
   ansible.builtin.assert:
     that: "'12.4' is gpulab.kubernetes.cuda_supported_by('550.54.14')"
 
-- name: Take an older image on GPUs that CUDA 13 has left behind
+- name: Use an older image on GPUs that CUDA 13 no longer supports
   ansible.builtin.debug:
     msg: CUDA 12
   when: "'13.0' is not gpulab.kubernetes.cuda_supported_by('580.178.04', gpu='Tesla P100-PCIE-16GB')"
@@ -50,9 +50,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - Whether the answer of P(gpulab.kubernetes.cuda_compatibility#filter) is V(native) or
-      V(minor_version_compatibility). Forward compatibility needs a package and is not the driver's doing, and what is
-      unknown is not supported.
+    - Whether the result of P(gpulab.kubernetes.cuda_compatibility#filter) is V(native) or
+      V(minor_version_compatibility). Forward compatibility does not count, because it needs a package. Unknown versions
+      count as unsupported.
   type: bool
 """
 

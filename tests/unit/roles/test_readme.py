@@ -1,35 +1,32 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of variables in a role's README is the one of its argument specification."""
+"""The READMEs of the roles have one skeleton, and the entry points that they name exist."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
-WITH_TABLE = [
-    *("host", "nvidia_driver", "nvidia_driver_upgrade", "nvidia_driver_installer"),
-    *("containerd", "nvidia_container_toolkit", "kubeadm"),
-]
+READMES = sorted(ROLES.glob("*/README.md"))
+SKELETON = ["Requirements", "Example", "Entry points", "What it changes", "Removal", "Limits"]
 
 
-def options(role: str) -> dict[str, Any]:
-    specs = yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text())["argument_specs"]
-    found: dict[str, Any] = specs["main"]["options"]
-    return found
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
+def test_the_sections_are_in_the_order_of_the_skeleton(readme: Path) -> None:
+    headings = re.findall(r"^## (.+)$", readme.read_text(), re.MULTILINE)
+    known = [heading for heading in headings if heading in SKELETON]
+    assert known == sorted(known, key=SKELETON.index)
+    assert headings[:2] == SKELETON[:2]
+    assert "../../docs/variables.md#" in readme.read_text()
 
 
-@pytest.mark.parametrize("role", WITH_TABLE)
-def test_the_readme_lists_the_variables(role: str) -> None:
-    rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \|", (ROLES / role / "README.md").read_text(), re.MULTILINE)
-    specified = {name: option["default"] for name, option in options(role).items() if "default" in option}
-    assert rows == [
-        (name, default if isinstance(default, str) else json.dumps(default)) for name, default in specified.items()
-    ]
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
+def test_the_entry_points_exist(readme: Path) -> None:
+    section = re.search(r"^## Entry points\n(.*?)(?=^## |\Z)", readme.read_text(), re.MULTILINE | re.DOTALL)
+    cells = re.findall(r"^\| (`.+?`) \|", section[1], re.MULTILINE) if section else []
+    for entry in re.findall(r"`(\w+)`", " ".join(cells)):
+        assert (readme.parent / "tasks" / f"{entry}.yml").is_file(), f"{readme.parent.name} has no entry point {entry}"
