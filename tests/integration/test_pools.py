@@ -101,6 +101,7 @@ def test_what_is_declared_no_more_goes_and_what_others_did_stays(site: Site) -> 
     labels = site.node("gpu1")["metadata"]["labels"]
     assert (labels["team"], labels.get("gpulab.io/pool")) == ("vision", None)
     assert labels["nvidia.com/gpu.count"] == "2"
+    assert labels["gpulab.io/gpu"] == "true"
     site.pools().expect_success()
     site.pools().expect_unchanged()
     assert {taint["key"] for taint in site.taints("gpu1")} == {"team", "nvidia.com/gpu"}
