@@ -88,7 +88,17 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-#
+diff:
+  description: What the node offers, and the name of its configuration.
+  returned: always
+  type: dict
+  contains:
+    before:
+      description: Before the change.
+      type: str
+    after:
+      description: After the change, or what it would be in check mode.
+      type: str
 """
 
 from functools import partial

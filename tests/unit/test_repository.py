@@ -133,6 +133,17 @@ def _chained(node: Any) -> int:
     return count
 
 
+CODENAMES = {"12": "bookworm", "13": "trixie", "22.04": "jammy", "24.04": "noble", "26.04": "resolute"}
+
+
+def test_every_role_names_the_supported_distributions() -> None:
+    table = yaml.safe_load((ROOT / "roles/cluster/vars/main/versions.yml").read_text())["cluster_distributions"]
+    supported = {(system, CODENAMES[release]) for system, release in (each.split() for each in table)}
+    for path in ROOT.glob("roles/*/meta/main.yml"):
+        platforms = yaml.safe_load(path.read_text())["galaxy_info"]["platforms"]
+        assert {(each["name"], version) for each in platforms for version in each["versions"]} == supported, path
+
+
 def test_filters_load_no_client_of_the_api() -> None:
     """Ansible loads all filters of a collection in every run, and the client takes half a second."""
     names = [f"{PLUGINS}.filter.{path.stem}" for path in (ROOT / "plugins/filter").glob("*.py")]
