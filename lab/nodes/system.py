@@ -78,8 +78,9 @@ def require() -> None:
     if os.geteuid() != 0:
         first = f" First: sudo apt-get install --yes {' '.join(absent)}" if absent else ""
         raise LabError(
-            "Error while preparing: nodes run systemd and container engines of their own, which rootless Podman "
-            f"can't give them. Run the same command as root: sudo -E make lab, or {_as_root()}.{first}"
+            "Error while preparing: the lab needs root. Its nodes make device files of simulated GPUs, use kernel "
+            "modules and set parameters of the kernel, which rootless Podman can't allow. Run the same command as "
+            f"root: sudo -E make lab, or {_as_root()}. If you may not use sudo, use a virtual machine.{first}"
         )
     if absent:
         install(absent)
