@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class Scene:
 SCENES = (
     Scene("three", "three-machines.ini", firewall=True),
     Scene("mirror", "own-mirror"),
+    Scene("all-gpus", "three-machines-all-gpus.ini"),
     Scene("single", "single-node.ini"),
 )
 
@@ -94,6 +96,15 @@ def test_all_gpu_hosts_have_one_driver_that_each_of_their_repositories_holds(mac
     hosts = [machines.inventory().hosts[name] for name in machines.inventory().expected_gpus()]
     loaded = {host.run("sed -n 's/^NVRM.* \\([0-9.]*[0-9]\\) .*/\\1/p' /proc/driver/nvidia/version") for host in hosts}
     assert len(loaded) == 1
+
+
+def test_it_ends_with_a_kubeconfig_for_the_user_alone_and_with_what_to_do_next(machines: Machines, first: Run) -> None:
+    kept = machines.path.with_name(f"{machines.path.stem}-admin.conf")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    address = machines.inventory().control_plane.run("hostname -I").split()
+    assert any(f"server: https://{each}:6443" in kept.read_text() for each in address)
+    for words in (f"kubeconfig is {kept}", "get nodes", f"gpulab.kubernetes.verify -i {machines.path}"):
+        assert words in first.output
 
 
 @pytest.mark.usefixtures("first")
