@@ -81,7 +81,44 @@ def test_the_package_holds_the_product_and_nothing_else(tarball: Path) -> None:
     tops = {name.split("/")[0] for name in names}
     assert {"plugins", "roles", "examples", "playbooks", "meta", "awx", "README.md", "LICENSE", "CHANGELOG.rst"} <= tops
     assert not {"lab", "molecule", "collections", ".venv", ".cache", ".git", "lab.ini"} & tops
+    assert not {"Makefile", "pyproject.toml", "requirements-dev.txt", ".gitignore"} & tops
     assert not [name for name in names if name.endswith((".ini.tmp", ".pyc", "-report.json"))]
+
+
+# Guides may name these: who changes the collection, or asks what was tested, has a checkout.
+ONLY_IN_CHECKOUT = {"lab", "tests", "upstream.lock"}
+
+
+def test_the_package_holds_what_its_pages_link(tarball: Path) -> None:
+    with tarfile.open(tarball) as archive:
+        names = set(archive.getnames())
+    names |= {str(parent) for name in names for parent in Path(name).parents}
+    pages = {"README.md", *(name for name in names if re.fullmatch(r"docs/[^/]+\.md|roles/[^/]+/README\.md", name))}
+    missing = []
+    for page in sorted(pages):
+        for target in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", (ROOT / page).read_text()):
+            path = os.path.normpath(Path(page).parent / target)
+            if path not in names and not (page.startswith("docs/") and path.split("/")[0] in ONLY_IN_CHECKOUT):
+                missing.append(f"{page}: {target}")
+    assert missing == []
+
+
+PRIVATE = ("lab.ini", "my.ini", "inventory.ini", "in-use.ini", "ice.ini", "edge.ini", "my-admin.conf", "a/b-admin.conf")
+
+
+def test_inventories_and_kubeconfigs_of_whoever_builds_stay_out(cloned: Path, tmp_path: Path) -> None:
+    checkout = cloned.parent
+    examples = run("git", "ls-files", "*.ini", cwd=checkout).split()
+    (checkout / "a").mkdir()
+    for name in PRIVATE:
+        (checkout / name).touch()
+    run("ansible-galaxy", "collection", "build", checkout, "--output-path", tmp_path, cwd=tmp_path)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        names = set(archive.getnames())
+    assert names & {*PRIVATE} == set()
+    assert len(examples) >= 4 and {*examples} <= names
+    status = run("git", "status", "--porcelain", cwd=checkout)
+    assert status == "", "git would add one of them"
 
 
 def test_the_version_is_the_same_everywhere() -> None:
