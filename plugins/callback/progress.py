@@ -18,7 +18,8 @@ description:
   - Changes, messages of debug tasks and errors are printed once and remain visible. Errors are printed in full. Output
     that C(no_log) hides stays hidden.
   - Hosts with the same task, change or error share a line.
-  - At the end it shows the duration of each phase, the result of each host, and how the run ended.
+  - At the end it shows the duration of each phase, the result of each host, and how the run ended. The
+    message of a debug task with the variable C(progress_closing) comes last.
   - A phase is a play. In a play with several roles, each additional role is a phase.
 requirements:
   - Set it as stdout callback, with C(ANSIBLE_STDOUT_CALLBACK=gpulab.kubernetes.progress) or C(stdout_callback) in
@@ -238,10 +239,13 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         check = bool(context.CLIARGS.get("check"))
         for told in account(self._progress.result(0 if self._progress.ended else time.time()), check):
             self._display.display(told)
+        for line in self._progress.closing:
+            self._display.display(line.text, color=constants.COLOR_OK)
         # Python would look through all that is left of the run before it ends: half a second for nothing.
         gc.freeze()
 
 
 def _described(task: Any) -> dict[str, Any]:
     role = task._role.get_name() if task._role else ""
-    return {"task": task.name or task.action, "role": role, "task_action": task.action, "task_uuid": task._uuid}
+    own = {"task": task.name or task.action, "role": role, "task_action": task.action, "task_uuid": task._uuid}
+    return {**own, "closing": bool(task.vars.get("progress_closing"))}

@@ -61,6 +61,8 @@ class Progress:
         self._changed: dict[str, list[str]] = {}
         self._repeated: dict[tuple[str, str, str], list[str]] = {}
         self._names: dict[str, str] = {}
+        # What is worth reading last: messages of debug tasks with the variable progress_closing.
+        self.closing: list[Line] = []
         earlier = before.get("phases") if isinstance(before, Mapping) else None
         found = [each for each in earlier if isinstance(each, Mapping)] if isinstance(earlier, list) else []
         self._expected = {(str(each.get("play")), str(each.get("role"))): each.get("tasks") for each in found}
@@ -175,7 +177,10 @@ class Progress:
         elif kind == "runner_retry":
             host.attempt = f"attempt {res.get('attempts', '?')} of {res.get('retries', '?')}"
         elif kind in ENDS:
-            return self._succeeded(ENDS[kind], host, task, res, _text(data.get("task_action")))
+            lines = self._succeeded(ENDS[kind], host, task, res, _text(data.get("task_action")))
+            if not data.get("closing"):
+                return lines
+            self.closing += lines
         elif kind in FAILURES:
             return self._failed(FAILURES[kind], host, task, res, bool(data.get("ignore_errors")))
         elif kind == "runner_item_on_failed":

@@ -100,8 +100,8 @@ def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Pat
             " ansible_become=false", ""
         )
     )
-    parts = [PLAYBOOK.format(part=part) for part in ("kubeconfig_file.yml", "kubeconfig_absent.yml")]
-    (tmp_path / "site.yml").write_text("".join(parts))
+    parts = ("kubeconfig_file.yml", "kubeconfig_kept.yml", "kubeconfig_absent.yml")
+    (tmp_path / "site.yml").write_text("".join(PLAYBOOK.format(part=part) for part in parts))
     settings = {
         "__kubeadm_admin_conf": {"content": "YXBpVmVyc2lvbjogdjEK"},
         "_kubeadm_private_file": str(tmp_path / "private.conf"),
@@ -113,8 +113,59 @@ def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Pat
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", json.dumps(settings))
     assert status == 0, output
     assert not (tmp_path / "sudo-calls").exists(), output
+    assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.read_text() == "apiVersion: v1\n" and not (tmp_path / "private.conf").exists()
     assert not left.exists(), "left by a run that was killed"
+
+
+KEEP = """
+- name: Keep the kubeconfig
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Keep it
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: kubeconfig_kept
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({}, "hosts-admin.conf"),
+        ({"cluster_kubeconfig": "mine.conf"}, "mine.conf"),
+        ({"cluster_kubeconfig": ""}, ""),
+        ({"awx_job_template_name": "site"}, ""),
+    ],
+)
+def test_the_kubeconfig_is_kept_for_its_owner_alone(tmp_path: Path, settings: dict[str, str], kept: str) -> None:
+    (tmp_path / "site.yml").write_text(KEEP)
+    (tmp_path / "hosts.ini").write_text(INVENTORY)
+
+    def files() -> set[str]:
+        return {path.name for path in tmp_path.iterdir() if path.is_file()} - {"site.yml", "hosts.ini"}
+
+    def run(conf: str, *arguments: str) -> str:
+        read = {"__kubeadm_admin_conf": {"content": base64.b64encode(conf.encode()).decode()}} if conf else {}
+        found = {"kubeadm_kubeconfig": conf and "/tmp/private.conf", **read, **settings}
+        words = ["-i", "hosts.ini", "site.yml", "-vvv", "--diff", "-e", json.dumps(found), *arguments]
+        status, output = run_ansible(tmp_path, *words, PWD=str(tmp_path))
+        assert status == 0, output
+        assert SECRET not in output
+        return "changed" if "changed=1" in output else "unchanged"
+
+    change = "changed" if kept else "unchanged"
+    assert run("", "--check") == change, "before there is a cluster"
+    assert files() == set()
+    assert run(f"token: {SECRET}\n") == change
+    assert run(f"token: {SECRET}\n") == run(f"token: {SECRET}\n", "--check") == "unchanged"
+    assert files() == ({kept} if kept else set())
+    if kept:
+        assert (tmp_path / kept).read_text() == f"token: {SECRET}\n"
+        (tmp_path / kept).chmod(0o644)
+        assert run(f"token: {SECRET}\n") == "changed"
+        assert (tmp_path / kept).stat().st_mode & 0o777 == 0o600
 
 
 RENDER = """
@@ -199,6 +250,10 @@ TUNNEL = """
       ansible.builtin.include_role:
         name: gpulab.kubernetes.kubeadm
         tasks_from: kubeconfig_file
+    - name: Keep it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: kubeconfig_kept
     - name: Look at it
       ansible.builtin.copy:
         src: "{{ kubeadm_kubeconfig }}"
@@ -212,7 +267,7 @@ TUNNEL = """
         name: gpulab.kubernetes.kubeadm
         tasks_from: kubeconfig_absent
 """
-CONF = "clusters: [{name: k, cluster: {server: 'https://cp.example.org:6443'}}]"
+CONF = "clusters: [{name: k, cluster: {server: 'https://cp.example.org:6443'}}]\n"
 
 
 class Tunnel:
@@ -230,7 +285,6 @@ class Tunnel:
         values = {
             "__kubeadm_admin_conf": {"content": base64.b64encode(CONF.encode()).decode()},
             "_kubeadm_private_file": str(self.private),
-            "cluster_kubeconfig": str(self.here / "admin.conf"),
             "cluster_api_tunnel": True,
             **settings,
         }
@@ -250,8 +304,10 @@ def test_api_through_ssh(tmp_path: Path, check: tuple[str, ...]) -> None:
     (cluster,) = yaml.safe_load(Path(f"{tunnel.private}.seen").read_text())["clusters"]
     port = argv[argv.index("-L") + 1].split(":")[1]
     assert cluster["cluster"] == {"server": f"https://127.0.0.1:{port}", "tls-server-name": "cp.example.org"}
+    kept = tmp_path / "hosts-admin.conf"
+    assert kept.exists() is not bool(check)
     if not check:
-        assert (tmp_path / "admin.conf").read_text() == CONF, "the kept one has the real address"
+        assert kept.read_text() == CONF, "the kept one has the real address"
     deadline = time.monotonic() + 20
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -27,6 +27,18 @@ TASKS = {
         x: 1
       changed_when: inventory_hostname == "a"
 """,
+    "closes": """
+    - name: Show what to do next
+      ansible.builtin.debug:
+        msg: ["Next:", "  kubectl get nodes"]
+      vars:
+        progress_closing: true
+      run_once: true
+    - name: Report
+      ansible.builtin.debug:
+        msg: reported
+      run_once: true
+""",
     "fails": """
     - name: Break
       ansible.builtin.command: sh -c "echo heard; echo complaint >&2; exit 3"
@@ -115,6 +127,16 @@ def test_plain_lines_tell_phase_message_change_and_account(playbook: Path) -> No
     assert re.search(r"^  a  done +ok=2, changed=1", output, re.MULTILINE)
     assert re.match(r"Succeeded in .* s: 1 change on 2 hosts\.$", lines[-1])
     assert "\x1b" not in output
+
+
+@pytest.mark.parametrize("playbook", ["closes"], indirect=True)
+def test_what_is_worth_reading_last_comes_last(playbook: Path) -> None:
+    status, output = plain(playbook)
+    lines = output.splitlines()
+    assert status == 0 and lines[1:3] == ["  a says:", "    reported"]
+    assert lines[-3].startswith("Succeeded in ")
+    assert lines[-2:] == ["Next:", "  kubectl get nodes"]
+    assert output.count("Next:") == 1
 
 
 @pytest.mark.parametrize("playbook", ["fails"], indirect=True)

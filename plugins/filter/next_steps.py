@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Callable
+
+from ansible import context
+
+from ..plugin_utils._inventory.access import Access
+
+DOCUMENTATION = r"""
+name: next_steps
+short_description: Name a cluster, its kubeconfig and the next commands
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Returns the lines with which a successful run ends. The commands have the inventories and C(-K) of this run.
+positional: _input, kubeconfig, control_plane
+options:
+  _input:
+    description: Host and port of the API server.
+    type: str
+    required: true
+  kubeconfig:
+    description: File in which the administrator's kubeconfig is kept, empty for none.
+    type: str
+    required: true
+  control_plane:
+    description: Host on which C(kubectl) works if it doesn't work on the controller.
+    type: str
+    required: true
+  direct:
+    description: Whether the controller reaches the API.
+    type: bool
+    default: true
+  terse:
+    description: Leave the commands out.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Show what to do next
+  ansible.builtin.debug:
+    msg: "{{ cluster_api_server | gpulab.kubernetes.next_steps(cluster_kubeconfig, cluster_control_plane) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The lines.
+  type: list
+  elements: str
+"""
+
+
+def next_steps(server: str, kubeconfig: str, control_plane: str, direct: bool = True, terse: bool = False) -> list[str]:
+    inventories = [str(each) for each in context.CLIARGS.get("inventory") or ()]
+    access = Access(
+        server=str(server),
+        control_plane=str(control_plane),
+        kubeconfig=str(kubeconfig),
+        kubectl=direct and shutil.which("kubectl") is not None,
+        inventory=inventories,
+        asks_password=any(context.CLIARGS.get(name) for name in ("become_ask_pass", "become_password_file")),
+    )
+    return access.next_steps(Path.cwd(), terse)
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"next_steps": next_steps}

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a person gets at the cluster after a run: where the kubeconfig is kept, and which commands come next."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_ON_CONTROL_PLANE = "sudo kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes"
+
+
+def kubeconfig_path(sources: Sequence[str], is_job: bool) -> str:
+    """Return where the kubeconfig is kept by default, empty for nowhere.
+
+    It is next to the first inventory, a file or a directory. Inside a directory Ansible would read it as an inventory.
+
+    is_job: the run is a job of AWX, whose directory is removed, or is a checkout that several jobs share.
+    """
+    found = next((Path(source) for source in sources if "," not in source and Path(source).exists()), None)
+    if is_job or found is None or not os.access(found.parent, os.W_OK):
+        return ""
+    return str(found.with_name(f"{found.name if found.is_dir() else found.stem}-admin.conf"))
+
+
+@dataclass(frozen=True)
+class Access:
+    """``server`` is host:port of the API, ``kubeconfig`` is empty if none is kept.
+
+    ``kubectl``: there is one on the controller, and it reaches the API.
+    """
+
+    server: str
+    control_plane: str
+    kubeconfig: str
+    kubectl: bool
+    inventory: Sequence[str]
+    asks_password: bool
+
+    def next_steps(self, here: Path, terse: bool) -> list[str]:
+        """Return the lines that end a successful run, with paths as they are typed in the directory ``here``."""
+        kubeconfig = _typed(self.kubeconfig, here)
+        named = " ".join(_typed(source, here) for source in self.inventory)
+        kept = f"the administrator's kubeconfig is {kubeconfig}" if kubeconfig else "no kubeconfig is kept"
+        first = f"The cluster {f'of {named} ' * bool(named)}is ready at https://{self.server}; {kept}."
+        if terse:
+            return [first]
+        given = "".join(f" -i {shlex.quote(_typed(source, here))}" for source in self.inventory)
+        given += " -K" * self.asks_password
+        nodes = (
+            f"kubectl --kubeconfig {shlex.quote(kubeconfig)} get nodes"
+            if self.kubectl and kubeconfig
+            else f"{_ON_CONTROL_PLANE}   # on {self.control_plane}"
+        )
+        return [
+            first,
+            "Next:",
+            f"  {nodes}",
+            f"  ansible-playbook gpulab.kubernetes.train{given}   # train on all GPUs, see docs/training.md",
+            f"  ansible-playbook gpulab.kubernetes.verify{given}   # verify every GPU again",
+        ]
+
+
+def _typed(path: str, here: Path) -> str:
+    try:
+        return str(Path(path).relative_to(here))
+    except ValueError:
+        return path

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the kubeconfig is kept by default, and how a successful run ends."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_path import kubeconfig_path
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.access import Access
+from support.programs import run_ansible
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        (["my.ini"], "my-admin.conf"),
+        (["rack.ini"], "rack-admin.conf"),
+        (["inventory.aws.yml"], "inventory.aws-admin.conf"),
+        (["hosts"], "hosts-admin.conf"),
+        (["cluster.d"], "cluster.d-admin.conf"),
+        (["cluster.d/hosts.ini"], "cluster.d/hosts-admin.conf"),
+        (["192.0.2.1,192.0.2.2", "gone.ini", "rack.ini", "my.ini"], "rack-admin.conf"),
+        (["192.0.2.1,"], ""),
+        (["gone.ini"], ""),
+        ([], ""),
+    ],
+)
+def test_the_kubeconfig_is_kept_next_to_the_inventory(sources: list[str], expected: str, tmp_path: Path) -> None:
+    (tmp_path / "cluster.d").mkdir()
+    for name in ("my.ini", "rack.ini", "inventory.aws.yml", "hosts", "cluster.d/hosts.ini"):
+        (tmp_path / name).touch()
+    found = kubeconfig_path([source if "," in source else str(tmp_path / source) for source in sources])
+    assert found == (str(tmp_path / expected) if expected else "")
+
+
+def test_no_kubeconfig_is_kept_for_a_job_or_in_a_directory_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my.ini").touch()
+    assert kubeconfig_path([str(tmp_path / "my.ini")], is_job=True) == ""
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
+    assert kubeconfig_path([str(tmp_path / "my.ini")]) == ""
+
+
+HERE = Path("/home/me")
+READY = "is ready at https://10.0.0.11:6443; the administrator's kubeconfig is my-admin.conf."
+KUBECTL = "  kubectl --kubeconfig my-admin.conf get nodes"
+REMOTE = "  sudo kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes   # on cp1"
+
+
+def access(
+    kubeconfig: str = "/home/me/my-admin.conf",
+    kubectl: bool = True,
+    inventory: tuple[str, ...] = ("/home/me/my.ini",),
+    asks_password: bool = False,
+) -> Access:
+    return Access("10.0.0.11:6443", "cp1", kubeconfig, kubectl, inventory, asks_password)
+
+
+@pytest.mark.parametrize(
+    ("found", "first", "nodes", "given"),
+    [
+        (access(), f"The cluster of my.ini {READY}", KUBECTL, " -i my.ini"),
+        (access(asks_password=True), f"The cluster of my.ini {READY}", KUBECTL, " -i my.ini -K"),
+        (access(kubectl=False), f"The cluster of my.ini {READY}", REMOTE, " -i my.ini"),
+        (access(inventory=()), f"The cluster {READY}", KUBECTL, ""),
+        (
+            access("/srv/k/a b.conf", inventory=("/srv/k/a b.ini", "/home/me/more.ini")),
+            "The cluster of /srv/k/a b.ini more.ini is ready at https://10.0.0.11:6443; "
+            "the administrator's kubeconfig is /srv/k/a b.conf.",
+            "  kubectl --kubeconfig '/srv/k/a b.conf' get nodes",
+            " -i '/srv/k/a b.ini' -i more.ini",
+        ),
+        (
+            access(""),
+            "The cluster of my.ini is ready at https://10.0.0.11:6443; no kubeconfig is kept.",
+            REMOTE,
+            " -i my.ini",
+        ),
+    ],
+)
+def test_a_success_names_the_cluster_its_kubeconfig_and_three_commands(
+    found: Access, first: str, nodes: str, given: str
+) -> None:
+    assert found.next_steps(HERE, terse=False) == [
+        first,
+        "Next:",
+        nodes,
+        f"  ansible-playbook gpulab.kubernetes.train{given}   # train on all GPUs, see docs/training.md",
+        f"  ansible-playbook gpulab.kubernetes.verify{given}   # verify every GPU again",
+    ]
+    assert found.next_steps(HERE, terse=True) == [first]
+
+
+PLAY = """
+- name: End
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Show what to do next
+      ansible.builtin.debug:
+        msg: "{{ '10.0.0.11:6443' | gpulab.kubernetes.next_steps('', 'cp1') }}"
+"""
+
+
+@pytest.mark.parametrize("words", [("",), (" -K", "--become-password-file=password")])
+def test_the_commands_are_those_of_the_run(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(PLAY)
+    (tmp_path / "password").write_text("secret")
+    (tmp_path / "my.ini").write_text("localhost ansible_connection=local\n")
+    password, *arguments = words
+    status, output = run_ansible(tmp_path, "-i", "my.ini", *arguments, "play.yml")
+    assert status == 0, output
+    assert f"ansible-playbook gpulab.kubernetes.verify -i my.ini{password}   # verify" in output
+    assert REMOTE.strip() in output
