@@ -148,7 +148,9 @@ def remedies() -> dict[str, list[Any]]:
         "nvidia_smi": [(each["kind"], each["do"]) for gpu in smi["gpus"] for each in gpu["faults"]]
         + [gpu["advice"] for gpu in smi["gpus"]],
         "report": sorted(tuple(each[key] for key in keys) for each in state["actions"]),
-        "page": sorted(tuple(each[key] for key in keys) for each in page(state).actions),
+        "page": sorted(
+            (each.problem, host, each.gpu, each.do) for each in page(state).todo for host in each.hosts or ("",)
+        ),
         "preflight": [(each["kind"], each["host"], each["do"]) for each in preflight],
         "preflight's report": re.findall(r"do: .*", preflight_report(preflight)),
     }
