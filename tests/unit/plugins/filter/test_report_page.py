@@ -246,7 +246,7 @@ def test_what_is_wrong_stands_open_and_the_rest_is_folded() -> None:
 
 def test_readings_are_for_each_gpu_and_for_each_node_of_a_fleet() -> None:
     row = tables(report_samples.well())["health"].fold.rows[0]
-    assert [cell.text for cell in row] == ["gpu1 GPU 0", "healthy", "34 °C", "0 of 40 GiB", "52 of 400 W", "0", ""]
+    assert [cell.text for cell in row] == ["gpu1 GPU 0", "healthy", "34 °C", "0 of 15 GiB", "12 of 70 W", "0", ""]
     assert row[-1].codes == ("00000000:07:00.0", "GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a00")
     row = tables(report_samples.fleet())["health"].fold.rows[0]
     node = ["gpu01", "8 NVIDIA A100-SXM4-40GB", "33 to 39 °C", "0 of 320 GiB", "416 of 3200 W", "0"]
