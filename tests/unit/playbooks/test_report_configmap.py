@@ -33,7 +33,9 @@ PLAY = """
       vars:
         acceptance_result: {report: "{{ lookup('ansible.builtin.file', 'found.json') | from_json }}", changed: false}
 """
-INVENTORY = "here ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}\n"
+INVENTORY = (
+    "here ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}\n"
+)
 
 
 def run(folder: Path, *arguments: str) -> str:
