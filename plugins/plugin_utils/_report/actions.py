@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...module_utils._acceptance.problems import PROVE
+from ...module_utils._acceptance.problems import PROVE, SITE
 from ...module_utils._nvidia_smi.faults import DO_LOOK
 from ...module_utils._problem import Problem, together
-from .drift import SITE, Row
+from .drift import Row
 from .launch import problems as launch_problems
 from .read import Report, dictionaries, dictionary, number, text, texts
 from .todo import counted

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...module_utils._acceptance.problems import SITE
 from .._driver.version import AUTO, pinned
 from .._preflight.existing import kept_version
 
-SITE = "ansible-playbook gpulab.kubernetes.site -i INVENTORY"
 _VERSION = f"Install it: {SITE}. Or set the variable of this version to what is installed."
 _FILE = f"Restore it; the changed file is kept next to it: {SITE}."
 _UPGRADE = "Bring the nodes to one version: ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY."
