@@ -11,6 +11,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 OLD := .cache/venv-3.11
 AWX := .cache/venv-awx
 WANDB := .cache/venv-wandb
+AXE := .cache/axe/axe_playwright_python/axe.min.js
 export PATH := $(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
 unexport ANSIBLE_COLLECTIONS_PATH ANSIBLE_CONFIG
@@ -150,9 +151,13 @@ unit-old: venv
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
 
-report-test: venv ## the report's page in Chromium, which is installed if it's missing (1 minute)
+report-test: venv $(AXE) ## the report's page in Chromium, which is installed if it's missing, with axe (1 minute)
 	@echo "report-test: looks, accessibility and escaping of the page"
 	$(PYTEST) tests/report
+
+# Without what it drives browsers with.
+$(AXE):
+	@python -m pip install --quiet --no-deps --target .cache/axe axe-playwright-python==0.1.8
 
 galaxy: venv ## the collection built, installed, and called by its name from another directory
 	@echo "galaxy: build, install, syntax check from another directory"

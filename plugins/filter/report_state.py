@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 
+from ..plugin_utils._report.origin import collection_version
 from ..plugin_utils._report.read import ReportError, read_report, read_seen
 from ..plugin_utils._report.state import complete
 
@@ -41,6 +43,9 @@ options:
       - C(observed) (the time as text), C(now) (in seconds), C(phases) (start time in seconds by name),
         C(earlier_phases) (those of an earlier report, for a run without phases), C(certificate_days), C(api_failure),
         C(launch) (see the role C(wandb_launch)).
+      - C(inventory_sources) and C(cluster_name) (the name of the inventory where the controller has one; else the
+        cluster is named after its inventory's file), C(controller) (who runs this), C(earlier) (the text of the
+        report that is replaced, for the history; whatever is no report counts as none).
     type: dict
     required: true
 seealso:
@@ -63,7 +68,8 @@ _value:
 
 def report_state(report: Any, seen: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return complete(read_report(report), read_seen(seen), read_seen(settings))
+        version = {"collection_version": collection_version(Path(__file__).resolve().parents[2])}
+        return complete(read_report(report), read_seen(seen), {**version, **read_seen(settings)})
     except ReportError as error:
         raise AnsibleFilterError(str(error)) from None
 

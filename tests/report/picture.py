@@ -1,31 +1,44 @@
-"""Make the pictures of docs/reading-the-report.md: picture.py gpulab-report.html docs/images"""
+"""Make the pictures of the report that the guides show, from samples: picture.py docs/images"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "unit" / "fixtures")]
 
+import report_samples
 from support.chromium import chromium
+from test_page import render
 
-# Name, width of the window, height of the picture, colour scheme.
-PICTURES = (("report", 1100, 1500, "light"), ("report-dark", 1100, 1500, "dark"), ("report-phone", 360, 1500, "light"))
+# Name, sample, width of the window, height of the picture, colour scheme.
+PICTURES = (
+    ("report", "well", 1100, 1040, "light"),
+    ("report-dark", "well", 1100, 1040, "dark"),
+    ("report-phone", "ill", 360, 1200, "light"),
+    ("report-problems", "ill", 1000, 1480, "light"),
+    ("report-fleet", "fleet", 960, 1600, "light"),
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("page", type=Path)
     parser.add_argument("folder", type=Path)
-    arguments = parser.parse_args()
-    arguments.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as profile, chromium(Path(profile)) as browser:
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch, chromium(Path(scratch)) as browser:
+        for name in {sample for _name, sample, *_rest in PICTURES}:
+            source = Path(scratch) / f"{name}.json"
+            source.write_text(json.dumps(getattr(report_samples, name)()))
+            render(source).check_returncode()
         tab = browser.tab()
-        for name, width, height, scheme in PICTURES:
-            tab.open(arguments.page, width=width, scheme=scheme)
-            tab.screenshot(arguments.folder / f"{name}.png", height)
+        for name, sample, width, height, scheme in PICTURES:
+            tab.open(Path(scratch) / f"{sample}.html", width=width, scheme=scheme)
+            tab.screenshot(folder / f"{name}.png", height)
 
 
 if __name__ == "__main__":

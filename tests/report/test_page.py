@@ -14,8 +14,18 @@ import report_samples
 from support.chromium import Tab, chromium
 from support.hosts import ROOT
 
+AXE = ROOT / ".cache" / "axe" / "axe_playwright_python" / "axe.min.js"
+# Names what axe finds: rules, and the first element of each.
+RUN_AXE = "axe.run().then(({violations}) => violations.map(({id, nodes}) => `${id}: ${nodes[0].html}`))"
+UNFOLD = "for (const each of document.querySelectorAll('details')) each.open = true"
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
-SAMPLES = {"well": report_samples.well, "ill": report_samples.ill, "hostile": report_samples.hostile}
+SAMPLES = {
+    "well": report_samples.well,
+    "ill": report_samples.ill,
+    "fleet": report_samples.fleet,
+    "hostile": report_samples.hostile,
+}
+PHONE, LAPTOP, WIDE = 360, 1280, 1920
 BAD = """<!doctype html><html><body style="background: #fff"><h1>One</h1><h3>Three</h3>
 <p style="color: #999">pale</p><div style="width: 900px">wide</div><svg></svg><img src="http://192.0.2.1/x.png">
 <table><tr><td>1</td></tr></table><script>console.log(1)</script></body></html>"""
@@ -25,6 +35,13 @@ def render(source: Path) -> subprocess.CompletedProcess[str]:
     """Make the page of a report as a user does, without a host."""
     command = ["ansible-playbook", "playbooks/report.yml", "-e", f"acceptance_report_source={source}"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+
+
+def axe(tab: Tab) -> list[str]:
+    """What axe finds on the page, which `make report-test` brings."""
+    tab.evaluate(AXE.read_text())
+    found: list[str] = tab.evaluate(RUN_AXE)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +62,24 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 360, 768, 1280])
+@pytest.mark.parametrize("width", [320, PHONE, 768, LAPTOP, WIDE])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_it_can_be_read_by_everybody_on_every_screen(
     tab: Tab, pages: dict[str, Path], name: str, width: int, scheme: str
 ) -> None:
     tab.open(pages[name], width=width, scheme=scheme)
     assert tab.evaluate(CHECKS) == []
+    tab.evaluate(UNFOLD)
+    assert tab.evaluate(CHECKS) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, LAPTOP, WIDE])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_axe_finds_nothing(tab: Tab, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
+    tab.open(pages[name], width=width, scheme=scheme)
+    tab.evaluate(UNFOLD)
+    assert axe(tab) == []
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -70,12 +98,15 @@ def test_the_checks_find_what_is_wrong(tab: Tab, tmp_path: Path) -> None:
         assert words in found
     assert "does not belong here" in found and "no language" in found
     assert len(tab.requests) == 2
+    found = " / ".join(axe(tab))
+    for rule in ("color-contrast", "html-has-lang", "image-alt", "document-title"):
+        assert rule in found
 
 
 def test_markup_in_names_stays_a_text(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["hostile"])
     names = tab.evaluate("[...document.querySelectorAll('h3')].map((each) => each.textContent)")
-    assert names == list(report_samples.hostile()["hosts"])
+    assert sorted(names) == sorted(report_samples.hostile()["hosts"])
     label = tab.evaluate("document.querySelector('svg[role=img]').getAttribute('aria-label')")
     assert report_samples.HOSTILE in label
 
@@ -99,6 +130,34 @@ def test_assistive_technology_is_told_of_tables_and_pictures_also_on_a_phone(tab
     assert {"table", "rowheader", "columnheader", "cell", "heading", "list", "main"} <= {role for role, _name in told}
     assert ("image", "NVLink on gpu1: Each pair of GPUs is connected by 12 NVLinks.") in told
     assert ("heading", "6 of 12 GPUs proven, 2 in use") in told
+    tab.open(pages["fleet"], width=360)
+    assert ("image", "7 other GPUs, all proven") in tab.accessible()
+
+
+def test_healthy_nodes_of_a_fleet_unfold(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.open(pages["fleet"])
+    height = "document.body.scrollHeight"
+    folded = tab.evaluate(height)
+    assert tab.evaluate("[...document.querySelectorAll('details')].map((each) => each.open)").count(True) == 0
+    tab.evaluate(UNFOLD)
+    assert tab.evaluate(height) > folded + 500
+    assert tab.evaluate("document.querySelectorAll('.pool .dots i').length") == 27 * 8 + 10 * 8
+
+
+def test_the_contents_lead_to_each_section(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.open(pages["fleet"])
+    missing = "[...document.querySelectorAll('nav a')].filter((each) => !document.querySelector(each.hash)).length"
+    assert tab.evaluate("document.querySelectorAll('nav a').length") == 7 and tab.evaluate(missing) == 0
+
+
+def test_commands_can_be_copied(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.open(pages["ill"])
+    found = tab.evaluate("[...document.querySelectorAll('.actions pre code')].map((each) => each.innerText)")
+    assert (
+        "ansible-playbook gpulab.kubernetes.verify -i INVENTORY" in found and "kubeadm certs renew admin.conf" in found
+    )
+    color = "getComputedStyle(document.querySelector('{}')).color"
+    assert tab.evaluate(color.format(".actions pre code")) == tab.evaluate(color.format("body"))
 
 
 def test_the_first_thing_to_do_stands_first(tab: Tab, pages: dict[str, Path]) -> None:
@@ -120,6 +179,14 @@ def test_it_prints_dark_on_white_whatever_the_screen_is(tab: Tab, pages: dict[st
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.evaluate("getComputedStyle(document.body).color") == "rgb(26, 33, 43)"
     assert tab.pdf().startswith(b"%PDF-")
+
+
+def test_paper_shows_what_the_screen_folds(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.open(pages["fleet"], width=800)
+    row = "[...document.querySelectorAll('#health ~ details tbody tr')].at(-1).checkVisibility()"
+    assert tab.evaluate(row) is False
+    tab.media("light", "print")
+    assert tab.evaluate(row) is True
 
 
 def test_it_can_be_seen_in_both_schemes(tab: Tab, pages: dict[str, Path], tmp_path: Path) -> None:

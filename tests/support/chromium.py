@@ -91,7 +91,7 @@ class Tab:
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def evaluate(self, expression: str) -> Any:
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise BrowserError(f"Error while asking the page: {answer['exceptionDetails']}")
         return answer["result"].get("value")

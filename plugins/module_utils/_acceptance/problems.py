@@ -9,31 +9,35 @@ from .._problem import Problem
 
 UNOFFERED = "gpus_not_allocatable"
 PROVE = "Then verify it: ansible-playbook gpulab.kubernetes.verify -i INVENTORY."
-_SITE = "Then run site.yml."
+SITE = "ansible-playbook gpulab.kubernetes.site -i INVENTORY"
 _FIX = f"Fix what it reports. {PROVE}"
 _GPU = "Look at nvidia-smi and dmesg (Xid, fallen off the bus) on the host; reboot it when its pods may stop."
 _PLUGIN = "Look at the device plugin's pod on this node (kubectl logs), delete it to restart it."
 
 # Kind -> what to do; HOST stands for the name of the node.
 REMEDIES = {
-    "node_missing": "Run site.yml, which joins it. If its name in the cluster differs, set cluster_node_name.",
-    "node_not_ready": f"On the host: systemctl status kubelet containerd, journalctl -u kubelet -n 50. {_SITE}",
-    "host_silent": "See that the host is up and reached by SSH (ansible HOST -m ping), and run again.",
-    "driver_not_ok": "Follow what nvidia-smi reports, then run site.yml, which installs and loads the driver.",
+    "node_missing": f"Join it: {SITE}. If its name in the cluster differs, set cluster_node_name.",
+    "node_not_ready": (
+        f"On the host: systemctl status kubelet containerd, journalctl -u kubelet -n 50. Then run: {SITE}."
+    ),
+    "host_silent": "See that the host is up and reached by SSH: ansible HOST -m ping -i INVENTORY. Then run again.",
+    "driver_not_ok": f"Follow what nvidia-smi reports. Then install and load the driver: {SITE}.",
     "gpu_count_differs": "Look at lspci -d 10de: and dmesg on the host; correct cluster_expected_gpus if it is wrong.",
     "gpu_not_visible": _GPU,
     "gpu_not_listed": _GPU,
     "gpu_not_given": f"Look at the device plugin's pod on this node (kubectl logs), and at who holds GPUs. {PROVE}",
     UNOFFERED: _PLUGIN,
-    "sharing_differs": "Fix what it reports, or run site.yml, which follows nvidia_device_plugin_sharing.",
-    "containerd_conflict": f"Correct or remove the file that it names, or run site.yml if it is ours. {PROVE}",
+    "sharing_differs": f"Fix what it reports, or apply nvidia_device_plugin_sharing: {SITE}.",
+    "containerd_conflict": (
+        f"Correct or remove the file that it names. If this collection wrote it, restore it: {SITE}. {PROVE}"
+    ),
     "pod_failed": _FIX,
     "pod_gpu_count": _PLUGIN,
     "gpu_foreign": _PLUGIN,
     "gpu_given_twice": _PLUGIN,
     "gpu_of_other_resource": _PLUGIN,
     "labels_differ": "GPU feature discovery labels once a minute; look at its pod on this node when it stays so.",
-    "isolation_broken": "Run site.yml, which closes it in the container toolkit's configuration.",
+    "isolation_broken": f"Close it in the container toolkit's configuration: {SITE}.",
     "isolation_not_proven": _FIX,
     "network_pod_failed": _FIX,
     "pod_network_broken": (

@@ -11,7 +11,7 @@ from typing import Any
 from .._cluster import objects
 from .._cluster.isolation import isolation
 from .._problem import Problem
-from .problems import UNOFFERED, problem
+from .problems import SITE, UNOFFERED, problem
 from .run import PodProof
 from .target import SILENT, PluginLog, Target, label_problem
 
@@ -115,7 +115,7 @@ def _host_problems(target: Target, plugin_log: PluginLog) -> list[Problem]:
     if host.state == SILENT:
         found.append(problem("host_silent", name, host.complaint))
     elif host.wanted and host.state != "ok":
-        do = host.advice and f"{host.advice} Then run site.yml, which installs and loads the driver."
+        do = host.advice and f"{host.advice} Then install and load the driver: {SITE}."
         found.append(problem("driver_not_ok", name, f"nvidia-smi: {host.complaint or host.state}", do=do))
     if host.expected is not None and host.expected != host.pci:
         cause = f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"

@@ -9,16 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...module_utils._acceptance.problems import PROVE
+from ...module_utils._acceptance.problems import PROVE, SITE
 from ...module_utils._nvidia_smi.faults import DO_LOOK
 from ...module_utils._problem import Problem, together
 from .drift import Row
 from .launch import problems as launch_problems
 from .read import Report, dictionaries, dictionary, number, text, texts
+from .todo import counted
 
 ERROR, WARNING = "error", "warning"
 API_UNREAD = "api_unread"
-# An expired certificate comes first: without the API nothing else can be mended, or even be seen.
+# An expired certificate comes first: without the API nothing else can be fixed, or even be seen.
 _ORDER = (
     "expired",
     "unreachable",
@@ -77,7 +78,8 @@ def _action(kind: str, severity: str, problem: str, host: str, what: str, do: st
 
 def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterator[Action]:
     if entry.get("reachable") is False:
-        do = f"See that it is up and reached by SSH: ansible {text(entry.get('inventory_name')) or host} -m ping."
+        name = text(entry.get("inventory_name")) or host
+        do = f"See that it is up and reached by SSH: ansible {name} -m ping -i INVENTORY."
         failure = text(entry.get("failure")) or "the host was not reached"
         yield _action("unreachable", ERROR, "host_unreachable", host, failure, do)
         return
@@ -100,7 +102,7 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
     yield from _isolation(host, entry)
     if text(entry.get("xids_failure")):
         what = f"the kernel log was not read: {text(entry['xids_failure'])}"
-        do = "Errors of GPUs (Xids) are not known then; see journalctl -k."
+        do = "Errors of GPUs (Xids) are unknown without it. See, on the host: journalctl -k."
         yield _action("xids", WARNING, "kernel_log_unread", host, what, do)
     yield from _certificates(host, entry, certificate_days)
 
@@ -119,7 +121,7 @@ def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:
 def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> Iterator[Action]:
     if text(entry.get("certificates_failure")):
         what = f"the certificates were not read: {text(entry['certificates_failure'])}"
-        do = "Run kubeadm certs check-expiration on the host."
+        do = "On the host: kubeadm certs check-expiration."
         yield _action("certificate", WARNING, "certificates_unread", host, what, do)
     for each in dictionaries(entry.get("certificates")):
         name, days = text(each.get("name")), number(each.get("days_left"))
@@ -131,11 +133,11 @@ def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> It
         what, kind, label = f"certificate {name}", "expired", "certificate"
         if each.get("apt_key") is True:
             what, kind, label = f"the key of the apt source {name}", "certificate", "apt_key"
-            renew = "Run site.yml, which fetches the renewed key once the repository or the mirror has one."
+            renew = f"Fetch the renewed key, once the repository or the mirror has one: {SITE}."
         if days is not None and days < 0:
             yield _action(kind, ERROR, f"{label}_expired", host, f"{what} has expired", renew)
         elif days is not None and days < certificate_days:
-            what = f"{what} expires in {days} days"
+            what = f"{what} expires in {counted(days, 'day')}"
             yield _action("certificate", WARNING, f"{label}_expires", host, what, renew)
 
 

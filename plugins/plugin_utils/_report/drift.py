@@ -10,17 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ...module_utils._acceptance.problems import SITE
 from .._driver.version import AUTO, pinned
 from .._preflight.existing import kept_version
 
-_VERSION = "Run site.yml, which installs it, or set the variable of this version to what is installed."
-_FILE = "Run site.yml, which restores it and keeps the changed file next to it."
-_UPGRADE = "The playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version."
-_SWAP = (
-    "Run site.yml, which turns it off; if a script runs swapon, remove that line, or swap is on again after a reboot."
-)
+_VERSION = f"Install it: {SITE}. Or set the variable of this version to what is installed."
+_FILE = f"Restore it; the changed file is kept next to it: {SITE}."
+_UPGRADE = "Bring the nodes to one version: ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY."
+_SWAP = f"Turn it off: {SITE}. If a script runs swapon, remove that line, or swap is on again after a reboot."
 _ANY = "a version of the table"
-_HOLD = "Without a hold, apt may change the version. Run site.yml, which restores it."
+_HOLD = f"Without a hold, apt may change the version. Restore it: {SITE}."
 _PACKAGED_DRIVER = ("cuda_repository", "distribution")
 _EPOCH = re.compile(r"^\d+:")
 
@@ -118,5 +117,5 @@ def _kernel(kernel: Mapping[str, Any]) -> Iterator[Row]:
         return
     advice = f"Install linux-headers-{newest}, for which DKMS then builds the driver, or remove that kernel."
     if kernel["newest_has_headers"]:
-        advice = f"Its headers are there: dkms autoinstall -k {newest} builds the driver, or shows why not."
+        advice = f"Its headers are installed. Build the driver, or see why not: dkms autoinstall -k {newest}."
     yield Row("kernel of the next boot", "one with an NVIDIA driver", f"{newest}, which has none", advice=advice)

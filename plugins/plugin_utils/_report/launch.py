@@ -53,10 +53,10 @@ def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
             log = " / ".join(texts(agent.get("log")))
             what = f"the launch agent {text(agent.get('namespace'))}/{text(agent.get('name'))} is not alive: "
             what += text(agent.get("trouble")) + (f"; it said: {log}" if log else "")
-            yield True, _problem("launch_agent_down", what, f"Run {_RUN}, which sets up its queues, key and agent.")
+            yield True, _problem("launch_agent_down", what, f"Set up its queues, key and agent: {_RUN}.")
     for name, states in dictionary(launch.get("queues")).items():
         if states is None:
-            yield True, _problem("launch_queue_missing", f"W&B has no queue {name}", f"Run {_RUN}, which creates it.")
+            yield True, _problem("launch_queue_missing", f"W&B has no queue {name}", f"Create it: {_RUN}.")
     for job in dictionaries(launch.get("jobs")):
         if text(job.get("trouble")):
             what = f"the job {text(job.get('namespace'))}/{text(job.get('name'))} of W&B Launch does not run: "
@@ -66,7 +66,9 @@ def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
 
 def _remedy(trouble: str) -> str:
     if "Insufficient nvidia.com/gpu" in trouble:
-        return "It runs when GPUs become free; one that asks for more than a node has never does: delete it at W&B."
+        return (
+            "It runs when GPUs become free. One that asks for more GPUs than a node has never runs: delete it at W&B."
+        )
     if "pulled" in trouble:
         return (
             "Correct its image, or let nodes pull it. The agent does not end it: delete the Job, which fails it at W&B."

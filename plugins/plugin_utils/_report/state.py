@@ -11,10 +11,20 @@ from typing import Any
 from .actions import API_UNREAD, actions, api_unread
 from .drift import compare, settle
 from .launch import kept
+from .origin import cluster_name, history, origin, verified
 from .read import Report, dictionaries, dictionary, number, text, texts
 
 # Of a device, what nvidia_smi_info tells and the report keeps; null stays null.
-_DEVICE = ("index", "pci_bus_id", "memory_total_mib", "temperature_c", "healthy")
+_DEVICE = (
+    "index",
+    "pci_bus_id",
+    "memory_total_mib",
+    "memory_used_mib",
+    "temperature_c",
+    "power_draw_w",
+    "power_limit_w",
+    "healthy",
+)
 # Of an Xid, the same.
 _XID = ("xid", "pci_bus_id", "severity", "what", "advice", "message", "count", "first", "last", "over")
 _SLICE = ("profile", "uuid", "memory_total_mib")
@@ -30,18 +40,21 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
         node = text(said.get("node")) or known.get(name) or name
         hosts[node] = _host(hosts.get(node) or _bare(), name, said, pinned[name]["wanted"])
     phases = _phases(dictionary(settings.get("phases")), settings.get("now"))
+    name = cluster_name(text(settings.get("cluster_name")), texts(settings.get("inventory_sources")))
+    cluster = dictionary(report.get("cluster"))
     whole: Report = {
         **report,
+        "cluster": {**cluster, "name": name or text(cluster.get("name"))},
+        "origin": origin(dict(settings)),
+        "verified": verified(report),
         "hosts": hosts,
         "problems": _problems(report["problems"], text(settings.get("api_failure"))),
         "observed": text(settings.get("observed")),
         "phases": phases or dictionaries(settings.get("earlier_phases")),
         "launch": kept(dictionary(settings.get("launch"))),
     }
-    return {
-        **whole,
-        "actions": [each.fields() for each in actions(whole, number(settings.get("certificate_days")) or 0)],
-    }
+    whole["actions"] = [each.fields() for each in actions(whole, number(settings.get("certificate_days")) or 0)]
+    return {**whole, "history": history(whole, settings.get("earlier"))}
 
 
 def _bare() -> dict[str, Any]:
@@ -61,6 +74,7 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
         **common,
         "reachable": True,
         "failure": "",
+        "pool": text(pins.get("pool")),
         "driver_state": text(driver.get("state")),
         "devices": _devices(dictionaries(entry.get("devices")), dictionaries(driver.get("gpus"))),
         "xids": [{key: each.get(key) for key in _XID} for each in dictionaries(driver.get("xids"))],
@@ -107,6 +121,7 @@ def _health(gpu: Mapping[str, Any] | None) -> dict[str, Any]:
     slices = dictionaries(dictionary(gpu.get("mig")).get("devices"))
     return {
         **{key: gpu.get(key) for key in _DEVICE},
+        "ecc_uncorrected": number(dictionary(gpu.get("ecc")).get("uncorrected_aggregate")),
         "health": texts(gpu.get("problems")),
         "advice": texts(gpu.get("advice")),
         "faults": dictionaries(gpu.get("faults")),

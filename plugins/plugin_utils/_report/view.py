@@ -5,66 +5,21 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ...module_utils._problem import read
 from . import tables, words
-from .links import Links, links
+from .drawing import Drawing, drawing, is_fleet
+from .origin import verified
 from .read import Report, dictionaries, dictionary, number, text, texts
+from .table import Table
+from .todo import Todo, counted, todo
 
-# State of a GPU -> its word. The page has a colour, a pattern and a sign for each, so that no one depends on colours.
-WORDS = {
-    "proven": "proven",
-    "in_use": "in use",
-    "shared": "shared",
-    "unhealthy": "unhealthy",
-    "unproven": "not proven",
-    "unknown": "unknown",
-}
-
-
+# More than these are folded.
+MOST_TODO = 20
 _ACTION = ("severity", "problem", "host", "gpu", "what", "do")
-
-
-@dataclass(frozen=True)
-class Slice:
-    """A MIG device. ``share`` is its number of compute slices, 1 when its profile does not tell."""
-
-    profile: str
-    share: int
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One GPU. ``note`` says who uses it or what is wrong, ``slices`` are its MIG devices."""
-
-    label: str
-    name: str
-    uuid: str
-    state: str
-    note: str
-    memory: str
-    slices: tuple[Slice, ...] = ()
-
-    @property
-    def word(self) -> str:
-        return WORDS[self.state]
-
-
-@dataclass(frozen=True)
-class Node:
-    """One host; ``link`` is its place in the pod network: ok, broken or unknown."""
-
-    name: str
-    roles: tuple[str, ...]
-    system: str
-    state: str
-    word: str
-    link: str
-    tiles: tuple[Tile, ...]
-    links: Links | None
 
 
 @dataclass(frozen=True)
@@ -77,54 +32,68 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Run:
+    """One line of the history."""
+
+    time: str
+    verdict: str
+    problems: str
+    state: str
+
+
+@dataclass(frozen=True)
 class Page:
+    """``facts`` are name and value; ``contents`` are key, title and number of problems of each section."""
+
+    name: str
     verdict: str
     state: str
     simulated: bool
-    kept: bool
-    generated: str
-    observed: str
-    endpoint: str
-    version: str
+    facts: tuple[tuple[str, str], ...]
     figures: tuple[Figure, ...]
-    actions: tuple[dict[str, str], ...]
-    nodes: tuple[Node, ...]
-    legend: tuple[tuple[str, str], ...]
+    todo: tuple[Todo, ...]
+    contents: tuple[tuple[str, str, int], ...]
+    drawing: Drawing
     network: str
     isolation: str
-    tables: tuple[tables.Table, ...]
+    tables: tuple[Table, ...]
     phases: tuple[words.Phase, ...]
     total: str
-    checks: tuple[str, ...] = field(default=())
+    history: tuple[Run, ...]
+    checks: tuple[str, ...]
+
+    @property
+    def first(self) -> tuple[Todo, ...]:
+        return self.todo[:MOST_TODO]
+
+    @property
+    def rest(self) -> tuple[Todo, ...]:
+        return self.todo[MOST_TODO:]
 
 
 def page(report: Report) -> Page:
     """What to show of a report, whatever is missing in it."""
-    cluster, totals = dictionary(report.get("cluster")), report["totals"]
-    nodes = tuple(_node(report, name, entry) for name, entry in report["hosts"].items())
-    todo = _actions(report)
-    proven, gpus = number(totals.get("proven")) or 0, number(totals.get("gpus")) or 0
-    bad = any(each["severity"] == "error" for each in todo)
-    shown = {tile.state for node in nodes for tile in node.tiles}
+    totals, actions = report["totals"], _actions(report)
+    drawn, shown = drawing(report, actions), tables.of(report, is_fleet(report))
+    bad = any(each["severity"] == "error" for each in actions)
     phases, total = words.phases(dictionaries(report.get("phases")))
+    found = todo(actions)
     return Page(
-        verdict=_verdict(proven, gpus, number(totals.get("in_use")) or 0),
-        state="bad" if bad else "warn" if todo else "ok",
+        name=text(dictionary(report.get("cluster")).get("name")),
+        verdict=_verdict(totals),
+        state="bad" if bad else "warn" if actions else "ok",
         simulated=report.get("simulated") is True,
-        kept=report.get("kept") is True,
-        generated=words.moment(text(report.get("generated"))),
-        observed=words.moment(text(report.get("observed"))),
-        endpoint=text(cluster.get("endpoint")),
-        version=text(cluster.get("kubernetes_version")),
-        figures=_figures(report, nodes, proven, gpus),
-        actions=tuple(todo),
-        nodes=nodes,
-        legend=tuple((state, word) for state, word in WORDS.items() if state in shown),
+        facts=tuple(fact for fact in _facts(report) if fact[1]),
+        figures=tuple(_figures(report)),
+        todo=found,
+        contents=tuple(_contents(found, shown, drawn)) if found else (),
+        drawing=drawn,
         network=words.network(dictionary(report.get("network"))),
         isolation=words.isolation(dictionary(report.get("isolation"))),
-        tables=tables.of(report),
+        tables=shown,
         phases=phases,
         total=total,
+        history=_history(report),
         checks=tuple(texts(report.get("checks"))),
     )
 
@@ -139,86 +108,59 @@ def _actions(report: Report) -> list[dict[str, str]]:
     ]
 
 
-def _verdict(proven: int, gpus: int, in_use: int) -> str:
+def _verdict(totals: dict[str, Any]) -> str:
+    proven, gpus, in_use = (number(totals.get(key)) or 0 for key in ("proven", "gpus", "in_use"))
     if not gpus:
-        return "There are no GPUs"
+        return "No GPUs found"
     used = f", {in_use} in use" if in_use else ""
-    return f"{proven} of {gpus} {'GPU' if gpus == 1 else 'GPUs'} proven{used}"
+    return f"{proven} of {counted(gpus, 'GPU')} proven{used}"
 
 
-def _node(report: Report, name: str, entry: dict[str, Any]) -> Node:
-    reachable = entry.get("reachable") is not False
-    sharing = words.sharing(dictionary(entry.get("labels")))
-    devices = dictionaries(entry.get("devices"))
-    tiles = tuple(_tile(place, device, reachable, sharing) for place, device in enumerate(devices))
-    link = words.link(dictionary(report.get("network")), name, reachable)
-    isolated = dictionary(entry.get("isolated"))
-    if not reachable:
-        state, word = "unknown", "not reached"
-    elif link == "broken":
-        state, word = "bad", "pod network broken"
-    elif entry.get("problems") or any(tile.state in ("unhealthy", "unproven") for tile in tiles):
-        state, word = "bad", "something is wrong"
-    elif isolated:
-        state, word = "warn", "isolated"
-    else:
-        state, word = "ok", "well"
-    return Node(
-        name=name,
-        roles=tuple(role.replace("_", " ") for role in texts(entry.get("roles"))),
-        system=text(entry.get("os")),
-        state=state,
-        word=word,
-        link=link,
-        tiles=tiles,
-        links=links(dictionary(entry.get("topology"))),
-    )
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    cluster, origin = dictionary(report.get("cluster")), dictionary(report.get("origin"))
+    reused = " (reused)" if report.get("kept") is True else ""
+    moment = words.moment(verified(report) or text(report.get("generated")))
+    yield "Verified", f"{moment}{reused}" if moment else ""
+    yield "Hosts checked", words.moment(text(report.get("observed")))
+    yield "API", text(cluster.get("endpoint"))
+    yield "Kubernetes", text(cluster.get("kubernetes_version"))
+    version = text(origin.get("collection"))
+    yield "Written by", f"gpulab.kubernetes {version}" if version else ""
+    yield "Inventory", text(origin.get("inventory"))
+    yield "Controller", text(origin.get("controller"))
 
 
-def _tile(place: int, device: dict[str, Any], reachable: bool, sharing: str) -> Tile:
-    index = number(device.get("index"))
-    state, note = text(device.get("state")), text(device.get("reason"))
-    if not reachable:
-        state, note = "unknown", "the host was not reached"
-    elif device.get("healthy") is False:
-        state, note = "unhealthy", "; ".join(texts(device.get("health"))) or note
-    elif state in ("proven", "in_use") and sharing:
-        state, note = "shared", f"{sharing}; {'proven' if state == 'proven' else text(device.get('pod'))}"
-    elif state == "in_use":
-        note = text(device.get("pod"))
-    elif state != "proven":
-        state = "unproven"
-    memory = number(device.get("memory_total_mib"))
-    return Tile(
-        label=f"GPU {place if index is None else index}",
-        name=text(device.get("name")) or "unknown model",
-        uuid=text(device.get("uuid")),
-        state=state,
-        note=note,
-        memory=f"{memory / 1024:.0f} GiB" if memory else "",
-        slices=tuple(_slice(text(each.get("profile"))) for each in dictionaries(device.get("mig"))),
-    )
-
-
-def _slice(profile: str) -> Slice:
-    """1c.3g.20gb is one compute slice of a GPU instance, 3g.20gb are three."""
-    found = re.match(r"(\d)[cg]\.", profile)
-    return Slice(profile or "MIG", max(1, int(found[1])) if found else 1)
-
-
-def _figures(report: Report, nodes: tuple[Node, ...], proven: int, gpus: int) -> tuple[Figure, ...]:
-    in_use = number(report["totals"].get("in_use")) or 0
-    reached = sum(1 for node in nodes if node.state != "unknown")
-    drift = tables.drift(report)
+def _figures(report: Report) -> Iterator[Figure]:
+    proven, gpus, in_use = (number(report["totals"].get(key)) or 0 for key in ("proven", "gpus", "in_use"))
+    yield Figure(f"{proven}/{gpus}", "GPUs proven", "ok" if proven + in_use >= gpus else "bad")
+    hosts = report["hosts"].values()
+    reached = sum(1 for entry in hosts if entry.get("reachable") is not False)
+    yield Figure(f"{reached}/{len(hosts)}", "hosts reached", "ok" if reached == len(hosts) else "bad")
+    if any("versions" in entry for entry in hosts):
+        differing, where = tables.differing(report)
+        differ = f"{'version differs' if differing == 1 else 'versions differ'} on {counted(where, 'host')}"
+        yield Figure(str(differing), differ, "warn") if differing else Figure("All", "versions as pinned", "ok")
     days = tables.days_left(report)
-    found = [
-        Figure(f"{proven}/{gpus}", "GPUs proven", "ok" if proven + in_use >= gpus else "bad"),
-        Figure(f"{reached}/{len(nodes)}", "hosts reached", "ok" if reached == len(nodes) else "bad"),
-    ]
-    if any("versions" in entry for entry in report["hosts"].values()):
-        found.append(Figure(str(drift), "versions drifted", "warn" if drift else "ok"))
     if days is not None:
-        found.append(
-            Figure(str(days), "days of certificates left", "ok" if days >= 30 else "warn" if days > 6 else "bad")
-        )
-    return tuple(found)
+        when = "until a certificate expires" if days >= 0 else "ago a certificate expired"
+        yield Figure(counted(abs(days), "day"), when, tables.urgency(days))
+
+
+def _contents(found: tuple[Todo, ...], shown: tuple[Table, ...], drawn: Drawing) -> Iterator[tuple[str, str, int]]:
+    yield "actions", "What to do", len(found)
+    yield "cluster", "The cluster", sum(1 for node in drawn.nodes if node.state != "ok")
+    for table in shown:
+        yield table.key, table.title, len(table.rows)
+
+
+def _history(report: Report) -> tuple[Run, ...]:
+    """Nothing when there was one run only: the page is about it."""
+    runs = dictionaries(report.get("history"))
+    return tuple(map(_run, runs)) if len(runs) > 1 else ()
+
+
+def _run(run: dict[str, Any]) -> Run:
+    errors, warnings = number(run.get("errors")) or 0, number(run.get("warnings")) or 0
+    said = [counted(errors, "error")] * bool(errors) + [counted(warnings, "warning")] * bool(warnings)
+    state = "bad" if errors else "warn" if warnings else "ok"
+    return Run(words.moment(text(run.get("time"))), _verdict(run), ", ".join(said) or "no problems", state)

@@ -46,7 +46,7 @@ def network(network: dict[str, Any]) -> str:
     paths = _paths(network)
     good = sum(1 for each in paths if each.get("ok") is True)
     if not network:
-        return "not tried"
+        return "not tested"
     across = f"{good} of {len(paths)} paths" if paths else "one node"
     words = {True: "ok", False: "not ok"}
     return f"{across}, Service {words[network.get('service') is True]}, DNS {words[network.get('dns') is True]}"
@@ -55,7 +55,7 @@ def network(network: dict[str, Any]) -> str:
 def isolation(found: dict[str, Any]) -> str:
     seeing = ", ".join(name for name, ok in found.items() if ok is not True)
     if not found:
-        return "not tried"
+        return "not tested"
     return f"a pod that asks for no GPU sees some on {seeing}" if seeing else "a pod that asks for no GPU sees none"
 
 

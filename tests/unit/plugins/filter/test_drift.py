@@ -60,19 +60,19 @@ def test_as_pinned() -> None:
             changed("swap", [{"name": "/mnt/swapfile", "origin": AGENT}]),
             "swap",
             f"/mnt/swapfile, turned on by {AGENT}",
-            "site.yml, which turns it off",
+            "Turn it off: ansible-playbook gpulab.kubernetes.site -i INVENTORY.",
         ),
         (
             changed("swap", [{"name": "", "origin": AGENT}]),
             "swap",
             f"on at the next boot by {AGENT}",
-            "site.yml, which turns it off",
+            "Turn it off: ansible-playbook gpulab.kubernetes.site -i INVENTORY.",
         ),
         (
             changed("swap", [{"name": "/dev/sda2", "origin": ""}]),
             "swap",
             "/dev/sda2, turned on by something that no file names (journalctl --boot --grep=swap may show it)",
-            "if a script runs swapon",
+            "If a script runs swapon",
         ),
         (changed("driver/loaded", ""), "NVIDIA driver", "", "gpulab.kubernetes.upgrade_driver"),
         (
@@ -91,7 +91,7 @@ def test_as_pinned() -> None:
             changed("packages/kubelet", {"version": "1.36.5-1.1", "held": True}),
             "kubelet",
             "1.36.5-1.1",
-            "site.yml",
+            "gpulab.kubernetes.site",
         ),
         (
             changed("packages/kubelet", {"version": "1.36.4-1.1", "held": False}),
@@ -103,9 +103,14 @@ def test_as_pinned() -> None:
             changed("packages", {"kubelet": SEEN["packages"]["kubelet"]}),
             "nvidia-container-toolkit",
             "",
-            "site.yml, which installs it",
+            "Install it: ansible-playbook gpulab.kubernetes.site -i INVENTORY.",
         ),
-        (changed("files", ["/etc/containerd/config.toml"]), "/etc/containerd/config.toml", "another one", "site.yml"),
+        (
+            changed("files", ["/etc/containerd/config.toml"]),
+            "/etc/containerd/config.toml",
+            "another one",
+            "gpulab.kubernetes.site",
+        ),
         (
             changed(
                 "kernel", {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": False}

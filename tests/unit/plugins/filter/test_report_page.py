@@ -28,7 +28,7 @@ ANYTHING = st.recursive(
     max_leaves=8,
 )
 # Elements and attributes of the page; what a report brings must not add to them.
-ELEMENTS = {"script", "img", "iframe", "object", "embed", "link", "form", "base", "a"}
+ELEMENTS = {"script", "img", "iframe", "object", "embed", "link", "form", "base"}
 
 
 class Reader(HTMLParser):
@@ -36,12 +36,16 @@ class Reader(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.attributes: set[str] = set()
+        self.links: set[str] = set()
+        self.ids: set[str] = set()
         self.words = ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes |= {name for name, _value in attrs}
+        self.links |= {value or "" for name, value in attrs if name == "href"}
+        self.ids |= {value or "" for name, value in attrs if name == "id"}
 
     def handle_data(self, data: str) -> None:
         self.words += data
@@ -55,14 +59,18 @@ def with_name(report: dict[str, Any], name: str) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize("sample", [report_samples.well, report_samples.ill, report_samples.hostile])
+@pytest.mark.parametrize(
+    "sample", [report_samples.well, report_samples.ill, report_samples.hostile, report_samples.fleet]
+)
 def test_the_page_is_whole_and_loads_nothing(sample: Any) -> None:
     text = make(sample(), TEMPLATES)
     assert text.startswith("<!doctype html>") and text.rstrip().endswith("</html>")
     reader = Reader(text)
     assert not ELEMENTS & set(reader.tags)
     assert not {name for name in reader.attributes if name.startswith("on")}
-    assert not re.search(r"url\(|@import|src=", re.sub(r'"[^"]*"', "", text.partition("<body>")[0]))
+    # Links stay on the page.
+    assert {link.removeprefix("#") for link in reader.links} <= reader.ids
+    assert not re.search(r"url\(|@import", text.partition("<style>")[2].partition("</style>")[0])
     assert make(json.dumps(sample()), TEMPLATES) == text
 
 
@@ -127,13 +135,147 @@ def test_a_report_of_before_there_were_pages_has_a_page() -> None:
             del entry[key]
     old["problems"] = [{"host": "gpu1", "gpu": "GPU-1", "cause": "no pod was given this GPU"}]
     shown = page(old)
-    assert shown.state == "bad" and shown.actions[0]["what"] == "no pod was given this GPU"
+    assert shown.state == "bad" and shown.todo[0].what == "no pod was given this GPU"
     assert "no pod was given this GPU" in make(old, TEMPLATES)
 
 
 def test_a_path_that_fails_is_drawn_at_the_node_that_reaches_nobody() -> None:
-    shown = {node.name: node.link for node in page(report_samples.ill()).nodes}
+    shown = {node.name: node.link for node in page(report_samples.ill()).drawing.nodes}
     assert shown == {"cp1": "ok", "gpu1": "ok", "gpu2": "unknown", "gpu3": "broken"}
+
+
+def test_a_fleet_is_a_small_page() -> None:
+    """A page of 40 nodes with 8 GPUs each can be mailed; one of any number of broken GPUs is still one to read."""
+    for problems in (False, True):
+        assert len(make(report_samples.fleet(problems=problems), TEMPLATES).encode()) < 100_000
+    assert len(make(report_samples.fleet(1, 1, problems=False), TEMPLATES).encode()) < 40_000
+    broken = report_samples.fleet(63)
+    for entry in broken["hosts"].values():
+        entry["problems"] = [{"cause": "lost"}]
+        for device in entry["devices"]:
+            device |= {"healthy": False, "health": ["GPU is lost"]}
+    assert len(make(broken, TEMPLATES).encode()) < 400_000
+
+
+def test_nodes_with_a_problem_come_first_and_healthy_ones_of_a_fleet_are_folded() -> None:
+    shown = page(report_samples.ill()).drawing
+    assert [(node.name, node.word) for node in shown.nodes] == [
+        ("gpu1", "2 problems"),
+        ("gpu3", "pod network broken"),
+        ("gpu2", "not reached"),
+        ("cp1", "healthy"),
+    ]
+    shown = page(report_samples.fleet()).drawing
+    assert [(node.name, node.word) for node in shown.nodes] == [
+        ("gpu17", "1 problem"),
+        ("gpu23", "not reached"),
+        ("gpu08", "isolated"),
+    ]
+    assert [tile.label for tile in shown.nodes[0].tiles] == ["GPU 5"]
+    assert [node.said for node in shown.nodes] == [
+        "7 other GPUs, all proven",
+        "8 GPUs, all unknown",
+        "8 GPUs, all proven",
+    ]
+    assert [(pool.name, pool.what) for pool in shown.pools] == [
+        ("a100", "27 nodes, 216 GPUs: 214 proven, 2 in use"),
+        ("h100", "10 nodes, 80 GPUs, all proven"),
+        ("Without GPUs", "1 node"),
+    ]
+
+
+def test_gpus_without_a_pool_are_folded_by_their_model() -> None:
+    report = report_samples.fleet(12, 1, problems=False)
+    for entry in report["hosts"].values():
+        entry.pop("pool", None)
+    assert [pool.name for pool in page(report).drawing.pools] == ["A100-SXM4-40GB", "H100 80GB HBM3", "Without GPUs"]
+
+
+def figures(report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(each.value, each.what, each.state) for each in page(report).figures]
+
+
+def test_figures_are_words_that_a_person_would_use() -> None:
+    assert figures(report_samples.well()) == [
+        ("6/6", "GPUs proven", "ok"),
+        ("3/3", "hosts reached", "ok"),
+        ("All", "versions as pinned", "ok"),
+        ("364 days", "until a certificate expires", "ok"),
+    ]
+    assert figures(report_samples.ill())[1:] == [
+        ("3/4", "hosts reached", "bad"),
+        ("1", "version differs on 1 host", "warn"),
+        ("21 days", "ago a certificate expired", "bad"),
+    ]
+    assert figures(report_samples.fleet())[2][:2] == ("1", "version differs on 5 hosts")
+
+
+def test_the_head_says_where_it_comes_from() -> None:
+    report = report_samples.well()
+    report["kept"] = True
+    report["hosts"]["gpu1"]["proven_at"] = "2026-11-21T03:38:00Z"
+    assert dict(page(report).facts) == {
+        "Verified": "2026-11-21 03:38 UTC (reused)",
+        "Hosts checked": "2026-11-22 02:00 UTC",
+        "API": "https://192.0.2.11:6443",
+        "Kubernetes": "v1.36.4",
+        "Written by": "gpulab.kubernetes 0.2.0",
+        "Inventory": "lab.ini",
+        "Controller": "admin@workstation",
+    }
+
+
+def tables(report: dict[str, Any]) -> dict[str, Any]:
+    return {table.key: table for table in page(report).tables}
+
+
+def test_what_is_wrong_stands_open_and_the_rest_is_folded() -> None:
+    found = tables(report_samples.ill())
+    assert [row[0].text for row in found["health"].rows] == ["gpu1 GPU 3"]
+    assert found["health"].fold.label == "9 healthy GPUs"
+    assert [row[1].text for row in found["xids"].rows] == ["79", "31"]
+    assert [row[1].text for row in found["xids"].fold.rows] == ["45", "48"]
+    assert [row[0].text for row in found["versions"].rows] == ["containerd.io"]
+    assert [row[2].text for row in found["certificates"].rows] == ["expired 21 days ago", "12"]
+    assert len(found["network"].rows) == 6
+    well = tables(report_samples.well())
+    assert not any(table.rows for table in well.values())
+    assert well["health"].words == "All 6 GPUs are healthy."
+    assert {cell.text for row in well["versions"].fold.rows for cell in row[-1:]} == {"cp1, gpu1, gpu2"}
+
+
+def test_readings_are_for_each_gpu_and_for_each_node_of_a_fleet() -> None:
+    row = tables(report_samples.well())["health"].fold.rows[0]
+    assert [cell.text for cell in row] == ["gpu1 GPU 0", "healthy", "34 °C", "0 of 15 GiB", "12 of 70 W", "0", ""]
+    assert row[-1].codes == ("00000000:07:00.0", "GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a00")
+    row = tables(report_samples.fleet())["health"].fold.rows[0]
+    node = ["gpu01", "8 NVIDIA A100-SXM4-40GB", "33 to 39 °C", "0 of 320 GiB", "416 of 3200 W", "0"]
+    assert [cell.text for cell in row] == node
+
+
+def test_memory_errors_of_a_healthy_gpu_are_marked() -> None:
+    report = report_samples.well()
+    report["hosts"]["gpu1"]["devices"][0]["ecc_uncorrected"] = 3
+    cell = tables(report)["health"].fold.rows[0][5]
+    assert (cell.text, cell.state) == ("3", "warn")
+
+
+def test_the_last_runs_are_listed_when_there_were_several() -> None:
+    assert [(run.problems, run.state) for run in page(report_samples.ill()).history] == [
+        ("4 errors, 2 warnings", "bad"),
+        ("1 warning", "warn"),
+        ("no problems", "ok"),
+    ]
+    assert page(report_samples.fleet(problems=False)).history == ()
+
+
+def test_contents_lead_to_the_problems() -> None:
+    assert page(report_samples.well()).contents == ()
+    assert page(report_samples.fleet()).contents[:3] == (
+        ("actions", "What to do", 4),
+        ("cluster", "The cluster", 3),
+        ("health", "GPU health", 1),
+    )
 
 
 def test_links_are_arcs_that_stay_inside_of_the_drawing() -> None:

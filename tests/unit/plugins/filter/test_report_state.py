@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.drift import version_fits
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.origin import cluster_name
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -222,7 +226,7 @@ def test_keys_of_apt_sources_that_end_are_told_next_to_certificates() -> None:
         "the key of the apt source gpulab-kubernetes expires in 20 days",
     ]
     assert [each["severity"] for each in found["actions"]] == ["error", "warning"]
-    assert "site.yml" in found["actions"][0]["do"]
+    assert "ansible-playbook gpulab.kubernetes.site -i INVENTORY" in found["actions"][0]["do"]
     assert len(found["hosts"]["gpu1"]["certificates"]) == 3
 
 
@@ -274,6 +278,76 @@ def test_a_version_fits_itself_and_its_packages(version: str) -> None:
     assert version_fits(version, version)
     assert version_fits(version, f"2:{version}-1ubuntu1")
     assert not version_fits(version, f"{version}0")
+
+
+HISTORY = {"time": "2026-11-21T04:00:00Z", "gpus": 1, "proven": 0, "in_use": 0, "errors": 1, "warnings": 0}
+
+
+def test_a_report_knows_its_cluster_and_who_wrote_it() -> None:
+    found = state(proof(), {}, SETTINGS | {"inventory_sources": ["/srv/research.ini"], "controller": "admin@ws"})
+    assert found["cluster"]["name"] == "research"
+    version = yaml.safe_load((Path(__file__).resolve().parents[4] / "galaxy.yml").read_text())["version"]
+    assert found["origin"] == {"collection": version, "controller": "admin@ws", "inventory": "research.ini"}
+    # The API does not know the name: a report without an inventory keeps the earlier one.
+    assert state(found, {}, SETTINGS)["cluster"]["name"] == "research"
+
+
+@pytest.mark.parametrize(
+    ("given", "sources", "name"),
+    [
+        ("", ["/srv/lab.ini", "/srv/more.ini"], "lab"),
+        ("", ["/srv/inventories/prod/hosts.yml"], "prod"),
+        ("", ["/srv/inventories/prod"], "prod"),
+        ("", ["/runner/inventory/hosts"], ""),
+        ("West", ["/runner/inventory/hosts"], "West"),
+        ("", ["gpu1,gpu2,"], ""),
+        ("", [], ""),
+    ],
+)
+def test_a_cluster_has_the_name_of_its_inventory(given: str, sources: list[str], name: str) -> None:
+    assert cluster_name(given, sources) == name
+
+
+def test_runs_are_remembered_the_last_first() -> None:
+    host = seen()
+    host["driver"]["gpus"][0] |= {"healthy": False, "problems": ["GPU is lost"]}
+    first = state(proof(), {"gpu1": host}, SETTINGS)
+    latest = {"time": "2026-11-22T02:00:00Z", "gpus": 1, "proven": 1, "in_use": 0, "errors": 1, "warnings": 0}
+    assert first["history"] == [latest]
+    report = first
+    for _run in range(20):
+        report = state(proof(), {"gpu1": seen()}, SETTINGS | {"earlier": json.dumps(report)})
+    assert len(report["history"]) == 10
+    assert report["history"][0]["errors"] == 0
+
+
+@pytest.mark.parametrize(
+    ("earlier", "runs"),
+    [
+        ({"cluster": {"endpoint": "https://a:6443"}, "history": [HISTORY]}, 2),
+        ({"cluster": {"endpoint": "https://b:6443"}, "history": [HISTORY]}, 1),
+        # A run in which the API did not answer.
+        ({"history": [HISTORY, "x"]}, 2),
+        ({"history": "x"}, 1),
+        ([], 1),
+    ],
+)
+def test_runs_of_another_cluster_are_not_this_ones(earlier: Any, runs: int) -> None:
+    report = {**proof(), "cluster": {"endpoint": "https://a:6443"}}
+    assert len(state(report, {}, SETTINGS | {"earlier": json.dumps(earlier)})["history"]) == runs
+
+
+@given(st.text() | st.none() | st.recursive(st.integers(), st.lists).map(json.dumps))
+def test_whatever_is_no_report_counts_as_none(earlier: Any) -> None:
+    assert len(state(proof(), {}, SETTINGS | {"earlier": earlier})["history"]) == 1
+
+
+def test_readings_are_kept_and_what_no_driver_knows_stays_null() -> None:
+    host = seen()
+    host["driver"]["gpus"][0] |= {"memory_used_mib": 12, "power_draw_w": 31.5, "ecc": {"uncorrected_aggregate": 3}}
+    device = state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["devices"][0]
+    assert (device["memory_used_mib"], device["power_draw_w"], device["ecc_uncorrected"]) == (12, 31.5, 3)
+    assert device["power_limit_w"] is None
 
 
 def test_what_is_no_report_is_one_clear_error() -> None:

@@ -43,7 +43,7 @@ def test_it_says_how_many_wait_run_and_are_alive() -> None:
             "error",
             "launch_agent_down",
             "wandb/launch-agent is not alive: CrashLoopBackOff; it said: not all queues found",
-            "sets up its queues, key and agent",
+            "Set up its queues, key and agent",
         ),
         (
             {"jobs": [{**JOB, "trouble": "Unschedulable: 1 Insufficient nvidia.com/gpu"}]},

@@ -148,7 +148,9 @@ def remedies() -> dict[str, list[Any]]:
         "nvidia_smi": [(each["kind"], each["do"]) for gpu in smi["gpus"] for each in gpu["faults"]]
         + [gpu["advice"] for gpu in smi["gpus"]],
         "report": sorted(tuple(each[key] for key in keys) for each in state["actions"]),
-        "page": sorted(tuple(each[key] for key in keys) for each in page(state).actions),
+        "page": sorted(
+            (each.problem, host, each.gpu, each.do) for each in page(state).todo for host in each.hosts or ("",)
+        ),
         "preflight": [(each["kind"], each["host"], each["do"]) for each in preflight],
         "preflight's report": re.findall(r"do: .*", preflight_report(preflight)),
     }
@@ -171,7 +173,9 @@ def test_every_remedy_arrives_unchanged_when_all_messages_are_reworded(monkeypat
 def test_what_is_known_of_one_problem_takes_the_place_of_what_helps_with_its_kind() -> None:
     found = {(each["kind"], host): each["do"] for host, entry in hosts() for each in entry["problems"]}
     assert found["gpus_not_allocatable", "few"] == "Delete the plugin's pod."
-    assert found["driver_not_ok", "driver"].startswith("Reseat it. Then run site.yml")
+    assert found["driver_not_ok", "driver"].startswith(
+        "Reseat it. Then install and load the driver: ansible-playbook gpulab.kubernetes.site"
+    )
     assert "ansible silent -m ping" in found["host_silent", "silent"]
 
 

@@ -1,0 +1,197 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The drawing of the cluster: nodes with a problem in full, those of a fleet that are healthy by pool. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import todo, words
+from .links import Links, links
+from .read import Report, dictionaries, dictionary, number, text, texts
+
+# Up to so many nodes each GPU is a tile with its words.
+FEW_NODES = 10
+# State of a GPU -> its word. The page has a colour, a pattern and a sign for each, so that no one depends on colours.
+WORDS = {
+    "proven": "proven",
+    "in_use": "in use",
+    "shared": "shared",
+    "unhealthy": "unhealthy",
+    "unproven": "not proven",
+    "unknown": "unknown",
+}
+_IN_FULL = ("unhealthy", "unproven")
+_WORST_FIRST = ("bad", "unknown", "warn", "ok")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A MIG device. ``share`` is its number of compute slices, 1 when its profile does not tell."""
+
+    profile: str
+    share: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One GPU. ``note`` says who uses it or what is wrong, ``slices`` are its MIG devices."""
+
+    label: str
+    name: str
+    uuid: str
+    state: str
+    note: str
+    memory: str
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def word(self) -> str:
+        return WORDS[self.state]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One host; ``link`` is its place in the pod network: ok, broken or unknown.
+
+    GPUs are ``tiles``, in a fleet only those with a problem; the others are ``dots`` (states), which ``said`` counts.
+    """
+
+    name: str
+    roles: tuple[str, ...]
+    system: str
+    pool: str
+    state: str
+    word: str
+    link: str
+    tiles: tuple[Tile, ...]
+    dots: tuple[str, ...]
+    links: Links | None
+
+    @property
+    def said(self) -> str:
+        return count_states(self.dots, "other GPU" if self.tiles else "GPU")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Healthy nodes of a pool, or with the same GPUs."""
+
+    name: str
+    what: str
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    nodes: tuple[Node, ...]
+    pools: tuple[Pool, ...]
+    legend: tuple[tuple[str, str], ...]
+
+
+def drawing(report: Report, actions: list[dict[str, str]]) -> Drawing:
+    fleet = is_fleet(report)
+    errors = Counter(each["host"] for each in actions if each["severity"] == "error")
+    nodes = [_node(report, name, entry, fleet, errors) for name, entry in report["hosts"].items()]
+    nodes.sort(key=lambda node: _WORST_FIRST.index(node.state))
+    shown = {state for node in nodes for state in (*node.dots, *(tile.state for tile in node.tiles))}
+    legend = tuple((state, word) for state, word in WORDS.items() if state in shown)
+    return Drawing(
+        nodes=tuple(node for node in nodes if not fleet or node.state != "ok"),
+        pools=_pools([node for node in nodes if node.state == "ok"]) if fleet else (),
+        legend=legend if len(legend) > 1 else (),
+    )
+
+
+def is_fleet(report: Report) -> bool:
+    return len(report["hosts"]) > FEW_NODES
+
+
+def count_states(states: Sequence[str], noun: str = "GPU") -> str:
+    """8 GPUs, all proven; 8 GPUs: 7 proven, 1 in use."""
+    counts = Counter(states)
+    whole = todo.counted(len(states), noun)
+    if len(counts) == 1:
+        word = WORDS[states[0]]
+        return f"{whole}, {word}" if len(states) == 1 else f"{whole}, all {word}"
+    return f"{whole}: {', '.join(f'{counts[state]} {word}' for state, word in WORDS.items() if counts[state])}"
+
+
+def _pools(nodes: list[Node]) -> tuple[Pool, ...]:
+    grouped: dict[str, list[Node]] = {}
+    for node in nodes:
+        grouped.setdefault(node.pool, []).append(node)
+    # Those without GPUs last.
+    names = sorted(grouped, key=lambda name: not any(node.dots for node in grouped[name]))
+    return tuple(
+        Pool(name, ", ".join([todo.counted(len(found), "node"), *[count_states(states)][: len(states)]]), tuple(found))
+        for name in names
+        for found in [grouped[name]]
+        for states in [[state for node in found for state in node.dots]]
+    )
+
+
+def _node(report: Report, name: str, entry: dict[str, Any], fleet: bool, errors: Mapping[str, int]) -> Node:
+    reachable = entry.get("reachable") is not False
+    sharing = words.sharing(dictionary(entry.get("labels")))
+    devices = dictionaries(entry.get("devices"))
+    tiles = tuple(_tile(place, device, reachable, sharing) for place, device in enumerate(devices))
+    link = words.link(dictionary(report.get("network")), name, reachable)
+    if not reachable:
+        state, word = "unknown", "not reached"
+    elif link == "broken":
+        state, word = "bad", "pod network broken"
+    elif entry.get("problems") or any(tile.state in _IN_FULL for tile in tiles):
+        state, word = "bad", todo.counted(max(1, errors.get(name, 0)), "problem")
+    elif dictionary(entry.get("isolated")):
+        state, word = "warn", "isolated"
+    else:
+        state, word = "ok", "healthy"
+    return Node(
+        name=name,
+        roles=tuple(role.replace("_", " ") for role in texts(entry.get("roles"))),
+        system=text(entry.get("os")),
+        pool=text(entry.get("pool")) or (tiles[0].name if tiles else "Without GPUs"),
+        state=state,
+        word=word,
+        link=link,
+        tiles=tuple(tile for tile in tiles if not fleet or tile.state in _IN_FULL),
+        dots=tuple(tile.state for tile in tiles if fleet and tile.state not in _IN_FULL),
+        links=None if fleet else links(dictionary(entry.get("topology"))),
+    )
+
+
+def _tile(place: int, device: dict[str, Any], reachable: bool, sharing: str) -> Tile:
+    index = number(device.get("index"))
+    state, note = text(device.get("state")), text(device.get("reason"))
+    if not reachable:
+        state, note = "unknown", "the host was not reached"
+    elif device.get("healthy") is False:
+        state, note = "unhealthy", "; ".join(texts(device.get("health"))) or note
+    elif state in ("proven", "in_use") and sharing:
+        state, note = "shared", f"{sharing}; {'proven' if state == 'proven' else text(device.get('pod'))}"
+    elif state == "in_use":
+        note = text(device.get("pod"))
+    elif state != "proven":
+        state = "unproven"
+    memory = number(device.get("memory_total_mib"))
+    return Tile(
+        label=f"GPU {place if index is None else index}",
+        name=text(device.get("name")).removeprefix("NVIDIA ") or "unknown model",
+        uuid=text(device.get("uuid")),
+        state=state,
+        note=note,
+        memory=f"{memory / 1024:.0f} GiB" if memory else "",
+        slices=tuple(_slice(text(each.get("profile"))) for each in dictionaries(device.get("mig"))),
+    )
+
+
+def _slice(profile: str) -> Slice:
+    """1c.3g.20gb is one compute slice of a GPU instance, 3g.20gb are three."""
+    found = re.match(r"(\d)[cg]\.", profile)
+    return Slice(profile or "MIG", max(1, int(found[1])) if found else 1)

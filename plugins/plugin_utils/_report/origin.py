@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a report comes from: the name of its cluster, the version of this collection, the runs before it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+
+from .read import Report, dictionaries, dictionary, number, text, texts
+
+RUNS = 10
+_COUNTS = ("gpus", "proven", "in_use", "errors", "warnings")
+# Files of these names say nothing about the cluster; the directory of such a file does.
+_ANY_CLUSTER = ("hosts", "inventory", "inventories", "all")
+
+
+def cluster_name(given: str, sources: list[str]) -> str:
+    """The name that the controller has for the inventory, else one that the inventory's first file or directory has."""
+    if given or not sources or "," in sources[0]:
+        return given
+    path = PurePath(sources[0])
+    named = [part for part in (path.stem, path.parent.name) if part.lower() not in _ANY_CLUSTER]
+    return named[0] if named else ""
+
+
+def collection_version(root: Path) -> str:
+    """The version of the collection in ``root``, installed or checked out; empty when neither file says it."""
+    try:
+        if (root / "MANIFEST.json").is_file():
+            read = dictionary(json.loads((root / "MANIFEST.json").read_text(encoding="utf-8")))
+            return text(dictionary(read.get("collection_info")).get("version"))
+        return text(dictionary(yaml.safe_load((root / "galaxy.yml").read_text(encoding="utf-8"))).get("version"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return ""
+
+
+def origin(settings: dict[str, Any]) -> dict[str, str]:
+    """Who wrote a report: ``collection`` (its version), ``controller`` and the file of the ``inventory``."""
+    sources = texts(settings.get("inventory_sources"))
+    inventory = "" if not sources or "," in sources[0] else PurePath(sources[0]).name
+    return {
+        "collection": text(settings.get("collection_version")),
+        "controller": text(settings.get("controller")),
+        "inventory": inventory,
+    }
+
+
+def history(report: Report, earlier: Any) -> list[dict[str, Any]]:
+    """This run and those before it, the last first. ``earlier`` is the text of the report that this one replaces."""
+    try:
+        before = dictionary(json.loads(earlier)) if isinstance(earlier, str) else {}
+    except (ValueError, RecursionError):
+        before = {}
+    endpoints = {text(dictionary(each.get("cluster")).get("endpoint")) for each in (report, before)}
+    runs = dictionaries(before.get("history")) if len(endpoints - {""}) < 2 else []
+    totals = {**dictionary(report.get("totals")), **severities(report)}
+    latest = {"time": text(report.get("observed")), **{key: number(totals.get(key)) or 0 for key in _COUNTS}}
+    known = [{"time": text(run.get("time")), **{key: number(run.get(key)) or 0 for key in _COUNTS}} for run in runs]
+    return [latest, *known][:RUNS]
+
+
+def severities(report: Report) -> dict[str, int]:
+    """How many errors and warnings are among what is to be done."""
+    found = [text(each.get("severity")) for each in dictionaries(report.get("actions"))]
+    return {"errors": found.count("error"), "warnings": found.count("warning")}
+
+
+def verified(report: Report) -> str:
+    """When pods ran last for a verification that still holds, empty if none did."""
+    return max((text(entry.get("proven_at")) for entry in report["hosts"].values()), default="")

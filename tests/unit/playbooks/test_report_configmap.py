@@ -1,0 +1,81 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The summary of the report in the cluster, against an API server that keeps what it is given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import report_samples
+from fake_cluster import FakeCluster
+from support.programs import run_ansible
+
+STORED = "/api/v1/namespaces/kube-system/configmaps/gpulab-report"
+PLAY = """
+- name: Write
+  hosts: here
+  gather_facts: false
+  module_defaults:
+    group/gpulab.kubernetes.api:
+      kubeconfig: "{{ kubeadm_kubeconfig }}"
+  tasks:
+    - name: Take the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.acceptance
+        tasks_from: settings
+    - name: Write
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.report
+        tasks_from: write
+      vars:
+        acceptance_result: {report: "{{ lookup('ansible.builtin.file', 'found.json') | from_json }}", changed: false}
+"""
+INVENTORY = (
+    "here ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}\n"
+)
+
+
+def run(folder: Path, *arguments: str) -> str:
+    status, said = run_ansible(folder, "play.yml", "-i", "research.ini", *arguments)
+    assert status == 0, said
+    return said
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    fake = FakeCluster()
+    fake.resources["/api/v1"] = [("ConfigMap", "configmaps", True)]
+    return fake
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "play.yml").write_text(PLAY)
+    (tmp_path / "research.ini").write_text(INVENTORY)
+    (tmp_path / "found.json").write_text(json.dumps(report_samples.ill()))
+    return tmp_path
+
+
+def test_it_is_written_once_and_again_when_it_differs(folder: Path, cluster: FakeCluster) -> None:
+    with cluster.serve(folder) as kubeconfig:
+        wanted = ("-e", f"kubeadm_kubeconfig={kubeconfig}", "-e", "acceptance_report_configmap=true")
+        assert "changed=1" in run(folder, *wanted, "--check")
+        assert STORED not in cluster.objects
+        assert "changed=1" in run(folder, *wanted)
+        stored = json.loads(cluster.objects[STORED]["data"]["report.json"])
+        assert (stored["verdict"], stored["cluster"]["name"], stored["totals"]["gpus"]) == ("error", "research", 12)
+        assert "changed=0" in run(folder, *wanted)
+        changed = report_samples.ill()
+        changed["totals"]["proven"] = 7
+        (folder / "found.json").write_text(json.dumps(changed))
+        assert "changed=1" in run(folder, *wanted)
+    assert len(json.loads((folder / "gpulab-report.json").read_text())["history"]) == 3
+
+
+def test_nothing_is_kept_in_the_cluster_unasked(folder: Path, cluster: FakeCluster) -> None:
+    with cluster.serve(folder) as kubeconfig:
+        assert "changed=0" in run(folder, "-e", f"kubeadm_kubeconfig={kubeconfig}")
+    assert cluster.objects == {}

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Advice as the page shows it: commands stand alone, and equal problems of several hosts are one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import REMEDIES
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.faults import REMEDIES as FAULTS
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.todo import remedy, todo
+from hypothesis import given
+from hypothesis import strategies as st
+
+VERIFY = "ansible-playbook gpulab.kubernetes.verify -i INVENTORY"
+
+
+@pytest.mark.parametrize(
+    ("do", "expected"),
+    [
+        ("Reboot the host.", ["Reboot the host."]),
+        (f"Fix it. Then verify it: {VERIFY}.", ["Fix it. Then verify it:", f"$ {VERIFY}"]),
+        (
+            "On cp1: kubeadm certs renew admin.conf, then restart the static pods.",
+            ["On cp1:", "$ kubeadm certs renew admin.conf", "Then restart the static pods."],
+        ),
+        (
+            "On the host: systemctl status kubelet containerd, journalctl -u kubelet -n 50. Then run it.",
+            ["On the host:", "$ systemctl status kubelet containerd", "$ journalctl -u kubelet -n 50", "Then run it."],
+        ),
+        (
+            "Look at its pods (kubectl --namespace kube-system get pods). Wait.",
+            ["Look at its pods (`kubectl --namespace kube-system get pods`). Wait."],
+        ),
+        # A command's own dots and commas.
+        (
+            "Delete it: kubectl delete pod a.b -o custom-columns=A:.a,B:.b.",
+            ["Delete it:", "$ kubectl delete pod a.b -o custom-columns=A:.a,B:.b"],
+        ),
+        ("Look at kubectl and nvidia-smi first, then reboot.", ["Look at kubectl and nvidia-smi first, then reboot."]),
+        ("", []),
+    ],
+)
+def test_commands_stand_alone(do: str, expected: list[str]) -> None:
+    forms = {"text": "{}", "code": "`{}`", "command": "$ {}"}
+    shown = ["".join(forms[piece.kind].format(piece.text) for piece in pieces).strip() for pieces in remedy(do)]
+    assert shown == expected
+
+
+@given(st.text(st.sampled_from("ab: .,;()k")) | st.sampled_from([*REMEDIES.values(), *FAULTS.values()]))
+def test_no_word_of_an_advice_is_lost(do: str) -> None:
+    letters = "".join(piece.text for pieces in remedy(do) for piece in pieces)
+    assert [c for c in letters.lower() if c.isalnum()] == [c for c in do.lower() if c.isalnum()]
+
+
+def action(host: str, **more: Any) -> dict[str, Any]:
+    return {
+        "severity": "warning",
+        "problem": "p",
+        "host": host,
+        "gpu": "",
+        "what": "kubelet differs",
+        "do": "Fix.",
+        **more,
+    }
+
+
+def test_equal_problems_of_several_hosts_are_one_at_the_place_of_the_first() -> None:
+    first, second = todo([action("gpu1"), action("gpu9", what="other"), action("gpu2"), action("")])
+    assert (first.where, first.names, second.where) == ("gpu1, gpu2", "", "gpu9")
+    (many,) = todo([action(f"gpu{place}") for place in range(5)])
+    assert (many.where, many.names) == ("5 hosts", "gpu0, gpu1, gpu2, gpu3, gpu4")
+
+
+def test_what_differs_in_its_remedy_stays_apart() -> None:
+    assert len(todo([action("gpu1", do="--limit gpu1"), action("gpu2", do="--limit gpu2")])) == 2
