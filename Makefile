@@ -22,7 +22,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx awx-configure training storage docker minikube launch network guides first-run untidy in-use second-release dkms older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator pools runner awx awx-configure training storage docker minikube minikube-docker launch network guides first-run untidy in-use second-release dkms older vm
 # CI does not select this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -46,6 +46,7 @@ tests_training := test_training.py
 tests_storage := test_storage.py
 tests_docker := test_docker.py
 tests_minikube := test_minikube.py
+tests_minikube-docker := test_minikube_docker.py
 tests_launch := test_launch.py
 tests_network := test_network_plugin.py test_network.py
 tests_guides := test_guides.py
@@ -56,7 +57,7 @@ tests_second-release := test_second_release.py
 tests_dkms := test_dkms.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training storage docker minikube launch network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training storage docker minikube minikube-docker launch network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools wandb-tools report-test bench docs clean $(GROUPS)
 

@@ -12,6 +12,7 @@ PARTS = {
     "torch": "lab.depot.torch_image",
     "docker": "lab.depot.docker",
     "minikube": "lab.depot.minikube",
+    "kicbase": "lab.depot.kicbase",
     "ee": "lab.ee",
     "operator": "lab.depot.operator_image",
     "local-path": "lab.depot.local_path_image",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lab import paths, progress
 from lab.depot import cache, debian, oci, registry
+from lab.depot.golang import Recipe
 from lab.depot.oci import Layer, Settings
 
 _HERE = Path(__file__).resolve().parent
@@ -17,7 +18,10 @@ _HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class DebianImage:
-    """``source`` is the file that describes it, ``finish`` what is done to the root filesystem of its packages."""
+    """``source`` is the file that describes it, ``finish`` what is done to the root filesystem of its packages.
+
+    ``programs`` are those that ``finish`` puts into it.
+    """
 
     reference: str
     name: str
@@ -26,6 +30,7 @@ class DebianImage:
     settings: Settings
     source: Path
     finish: Callable[[Path], None]
+    programs: Sequence[Recipe] = ()
 
     @property
     def is_stored(self) -> bool:
@@ -36,7 +41,7 @@ class DebianImage:
     def key(self) -> str:
         """Key of everything that the image depends on."""
         code = cache.tree_digest(self.source, *(_HERE / name for name in ("debian_image.py", "debian.py", "oci.py")))
-        return cache.digest(self.reference, code)
+        return cache.digest(self.reference, code, *(recipe.key for recipe in self.programs))
 
     def build(self) -> None:
         """Make the image and store it, unless the registry has it, made from the same. Raises DepotError."""

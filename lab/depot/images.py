@@ -170,18 +170,7 @@ def add_ons() -> list[Image]:
             {"/flannel": flannel_cni.program("flannel")},
             on_base=True,
         ),
-        around(
-            f"nvcr.io/nvidia/k8s-device-plugin:{plugin.version}",
-            plugin,
-            {f"/usr/bin/{name}": plugin.program(name) for name in plugin.programs},
-            entrypoint=("nvidia-device-plugin",),
-            environment={
-                "NVIDIA_DISABLE_REQUIRE": "true",
-                "NVIDIA_VISIBLE_DEVICES": "all",
-                "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
-            },
-            on_base=True,
-        ),
+        device_plugin(plugin),
         around(
             f"registry.k8s.io/nfd/node-feature-discovery:{discovery.version}",
             discovery,
@@ -201,6 +190,27 @@ def add_ons() -> list[Image]:
     for image in found:
         versions.check_image(image.reference)
     return found
+
+
+def device_plugin(plugin: Recipe) -> Image:
+    """NVIDIA's device plugin."""
+    return around(
+        f"nvcr.io/nvidia/k8s-device-plugin:{plugin.version}",
+        plugin,
+        {f"/usr/bin/{name}": plugin.program(name) for name in plugin.programs},
+        entrypoint=("nvidia-device-plugin",),
+        environment={
+            "NVIDIA_DISABLE_REQUIRE": "true",
+            "NVIDIA_VISIBLE_DEVICES": "all",
+            "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+        },
+        on_base=True,
+    )
+
+
+def pause(tag: str, source: Recipe) -> Image:
+    """The container that holds a pod's namespaces, in a version that this Kubernetes may not name."""
+    return _pause_image(f"registry.k8s.io/pause:{tag}", tag, source)
 
 
 def _pause_image(reference: str, tag: str, source: Recipe) -> Image:

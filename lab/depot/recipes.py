@@ -130,6 +130,13 @@ def docker_cli(version: str) -> Recipe:
     )
 
 
+def dockershim() -> Recipe:
+    """What stands in for cri-dockerd: Docker's CRI from the last Kubernetes that had it, as a program of its own."""
+    source = versions.DOCKERSHIM_SOURCE
+    programs = {"cri-dockerd": "main.go"}
+    return Recipe("dockershim", "k8s.io/kubernetes", f"v{source}", programs, staging=_staging(source), own="dockershim")
+
+
 def flannel(tag: str) -> Recipe:
     """The pod network's agent."""
     return Recipe(
@@ -237,4 +244,5 @@ def minikube(version: str) -> Recipe:
         ldflags=f"-X {package}.version={{version}} -X {package}.gitCommitID={{commit}} "
         # The tag of an image, with a number of its own (Makefile of minikube).
         f"-X {package}.storageProvisionerVersion=v5",
+        keep=("deploy/kicbase/entrypoint", "deploy/kicbase/containerd.toml", "deploy/kicbase/automount/*"),
     )

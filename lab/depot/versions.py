@@ -25,6 +25,9 @@ DOCKER = {"29.8.2": "v2.0.0-beta.24"}
 AGNHOST = "2.63.0"
 AGNHOST_SOURCE = "1.36.4"
 
+# The last Kubernetes that ran Docker's containers itself.
+DOCKERSHIM_SOURCE = "1.23.17"
+
 FLANNEL_CNI_SOURCE = "v0.9.1"
 DISTRIBUTION = "v3.1.2"
 HELM = "v3.22.0"

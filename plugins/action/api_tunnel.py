@@ -24,19 +24,25 @@ _PATIENCE = 30.0
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset(("path", "port"))
+    _VALID_ARGS = frozenset(("path", "address", "port"))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         _checked, args = self.validate_argument_spec(
-            {"path": {"type": "path", "required": True}, "port": {"type": "int", "default": 6443}}
+            {
+                "path": {"type": "path", "required": True},
+                "address": {"type": "str", "default": "127.0.0.1"},
+                "port": {"type": "int", "default": 6443},
+            }
         )
         host = self._task.delegate_to or (task_vars or {}).get("inventory_hostname", "")
         try:
             tunnel.refuse_other_connections(self._connection.transport, host, task_vars or {})
             port = _free_port()
             option = tunnel.connection_options(self._connection)
-            said = self._open(Path(args["path"]), port, tunnel.ssh_arguments(option, port, args["port"]), option)
+            said = self._open(
+                Path(args["path"]), port, tunnel.ssh_arguments(option, port, args["address"], args["port"]), option
+            )
         except tunnel.TunnelError as error:
             said = str(error)
         if said:

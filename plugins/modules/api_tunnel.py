@@ -22,8 +22,12 @@ options:
     description: File on the controller that represents the tunnel. It must not exist yet.
     type: path
     required: true
+  address:
+    description: Address of the API server as the host reaches it.
+    type: str
+    default: 127.0.0.1
   port:
-    description: Port of the API server on the host.
+    description: Port of the API server there.
     type: int
     default: 6443
 extends_documentation_fragment:
@@ -62,7 +66,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "port": {"type": "int", "default": 6443}},
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "address": {"type": "str", "default": "127.0.0.1"},
+            "port": {"type": "int", "default": 6443},
+        },
         supports_check_mode=True,
     )
     module.fail_json(msg="Error while opening an SSH tunnel: the controller does it, by the action of the same name.")

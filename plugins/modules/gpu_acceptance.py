@@ -87,6 +87,13 @@ options:
         type: dict
         default: {}
         version_added: 0.2.0
+      own_plugin:
+        description:
+          - Whether the device plugin of this collection offers the GPUs. Otherwise labels of GPU feature discovery are
+            not required, and a pod that asks for no GPU and sees some is reported, but no problem.
+        type: bool
+        default: true
+        version_added: 0.2.0
       containerd:
         description:
           - Summary of containerd's configuration, as returned by P(gpulab.kubernetes.containerd_state#filter).
@@ -275,6 +282,7 @@ _NODE = {
     "held": {"type": "dict", "default": {}},
     "containerd": {"type": "dict", "default": {}},
     "sharing": {"type": "dict", "default": {}},
+    "own_plugin": {"type": "bool", "default": True},
 }
 
 

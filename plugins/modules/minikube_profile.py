@@ -141,6 +141,11 @@ actions:
   type: list
   elements: str
   sample: [start, "addons enable storage-provisioner"]
+home:
+  description: Directory that holds C(.minikube) and C(.kube).
+  returned: success
+  type: str
+  sample: /root
 kubeconfig:
   description: File that contains the context of the profile.
   returned: success
@@ -202,7 +207,7 @@ def run_module(module: Any) -> dict[str, Any]:
     machine = Machine(runner, module.params["binary"], module.params["name"], home, module.check_mode)
     found = machine.found()
     state = machine.state() if found else "absent"
-    result: dict[str, Any] = {"found": state, "kubeconfig": str(machine.kubeconfig)}
+    result: dict[str, Any] = {"found": state, "home": str(home), "kubeconfig": str(machine.kubeconfig)}
     changes: list[str] = []
     if module.params["state"] == "present":
         changes = _present(machine, found, state, module)

@@ -32,6 +32,7 @@ def read_hosts(entries: Iterable[Mapping[str, Any]]) -> list[Host]:
             held={uuid.partition("::")[0]: pod for uuid, pod in (entry["held"] or {}).items()},
             known=len(entry["gpus"] or []),
             containerd=dict(entry["containerd"] or {}),
+            own_plugin=entry.get("own_plugin", True),
         )
         for entry in entries
     ]

@@ -29,9 +29,15 @@ def summary(report: Report) -> list[str]:
     if report["network"]:
         lines.append(_network(report["network"]))
     if report["isolation"]:
-        ok = all(report["isolation"].values())
-        lines.append(f"Isolation: {'a pod that asks for no GPU sees none' if ok else 'NOT proven'}")
+        lines.append(f"Isolation: {_isolation(report)}")
     return lines
+
+
+def _isolation(report: Report) -> str:
+    leaking = [name for name, entry in report["hosts"].items() if entry["isolation"].get("saw")]
+    if leaking:
+        return f"a pod that asks for no GPU sees some on {', '.join(leaking)}"
+    return "a pod that asks for no GPU sees none" if all(report["isolation"].values()) else "NOT proven"
 
 
 def problems(report: Report) -> list[str]:

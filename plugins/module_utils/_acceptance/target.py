@@ -40,6 +40,7 @@ class Host:
     ``containerd``: default_runtime, cdi, systemd_cgroup by runtime, and conflicts; empty where it was not read.
     ``models``: the names of the GPUs themselves, one for each that answers; ``gpus`` are what pods are given of them.
     ``sharing``: how pods share them, as mode, replicas, strategy, amounts by resource, and a complaint.
+    ``own_plugin``: whether this collection's device plugin offers them, with labels, and to no pod that asks for none.
     """
 
     node: str
@@ -56,6 +57,7 @@ class Host:
     containerd: Mapping[str, Any] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     sharing: Mapping[str, Any] = field(default_factory=dict)
+    own_plugin: bool = True
 
     @property
     def wanted(self) -> int:
@@ -217,7 +219,7 @@ def still_connected(found: Sequence[Target], earlier: Mapping[str, Any] | None) 
 def label_problem(target: Target) -> str:
     """What is wrong with the labels of GPU feature discovery, nothing if they fit the host."""
     host, have = target.host, target.labels
-    if not host.gpus:
+    if not host.gpus or not host.own_plugin:
         return ""
     missing = [label for label in LABELS if label not in have]
     if missing:

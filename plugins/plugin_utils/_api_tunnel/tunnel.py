@@ -20,9 +20,10 @@ class TunnelError(DomainError):
     """There can't be a tunnel with these settings."""
 
 
-def ssh_arguments(option: Callable[[str], Any], local_port: int, remote_port: int) -> list[str]:
-    """The command of a tunnel. ``option`` gives the values of Ansible's connection plugin C(ssh).
+def ssh_arguments(option: Callable[[str], Any], local_port: int, address: str, remote_port: int) -> list[str]:
+    """The command of a tunnel to an address that the host reaches.
 
+    ``option`` gives the values of Ansible's connection plugin C(ssh).
     What comes first counts for ssh: a tunnel that an existing connection carried would outlive this one.
     """
     if option("password"):
@@ -50,7 +51,7 @@ def ssh_arguments(option: Callable[[str], Any], local_port: int, remote_port: in
         argv += ["-o", f'IdentityFile="{Path(str(option("private_key_file"))).expanduser()}"']
     for name in ("ssh_common_args", "ssh_extra_args"):
         argv += shlex.split(str(option(name) or ""))
-    return [*argv, "-L", f"127.0.0.1:{local_port}:127.0.0.1:{remote_port}", str(option("host"))]
+    return [*argv, "-L", f"127.0.0.1:{local_port}:{address}:{remote_port}", str(option("host"))]
 
 
 def through_tunnel(text: str, port: int) -> str:

@@ -48,8 +48,8 @@ def problems(
         yield "Kubernetes on the host itself belongs to root: leave minikube_user out, or set minikube_driver=docker."
     if driver == "docker" and settings["user"] == "root":
         yield (
-            "minikube's driver docker refuses root: set minikube_user to a user of the group docker, which makes "
-            "that user as powerful as root."
+            "minikube's driver docker refuses root: set minikube_user to an existing user, who is added to the "
+            "group docker and with that is as powerful as root."
         )
     if driver == "none" and cluster and profile == "absent":
         yield (

@@ -75,6 +75,17 @@ def test_a_pod_that_sees_gpus_without_asking_is_a_problem(lab: Lab) -> None:
     assert result["report"]["isolation"] == {"gpu1": False, "gpu2": True}
 
 
+def test_with_a_device_plugin_of_others_leaks_and_labels_are_no_problem(lab: Lab) -> None:
+    lab.node("gpu1").leaks = ["/dev/nvidia0"]
+    lab.node("gpu1").labels = {}
+    lab.hosts[1]["own_plugin"] = False
+    result = lab.verify()
+    assert result["report"]["problems"] == []
+    assert result["report"]["isolation"] == {"gpu1": False, "gpu2": True}
+    assert "Isolation: a pod that asks for no GPU sees some on gpu1" in result["summary"]
+    assert lab.verify()["changed"] is False
+
+
 def test_a_log_may_arrive_after_its_pod_has_ended(lab: Lab) -> None:
     lab.cluster.late_logs = 2
     result = lab.verify()

@@ -38,7 +38,7 @@ users: [{name: admin, user: {client-key-data: YmFy}}]
     ],
 )
 def test_arguments_of_ssh(options: dict[str, Any], expected: list[str]) -> None:
-    argv = tunnel.ssh_arguments({**PLAIN, **options}.get, 40000, 6443)
+    argv = tunnel.ssh_arguments({**PLAIN, **options}.get, 40000, "127.0.0.1", 6443)
     assert argv[0] == options.get("ssh_executable", "ssh")
     assert argv[-3:] == ["-L", "127.0.0.1:40000:127.0.0.1:6443", "192.0.2.11"]
     assert " ".join(expected) in " ".join(argv)
@@ -47,9 +47,14 @@ def test_arguments_of_ssh(options: dict[str, Any], expected: list[str]) -> None:
     assert "BatchMode=yes" in argv and "ExitOnForwardFailure=yes" in argv
 
 
+def test_an_address_behind_the_host() -> None:
+    argv = tunnel.ssh_arguments(PLAIN.get, 40000, "192.168.49.2", 8443)
+    assert argv[-2] == "127.0.0.1:40000:192.168.49.2:8443"
+
+
 def test_a_password_is_refused() -> None:
     with pytest.raises(tunnel.TunnelError, match="ansible_password"):
-        tunnel.ssh_arguments({**PLAIN, "password": "secret"}.get, 1, 2)
+        tunnel.ssh_arguments({**PLAIN, "password": "secret"}.get, 1, "127.0.0.1", 2)
 
 
 @pytest.mark.parametrize("connection", ["local", "paramiko_ssh"])

@@ -1,0 +1,138 @@
+"""Kubernetes by minikube in a container of Docker that was given the GPUs by --gpus, for a user who is not root."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.cluster import Cluster
+from support.hosts import ROOT, Host
+from support.lab import Lab, lab_command, running
+from support.play import Run, play
+
+PLAYBOOK = "playbooks/minikube.yml"
+USER = "ada"
+KICBASE = "ghcr.io/gpulab/kicbase:1"
+
+
+class Minikube(Cluster):
+    """The cluster in the container, asked by the user whose it is."""
+
+    def kubectl(self, *arguments: str, timeout: float = 180) -> str:
+        return self.control_plane.run(f"sudo -iu {USER} kubectl {' '.join(arguments)}", timeout)
+
+    def apply(self, *manifests: dict[str, object]) -> None:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+        self.control_plane.run(f"sudo -iu {USER} kubectl apply --filename - <<'END'\n{text}\nEND")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    lab_command("build", "--with", "docker", "--with", "minikube", "--with", "kicbase")
+    with running("minikube-docker", ROOT / "lab" / "specs" / "minikube.yml") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def host(lab: Lab) -> Host:
+    host = next(iter(lab.inventory().hosts.values()))
+    host.run(f"id {USER} || useradd --create-home --shell /bin/bash {USER}")
+    return host
+
+
+@pytest.fixture(scope="module")
+def inventory(lab: Lab, host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lab's host in the group minikube, and in no other."""
+    text = lab.path.read_text()
+    line = next(line for line in text.splitlines() if line.startswith(f"{host.name} "))
+    shared = [line for line in text[text.index("[all:vars]") :].splitlines() if not line.startswith("minikube_options")]
+    registry = re.findall(r"^docker_check_image='?([^/]+)/", text, re.MULTILINE)[0]
+    options = ["--force", "--cache-images=false", "--preload=false", f"--insecure-registry={registry}"]
+    own = {"driver": "docker", "user": USER, "base_image": f"{registry}/{KICBASE}", "options": options}
+    path = tmp_path_factory.mktemp("minikube") / "minikube.ini"
+    lines = ["[minikube]", line, "", *shared, *(f"minikube_{name}={value!r}" for name, value in own.items()), ""]
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(host: Host) -> Cluster:
+    return Minikube(host)
+
+
+def minikube(inventory: Path, *arguments: str, **settings: object) -> Run:
+    extra = json.dumps({f"minikube_{name}": value for name, value in settings.items()})
+    return play(inventory, "--extra-vars", extra, *arguments, playbook=PLAYBOOK)
+
+
+def test_check_mode_predicts_and_changes_nothing(inventory: Path, host: Host) -> None:
+    run = minikube(inventory, "--check", "--diff").expect_success()
+    changed = {task.rpartition(" : ")[2] for task in run.changed_tasks()}
+    assert {"Install minikube", "Make the profile what is declared"} <= changed
+    assert host.run("command -v minikube kubectl docker containerd || true").strip() == ""
+
+
+@pytest.mark.parametrize("gpus", ["all", "nvidia.com"])
+def test_gpus_with_another_runtime_are_refused_before_anything_changes(inventory: Path, gpus: str) -> None:
+    run = minikube(inventory, container_runtime="containerd", gpus=gpus)
+    assert run.status != 0 and run.changed() == set()
+    assert f"minikube refuses --gpus={gpus} with the driver docker and the runtime containerd" in run.failures()
+    assert "Nothing was changed" in run.failures()
+
+
+def given(host: Host) -> str:
+    """What Docker gave minikube's container, as its requests for devices."""
+    return host.run("docker inspect --format '{{json .HostConfig.DeviceRequests}}' minikube")
+
+
+def test_every_gpu_is_verified(inventory: Path, host: Host, cluster: Cluster) -> None:
+    run = minikube(inventory).expect_success()
+    assert "4 of 4 GPUs proven" in run.output
+    assert "Service ok, DNS ok" in run.output and "a pod that asks for no GPU sees some on minikube" in run.output
+    assert cluster.allocatable_gpus() == {"minikube": 4}
+    totals = json.loads((inventory.parent / "gpulab-report.json").read_text())["totals"]
+    assert (totals["gpus"], totals["proven"]) == (4, 4)
+    assert json.loads(given(host))[0]["Count"] == -1
+    assert cluster.get("pods", "--namespace=kube-system", "--selector=name=nvidia-device-plugin-ds")["items"]
+
+
+def test_a_second_run_changes_nothing(inventory: Path) -> None:
+    minikube(inventory).expect_unchanged()
+    minikube(inventory, "--check", "--diff").expect_unchanged()
+
+
+def test_other_gpus_are_refused_with_what_would_be_deleted(inventory: Path, cluster: Cluster) -> None:
+    cluster.start_gpu_pod("notebook", 1)
+    run = minikube(inventory, gpus="nvidia.com")
+    assert run.status != 0 and run.changed() == set()
+    for words in ("gpus from all to nvidia.com", "default/notebook", "Nothing was changed"):
+        assert words in run.failures()
+    cluster.delete_pod("notebook")
+
+
+def test_it_is_stopped_and_started_by_its_unit(inventory: Path, host: Host, cluster: Cluster) -> None:
+    assert minikube(inventory, state="stopped").expect_success().changed()
+    assert host.run("docker inspect --format '{{.State.Status}}' minikube").strip() == "exited"
+    minikube(inventory, state="stopped").expect_unchanged()
+    host.run("systemctl restart minikube-minikube", timeout=300)
+    cluster.kubectl("wait", "node/minikube", "--for=condition=Ready", "--timeout=60s")
+    assert "4 of 4 GPUs proven" in minikube(inventory).expect_success().output
+
+
+def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
+    run = minikube(inventory, state="absent")
+    assert run.status != 0 and run.changed() == set() and "-e minikube_delete=minikube" in run.failures()
+    minikube(inventory, state="absent", delete="minikube").expect_success()
+    for kind in ("ps --all", "volume ls", "network ls"):
+        assert "minikube" not in host.run(f"docker {kind}"), kind
+    assert host.run("systemctl is-active docker").strip() == "active"
+    minikube(inventory, state="absent", delete="minikube").expect_unchanged()
+
+
+def test_every_gpu_is_verified_by_the_other_mode(inventory: Path, host: Host) -> None:
+    run = minikube(inventory, gpus="nvidia.com").expect_success()
+    assert "4 of 4 GPUs proven" in run.output
+    assert json.loads(given(host))[0]["Driver"] == "cdi"
