@@ -156,7 +156,7 @@ def test_each_query_of_the_dashboard_finds_something(live: tuple[Prometheus, Pat
             assert until(lambda: server.query(expression), bool), panel["title"]  # noqa: B023
     [variable] = [each for each in DASHBOARD["templating"]["list"] if each["name"] == "cluster"]
     found = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])
-    assert found and [each["metric"][found[2]] for each in server.query(found[1])] == ["https://192.0.2.11:6443"]
+    assert found and [each["metric"][found[2]] for each in server.query(found[1])] == ["research"]
 
 
 def test_the_panels_of_the_dashboard_fill_its_rows() -> None:
@@ -177,7 +177,7 @@ def test_an_alert_fires_until_the_next_report_is_healthy(live: tuple[Prometheus,
 
     found = until(firing, lambda found: len(found) == 4)
     assert found["GpulabGpuUnhealthy"]["summary"] == "GPU 3 of gpu1 is unhealthy"
-    assert found["GpulabErrors"]["summary"] == "The report of https://192.0.2.11:6443 has 2 errors"
+    assert found["GpulabErrors"]["summary"] == "The report of research has 4 errors"
     assert "of cp1 expires" in found["GpulabCertificateExpires"]["summary"]
     assert found["GpulabVersionDrift"]["summary"] == "gpu3 differs from its pinned state in 1 components"
     expose(file, texts["now-healthy"])
