@@ -118,6 +118,12 @@ def _file(value: Any) -> Iterator[str]:
         yield f"it must be the absolute path of a file, such as /etc/resolv.conf, or empty, not {str(value)!r:.120}"
 
 
+def _metrics_file(value: Any) -> Iterator[str]:
+    # node_exporter reads no other files.
+    if value != "" and not (_DIRECTORY.fullmatch(str(value)) and str(value).endswith(".prom")):
+        yield f"it must be the absolute path of a file that ends with .prom, or empty, not {str(value)!r:.120}"
+
+
 def _disk(value: Any) -> Iterator[str]:
     for path, mib in value.items():
         if not isinstance(path, str) or not path.startswith("/"):
@@ -236,6 +242,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "kubeadm_cluster_configuration": _cluster_configuration,
     "kubeadm_timeouts": _timeouts,
     "kubeadm_resolv_conf": _file,
+    "acceptance_report_metrics": _metrics_file,
     "nvidia_driver_version": _driver,
     "preflight_disk_mib": _disk,
     "preflight_driver_disk_mib": _disk,

@@ -45,7 +45,8 @@ def run(
 def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> None:
     written = tmp_path / "gpulab-report.json"
     written.write_text(json.dumps(EARLIER))
-    said = run(tmp_path)
+    metrics = tmp_path / "gpulab.prom"
+    said = run(tmp_path, "-e", f"acceptance_report_metrics={metrics}")
     found = json.loads(written.read_text())
     assert found["hosts"]["cp1"]["reachable"] is False
     assert found["hosts"]["cp1"]["devices"][0]["state"] == "proven"
@@ -54,6 +55,8 @@ def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> Non
     assert found["phases"] == EARLIER["phases"]
     assert [each["kind"] for each in found["actions"]][:2] == ["unreachable", "api"]
     assert "cp1: Failed to connect to the host" in said and "changed=1" not in said
+    assert ',node="cp1"} 0\n' in metrics.read_text()
+    assert metrics.stat().st_mode & 0o777 == 0o644
     assert 'data-gpu="unknown"' in (tmp_path / "gpulab-report.html").read_text()
 
 
@@ -68,8 +71,8 @@ def test_errors_fail_the_run_when_the_report_is_written(tmp_path: Path) -> None:
 
 
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:
-    run(tmp_path, "--check")
-    assert not list(tmp_path.glob("gpulab-report.*"))
+    run(tmp_path, "--check", "-e", f"acceptance_report_metrics={tmp_path}/gpulab.prom")
+    assert not list(tmp_path.glob("gpulab*"))
 
 
 def test_an_earlier_report_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:

@@ -134,6 +134,8 @@ def test_good_variables_have_no_problems() -> None:
         ("nvidia_driver_version", "", "not ''"),
         ("nvidia_driver_version", 580, "not '580'"),
         ("kubeadm_resolv_conf", "etc/resolv.conf", "the absolute path of a file, such as /etc/resolv.conf, or empty"),
+        ("acceptance_report_metrics", "gpulab.prom", "the absolute path of a file that ends with .prom, or empty"),
+        ("acceptance_report_metrics", "/var/lib/prometheus", "not '/var/lib/prometheus'"),
         ("preflight_disk_mib", {"/usr": "2 GB"}, "/usr must have a whole number of MiB, such as 2000, not '2 GB'"),
         ("preflight_driver_disk_mib", {"/usr": -1}, "not -1"),
         ("preflight_driver_disk_mib", {"usr": 1}, "'usr' is not an absolute path"),

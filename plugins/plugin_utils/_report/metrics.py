@@ -1,0 +1,104 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A report as metrics, in Prometheus' text format. Pure.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from .read import Report, dictionaries, dictionary, number, text
+
+Sample = tuple[str, dict[str, str], int]
+
+_HELP = {
+    "gpulab_gpus_expected": "GPUs that the hosts must have.",
+    "gpulab_gpus_proven": "GPUs on which a pod of the last verification computed.",
+    "gpulab_gpus_in_use": "GPUs that the last verification left to running pods.",
+    "gpulab_nodes": "Nodes in the report.",
+    "gpulab_node_reachable": "1 if the node was reached for the report, otherwise 0.",
+    "gpulab_gpu_healthy": "1 if the driver reports no problem with the GPU, otherwise 0.",
+    "gpulab_problems": "Problems in the report, by severity.",
+    "gpulab_version_drift": "Components of the node that differ from their pinned state.",
+    "gpulab_certificate_expiration_timestamp_seconds": "When a certificate or the key of an apt source expires.",
+    "gpulab_report_timestamp_seconds": "When hosts and API were read for the report.",
+}
+
+
+def metrics(report: Report) -> str:
+    """The report as text. A value that the report does not have is left out, not reported as 0."""
+    cluster = dictionary(report.get("cluster"))
+    common = {"cluster": text(cluster.get("name")) or text(cluster.get("endpoint"))}
+    # node_exporter refuses two samples of one name and the same labels: the worse one stays.
+    samples: dict[str, dict[str, int]] = {name: {} for name in _HELP}
+    for name, labels, value in _samples(report):
+        key = _labels({**common, **labels})
+        samples[name][key] = min(value, samples[name].get(key, value))
+    return "".join(
+        f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n"
+        + "".join(f"{name}{labels} {value}\n" for labels, value in found.items())
+        for name, found in samples.items()
+        if found
+    )
+
+
+def _samples(report: Report) -> Iterator[Sample]:
+    totals = dictionary(report.get("totals"))
+    for key, name in (("gpus", "expected"), ("proven", "proven"), ("in_use", "in_use")):
+        count = number(totals.get(key))
+        if count is not None:
+            yield f"gpulab_gpus_{name}", {}, count
+    yield "gpulab_nodes", {}, len(report["hosts"])
+    found = [text(each.get("severity")) for each in dictionaries(report.get("actions"))]
+    for severity in ("error", "warning"):
+        yield "gpulab_problems", {"severity": severity}, found.count(severity)
+    observed = _seconds(report.get("observed"))
+    if observed is not None:
+        yield "gpulab_report_timestamp_seconds", {}, observed
+    for node, entry in report["hosts"].items():
+        yield from _of_node(node, entry)
+
+
+def _of_node(node: str, entry: dict[str, Any]) -> Iterator[Sample]:
+    reachable = entry.get("reachable") is not False
+    yield "gpulab_node_reachable", {"node": node}, int(reachable)
+    for each in dictionaries(entry.get("certificates")):
+        expires = _seconds(each.get("expires"))
+        if expires is not None:
+            kind = "authority" if each.get("authority") is True else "certificate"
+            labels = {"node": node, "name": text(each.get("name"))}
+            labels["kind"] = "apt_key" if each.get("apt_key") is True else kind
+            yield "gpulab_certificate_expiration_timestamp_seconds", labels, expires
+    # What an earlier run read of a host that does not answer says nothing about the present.
+    if not reachable:
+        return
+    for device in dictionaries(entry.get("devices")):
+        if isinstance(device.get("healthy"), bool):
+            labels = {"node": node, "gpu": text(device.get("index")), "uuid": text(device.get("uuid"))}
+            yield "gpulab_gpu_healthy", {**labels, "model": text(device.get("name"))}, int(device["healthy"])
+    versions = dictionaries(entry.get("versions"))
+    if versions:
+        yield "gpulab_version_drift", {"node": node}, sum(row.get("drift") is True for row in versions)
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    valid = value.encode("utf-8", "replace").decode("utf-8")
+    return valid.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _seconds(written: Any) -> int | None:
+    """Seconds since 1970 of a time such as 2026-11-21T04:00:00Z, None for anything else."""
+    try:
+        moment = datetime.fromisoformat(text(written).replace("Z", "+00:00"))
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp())
+    except (ValueError, OverflowError):
+        return None
