@@ -11,6 +11,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 OLD := .cache/venv-3.11
 AWX := .cache/venv-awx
 WANDB := .cache/venv-wandb
+DOCS := .cache/venv-docs
 AXE := .cache/axe/axe_playwright_python/axe.min.js
 export PATH := $(BIN):$(PATH)
 export PYTHONUNBUFFERED := 1
@@ -59,7 +60,7 @@ tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
 LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training storage docker minikube minikube-docker launch network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools wandb-tools report-test bench docs clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools wandb-tools report-test bench docs site docs-tools docs-lint clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -118,6 +119,31 @@ groups: # print the names of the groups that CI selects from
 labs: # print the names of the labs that the long tests use
 	@echo $(addprefix $${GPULAB_TEST_PREFIX:-it}-,$(LABS))
 
+docs-tools: # the environment of the site, of antsibull-docs and of Galaxy's importer
+	@.ci/make-venv $(DOCS) requirements-docs.txt 3.13 3.12
+
+# The importer without ansible-lint, which make lint runs itself.
+docs-lint: export GALAXY_IMPORTER_RUN_ANSIBLE_LINT := false
+docs-lint: export GALAXY_IMPORTER_CHECK_REQUIRED_TAGS := true
+docs-lint: docs-tools
+	@export PATH="$(CURDIR)/$(DOCS)/bin:$$PATH"
+	antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs=self .
+	rm -rf .cache/package && mkdir -p .cache/package
+	ansible-galaxy collection build --output-path .cache/package . >/dev/null
+	cd .cache/package
+	python -m galaxy_importer.main ./*.tar.gz >import.log || { cat import.log; exit 1; }
+	! grep -E '^(WARNING|ERROR)' import.log
+
+site: docs-tools ## build the documentation's site, .cache/site/html/index.html (half a minute)
+	@echo "site: guides, and the reference by antsibull-docs"
+	export PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=collections
+	rm -rf .cache/site
+	install -d -m 755 .cache/site/source/reference
+	antsibull-docs collection --use-current --squash-hierarchy --fail-on-error --dest-dir .cache/site/source/reference gpulab.kubernetes
+	git ls-files -co --exclude-standard '*.md' CHANGELOG.rst docs/images | tar -cf - -T - | tar -xf - -C .cache/site/source
+	mv .cache/site/source/README.md .cache/site/source/index.md
+	sphinx-build -q -W --keep-going -j auto -c docs/docsite .cache/site/source .cache/site/html
+
 lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (production), ansible-test sanity
 	@echo "lint: 1/6 ruff"
 	ruff check --quiet .
@@ -126,10 +152,13 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	mypy --no-error-summary plugins examples lab tests docs upstream
 	echo "lint: 3/6 yamllint"
 	yamllint --strict .
-	echo "lint: 4/6 generated documents, vocabulary, changelog fragments, upstream.lock"
+	echo "lint: 4/6 generated documents, vocabulary, antsibull-docs, Galaxy's importer, changelog fragments, upstream.lock"
 	python docs/generate.py --check
 	python tests/sanity/words.py
 	antsibull-changelog lint
+	if .ci/make-venv $(DOCS) requirements-docs.txt 3.13 3.12; then $(MAKE) docs-lint
+	elif [ $$? -eq 3 ]; then echo "lint: no Python 3.12 or 3.13 here, antsibull-docs and Galaxy's importer don't run"
+	else exit 1; fi
 	python -m upstream --check
 	echo "lint: 5/6 ansible-lint, production profile, and in parallel 6/6 ansible-test sanity (2 minutes)"
 	ansible-lint --offline -q --strict & lint=$$!

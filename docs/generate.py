@@ -118,7 +118,7 @@ def row(name: str, option: dict[str, Any]) -> str:
 
 
 def variables() -> str:
-    parts = [HEAD]
+    parts, default = [HEAD], defaults()
     for role in ROLES:
         path = ROOT / "roles" / role / "meta" / "argument_specs.yml"
         if not path.is_file():
@@ -126,7 +126,11 @@ def variables() -> str:
         spec = reference.main_entry(load(path)["argument_specs"])
         parts.append(f"## {role}\n\n{spec['short_description'].rstrip('.')}.\n")
         options: dict[str, dict[str, Any]] = spec.get("options") or {}
-        own = {name: option for name, option in options.items() if name.startswith(role)}
+        own = {
+            name: option | {"default": default[name]} if name in default else option
+            for name, option in options.items()
+            if name.startswith(role)
+        }
         if own:
             rows = "\n".join(row(name, option) for name, option in own.items())
             parts.append(f"| variable | type | default | what it is |\n| --- | --- | --- | --- |\n{rows}\n")

@@ -39,8 +39,17 @@ def test_there_are_roles() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_the_defaults_and_the_specification_agree(role: str) -> None:
-    specified = {name: option["default"] for name, option in options_of(role).items() if "default" in option}
-    assert read(ROOT / "roles" / role / "defaults" / "main.yml") == specified
+    options = options_of(role)
+    specified = {name: option["default"] for name, option in options.items() if "default" in option}
+    defaults = read(ROOT / "roles" / role / "defaults" / "main.yml")
+    # antsibull-docs takes a template for a string, or for a list of strings; the description says such a default.
+    templates = {
+        name: default
+        for name, default in defaults.items()
+        if "{{" in str(default)
+        and not {"int", "dict"}.isdisjoint({options[name]["type"], options[name].get("elements")})
+    }
+    assert defaults == specified | templates
 
 
 @pytest.mark.parametrize("role", ROLES)
