@@ -56,7 +56,8 @@ def address(page: str, target: str, anchor: str) -> str:
 def contents() -> str:
     """Return the tables of contents: what docs/README.md lists, in its order, roles and the other pages."""
     guides = (ROOT / "docs" / "README.md").read_text()
-    pages = dict.fromkeys(f"docs/{name}" for name in re.findall(r"^\| \[[^]]*\]\(([\w/-]+\.md)\)", guides, re.MULTILINE))
+    rows = re.findall(r"^\| \[[^]]*\]\(([\w/-]+\.md)\)", guides, re.MULTILINE)
+    pages = dict.fromkeys(f"docs/{name}" for name in rows)
     reference = [page for page in pages if page in ("docs/variables.md", "docs/cuda.md", "docs/reference/README.md")]
     parts = {
         "Guides": ["docs/README", *(page for page in pages if page not in reference)],
