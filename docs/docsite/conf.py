@@ -56,8 +56,8 @@ def address(page: str, target: str, anchor: str) -> str:
 def contents() -> str:
     """Return the tables of contents: what docs/README.md lists, in its order, roles and the other pages."""
     guides = (ROOT / "docs" / "README.md").read_text()
-    rows = re.findall(r"^\| \[[^]]*\]\(([\w/-]+\.md)\)", guides, re.MULTILINE)
-    pages = dict.fromkeys(f"docs/{name}" for name in rows)
+    names = re.findall(r"^\| \[[^]]*\]\(([\w/-]+\.md)\)", guides, re.MULTILINE)
+    pages = [f"docs/{name}" for name in dict.fromkeys(names)]
     reference = [page for page in pages if page in ("docs/variables.md", "docs/cuda.md", "docs/reference/README.md")]
     parts = {
         "Guides": ["docs/README", *(page for page in pages if page not in reference)],
@@ -70,7 +70,10 @@ def contents() -> str:
 
 
 def read(_app: object, name: str, source: list[str]) -> None:
-    if not name.startswith("reference/"):
+    if name.startswith("reference/"):
+        # The theme has a table of contents of its own, and shows an error in place of a second one.
+        source[0] = re.sub(r"^\.\. contents::\n(?: +:.*\n)*", "", source[0], flags=re.MULTILINE)
+    else:
         page = f"{name}.md"
         source[0] = LINK.sub(lambda link: address(page, link[1], link[2] or ""), source[0])
     if name == "index":
