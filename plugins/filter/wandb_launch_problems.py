@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-from ..plugin_utils._wandb.problems import Cluster, problems
+from ..plugin_utils._wandb.problems import Cluster, DockerHost, problems
 
 DOCUMENTATION = r"""
 name: wandb_launch_problems
@@ -17,8 +17,8 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Finds jobs that the launch agent refuses, invalid variables, missing claims and namespaces, and jobs that may
-    request more GPUs than a node has.
-positional: _input, absent, own_namespace, nodes, namespaces, claims
+    request more GPUs than a node, or a host with Docker, has.
+positional: _input, absent, own_namespace, nodes, namespaces, claims, docker
 options:
   _input:
     description: Result of P(gpulab.kubernetes.wandb_queues#filter).
@@ -46,6 +46,11 @@ options:
     description: Claims in the cluster.
     type: list
     elements: dict
+  docker:
+    description:
+      - The host that runs jobs as containers. C(version) is that of its Docker, empty if none answers, and C(gpus) the
+        number of its GPUs. Without it no host is looked at.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -69,9 +74,10 @@ def wandb_launch_problems(
     nodes: Sequence[Mapping[str, Any]] | None = None,
     namespaces: Sequence[Mapping[str, Any]] = (),
     claims: Sequence[Mapping[str, Any]] = (),
+    docker: Mapping[str, Any] | None = None,
 ) -> list[str]:
     cluster = None if nodes is None else Cluster(nodes, namespaces, claims)
-    return list(problems(queues, absent, cluster, own_namespace))
+    return list(problems(queues, absent, cluster, own_namespace, DockerHost(**docker) if docker else None))
 
 
 class FilterModule:

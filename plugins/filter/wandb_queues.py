@@ -44,7 +44,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: For each queue name, resource, resource_args, template_variables and prioritization.
+  description: >-
+    For each queue name, resource, resource_args, template_variables, prioritization, and under C(unused) the settings
+    that mean nothing for a queue of its type.
   type: list
   elements: dict
 """

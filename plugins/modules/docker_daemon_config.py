@@ -46,6 +46,12 @@ options:
     type: list
     elements: path
     default: []
+  record:
+    description:
+      - File that keeps which settings this module wrote. With it, those that O(settings) no longer has are removed, and
+        those that it has with another value are changed without O(replace), as long as nobody else has changed them.
+    type: path
+    version_added: 0.2.0
   run_dir:
     description: Directory in which pending restarts are recorded. It must not persist across reboots.
     type: path
@@ -77,7 +83,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changed_keys:
-  description: Settings that were added or changed, or would be in check mode, with dots between levels.
+  description: Settings that were added, changed or removed, or would be in check mode, with dots between levels.
   returned: success
   type: list
   elements: str

@@ -101,12 +101,15 @@ def test_a_restart_that_would_end_containers_is_refused_and_they_are_named(
 ) -> None:
     host.run(f"sudo docker run --detach --name notebook --network none --entrypoint sleep {image} infinity")
     before = since(host)
-    limits = {"log_options": {"max-size": "10m"}, "replace_settings": True, "verify": False}
+    limits = {"log_options": {"max-size": "10m"}, "verify": False}
     run = docker(inventory, **limits)
     assert run.status != 0 and "running containers notebook (" in run.failures()
     assert since(host) == before and "10m" not in host.run("cat /etc/docker/daemon.json")
     docker(inventory, **limits, disruption_policy="restart").expect_success()
-    assert since(host) != before and "10m" in host.run("cat /etc/docker/daemon.json")
+    # What this collection wrote may change, and goes when it is not wanted any more, mirrors and max-file here.
+    assert since(host) != before
+    written = json.loads(host.run("cat /etc/docker/daemon.json"))
+    assert written["log-opts"] == {"max-size": "10m"} and "registry-mirrors" not in written
     host.run("sudo docker rm --force notebook")
 
 
@@ -128,9 +131,12 @@ def test_wrong_settings_are_one_error_before_anything_changes(inventory: Path) -
 
 
 def test_removal_keeps_the_data_and_says_so(inventory: Path, host: Host) -> None:
+    drop_ins = "/etc/systemd/system/docker.service.d"
+    host.run(f"sudo mkdir -p {drop_ins} && sudo touch {drop_ins}/50-gpulab-proxy.{{conf,env}} {drop_ins}/own.conf")
     run = docker(inventory, state="absent").expect_success()
     assert "stay in /var/lib/docker" in run.output
     assert host.run("command -v dockerd || true").strip() == ""
+    assert host.run(f"ls {drop_ins}").split() == ["own.conf"]
     assert host.run("sudo ls /var/lib/docker").strip() != ""
     assert host.run("systemctl is-active containerd").strip() == "active"
     docker(inventory, state="absent").expect_unchanged()

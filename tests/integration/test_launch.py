@@ -1,4 +1,4 @@
-"""W&B Launch: queues at W&B, the agent on the cluster, jobs on simulated GPUs, and what goes wrong with them.
+"""W&B Launch: queues at W&B, agents on the cluster and with Docker, jobs on simulated GPUs, and what goes wrong.
 
 wandb's SDK, its agent and its Kubernetes runner are real, in the image that the lab builds of PyPI's package. W&B's
 cloud is a stand-in (tests/support/wandb_stand_in.py).
@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from support import wandb_stand_in
+from support import wandb_index, wandb_stand_in
 from support.cluster import Cluster
-from support.hosts import ROOT, Inventory
+from support.hosts import ROOT, Host, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
 from support.wandb_refusals import REFUSED
@@ -54,8 +54,16 @@ run.finish()
 LAUNCH = """
 import json, sys
 from wandb.sdk.launch._launch_add import launch_add
-item = launch_add(queue_name="gpu", name="job", **json.loads(sys.argv[1]))
+item = launch_add(name="job", **json.loads(sys.argv[1]))
 print(item.id)
+"""
+# Runs until it is told to end, longer than an agent takes to restart.
+LONG_JOB = """
+import pathlib, time, wandb
+run = wandb.init()
+while not pathlib.Path("/tmp/end").exists():
+    time.sleep(1)
+run.finish()
 """
 VALIDATE = """
 import json, sys
@@ -99,9 +107,10 @@ class Site:
         found: dict[str, Any] = json.loads(self.lab.report.read_text())
         return found
 
-    def push(self, gpus: int, image: str = IMAGE, **more: Any) -> dict[str, Any]:
-        """Put a job into the queue through wandb's SDK, and return what W&B keeps of it."""
+    def push(self, gpus: int, image: str = IMAGE, queue: str = "gpu", **more: Any) -> dict[str, Any]:
+        """Put a job into a queue through wandb's SDK, and return what W&B keeps of it."""
         job = {"docker_image": image, "project": "p", "entity": ENTITY, "template_variables": {"gpus": gpus}}
+        job["queue_name"] = queue
         argument = json.dumps({**job, **(more or {"entry_point": ["python3", "-c", JOB]})})
         own = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": self.wandb.url, "WANDB_ERROR_REPORTING": "false"}
         command = [str(PYTHON), "-c", LAUNCH, argument]
@@ -327,3 +336,161 @@ def test_it_is_removed_and_queues_are_deleted_by_name_only(site: Site) -> None:
     site.launch(deleted).expect_success()
     assert site.wandb.queues == {}
     site.launch(deleted).expect_unchanged()
+
+
+DOCKER_QUEUE = {
+    "name": "box",
+    "type": "local-container",
+    "variables": {"gpus": ONE_OR_TWO},
+    "shared_memory": "64Mi",
+    "memory": "2Gi",
+    "cpu": "500m",
+}
+UNIT = "wandb-launch-agent"
+# The lab's image without its entry point: the runner of wandb has a job's arguments put behind that.
+DOCKER_IMAGE = "job:1"
+
+
+@dataclass(frozen=True)
+class Box:
+    """The lab's host as one with Docker."""
+
+    site: Site
+    path: Path
+    host: Host
+    index: str
+
+    def launch(self, values: dict[str, Any], *arguments: str) -> Run:
+        mine = {"wandb_launch_queues": [DOCKER_QUEUE], "wandb_launch_index_url": self.index}
+        variables = self.site.variables({**mine, **values})
+        return play(self.path, *arguments, *variables, playbook="playbooks/wandb_launch_docker.yml")
+
+    def started(self) -> str:
+        return self.host.run(f"systemctl show --value --property=InvocationID {UNIT}").strip()
+
+
+@pytest.fixture(scope="module")
+def box(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    directory = tmp_path_factory.mktemp("docker")
+    text = site.lab.path.read_text()
+    path = directory / "docker.ini"
+    path.write_text(text.replace("[all:vars]", "[docker]\ncp1\n\n[all:vars]"))
+    path.chmod(0o600)
+    host = site.inventory.control_plane
+    python = host.run("python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'").strip()
+    address = urlsplit(site.wandb.url).hostname or ""
+    with wandb_index.running(address, directory, f"wandb=={IMAGE.rpartition(':')[2]}", python) as index:
+        yield Box(site, path, host, index)
+
+
+def test_a_host_without_docker_is_told_where_it_comes_from(box: Box) -> None:
+    run = box.launch({})
+    assert "no Docker answers on this host: run gpulab.kubernetes.docker first" in run.failures()
+    assert not run.changed()
+    assert play(box.path, playbook="playbooks/docker.yml").expect_success().changed()
+    image = f"{str(box.host.variables['docker_check_image']).partition('/')[0]}/{IMAGE}"
+    box.host.run(f"docker create --name base {image} && docker commit --change 'ENTRYPOINT []' base {DOCKER_IMAGE}")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"wandb_launch_queues": [{**DOCKER_QUEUE, "volumes": {"/cache": "a"}}]},
+            "volumes means something on a cluster",
+        ),
+        (
+            {"wandb_launch_queues": [{**DOCKER_QUEUE, "variables": {}, "gpus": 3}]},
+            "ask for 3 GPUs, and this host has 2",
+        ),
+        ({"wandb_launch_queues": [{**DOCKER_QUEUE, "resource_args": {"privileged": 1}}]}, "agent refuses privileged"),
+        ({"wandb_launch_agent_config": {"builder": {"type": "podman"}}}, "builder.type: Input should be"),
+    ],
+)
+def test_what_docker_or_its_agent_can_not_do_is_told(box: Box, values: dict[str, Any], words: str) -> None:
+    run = box.launch(values)
+    assert words in run.failures()
+    assert not run.changed()
+    assert box.site.wandb.queues == {}
+
+
+def test_check_apply_and_a_second_run_that_changes_nothing_with_docker(box: Box) -> None:
+    key = box.site.key.read_text()
+    predicted = box.launch({}, "--check", "--diff").expect_success()
+    run = box.launch({}, "--diff", "-vvv").expect_success()
+    assert predicted.changed() == run.changed() != set()
+    assert key not in predicted.output + run.output
+    (agent,) = [agent for agent in box.site.wandb.agents.values() if agent["config"]["queues"] == ["box"]]
+    assert (agent["config"]["max_jobs"], agent["config"]["builder"]) == (1, {"type": "noop"})
+    started = box.started()
+    box.launch({}).expect_unchanged()
+    box.launch({}, "--check").expect_unchanged()
+    assert box.started() == started
+
+
+def test_the_agent_is_a_user_of_its_own_and_only_root_reads_the_key(box: Box) -> None:
+    key = box.site.key.read_text()
+    pid = box.host.run(f"systemctl show --value --property=MainPID {UNIT}").strip()
+    assert box.host.run(f"ps -o user:32= -p {pid}").strip() == UNIT
+    assert "docker" in box.host.run(f"for group in $(ps -o supgid= -p {pid} | tr , ' '); do getent group $group; done")
+    assert box.host.run(f"stat -c '%a %U' /etc/{UNIT}/environment").strip() == "600 root"
+    seen = box.host.run(f"systemctl cat {UNIT}; systemctl show {UNIT}; ps -eo args; journalctl --unit {UNIT}")
+    assert key not in seen
+
+
+def test_a_job_of_docker_runs_on_gpus_in_a_container(box: Box) -> None:
+    hello = json.loads((ROOT / "examples" / "launch" / "hello-docker.json").read_text())
+    item = box.site.push(2, DOCKER_IMAGE, "box", config=hello)
+    wait_for(lambda: item["state"] not in ("PENDING", "LEASED", "CLAIMED"), 180)
+    assert (item["state"], item["message"]) == ("FINISHED", "")
+    assert box.site.wandb.runs[item["associatedRunId"]]["summary"]["gpus"] == 2
+    log = box.host.run(f"journalctl --unit {UNIT}")
+    assert "Launching run in docker" in log and box.site.key.read_text() not in log
+
+
+def test_a_changed_configuration_restarts_the_agent_and_its_job_goes_on(box: Box) -> None:
+    item = box.site.push(1, DOCKER_IMAGE, "box", config={"overrides": {"args": ["python3", "-c", LONG_JOB]}})
+    wait_for(lambda: item["associatedRunId"] in box.site.wandb.runs, 90)
+    started = box.started()
+    run = box.launch({"wandb_launch_max_jobs": 2}).expect_success()
+    assert {task.rpartition(" : ")[2] for task in run.changed_tasks()} == {
+        "Configure the launch agent",
+        "Run the launch agent with this configuration",
+    }
+    assert box.started() != started
+    variables = box.site.variables({"wandb_launch_queues": [DOCKER_QUEUE]})
+    play(box.path, *variables, playbook="playbooks/report.yml").expect_success()
+    launch = json.loads((box.path.parent / "gpulab-report.json").read_text())["launch"]
+    assert launch["words"][-2:] == ["agents: 1 of 1 alive", "jobs: 1 running on 1 GPUs, 0 not running yet"]
+    container = box.host.run(f"docker ps --quiet --filter ancestor={DOCKER_IMAGE}").strip()
+    box.host.run(f"docker exec {container} touch /tmp/end")
+    wait_for(lambda: bool(item["state"] == "FINISHED"), 60)
+
+
+def test_a_stopped_agent_is_an_action_of_the_report(box: Box) -> None:
+    box.host.run(f"systemctl stop {UNIT}")
+    variables = box.site.variables({"wandb_launch_queues": [DOCKER_QUEUE]})
+    play(box.path, *variables, playbook="playbooks/report.yml").expect_success()
+    report = json.loads((box.path.parent / "gpulab-report.json").read_text())
+    (action,) = [each for each in report["actions"] if each["problem"] == "launch_agent_down"]
+    assert f"the launch agent cp1/{UNIT} is not alive: its unit is inactive" in action["what"]
+
+
+def test_an_agent_that_w_and_b_refuses_is_an_error_with_its_reason(box: Box) -> None:
+    queues, box.site.wandb.queues = box.site.wandb.queues, {}
+    box.site.wandb.unsupported = {"createLaunchAgent"}
+    run = box.launch({"wandb_launch_queues": [{**DOCKER_QUEUE, "name": "other"}]})
+    box.site.wandb.unsupported, box.site.wandb.queues = set(), queues
+    assert "it ends again and again" in run.failures() and "createLaunchAgent" in run.failures()
+
+
+def test_the_agent_of_docker_is_removed(box: Box) -> None:
+    gone = {"wandb_launch_state": "absent", "wandb_launch_queues_absent": ["box"]}
+    assert box.launch(gone, "--check").expect_success().changed()
+    box.launch(gone).expect_success()
+    box.launch(gone).expect_unchanged()
+    assert box.site.wandb.queues == {}
+    left = box.host.run(
+        f"ls -d /etc/{UNIT} /opt/{UNIT} /var/lib/{UNIT} /etc/systemd/system/*/{UNIT}* 2>/dev/null || true"
+    )
+    assert left == "" and box.host.run(f"id {UNIT} 2>&1 || true").startswith("id:")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 from .._command import Runner
 from .._errors import DomainError
-from .._files import back_up, difference, read_text, under, write_text
+from .._files import back_up, difference, put_file, read_text, under, write_text
 from .._systemd import Restarts
 from . import settings as docker
 
@@ -25,11 +26,19 @@ DAEMON_FILE = "/etc/docker/daemon.json"
 class DaemonFile:
     """``module`` is an AnsibleModule, ``service`` the unit that reads the file when it starts, or empty.
 
-    ``programs`` are files that the service looks for when it starts.
+    ``programs`` are files that the service looks for when it starts. ``record`` is the file that keeps which settings
+    were written here, so that those that are not wanted any more go; empty to keep none.
     """
 
     def __init__(
-        self, module: Any, root: str, path: str, restarts: Restarts, service: str, programs: Iterable[str] = ()
+        self,
+        module: Any,
+        root: str,
+        path: str,
+        restarts: Restarts,
+        service: str,
+        programs: Iterable[str] = (),
+        record: str = "",
     ) -> None:
         self._module = module
         self._path = path
@@ -39,6 +48,7 @@ class DaemonFile:
         self._programs = [under(root, program) for program in programs]
         self._started = under(root, PID_FILE)
         self._program = under(root, PROGRAM)
+        self._record = under(root, record) if record else None
 
     def ensure(self, wanted: Mapping[str, Any], replace: bool) -> dict[str, Any]:
         """The fields that the module docker_daemon_config returns. Raises DomainError, and nothing is changed then."""
@@ -50,31 +60,44 @@ class DaemonFile:
                 f"Error while reading {self._path}: {error}. Docker does not start with it either; correct or remove "
                 "it. Nothing was changed."
             ) from error
-        merged = docker.merge(values, wanted, replace)
+        others = docker.without(values, self._own())
+        merged = docker.merge(others, wanted, replace)
         if merged.contradictions:
             raise self._contradicted(merged)
-        diff, backup = [], None
-        if merged.keys:
-            after = docker.written(merged.values, before or "")
+        diff, backup, keys = [], None, list(docker.changes(values, merged.values))
+        if keys:
+            # In the order of the file.
+            after = docker.written(
+                {**{key: 0 for key in values if key in merged.values}, **merged.values}, before or ""
+            )
             self._validate(after)
             diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
             if not self._module.check_mode:
-                backup = self._write(before, after, merged.keys)
+                backup = self._write(before, after, keys)
+        if self._record and not self._module.check_mode:
+            put_file(self._record, json.dumps(docker.without(merged.values, others)).encode(), 0o600)
         newer = self._newer() if self._service else []
         if newer and not self._module.check_mode:
             self._restarts.note(self._service)
-        restart = bool(newer) or self._noted("restart") or not docker.reloaded(merged.keys)
+        restart = bool(newer) or self._noted("restart") or not docker.reloaded(keys)
         return {
-            "changed": bool(merged.keys),
+            "changed": bool(keys),
             "diff": diff,
-            "changed_keys": merged.keys,
+            "changed_keys": keys,
             "backup": backup,
             "unmanaged_keys": sorted(set(merged.values) - set(wanted)),
             "newer_programs": newer,
             "restart": restart,
-            "services": [self._service] if self._service and (restart or merged.keys or self._noted("reload")) else [],
+            "services": [self._service] if self._service and (restart or keys or self._noted("reload")) else [],
             **docker.facts(merged.values),
         }
+
+    def _own(self) -> dict[str, Any]:
+        text = read_text(self._record) if self._record else None
+        # One that can't be read is of no use, and its settings count as those of others.
+        with contextlib.suppress(DomainError):
+            return docker.read_daemon(text or "")
+        return {}
 
     def _write(self, before: str | None, after: str, keys: Iterable[str]) -> str | None:
         backup = str(back_up(self._file)) if before is not None else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +93,32 @@ def merge(values: Mapping[str, Any], wanted: Mapping[str, Any], replace: bool) -
     merged = Merged({})
     merged.values = _objects("", values, wanted, replace, merged)
     return merged
+
+
+def without(values: Mapping[str, Any], some: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` less what ``some`` has with the same value, and less the objects and lists that this leaves empty."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        other = some.get(key, _MISSING)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            rest: Any = without(value, other)
+        elif isinstance(value, list) and isinstance(other, list):
+            rest = [one for one in value if not any(_same("", one, each) for each in other)]
+        else:
+            rest = None if other is not _MISSING and _same("", value, other) else value
+        if other is _MISSING or rest not in (None, {}, []):
+            result[key] = rest
+    return result
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """The settings (dotted) that are in one of the two alone, or differ."""
+    for key in {**after, **before}:
+        old, new = before.get(key, _MISSING), after.get(key, _MISSING)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from changes(old, new, f"{path}{key}.")
+        elif old is _MISSING or new is _MISSING or not _same("", old, new):
+            yield f"{path}{key}"
 
 
 def reloaded(keys: Iterable[str]) -> bool:

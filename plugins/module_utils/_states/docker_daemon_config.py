@@ -16,7 +16,8 @@ from .._systemd import RUN_DIR, Restarts, Systemd
 def ensure(module: Any) -> dict[str, Any]:
     params = module.params
     restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
-    file = DaemonFile(module, params["root"], params["path"], restarts, params["service"] or "", params["programs"])
+    options = (params["service"] or "", params["programs"], params["record"] or "")
+    file = DaemonFile(module, params["root"], params["path"], restarts, *options)
     return file.ensure(params["settings"], params["replace"])
 
 
@@ -27,6 +28,7 @@ SPECIFICATION: dict[str, Any] = {
         "replace": {"type": "bool", "default": False},
         "service": {"type": "str"},
         "programs": {"type": "list", "elements": "path", "default": []},
+        "record": {"type": "path"},
         "run_dir": {"type": "path", "default": RUN_DIR},
         "root": {"type": "path", "default": "/"},
     },

@@ -10,11 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._cluster.quantities import read_quantity
 from .._mappings import merged
 
 Values = dict[str, Any]
 # Where a template variable of that name goes, unless a value is given.
 _AMOUNTS = {"gpus": "nvidia.com/gpu", "cpu": "cpu", "memory": "memory"}
+_DOCKER_AMOUNTS = {"gpus": "gpus", "cpu": "cpus", "memory": "memory"}
+# Settings that say something of a cluster. The agent gives containers of Docker no volumes.
+_CLUSTER_ONLY = ("namespace", "node_selector", "tolerations", "volumes")
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,11 @@ class Queue:
 def declared(setting: Mapping[str, Any], defaults: Mapping[str, Any]) -> Values:
     """Return the arguments of M(gpulab.kubernetes.wandb_queue) for an entry of wandb_launch_queues.
 
-    ``defaults`` has namespace, node_selector and tolerations of the jobs.
+    ``defaults`` has namespace, node_selector and tolerations of the jobs. ``unused`` are settings that are given and
+    mean nothing for a queue of this type.
     """
     resource = setting.get("type") or "kubernetes"
+    unused = () if resource == "kubernetes" else _CLUSTER_ONLY
     variables = {
         name: {key: value for key, value in schema.items() if value is not None}
         for name, schema in (setting.get("variables") or {}).items()
@@ -57,6 +63,7 @@ def declared(setting: Mapping[str, Any], defaults: Mapping[str, Any]) -> Values:
         "resource_args": merged(made, setting.get("resource_args") or {}),
         "template_variables": variables,
         "prioritization": "V0" if setting.get("priorities") else "DISABLED",
+        "unused": [name for name in unused if setting.get(name)],
     }
 
 
@@ -79,9 +86,9 @@ def _given(setting: Mapping[str, Any]) -> Values:
     return {key: value for key, value in setting.items() if value is not None}
 
 
-def _amounts(setting: Mapping[str, Any], variables: Mapping[str, Any]) -> Values:
+def _amounts(setting: Mapping[str, Any], variables: Mapping[str, Any], names: Mapping[str, str]) -> Values:
     found = {}
-    for name, resource in _AMOUNTS.items():
+    for name, resource in names.items():
         value = f"{{{{{name}}}}}" if name in variables else setting.get(name)
         if value:
             found[resource] = value
@@ -100,7 +107,7 @@ def _job(setting: Mapping[str, Any], variables: Mapping[str, Any]) -> Values:
         volumes.append({"name": "shared-memory", "emptyDir": memory})
     container: Values = {"name": "job", "image": "${image_uri}"}
     pod: Values = {"restartPolicy": "Never"}
-    amounts = _amounts(setting, variables)
+    amounts = _amounts(setting, variables, _AMOUNTS)
     environment = [{"name": name, "value": str(value)} for name, value in (setting.get("env") or {}).items()]
     for part, name, value in (
         (container, "resources", {"limits": amounts} if amounts else None),
@@ -121,7 +128,14 @@ def _job(setting: Mapping[str, Any], variables: Mapping[str, Any]) -> Values:
 
 
 def _container(setting: Mapping[str, Any], variables: Mapping[str, Any]) -> Values:
-    gpus = "{{gpus}}" if "gpus" in variables else setting.get("gpus")
     environment = [f"{name}={value}" for name, value in (setting.get("env") or {}).items()]
-    found = {"gpus": gpus and str(gpus), "shm-size": setting.get("shared_memory"), "env": environment}
+    amounts = {**_amounts(setting, variables, _DOCKER_AMOUNTS), "shm-size": setting.get("shared_memory")}
+    found = {**{name: _docker_amount(name, value) for name, value in amounts.items()}, "env": environment}
     return {name: value for name, value in found.items() if value}
+
+
+def _docker_amount(name: str, value: Any) -> str:
+    """An amount as docker run takes it, which reads neither V(500m) of a CPU nor V(8Gi); V(8g) is its own."""
+    text = str(value or "")
+    quantity = read_quantity(text) if name == "cpus" or any(letter.isupper() for letter in text) else None
+    return text if quantity is None else f"{float(quantity):.12g}"

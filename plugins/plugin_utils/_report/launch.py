@@ -11,21 +11,31 @@ from typing import Any
 from ...module_utils._problem import Problem
 from .read import dictionaries, dictionary, number, text, texts
 
-_RUN = "ansible-playbook gpulab.kubernetes.wandb_launch -i INVENTORY"
+_RUN = "ansible-playbook gpulab.kubernetes.wandb_launch -i INVENTORY (wandb_launch_docker for a host with Docker)"
 _DONE = ("Succeeded", "Failed")
 
 
 def kept(seen: Mapping[str, Any]) -> dict[str, Any]:
-    """What the report keeps: ``seen`` has failure, queues, agents and jobs, see the role wandb_launch."""
+    """What the report keeps: ``seen`` has failure, queues, agents, jobs and hosts, see the role wandb_launch."""
     if not seen:
         return {}
+    hosts = dictionaries(seen.get("hosts"))
+    agents, jobs = (
+        [each for one in (seen, *hosts) for each in dictionaries(one.get(key))] for key in ("agents", "jobs")
+    )
     found = {
         "failure": text(seen.get("failure")),
         "queues": dictionary(seen.get("queues")),
-        "agents": dictionaries(seen.get("agents")),
-        "jobs": [job for job in dictionaries(seen.get("jobs")) if job.get("phase") not in _DONE],
+        "agents": agents + [_unread(host) for host in hosts if "agents" not in host],
+        "jobs": [job for job in jobs if job.get("phase") not in _DONE],
     }
     return {**found, "words": _words(found)}
+
+
+def _unread(host: Mapping[str, Any]) -> dict[str, Any]:
+    """The agent of a host with Docker that did not answer, or whose module failed."""
+    trouble = f"its host was not read: {text(host.get('msg'))}"
+    return {"name": "", "namespace": text(host.get("item")), "alive": False, "trouble": trouble}
 
 
 def _words(launch: Mapping[str, Any]) -> list[str]:
@@ -51,8 +61,9 @@ def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
     for agent in dictionaries(launch.get("agents")):
         if agent.get("alive") is not True:
             log = " / ".join(texts(agent.get("log")))
-            what = f"the launch agent {text(agent.get('namespace'))}/{text(agent.get('name'))} is not alive: "
-            what += text(agent.get("trouble")) + (f"; it said: {log}" if log else "")
+            where = "/".join(filter(None, (text(agent.get("namespace")), text(agent.get("name")))))
+            what = f"the launch agent {where} is not alive: {text(agent.get('trouble'))}"
+            what += f"; it said: {log}" if log else ""
             yield True, _problem("launch_agent_down", what, f"Set up its queues, key and agent: {_RUN}.")
     for name, states in dictionary(launch.get("queues")).items():
         if states is None:

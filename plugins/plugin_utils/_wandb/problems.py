@@ -45,10 +45,24 @@ class Cluster:
         return any((each["metadata"]["namespace"], each["metadata"]["name"]) == wanted for each in self.claims)
 
 
+@dataclass(frozen=True)
+class DockerHost:
+    """A host that runs jobs as containers: the version of its Docker, empty if none answers, and its GPUs."""
+
+    version: str
+    gpus: int
+
+
 def problems(
-    queues: Sequence[Mapping[str, Any]], absent: Sequence[str], cluster: Cluster | None, own_namespace: str
+    queues: Sequence[Mapping[str, Any]],
+    absent: Sequence[str],
+    cluster: Cluster | None,
+    own_namespace: str,
+    docker: DockerHost | None = None,
 ) -> Iterator[str]:
     """Sentences, each with what to do. ``queues`` are as M(gpulab.kubernetes.wandb_queue) takes them."""
+    if docker and not docker.version:
+        yield "no Docker answers on this host: run gpulab.kubernetes.docker first"
     for name, count in Counter([*(queue["name"] for queue in queues), *absent]).items():
         if count > 1:
             yield f"the queue {name} is named {count} times: keep one of them, in wandb_launch_queues or in _absent"
@@ -58,6 +72,11 @@ def problems(
         if cluster and queue["resource"] == "kubernetes":
             for text in _on_cluster(queue, cluster, own_namespace):
                 yield f"queue {queue['name']}: {text}"
+        if docker and queue["resource"] == "local-container" and (wanted := _docker_gpus(queue)) > docker.gpus:
+            yield (
+                f"queue {queue['name']}: its jobs may ask for {wanted} GPUs, and this host has {docker.gpus}: lower "
+                f"gpus, or the maximum of the variable"
+            )
 
 
 def _of_queue(queue: Mapping[str, Any]) -> Iterator[str]:
@@ -65,6 +84,8 @@ def _of_queue(queue: Mapping[str, Any]) -> Iterator[str]:
         yield f"a name has 1 to {_LONGEST_NAME} characters"
     for refused in refusals(queue["resource"], queue["resource_args"]):
         yield f"the launch agent refuses {refused}"
+    for name in queue["unused"]:
+        yield f"{name} means something on a cluster only: take it out"
     used = set(_VARIABLE.findall(json.dumps(queue["resource_args"])))
     declared = set(queue["template_variables"])
     for name in sorted(declared - used):
@@ -118,13 +139,20 @@ def _on_cluster(queue: Mapping[str, Any], cluster: Cluster, own_namespace: str) 
 
 def _gpus(queue: Mapping[str, Any], pod: Mapping[str, Any]) -> int:
     """The most GPUs that a pod of the queue may ask for."""
-    most = 0
-    for container in pod.get("containers") or []:
-        value = ((container.get("resources") or {}).get("limits") or {}).get(_GPU, 0)
-        variable = _VARIABLE.fullmatch(str(value))
-        if variable:
-            schema = queue["template_variables"].get(variable[1]) or {}
-            bounds = [schema.get(key) for key in ("minimum", "default", "maximum")]
-            value = max((bound for bound in bounds if isinstance(bound, int)), default=0)
-        most = max(most, int(value) if str(value).isdigit() else 0)
-    return most
+    limits = [(each.get("resources") or {}).get("limits") or {} for each in pod.get("containers") or []]
+    return max((_most(queue, limit.get(_GPU, 0)) for limit in limits), default=0)
+
+
+def _docker_gpus(queue: Mapping[str, Any]) -> int:
+    """The most GPUs that a container of the queue may ask for by their number."""
+    return _most(queue, queue["resource_args"].get("gpus", 0))
+
+
+def _most(queue: Mapping[str, Any], value: Any) -> int:
+    """The greatest number that a value, or the variable in its place, can be."""
+    variable = _VARIABLE.fullmatch(str(value))
+    if variable:
+        schema = queue["template_variables"].get(variable[1]) or {}
+        bounds = [schema.get(key) for key in ("minimum", "default", "maximum")]
+        value = max((bound for bound in bounds if isinstance(bound, int)), default=0)
+    return int(value) if str(value).isdigit() else 0

@@ -75,5 +75,14 @@ def test_what_is_wrong_is_an_action(launch: dict[str, Any], severity: str, probl
     assert do in action["do"]
 
 
+def test_agents_and_jobs_of_hosts_with_docker_count_and_one_that_was_not_read_is_not_alive() -> None:
+    box = {"item": "box", "agents": [{**AGENT, "namespace": "box"}], "jobs": [{**JOB, "namespace": "box"}]}
+    gone = {"item": "gone", "unreachable": True, "msg": "no route to host"}
+    found = report(hosts=[box, gone, {"item": "none", "agents": [], "jobs": []}])
+    assert found["launch"]["words"][2:] == ["agents: 2 of 3 alive", "jobs: 2 running on 4 GPUs, 0 not running yet"]
+    (action,) = found["actions"]
+    assert "the launch agent gone is not alive: its host was not read: no route to host" in action["what"]
+
+
 def test_a_report_without_it_has_nothing_of_it() -> None:
     assert state(REPORT, {}, {})["launch"] == {}

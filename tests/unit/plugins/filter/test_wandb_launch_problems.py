@@ -19,10 +19,10 @@ NAMESPACES = [{"metadata": {"name": "default"}}]
 CLAIMS = [{"metadata": {"name": "cache", "namespace": "default"}}]
 
 
-def found(*settings: dict[str, Any], absent: Any = (), cluster: bool = True) -> list[str]:
+def found(*settings: dict[str, Any], absent: Any = (), cluster: bool = True, docker: Any = None) -> list[str]:
     queues = wandb_queues(settings, "default", [])
-    read = (NODES, NAMESPACES, CLAIMS) if cluster else ()
-    return wandb_launch_problems(queues, list(absent), "wandb", *read)
+    read: Any = (NODES, NAMESPACES, CLAIMS) if cluster else (None, (), ())
+    return wandb_launch_problems(*(queues, list(absent), "wandb", *read, docker))
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,30 @@ def test_what_is_in_the_way_is_said_with_what_to_do(setting: dict[str, Any], wor
     said = found({"name": "q", **setting})
     assert len(said) == bool(words)
     assert words in "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"gpus": 2, "memory": "8Gi", "shared_memory": "1Gi", "env": {"A": "1"}}, ""),
+        ({"gpus": 3}, "its jobs may ask for 3 GPUs, and this host has 2"),
+        ({"variables": {"gpus": ONE_TO_FOUR}}, "its jobs may ask for 4 GPUs, and this host has 2"),
+        ({"resource_args": {"gpus": "all"}}, ""),
+        ({"resource_args": {"volume": "/:/host"}}, "the launch agent refuses volume: only command, cpu"),
+        ({"volumes": {"/cache": "cache"}}, "volumes means something on a cluster only: take it out"),
+        ({"node_selector": {"a": "b"}}, "node_selector means something on a cluster only"),
+        ({"type": "kubernetes", "gpus": 8, "volumes": {"/cache": "no"}}, ""),
+    ],
+)
+def test_what_a_host_with_docker_can_not_run_is_said(setting: dict[str, Any], words: str) -> None:
+    said = found({"name": "q", "type": "local-container", **setting}, cluster=False, docker={"version": "1", "gpus": 2})
+    assert len(said) == bool(words)
+    assert words in "".join(said)
+
+
+def test_a_host_without_docker_is_told_where_it_comes_from() -> None:
+    (said,) = found(cluster=False, docker={"version": "", "gpus": 2})
+    assert "run gpulab.kubernetes.docker first" in said
 
 
 def test_without_a_cluster_only_the_queue_is_looked_at() -> None:

@@ -111,8 +111,29 @@ def test_setting_that_somebody_made_otherwise(host: Host) -> None:
     assert 'default-runtime is "crun", not "nvidia"; exec-opts is "native.cgroupdriver=cgroupfs"' in result["msg"]
     assert "replace: true" in result["msg"]
     assert result["contradictions"][0] == {"key": "default-runtime", "present": "crun", "wanted": "nvidia"}
-    assert host.run(replace=True)["changed_keys"] == ["default-runtime", "runtimes", "exec-opts"]
+    assert host.run(replace=True)["changed_keys"] == ["default-runtime", "exec-opts", "runtimes"]
     assert json.loads(host.file.read_bytes()) == SETTINGS
+
+
+def test_what_is_no_longer_wanted_goes_and_what_others_wrote_stays(host: Host) -> None:
+    host.write('{"bip": "10.77.0.1/24", "log-opts": {"env": "A"}, "registry-mirrors": ["https://theirs"]}')
+    record: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
+    ours = {"log-opts": {"max-size": "100m"}, "registry-mirrors": ["https://ours"], "debug": True}
+    assert host.run(settings=ours, **record)["changed"]
+    assert (host.root / "var/lib/gpulab/docker.json").stat().st_mode & 0o777 == 0o600
+    assert not host.run(settings=ours, **record)["changed"]
+    less = {"log-opts": {"max-size": "10m"}}
+    predicted = host.run(settings=less, check=True, **record)
+    result = host.run(settings=less, **record)
+    assert predicted["changed_keys"] == result["changed_keys"] == ["log-opts.max-size", "registry-mirrors", "debug"]
+    left = {"bip": "10.77.0.1/24", "log-opts": {"env": "A", "max-size": "10m"}, "registry-mirrors": ["https://theirs"]}
+    assert list(json.loads(host.file.read_bytes()).items()) == list(left.items())
+    assert not host.run(settings=less, **record)["changed"]
+    # What others have changed since then is theirs.
+    host.write(json.dumps({**left, "log-opts": {"max-size": "1m"}}))
+    assert 'log-opts.max-size is "1m", not "10m"' in host.run(settings=less, **record)["msg"]
+    host.run(settings={}, **record)
+    assert json.loads(host.file.read_bytes())["log-opts"] == {"max-size": "1m"}
 
 
 def test_service_is_restarted_later(host: Host) -> None:

@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.agents import read
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.server import TRIED
 
+from lab.depot.wandb_image import REFERENCE as LAB_IMAGE
+
+ROOT = Path(__file__).resolve().parents[4]
 KEY = "k" * 40
 # What LaunchApi is asked for, on a file instead of a server.
 WANDB = """
@@ -124,6 +129,13 @@ def test_queues_are_looked_into_and_a_configuration_is_checked(site: Site) -> No
     result = site.info(queues=["gpu", "none"], agent_config={"max_jobs": 2})
     assert (result["names"], result["queues"]) == (["gpu"], {"gpu": {"pending": 2}, "none": None})
     assert "max_jobs: Input should be a valid integer" in site.info(agent_config={"max_jobs": "many"})["msg"]
+
+
+def test_all_of_wandb_have_the_version_of_the_table() -> None:
+    table = yaml.safe_load((ROOT / "roles/cluster/vars/main/versions.yml").read_text())["cluster_versions"]
+    image = yaml.safe_load((ROOT / "roles/wandb_launch/defaults/main.yml").read_text())["wandb_launch_image"]
+    assert f"wandb=={table['wandb']}" in (ROOT / "requirements-wandb.txt").read_text().split()
+    assert {table["wandb"]} == {TRIED, image.rpartition(":")[2], LAB_IMAGE.rpartition(":")[2]}
 
 
 LABELS = {"app.kubernetes.io/part-of": "wandb-launch"}

@@ -80,6 +80,10 @@ def test_a_queue_becomes_a_job_without_a_word_of_templates() -> None:
         ({"gpus": 2, "shared_memory": "8g", "env": {"A": 1}}, {"gpus": "2", "shm-size": "8g", "env": ["A=1"]}),
         ({"variables": {"gpus": {"type": "string"}}}, {"gpus": "{{gpus}}"}),
         ({"resource_args": {"cpus": 4}}, {"cpus": 4}),
+        ({"cpu": "500m"}, {"cpus": "0.5"}),
+        ({"cpu": "1.5", "memory": "8Gi"}, {"cpus": "1.5", "memory": "8589934592"}),
+        ({"memory": "512m", "shared_memory": "1G"}, {"memory": "512m", "shm-size": "1000000000"}),
+        ({"variables": {"memory": {"type": "string"}}}, {"memory": "{{memory}}"}),
     ],
 )
 def test_a_docker_queue_has_options_of_docker_run(setting: dict[str, Any], arguments: dict[str, Any]) -> None:

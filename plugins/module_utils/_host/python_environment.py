@@ -1,0 +1,60 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A virtual environment of the host's Python with one package of an exact version, and what that needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from .._command import CommandError, Runner
+from .._errors import DomainError
+
+_PYTHON = "/usr/bin/python3"
+# pip writes RECORD last.
+_VERSION = """
+import sys
+from importlib.metadata import distribution
+found = distribution(sys.argv[1])
+print(found.version if found.read_text("RECORD") else "")
+"""
+
+
+def index(url: str) -> dict[str, str]:
+    """The environment in which pip takes packages from there; of its own accord it takes none by C(http:)."""
+    parts = urlsplit(url)
+    trusted = {"PIP_TRUSTED_HOST": parts.netloc.rpartition("@")[2]} if parts.scheme == "http" else {}
+    return {"PIP_INDEX_URL": url, **trusted}
+
+
+class PythonEnvironment:
+    """``directory`` holds the environment and nothing else."""
+
+    def __init__(self, runner: Runner, directory: str) -> None:
+        self._runner = runner
+        self._directory = directory
+        self._python = f"{directory}/bin/python"
+
+    def version(self, package: str) -> str:
+        """The installed version, empty if there is none, or if the environment does not work."""
+        try:
+            done = self._runner.run([self._python, "-c", _VERSION, package])
+        except CommandError:
+            return ""
+        return done.stdout.strip() if done.rc == 0 else ""
+
+    def install(self, package: str, version: str, environ: Mapping[str, str]) -> None:
+        """Make the environment new, with this package. Raises DomainError.
+
+        What a Python of another release, or an interrupted run, has left does not stay in it.
+        """
+        self._runner.check([_PYTHON, "-m", "venv", "--clear", self._directory], f"creating {self._directory}")
+        argv = [self._python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+        done = self._runner.run([*argv, f"{package}=={version}"], environ=environ)
+        if done.rc != 0:
+            words = [line for line in done.said.splitlines() if line.startswith("ERROR")] or done.said.splitlines()
+            raise DomainError(
+                f"Error while installing {package} {version} into {self._directory}: {words[-1]}. See whether this "
+                "host reaches the index of Python packages, and whether that has this version."
+            )

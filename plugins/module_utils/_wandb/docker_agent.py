@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A launch agent that is a systemd unit, and the containers of jobs, as systemd and Docker of a host say it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from .._command import CommandNotFoundError, Runner
+from .._json import as_text
+
+_PROPERTIES = "LoadState,ActiveState,SubState,Result,NRestarts,InvocationID,ExecMainStartTimestampMonotonic"
+# wandb/sdk/launch/agent/agent.py says so once W&B knows the agent and all of its queues.
+_REGISTERED = re.compile(r"launch: agent \S+ polling on queues")
+# One that W&B refuses ends within some seconds. The journal need not reach back to the start of one that runs on.
+_SETTLED_S = 60
+_LINES = 3
+# wandb/sdk/launch/_project_spec.py gives it to each job.
+_JOB = "WANDB_LAUNCH=True"
+
+
+def read(runner: Runner, unit: str, host: str, gpus: int) -> dict[str, Any]:
+    """Return the agent, if there is such a unit, and the jobs; the fields are those of agents on a cluster.
+
+    ``gpus`` is the number of the host's GPUs, which a job that asks for all of them has.
+    """
+    shown = runner.check(["systemctl", "show", f"--property={_PROPERTIES}", unit], f"reading the state of {unit}")
+    values = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
+    if values.get("LoadState") == "not-found":
+        return {"agents": [], "jobs": []}
+    lines = _journal(runner, unit, values.get("InvocationID", ""))
+    return {"agents": [agent(values, lines, unit, host, time.monotonic())], "jobs": _jobs(runner, host, gpus)}
+
+
+def agent(values: Mapping[str, str], lines: list[str], unit: str, host: str, now: float) -> dict[str, Any]:
+    """``values`` are properties of the unit, ``lines`` its journal, ``now`` is seconds of the monotonic clock."""
+    runs = (values.get("ActiveState"), values.get("SubState")) == ("active", "running")
+    age = now - int(values.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
+    alive = runs and (age > _SETTLED_S or any(map(_REGISTERED.search, lines)))
+    trouble = "" if alive else "it has not reached W&B yet"
+    if not runs:
+        restarts, state = int(values.get("NRestarts") or 0), f"{values.get('ActiveState')} ({values.get('Result')})"
+        trouble = f"it ends again and again ({restarts} restarts)" if restarts else f"its unit is {state}"
+    return {
+        "name": unit,
+        "namespace": host,
+        "alive": alive,
+        "pod": "",
+        "trouble": trouble,
+        "log": [] if alive else lines[-_LINES:],
+    }
+
+
+def job(container: Mapping[str, Any], host: str, gpus: int) -> dict[str, Any] | None:
+    """A container that C(docker inspect) describes, if it is that of a job."""
+    config, options = container.get("Config") or {}, container.get("HostConfig") or {}
+    environment = config.get("Env") or []
+    if _JOB not in environment:
+        return None
+    named = [each.partition("=")[2] for each in environment if each.startswith("WANDB_NAME=")]
+    requests = [each for each in options.get("DeviceRequests") or [] if "gpu" in str(each.get("Capabilities"))]
+    wanted = sum(len(each.get("DeviceIDs") or ()) or int(each.get("Count") or 0) for each in requests)
+    return {
+        "name": next(iter(named), "") or as_text(container.get("Name")).lstrip("/"),
+        "namespace": host,
+        "phase": "Running",
+        "node": host,
+        "gpus": wanted if wanted >= 0 else gpus,
+        "trouble": "",
+    }
+
+
+def _journal(runner: Runner, unit: str, invocation: str) -> list[str]:
+    this = [f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else ["--unit", unit]
+    argv = ["journalctl", "--lines=200", "--output=cat", "--no-pager", "--quiet", *this]
+    return [line for line in runner.run(argv).stdout.splitlines() if line.strip()]
+
+
+def _jobs(runner: Runner, host: str, gpus: int) -> list[dict[str, Any]]:
+    try:
+        names = runner.run(["docker", "ps", "--quiet"]).stdout.split()
+    except CommandNotFoundError:
+        return []
+    # One that ends in between is an error besides the answer.
+    said = runner.run(["docker", "inspect", *names]).stdout if names else "[]"
+    found = [job(container, host, gpus) for container in json.loads(said or "[]")]
+    return [each for each in found if each]

@@ -1,0 +1,119 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: python_environment
+short_description: Keep a virtual environment of Python with one package in an exact version
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Makes the environment with the host's Python and installs the package with what it needs, unless it is there in
+    this version. Otherwise the environment is made again.
+  - Needs C(python3-venv) and an index of Python packages. No other Python package has to be on the host.
+options:
+  path:
+    description: Directory of the environment. Whatever else is in it is lost.
+    type: path
+    required: true
+  package:
+    description: Name of the package.
+    type: str
+    required: true
+  version:
+    description: Its version.
+    type: str
+    required: true
+  index_url:
+    description:
+      - Index of Python packages. It may hold a user and a password, which are not shown. One by C(http:) is trusted,
+        too.
+    type: str
+    default: https://pypi.org/simple
+  http_proxy:
+    description: Proxy for addresses that begin with C(http:), as a URL.
+    type: str
+    default: ""
+  https_proxy:
+    description: Proxy for addresses that begin with C(https:), as a URL.
+    type: str
+    default: ""
+  no_proxy:
+    description: Hosts and domains that are reached without a proxy.
+    type: list
+    elements: str
+    default: []
+  timeout:
+    description: Seconds that the installation may take.
+    type: float
+    default: 900
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Install W&B's SDK
+  gpulab.kubernetes.python_environment:
+    path: /opt/wandb
+    package: wandb
+    version: 0.31.0
+"""
+
+RETURN = r"""
+version:
+  description: The version that was there before, empty if there was none.
+  returned: success
+  type: str
+  sample: 0.30.2
+"""
+
+from typing import Any
+
+from ..module_utils._command import Runner
+from ..module_utils._host.python_environment import PythonEnvironment, index
+from ..module_utils._module import QuietModule, run
+
+
+def run_module(module: QuietModule) -> dict[str, Any]:
+    params = module.params
+    environment = PythonEnvironment(Runner(module, timeout=params["timeout"]), params["path"])
+    before = environment.version(params["package"])
+    changed = before != params["version"]
+    if changed and not module.check_mode:
+        given = {name: params[name] for name in ("http_proxy", "https_proxy") if params[name]}
+        environ = {**given, "no_proxy": ",".join(params["no_proxy"]), **index(params["index_url"])}
+        environment.install(params["package"], params["version"], environ)
+    diff = {"before": f"{params['package']} {before}\n", "after": f"{params['package']} {params['version']}\n"}
+    return {"changed": changed, "version": before, "diff": diff}
+
+
+def main() -> None:
+    module = QuietModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "package": {"type": "str", "required": True},
+            "version": {"type": "str", "required": True},
+            "index_url": {"type": "str", "default": "https://pypi.org/simple"},
+            "http_proxy": {"type": "str", "default": ""},
+            "https_proxy": {"type": "str", "default": ""},
+            "no_proxy": {"type": "list", "elements": "str", "default": []},
+            "timeout": {"type": "float", "default": 900},
+        },
+        supports_check_mode=True,
+    )
+    run(module, run_module)
+
+
+if __name__ == "__main__":
+    main()

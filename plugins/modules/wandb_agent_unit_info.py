@@ -1,0 +1,79 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: wandb_agent_unit_info
+short_description: Read how the agent of W&B Launch on a host with Docker is, and its jobs
+version_added: 0.2.0
+author:
+  - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Reads the systemd unit of the agent, its journal, and the containers of jobs. What it returns has the form of
+    M(gpulab.kubernetes.wandb_agents_info).
+options:
+  unit:
+    description: Systemd unit of the agent.
+    type: str
+    required: true
+  host:
+    description: Name of the host in the result.
+    type: str
+    required: true
+extends_documentation_fragment:
+  - gpulab.kubernetes.attributes.reader
+"""
+
+EXAMPLES = r"""
+- name: Look at the agent
+  gpulab.kubernetes.wandb_agent_unit_info:
+    unit: wandb-launch-agent
+    host: "{{ inventory_hostname }}"
+  become: true
+"""
+
+RETURN = r"""
+agents:
+  description: >-
+    The agent, if there is such a unit. C(namespace) is the host; C(trouble) and C(log), its last lines, are those of
+    one that is not alive.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: wandb-launch-agent, namespace: gpubox, alive: true, pod: "", trouble: "", log: []}]
+jobs:
+  description: The containers of jobs that run.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: hello, namespace: gpubox, phase: Running, node: gpubox, gpus: 2, trouble: ""}]
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._command import Runner
+from ..module_utils._module import run
+from ..module_utils._wandb.docker_agent import read
+
+
+def run_module(module: AnsibleModule) -> dict[str, Any]:
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    return read(Runner(module, timeout=60), module.params["unit"], module.params["host"], gpus)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"unit": {"type": "str", "required": True}, "host": {"type": "str", "required": True}},
+        supports_check_mode=True,
+    )
+    run(module, run_module)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The environment with programs that answer; tests/integration/test_launch.py has the real ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandNotFoundError, Result
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.python_environment import (
+    _VERSION,
+    PythonEnvironment,
+    index,
+)
+
+
+class Programs:
+    def __init__(self, answer: Result | None) -> None:
+        self.answer, self.calls, self.environ = answer, [], {}  # type: ignore[var-annotated]
+
+    def run(self, argv: Any, environ: Any = None) -> Result:
+        self.calls.append(argv)
+        self.environ = environ or {}
+        if self.answer is None:
+            raise CommandNotFoundError("no such program")
+        return self.answer
+
+    def check(self, argv: Any, doing: str) -> None:
+        self.calls.append(argv)
+
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [
+        (None, ""),
+        (Result((), 0, "0.31.0\n", ""), "0.31.0"),
+        (Result((), 0, "\n", ""), ""),
+        (Result((), 1, "", "x"), ""),
+    ],
+)
+def test_what_does_not_work_is_no_version(answer: Result | None, version: str) -> None:
+    assert PythonEnvironment(Programs(answer), "/opt/x").version("wandb") == version  # type: ignore[arg-type]
+
+
+def test_the_package_is_installed_from_the_index_into_a_new_environment() -> None:
+    programs = Programs(Result((), 0, "", ""))
+    environ = {"PIP_INDEX_URL": "https://u:secret@example.org/simple"}
+    PythonEnvironment(programs, "/opt/x").install("wandb", "0.31.0", environ)  # type: ignore[arg-type]
+    made, installed = programs.calls
+    assert made == ["/usr/bin/python3", "-m", "venv", "--clear", "/opt/x"]
+    assert (installed[0], installed[-1], programs.environ) == ("/opt/x/bin/python", "wandb==0.31.0", environ)
+    assert "secret" not in str(programs.calls)
+
+
+@pytest.mark.parametrize(
+    ("url", "trusted"),
+    [("https://pypi.org/simple", None), ("http://u:p@mirror.example.org:8080/simple", "mirror.example.org:8080")],
+)
+def test_an_index_by_http_is_trusted(url: str, trusted: str | None) -> None:
+    assert (index(url)["PIP_INDEX_URL"], index(url).get("PIP_TRUSTED_HOST")) == (url, trusted)
+
+
+def test_the_reason_of_pip_is_said() -> None:
+    said = "WARNING: Retrying\nERROR: No matching distribution found for wandb==0.31.0\nsomething else"
+    with pytest.raises(DomainError, match=r"No matching distribution found.*See whether this host reaches the index"):
+        PythonEnvironment(Programs(Result((), 1, "", said)), "/opt/x").install("wandb", "0.31.0", {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("package", "found"), [("pytest", pytest.__version__), ("not-there", "")])
+def test_python_itself_says_the_version(package: str, found: str) -> None:
+    done = subprocess.run([sys.executable, "-c", _VERSION, package], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode == 0) == (found, bool(found))
