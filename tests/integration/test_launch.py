@@ -347,7 +347,8 @@ DOCKER_QUEUE = {
     "cpu": "500m",
 }
 UNIT = "wandb-launch-agent"
-# The lab's image without its entry point: the runner of wandb has a job's arguments put behind that.
+# The lab's image with an entry point that runs its arguments: the runner of wandb puts a job's arguments behind it, and
+# a commit with an empty one would keep the image's own, which is the agent.
 DOCKER_IMAGE = "job:1"
 
 
@@ -389,7 +390,8 @@ def test_a_host_without_docker_is_told_where_it_comes_from(box: Box) -> None:
     assert not run.changed()
     assert play(box.path, playbook="playbooks/docker.yml").expect_success().changed()
     image = f"{str(box.host.variables['docker_check_image']).partition('/')[0]}/{IMAGE}"
-    box.host.run(f"docker create --name base {image} && docker commit --change 'ENTRYPOINT []' base {DOCKER_IMAGE}")
+    change = """--change 'ENTRYPOINT ["env"]'"""
+    box.host.run(f"docker create --name base {image} && docker commit {change} base {DOCKER_IMAGE}")
 
 
 @pytest.mark.parametrize(
