@@ -52,24 +52,25 @@ HEAD = """\
 # Variables
 
 Written by `make docs` from the roles' argument specifications; don't edit it by hand.
-Set them in the inventory or its group_vars. Those of `cluster` are shared by all roles. Names that begin with `_` are
-not for you.
+Set variables in the inventory or its group_vars. All roles share the variables of `cluster`. Don't set variables whose
+names begin with `_`.
 """
 
 CUDA = ROOT / "plugins" / "plugin_utils" / "_cuda" / "data.py"
 # Those that NVIDIA supports or that hosts still have; no release has a higher number than this one.
 MATRIX_BRANCHES, NEWEST = ("470", "535", "550", "570", "580", "590", "595", "610"), 999
 MATRIX_HEAD = """\
-How the newest releases of a driver branch run a toolkit: native; by minor version compatibility, which lacks what is
-said below; with the package for forward compatibility, on data-center GPUs; no: not at all, or nobody knows. The role
-`cuda_toolkit` compares a release with the very driver and GPUs of a host before it installs it.
+The table shows how the newest releases of a driver branch run a toolkit: *native*; *minor*, through minor version
+compatibility, with the limitations below; *forward*, with the package for forward compatibility, only on data-center
+GPUs; *no*, not supported or unknown. Before the role `cuda_toolkit` installs a release, it checks that the driver and
+GPUs of the host support it.
 """
 CUDA_HEAD = """\
 # CUDA, drivers and GPUs
 
 Written by `make docs` from `plugins/plugin_utils/_cuda/data.py`; don't edit it by hand. The filters
 `gpulab.kubernetes.cuda_compatibility` and `gpulab.kubernetes.gpu_family`, the test
-`gpulab.kubernetes.cuda_supported_by` and preflight answer from this table. All drivers are those for Linux.
+`gpulab.kubernetes.cuda_supported_by` and preflight use the same data. All driver versions are for Linux.
 """
 
 
@@ -205,17 +206,17 @@ def cuda() -> str:
         "## Toolkits by driver branch\n",
         MATRIX_HEAD,
         table(("CUDA", *MATRIX_BRANCHES), matrix(data["TOOLKITS"])),
-        "## Native: the driver that each toolkit asks for\n",
-        table(("CUDA", "least driver by release", "sources"), toolkits),
-        "Newer drivers run older toolkits, too.\n",
+        "## Native: the driver that each toolkit requires\n",
+        table(("CUDA", "minimum driver by release", "sources"), toolkits),
+        "Newer drivers also run older toolkits.\n",
         "## Minor version compatibility\n",
-        "With at least this driver, all toolkits of a major version run, but an older driver than the toolkit's own "
-        "compiles\nnone of its PTX and lacks features.\n",
-        table(("CUDA", "least driver", "sources"), minor),
+        "With at least this driver, all toolkits of a major version run. A driver older than the toolkit's own doesn't "
+        "compile\nPTX of that toolkit, and lacks features.\n",
+        table(("CUDA", "minimum driver", "sources"), minor),
         "## Forward compatibility (data-center GPUs only)\n",
-        "The package works on these driver branches. On ended ones NVIDIA took it when it came, and does not list it "
-        "now.\n",
-        table(("package", "driver branches", "ended ones", "sources"), forward),
+        "The package works with these driver branches. NVIDIA supported it with the ended branches when it was "
+        "released, but\nno longer lists them.\n",
+        table(("package", "driver branches", "ended branches", "sources"), forward),
         "## GPUs\n",
         table(("architecture", "chips", "driver branches", "toolkits with code", "open modules", "sources"), families),
         "## Sources\n",
