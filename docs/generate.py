@@ -154,7 +154,7 @@ def versions() -> str:
         for version, entry in known["nvidia_driver"].items():
             systems = [system for system in everywhere if system in entry["packages"]]
             found.append(version if systems == everywhere else f"{version} ({', '.join(systems)})")
-        return f"{', '.join(found)}; by default the newest that all hosts of a pool can have"
+        return f"{', '.join(found)}; by default, the newest version that suits all hosts of a pool"
 
     rows = [
         ("Hosts", ", ".join(table["cluster_distributions"]) + " (amd64)"),
