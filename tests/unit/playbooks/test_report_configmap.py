@@ -79,3 +79,18 @@ def test_nothing_is_kept_in_the_cluster_unasked(folder: Path, cluster: FakeClust
     with cluster.serve(folder) as kubeconfig:
         assert "changed=0" in run(folder, "-e", f"kubeadm_kubeconfig={kubeconfig}")
     assert cluster.objects == {}
+
+
+def test_a_run_that_writes_twice_writes_what_it_found_last(folder: Path, cluster: FakeCluster) -> None:
+    again = "    - name: Write\n" + PLAY.partition("    - name: Write\n")[2].replace("found.json", "later.json")
+    (folder / "play.yml").write_text(PLAY + again)
+    (folder / "later.json").write_text(json.dumps(report_samples.well()))
+    metrics = folder / "gpulab.prom"
+    with cluster.serve(folder) as kubeconfig:
+        wanted = ("-e", f"kubeadm_kubeconfig={kubeconfig}", "-e", "acceptance_report_configmap=true")
+        run(folder, *wanted, "-e", f"acceptance_report_metrics={metrics}")
+    written = json.loads((folder / "gpulab-report.json").read_text())
+    stored = json.loads(cluster.objects[STORED]["data"]["report.json"])
+    assert written["totals"]["gpus"] == stored["totals"]["gpus"] == 6
+    assert 'gpulab_gpus_expected{cluster="research"} 6\n' in metrics.read_text()
+    assert len(written["history"]) == 2
