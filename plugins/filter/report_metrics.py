@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible.errors import AnsibleFilterError
-
 from ..plugin_utils._report.metrics import metrics
-from ..plugin_utils._report.read import ReportError, read_report
+from ..plugin_utils._report.read import read_report
 
 DOCUMENTATION = r"""
 name: report_metrics
@@ -48,10 +46,7 @@ _value:
 
 
 def report_metrics(report: Any) -> str:
-    try:
-        return metrics(read_report(report))
-    except ReportError as error:
-        raise AnsibleFilterError(str(error)) from None
+    return metrics(read_report(report))
 
 
 class FilterModule:

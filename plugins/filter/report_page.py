@@ -7,10 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Callable
 
-from ansible.errors import AnsibleFilterError
-
 from ..plugin_utils._report.page import render
-from ..plugin_utils._report.read import ReportError
 
 DOCUMENTATION = r"""
 name: report_page
@@ -53,10 +50,7 @@ _value:
 
 
 def report_page(report: Any, templates: str) -> str:
-    try:
-        return render(report, Path(templates))
-    except ReportError as error:
-        raise AnsibleFilterError(str(error)) from None
+    return render(report, Path(templates))
 
 
 class FilterModule:

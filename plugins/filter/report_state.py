@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-from ansible.errors import AnsibleFilterError
-
 from ..plugin_utils._report.origin import collection_version
-from ..plugin_utils._report.read import ReportError, read_report, read_seen
+from ..plugin_utils._report.read import read_report, read_seen
 from ..plugin_utils._report.state import complete
 
 DOCUMENTATION = r"""
@@ -67,11 +65,8 @@ _value:
 
 
 def report_state(report: Any, seen: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        version = {"collection_version": collection_version(Path(__file__).resolve().parents[2])}
-        return complete(read_report(report), read_seen(seen), {**version, **read_seen(settings)})
-    except ReportError as error:
-        raise AnsibleFilterError(str(error)) from None
+    version = {"collection_version": collection_version(Path(__file__).resolve().parents[2])}
+    return complete(read_report(report), read_seen(seen), {**version, **read_seen(settings)})
 
 
 class FilterModule:

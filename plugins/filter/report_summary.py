@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible.errors import AnsibleFilterError
-
-from ..plugin_utils._report.read import ReportError, read_report
+from ..plugin_utils._report.read import read_report
 from ..plugin_utils._report.summary import summary
 
 DOCUMENTATION = r"""
@@ -50,10 +48,7 @@ _value:
 
 
 def report_summary(report: Any) -> dict[str, Any]:
-    try:
-        return summary(read_report(report))
-    except ReportError as error:
-        raise AnsibleFilterError(str(error)) from None
+    return summary(read_report(report))
 
 
 class FilterModule:

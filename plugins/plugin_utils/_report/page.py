@@ -29,5 +29,5 @@ def render(report: Any, templates: Path) -> str:
     try:
         template = environment.get_template(TEMPLATE)
     except TemplateNotFound as error:
-        raise ReportError(f"Error while rendering the report: there is no {error.name} in {templates}") from error
+        raise ReportError(f"Error while rendering the report: there is no {error.name} in {templates}") from None
     return template.render(page=page(read_report(report)))

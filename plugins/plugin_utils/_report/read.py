@@ -9,13 +9,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ansible.errors import AnsibleFilterError
+
 Report = dict[str, Any]
 
 _NEEDED = (("hosts", dict), ("totals", dict), ("problems", list))
 _ADVICE = "Give the JSON file that site.yml, verify.yml or report.yml wrote, or run one of them for a new one."
 
 
-class ReportError(Exception):
+class ReportError(AnsibleFilterError):
     """Something is no report; the text says what is wrong with it, and what to do."""
 
 
