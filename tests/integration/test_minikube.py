@@ -11,9 +11,8 @@ import pytest
 from support.cluster import Cluster, gpu_deployment
 from support.hosts import ROOT, Host
 from support.lab import Lab, lab_command, running
-from support.play import Run, play
+from support.minikube import minikube, write_inventory
 
-PLAYBOOK = "playbooks/minikube.yml"
 EXAMPLES = ROOT / "examples" / "one-machine"
 # In the place of the lab's containerd_cri_settings: minikube writes its own value into config.toml, not into drop-ins.
 DROP_IN = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nrestrict_oom_score_adj = true\n'
@@ -35,23 +34,12 @@ def host(lab: Lab) -> Host:
 
 @pytest.fixture(scope="module")
 def inventory(lab: Lab, host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The lab's host in the group minikube, and in no other."""
-    text = lab.path.read_text()
-    line = next(line for line in text.splitlines() if line.startswith(f"{host.name} "))
-    shared = [line for line in text[text.index("[all:vars]") :].splitlines() if "containerd_cri_settings" not in line]
-    path = tmp_path_factory.mktemp("minikube") / "minikube.ini"
-    path.write_text("\n".join(["[minikube]", line, "", *shared, ""]))
-    return path
+    return write_inventory(tmp_path_factory.mktemp("minikube"), lab, host, without="containerd_cri_settings")
 
 
 @pytest.fixture(scope="module")
 def cluster(host: Host) -> Cluster:
     return Cluster(host)
-
-
-def minikube(inventory: Path, *arguments: str, **settings: object) -> Run:
-    extra = json.dumps({f"minikube_{name}": value for name, value in settings.items()})
-    return play(inventory, "--extra-vars", extra, *arguments, playbook=PLAYBOOK)
 
 
 def wait_for_profile(host: Host, former: str) -> None:

@@ -11,9 +11,8 @@ import pytest
 from support.cluster import Cluster
 from support.hosts import ROOT, Host
 from support.lab import Lab, lab_command, running
-from support.play import Run, play
+from support.minikube import minikube, write_inventory
 
-PLAYBOOK = "playbooks/minikube.yml"
 USER = "ada"
 KICBASE = "ghcr.io/gpulab/kicbase:1"
 
@@ -45,27 +44,15 @@ def host(lab: Lab) -> Host:
 
 @pytest.fixture(scope="module")
 def inventory(lab: Lab, host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The lab's host in the group minikube, and in no other."""
-    text = lab.path.read_text()
-    line = next(line for line in text.splitlines() if line.startswith(f"{host.name} "))
-    shared = [line for line in text[text.index("[all:vars]") :].splitlines() if not line.startswith("minikube_options")]
-    registry = re.findall(r"^docker_check_image='?([^/]+)/", text, re.MULTILINE)[0]
+    registry = re.findall(r"^docker_check_image='?([^/]+)/", lab.path.read_text(), re.MULTILINE)[0]
     options = ["--force", "--cache-images=false", "--preload=false", f"--insecure-registry={registry}"]
     own = {"driver": "docker", "user": USER, "base_image": f"{registry}/{KICBASE}", "options": options}
-    path = tmp_path_factory.mktemp("minikube") / "minikube.ini"
-    lines = ["[minikube]", line, "", *shared, *(f"minikube_{name}={value!r}" for name, value in own.items()), ""]
-    path.write_text("\n".join(lines))
-    return path
+    return write_inventory(tmp_path_factory.mktemp("minikube"), lab, host, without="minikube_options", **own)
 
 
 @pytest.fixture(scope="module")
 def cluster(host: Host) -> Cluster:
     return Minikube(host)
-
-
-def minikube(inventory: Path, *arguments: str, **settings: object) -> Run:
-    extra = json.dumps({f"minikube_{name}": value for name, value in settings.items()})
-    return play(inventory, "--extra-vars", extra, *arguments, playbook=PLAYBOOK)
 
 
 def test_check_mode_predicts_and_changes_nothing(inventory: Path, host: Host) -> None:
