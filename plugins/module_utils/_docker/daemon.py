@@ -60,7 +60,8 @@ class DaemonFile:
                 f"Error while reading {self._path}: {error}. Docker does not start with it either; correct or remove "
                 "it. Nothing was changed."
             ) from error
-        others = docker.without(values, self._own())
+        own = self._own()
+        others = docker.without(values, own)
         merged = docker.merge(others, wanted, replace)
         if merged.contradictions:
             raise self._contradicted(merged)
@@ -74,8 +75,9 @@ class DaemonFile:
             diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
             if not self._module.check_mode:
                 backup = self._write(before, after, keys)
-        if self._record and not self._module.check_mode:
-            put_file(self._record, json.dumps(docker.without(merged.values, others)).encode(), 0o600)
+        kept = docker.without(merged.values, others)
+        if self._record and kept != own and not self._module.check_mode:
+            put_file(self._record, json.dumps(kept).encode(), 0o600)
         newer = self._newer() if self._service else []
         if newer and not self._module.check_mode:
             self._restarts.note(self._service)

@@ -136,6 +136,30 @@ def test_what_is_no_longer_wanted_goes_and_what_others_wrote_stays(host: Host) -
     assert json.loads(host.file.read_bytes())["log-opts"] == {"max-size": "1m"}
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "written"),
+    [
+        ({"debug": True}, {"debug": True}, False),
+        ({}, {}, False),
+        ({"debug": True, "bip": "10.77.0.1/24"}, {"bip": "10.77.0.1/24", "debug": True}, False),
+        ({"debug": True}, {"debug": False}, True),
+        ({"debug": True}, {}, True),
+        ({}, {"debug": True}, True),
+    ],
+)
+def test_the_record_is_written_only_if_it_differs(
+    host: Host, first: dict[str, Any], second: dict[str, Any], written: bool
+) -> None:
+    record = host.root / "var/lib/gpulab/docker.json"
+    host.run(settings=first, record="/var/lib/gpulab/docker.json")
+    assert record.exists() == bool(first)
+    before = record.stat().st_ino if first else None
+    host.run(settings=second, record="/var/lib/gpulab/docker.json", check=True)
+    assert (record.stat().st_ino if record.exists() else None) == before
+    host.run(settings=second, record="/var/lib/gpulab/docker.json")
+    assert ((record.stat().st_ino if record.exists() else None) != before) == written
+
+
 def test_service_is_restarted_later(host: Host) -> None:
     result = host.run(service="docker")
     assert result["services"] == ["docker"]
