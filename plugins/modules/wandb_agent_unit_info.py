@@ -25,6 +25,7 @@ options:
     required: true
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes.reader
+  - gpulab.kubernetes.attributes.root
 """
 
 EXAMPLES = r"""
@@ -52,24 +53,29 @@ jobs:
   sample: [{name: hello, namespace: gpubox, phase: Running, node: gpubox, gpus: 2, trouble: ""}]
 """
 
-from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
 from ..module_utils._module import run
+from ..module_utils._nvidia import pci
 from ..module_utils._wandb.docker_agent import read
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
-    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    # Docker has no GPU that a virtual machine was given.
+    gpus = sum(gpu["driver"] != "vfio-pci" for gpu in pci.gpus(module.params["root"])[0])
     return read(Runner(module, timeout=60), module.params["unit"], module.params["host"], gpus)
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"unit": {"type": "str", "required": True}, "host": {"type": "str", "required": True}},
+        argument_spec={
+            "unit": {"type": "str", "required": True},
+            "host": {"type": "str", "required": True},
+            "root": {"type": "path", "default": "/"},
+        },
         supports_check_mode=True,
     )
     run(module, run_module)

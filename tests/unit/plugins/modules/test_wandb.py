@@ -185,3 +185,26 @@ def test_agents_and_jobs_are_read_with_what_ails_them() -> None:
         "gpus": 2,
         "trouble": "Unschedulable: no GPU",
     }
+
+
+@pytest.mark.parametrize(
+    ("drivers", "gpus"), [(["nvidia"] * 2, 2), (["nvidia", "vfio-pci"], 1), (["", ""], 2), ([], 0)]
+)
+def test_a_job_that_asks_for_all_gpus_has_those_of_its_host(
+    tmp_path: Path, programs: Any, run_module: Any, drivers: list[str], gpus: int
+) -> None:
+    for number, driver in enumerate(drivers):
+        device = tmp_path / f"root/sys/bus/pci/devices/0000:{number:02x}:00.0"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x10de\n")
+        (device / "class").write_text("0x030200\n")
+        if driver:
+            (device / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
+    requests = [{"Driver": "", "Count": -1, "DeviceIDs": None, "Capabilities": [["gpu"]]}]
+    container = {"Name": "/a", "Config": {"Env": ["WANDB_LAUNCH=True"]}, "HostConfig": {"DeviceRequests": requests}}
+    programs.add("systemctl", "printf 'LoadState=loaded\\nActiveState=active\\nSubState=running\\n'")
+    programs.add("journalctl", "true")
+    programs.add("docker", f"if [ $1 = ps ]; then echo a; else echo '{json.dumps([container])}'; fi")
+    arguments = {"unit": "wandb-launch-agent", "host": "gpubox", "root": str(tmp_path / "root")}
+    (job,) = run_module("wandb_agent_unit_info", arguments)["jobs"]
+    assert (job["node"], job["gpus"]) == ("gpubox", gpus)
