@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a person gets at the cluster after a run: where the kubeconfig is kept, and which commands come next."""
+"""What a person has after a run: where kubeconfig and reports are kept, and which commands come next."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ def kubeconfig_path(sources: Sequence[str], is_job: bool) -> str:
     if is_job or found is None or not os.access(found.parent, os.W_OK):
         return ""
     return str(found.with_name(f"{found.name if found.is_dir() else found.stem}-admin.conf"))
+
+
+def report_directory(sources: Sequence[str], directory: str) -> str:
+    """Return where reports are kept by default: ``directory``, that of the inventory, or the one around it.
+
+    Inside an inventory that is a directory Ansible would read reports as inventories.
+    """
+    around = [Path(source) for source in sources if "," not in source and Path(source).is_dir()]
+    outside = [path.parent for path in around if Path(directory).is_relative_to(path)]
+    found = min(outside, key=lambda path: len(path.parts), default=None)
+    return str(found) if found and os.access(found, os.W_OK) else directory
 
 
 @dataclass(frozen=True)

@@ -94,3 +94,12 @@ def test_a_run_that_writes_twice_writes_what_it_found_last(folder: Path, cluster
     assert written["totals"]["gpus"] == stored["totals"]["gpus"] == 6
     assert 'gpulab_gpus_expected{cluster="research"} 6\n' in metrics.read_text()
     assert len(written["history"]) == 2
+
+
+def test_a_report_is_not_written_into_an_inventory(folder: Path) -> None:
+    (folder / "site").mkdir()
+    (folder / "research.ini").rename(folder / "site" / "hosts.ini")
+    status, said = run_ansible(folder, "play.yml", "-i", "site", "-e", "kubeadm_kubeconfig=''")
+    assert status == 0, said
+    assert [each.name for each in (folder / "site").iterdir()] == ["hosts.ini"]
+    assert (folder / "gpulab-report.html").exists()
