@@ -65,13 +65,13 @@ class Writer:
     def index(self, known: Doc, plugins: Doc, books: Mapping[str, list[str]]) -> str:
         parts = ["# Reference\n", NOTE.format("the documentation of the playbooks, roles, modules and plugins"), ""]
         rows = [(f"`{COLLECTION}.{name}` (`playbooks/{name}.yml`)", "; ".join(plays)) for name, plays in books.items()]
-        parts += ["## Playbooks\n", self._table(("playbook", "what it does, in order"), rows)]
+        parts += ["## Playbooks\n", self._table(("playbook", "plays, in order"), rows)]
         for kind, page, title in (("role", "roles", "Roles"), ("module", "modules", "Modules")):
             rows = [(f"[{name}]({page}.md#{name})", self._short(doc)) for name, doc in known[kind].items()]
-            parts += [f"## {title}\n", self._table((kind, "what it is for"), rows)]
+            parts += [f"## {title}\n", self._table((kind, "description"), rows)]
         for kind, entries in plugins.items():
             rows = [(f"[{name}](plugins.md#{name})", self._short(doc)) for name, doc in entries.items()]
-            parts += [f"## {KINDS[kind]}\n", self._table((kind, "what it is for"), rows)]
+            parts += [f"## {KINDS[kind]}\n", self._table((kind, "description"), rows)]
         return "\n".join(parts)
 
     def modules(self, entries: Mapping[str, Doc]) -> str:

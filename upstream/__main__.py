@@ -63,7 +63,7 @@ def _end(verification: Verification, path: Path, write: bool) -> int:
     learned = sum(len(report.learned) for report in verification.reports)
     leftover = verification.leftover()
     if write and not verification.answered():
-        _say(f"{path.name} was left as it is, because nobody answered. Check the network, or the proxy (HTTPS_PROXY).")
+        _say(f"{path.name} was left as it is, because nothing answered. Check the network, or the proxy (HTTPS_PROXY).")
         return _DIFFERS
     if write:
         save(path, verification.renewed())

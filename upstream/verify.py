@@ -45,7 +45,7 @@ class Verification:
                     for text in texts:
                         say(f"  {mark} {text}")
         finally:
-            # After an interruption nobody waits for the questions that are still open.
+            # After an interruption, requests that are still open are not waited for.
             pool.shutdown(wait=False, cancel_futures=True)
 
     def differs(self) -> bool:

@@ -61,7 +61,7 @@ def _known(name: str, wanted: Spec | None, inventory_file: Path | None) -> State
 
 
 def _check_inventory(path: Path, name: str) -> None:
-    """Before anything is made: a file that somebody else wrote is never replaced."""
+    """Before anything is made: a file that the lab did not write is never replaced."""
     doing = f"Error while choosing the inventory {path}"
     if not path.parent.is_dir():
         raise LabError(f"{doing}: there is no directory {path.parent}. Make it, or name another file with --inventory.")

@@ -49,7 +49,8 @@ options:
   record:
     description:
       - File that keeps which settings this module wrote. With it, those that O(settings) no longer has are removed, and
-        those that it has with another value are changed without O(replace), as long as nobody else has changed them.
+        those that it has with another value are changed without O(replace), unless they were
+        changed by other means since then.
     type: path
     version_added: 0.2.0
   run_dir:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decides from evidence what C(kubeadm init) may do on a host. Pure: evidence in, verdict out.
 
-The line that is never crossed: once a cluster let others join (its cluster-info was published) or held somebody's
-work, it is never initialised again and never reset, however ill it is.
+The line that is never crossed: once a cluster let others join (its cluster-info was published) or held
+workloads, it is never initialized again and never reset, however unhealthy it is.
 """
 
 from __future__ import annotations

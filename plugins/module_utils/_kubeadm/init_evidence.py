@@ -138,7 +138,7 @@ def _kubeconfig(root: str, name: str, answers: dict[str, str]) -> Kubeconfig | N
     try:
         return read_kubeconfig(text) if text is not None else None
     except KubeconfigError as error:
-        # Cut off by an interruption, or by a full disk: nobody can be asked with it.
+        # Cut off by an interruption, or by a full disk: it can't be used for any request.
         answers[state.SILENT] = f"{_KUBERNETES}/{name} can't be used ({error})"
         return None
 

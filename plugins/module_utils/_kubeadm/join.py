@@ -116,7 +116,7 @@ class KubeadmJoin:
         if self._module.check_mode:
             return outcome
         if joined:
-            # It holds a token, and nobody reads it any more.
+            # It holds a token, and is not read any more.
             (self._etc / "bootstrap-kubelet.conf").unlink(missing_ok=True)
             return outcome
         configuration = wanted.configuration()

@@ -22,7 +22,7 @@ _LARGEST_ANSWER = 16 * 1024 * 1024
 
 
 class ApiSilentError(DomainError):
-    """Nobody answers at that address, or not yet."""
+    """There is no answer from that address, or not yet."""
 
 
 class ApiConflictError(DomainError):
@@ -30,7 +30,7 @@ class ApiConflictError(DomainError):
 
 
 class ApiRefusedError(DomainError):
-    """Somebody answers, but not to these credentials, or is not who it should be."""
+    """An API server answers, but refuses these credentials, or is not the expected one."""
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class Driver:
         return outcome
 
     def remove(self) -> Outcome:
-        """Unload whatever version is loaded, as long as nobody uses it. ``reboot_required`` says that somebody does."""
+        """Unload whatever version is loaded, unless it is in use, which ``reboot_required`` reports."""
         before = self.loaded_version()
         outcome = Outcome(changed=bool(before), loaded_before=before)
         if before and not self._check:

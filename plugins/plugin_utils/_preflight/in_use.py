@@ -68,7 +68,7 @@ def control_plane(cluster: Cluster) -> Iterator[Problem]:
                 "control_plane_refused",
                 f"The control plane can be neither used nor initialized: {found['reason']}",
                 "/etc/kubernetes, /var/lib/etcd",
-                "What may be somebody's cluster is left as it is",
+                "A cluster that may be in use is left as it is",
                 found["advice"],
             )
         elif found["error"]:

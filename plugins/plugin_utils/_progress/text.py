@@ -17,7 +17,7 @@ from typing import Any
 
 BAD = ("failed", "unreachable")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# Said elsewhere, or of use to nobody who reads an error.
+# Printed elsewhere, or of no use in an error.
 NOISE = ("changed", "failed", "unreachable", "invocation", "warnings", "deprecations", "diff", "results")
 COPIES = ("msg", "exception", "stdout_lines", "stderr_lines", "attempts", "retries", "start", "end", "delta")
 

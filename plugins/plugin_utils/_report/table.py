@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# More rows than this nobody reads; the report has them all.
+# More rows than this are not shown on the page; the JSON report has all of them.
 MOST_ROWS = 100
 
 
@@ -26,7 +26,7 @@ Row = tuple[Cell, ...]
 
 @dataclass(frozen=True)
 class Fold:
-    """Rows that are shown when somebody asks for them."""
+    """Rows that are hidden until the reader unfolds them."""
 
     label: str
     columns: tuple[str, ...]

@@ -29,7 +29,7 @@ def sharing(labels: dict[str, Any]) -> str:
 
 
 def link(network: dict[str, Any], name: str, reachable: bool) -> str:
-    """A path that fails is the fault of an end that reaches nobody, if one of the two is such."""
+    """A path that fails is attributed to an end that reaches no other node, if one of the two is such an end."""
     paths = [(text(each.get("from")), text(each.get("to")), each.get("ok") is True) for each in _paths(network)]
     ends = {end for path in paths for end in path[:2]}
     cut_off = {end for end in ends if not any(ok for a, b, ok in paths if end in (a, b))}

@@ -513,7 +513,7 @@ def test_renewal_without_an_answer_leaves_the_file(upstream: Upstream) -> None:
     upstream.path.write_text(text)
     status, output = upstream.verify("--write")
     assert status == 1
-    assert output.endswith("left as it is, because nobody answered. Check the network, or the proxy (HTTPS_PROXY).\n")
+    assert output.endswith("left as it is, because nothing answered. Check the network, or the proxy (HTTPS_PROXY).\n")
     assert upstream.path.read_text() == text
 
 
