@@ -214,7 +214,7 @@ def test_ansible_builder_takes_the_definition(path: Path, tmp_path: Path) -> Non
     (tmp_path / "meta").mkdir()
     for name in (path.name, "meta/ee-bindep.txt", "meta/ee-helm.py"):
         (tmp_path / name).write_text((ROOT / name).read_text())
-    (tmp_path / "gpulab-kubernetes-0.1.0.tar.gz").touch()
+    (tmp_path / "gpulab-kubernetes-0.2.0-dev0.tar.gz").touch()
     argv = [str(Path(sys.executable).with_name("ansible-builder")), "create", f"--file={path.name}"]
     subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
     assert "ee-helm.py" in (tmp_path / "context" / "Containerfile").read_text()
