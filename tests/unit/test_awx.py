@@ -72,6 +72,14 @@ def test_the_report_of_every_night_fails_on_errors() -> None:
     assert report["name"] in nightly and report["extra_vars"] == {"acceptance_report_fail_on": "error"}
 
 
+@pytest.mark.parametrize("kind", ["job_templates", "workflows", "schedules"])
+def test_names_are_in_lower_case_but_for_proper_names(kind: str) -> None:
+    proper = r"\b(W&B Launch|GPU Operator|GPUs?|Docker|CUDA|Sunday)\b"
+    names = [one["name"] for one in described(kind)]
+    plain = [re.sub(proper, "", name) for name in names]
+    assert [name for name in plain if name != name.lower() or re.search(r"\b(gpus?|cuda|docker)\b", name)] == []
+
+
 def test_names_are_there_once_and_whatever_is_referred_to_exists() -> None:
     templates = [template["name"] for template in TEMPLATES]
     workflows = [workflow["name"] for workflow in described("workflows")]
@@ -168,7 +176,7 @@ CHOICES = [({"gpu_isolation_policy": ""}, "one of"), ({"gpu_isolation_policy": "
 
 @pytest.mark.parametrize(
     ("name", "answers", "why"),
-    [("gpulab provision", *one) for one in ANSWERS] + [("gpulab isolate gpus", *one) for one in CHOICES],
+    [("gpulab provision", *one) for one in ANSWERS] + [("gpulab isolate GPUs", *one) for one in CHOICES],
 )
 def test_wrong_answers_are_refused_before_a_job_begins(name: str, answers: dict[str, Any], why: str) -> None:
     survey = next(template["survey"] for template in TEMPLATES if template["name"] == name)
