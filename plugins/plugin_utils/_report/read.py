@@ -17,7 +17,7 @@ _NEEDED = (("hosts", dict), ("totals", dict), ("problems", list))
 _ADVICE = "Give the JSON file that site.yml, verify.yml or report.yml wrote, or run one of them for a new one."
 
 
-class ReportError(AnsibleFilterError):
+class ReportError(AnsibleFilterError):  # type: ignore[misc]  # Ansible has no types.
     """Something is no report; the text says what is wrong with it, and what to do."""
 
 
