@@ -117,10 +117,10 @@ class Writer:
             yield f"Needs {', '.join(doc['requirements'])}.\n"
         options = list(self._options(doc.get("options") or {}))
         if options:
-            yield self._table(("option", "type", "default", "what it is"), options)
+            yield self._table(("option", "type", "default", "description"), options)
         results = list(self._results(entry.get("return") or {}))
         if results:
-            yield self._table(("result", "type", "what it is"), results)
+            yield self._table(("result", "type", "description"), results)
         attributes = [
             (f"`{name}`", str(one["support"]), self._text(one.get("details") or "", ""))
             for name, one in (doc.get("attributes") or {}).items()
