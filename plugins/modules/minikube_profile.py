@@ -16,6 +16,9 @@ description:
     existing profile.
   - For changes that minikube can't make, it fails without changing anything and lists what would be lost if you deleted
     the profile.
+  - With O(state=absent) and the driver V(none), it also removes the configuration of the pod network, the systemd
+    drop-in of the kubelet, and the network interface C(bridge), which C(minikube delete) leaves on the host. Files that
+    minikube did not write stay.
   - The profile belongs to the user who runs the module. 0 and empty strings mean minikube's default.
 options:
   name:
@@ -106,6 +109,7 @@ options:
     default: 900
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.root
 attributes:
   check_mode:
     support: full
@@ -141,6 +145,12 @@ actions:
   type: list
   elements: str
   sample: [start, "addons enable storage-provisioner"]
+removed:
+  description: What C(minikube delete) leaves on a host with the driver V(none), and the module removed.
+  returned: success
+  type: list
+  elements: str
+  sample: ["interface bridge", /etc/cni/net.d/1-k8s.conflist]
 home:
   description: Directory that holds C(.minikube) and C(.kube).
   returned: success
@@ -166,7 +176,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
 from ..module_utils._errors import DomainError
-from ..module_utils._minikube import profile
+from ..module_utils._minikube import leftovers, profile
 from ..module_utils._minikube.machine import Machine
 from ..module_utils._minikube.profile import Profile
 from ..module_utils._module import run
@@ -209,23 +219,28 @@ def run_module(module: Any) -> dict[str, Any]:
     state = machine.state() if found else "absent"
     result: dict[str, Any] = {"found": state, "home": str(home), "kubeconfig": str(machine.kubeconfig)}
     changes: list[str] = []
+    removed: list[str] = []
     if module.params["state"] == "present":
         changes = _present(machine, found, state, module)
     elif module.params["state"] == "stopped":
         if state in ("running", "paused"):
             machine.stop()
-    elif found:
-        result["content"] = machine.content()
-        machine.delete()
+    else:
+        if found:
+            result["content"] = machine.content()
+            machine.delete()
+        if (found.driver if found else module.params["driver"]) == "none":
+            removed = leftovers.remove(runner, module.params["root"], module.check_mode)
     return {
         **result,
-        "changed": bool(machine.done),
+        "changed": bool(machine.done or removed),
         "actions": machine.done,
+        "removed": removed,
         "diff": {
             "before_header": module.params["name"],
             "after_header": module.params["name"],
             "before": f"{state}\n",
-            "after": "".join(f"{line}\n" for line in [*machine.done, *changes]) or f"{state}\n",
+            "after": "".join(f"{line}\n" for line in [*machine.done, *changes, *removed]) or f"{state}\n",
         },
     }
 
@@ -249,6 +264,7 @@ def main() -> None:
                 for name in ("addons", "extra_config", "options")
             },
             "timeout": {"type": "float", "default": 900},
+            "root": {"type": "path", "default": "/"},
         },
         required_if=[("state", "present", ["kubernetes_version"])],
         supports_check_mode=True,

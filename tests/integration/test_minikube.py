@@ -149,7 +149,14 @@ def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
     assert run.status != 0 and run.changed() == set() and "-e minikube_delete=minikube" in run.failures()
     run = minikube(inventory, state="absent", delete="minikube").expect_success()
     assert "nvidia-device-plugin/nvidia-device-plugin-" in run.output
-    for path in ("usr/local/bin/minikube", "etc/kubernetes/manifests", "var/lib/minikube"):
+    for path in (
+        "usr/local/bin/minikube",
+        "etc/kubernetes/manifests",
+        "var/lib/minikube",
+        "etc/cni/net.d/1-k8s.conflist",
+        "etc/systemd/system/kubelet.service.d/10-kubeadm.conf",
+        "sys/class/net/bridge",
+    ):
         host.run(f"test ! -e /{path}")
     assert host.run("systemctl is-active containerd").strip() == "active"
     minikube(inventory, state="absent", delete="minikube").expect_unchanged()

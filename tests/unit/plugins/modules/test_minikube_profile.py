@@ -44,6 +44,53 @@ OBJECTS = {
         {"kind": "PersistentVolumeClaim", "metadata": {"namespace": "default", "name": "work"}},
     ]
 }
+NETWORK, DROP_IN = "etc/cni/net.d/1-k8s.conflist", "etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
+# As minikube v1.38.1 writes them (pkg/minikube/cni/bridge.go, pkg/minikube/bootstrapper/bsutil/ktmpl/kubelet.go).
+BRIDGE_NETWORK = """
+{
+  "cniVersion": "0.4.0",
+  "name": "bridge",
+  "plugins": [
+    {
+      "type": "bridge",
+      "bridge": "bridge",
+      "addIf": "true",
+      "isDefaultGateway": true,
+      "forceAddress": false,
+      "ipMasq": true,
+      "hairpinMode": true,
+      "ipam": {
+          "type": "host-local",
+          "subnet": "10.244.0.0/16"
+      }
+    },
+    {
+      "type": "portmap",
+      "capabilities": {
+          "portMappings": true
+      }
+    },
+    {
+       "type": "firewall"
+    }
+  ]
+}
+"""
+KUBELET = """[Unit]
+Wants=containerd.service
+
+[Service]
+ExecStart=
+ExecStart=/var/lib/minikube/binaries/v1.36.4/kubelet --config=/var/lib/kubelet/config.yaml
+
+[Install]
+"""
+KUBEADMS_KUBELET = """[Service]
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+ExecStart=
+ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+"""
+FLANNEL = '{"name": "cbr0", "cniVersion": "0.3.1", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}'
 MINIKUBE = """echo "$*" >> {here}/calls
 case "$1" in
   status) cat {here}/status; exit 7 ;;
@@ -216,3 +263,42 @@ def test_a_status_that_is_none_is_an_error(host: Host, text: str, words: str) ->
 def test_the_addon_of_the_gpus_belongs_to_them(host: Host) -> None:
     host.profile(**IN_DOCKER, GPUs="all", Addons={**CONFIG["Addons"], "nvidia-device-plugin": True})
     assert host(**DECLARED, gpus="all")["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("network", "drop_in", "driver", "removed"),
+    [
+        (BRIDGE_NETWORK, KUBELET, "none", ["interface bridge", f"/{NETWORK}", f"/{DROP_IN}"]),
+        (BRIDGE_NETWORK, KUBEADMS_KUBELET, "none", ["interface bridge", f"/{NETWORK}"]),
+        (FLANNEL, KUBELET, "none", [f"/{DROP_IN}"]),
+        (BRIDGE_NETWORK.replace('"bridge": "bridge"', '"bridge": "cni0"'), KUBEADMS_KUBELET, "none", []),
+        ("{broken", "", "none", []),
+        (None, None, "none", []),
+        (BRIDGE_NETWORK, KUBELET, "docker", []),
+    ],
+)
+@pytest.mark.parametrize("exists", [True, False])
+def test_only_what_minikube_left_on_the_host_is_removed(
+    host: Host, programs: Any, network: str | None, drop_in: str | None, driver: str, removed: list[str], exists: bool
+) -> None:
+    root = host.here / "root"
+    (root / "sys/class/net/bridge/bridge").mkdir(parents=True)
+    for path, text in ((NETWORK, network), (DROP_IN, drop_in)):
+        if text is not None:
+            (root / path).parent.mkdir(parents=True)
+            (root / path).write_text(text)
+    for name in ("ip", "systemctl"):
+        programs.add(name, f'echo "{name} $*" >> {host.here}/calls')
+    if exists:
+        host.profile(Driver=driver)
+    settings: dict[str, Any] = {"state": "absent", "driver": driver, "root": str(root)}
+    predicted = host(check=True, **settings)
+    assert (predicted["changed"], predicted["removed"]) == (exists or bool(removed), removed)
+    assert host.calls() == []
+    before = {path for path in (NETWORK, DROP_IN) if (root / path).exists()}
+    result = host(**settings)
+    assert (result["changed"], result["removed"]) == (predicted["changed"], removed)
+    assert {path for path in before if not (root / path).exists()} == {path for path in before if f"/{path}" in removed}
+    calls = host.calls()
+    assert ("ip link delete bridge type bridge" in calls) == ("interface bridge" in removed)
+    assert ("systemctl daemon-reload" in calls) == (f"/{DROP_IN}" in removed)
