@@ -15,8 +15,8 @@ description:
   - On a terminal the lines at the bottom are updated continuously. They show the phase and its elapsed time, then each
     host with its task or what it waits for. Otherwise it prints one line per phase, and occasional lines for long
     tasks.
-  - Changes, messages of debug tasks and errors are printed once and remain visible. Errors are printed in full. Output
-    that C(no_log) hides stays hidden.
+  - Changes, messages of debug tasks and errors are printed once and remain visible. Errors are printed in full. In the
+    live view, a change takes one line, cut at the width of the terminal. Output that C(no_log) hides stays hidden.
   - Hosts with the same task, change or error share a line.
   - At the end it shows the duration of each phase, the result of each host, and how the run ended. The
     message of a debug task with the variable C(progress_closing) comes last.
@@ -178,6 +178,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     def _show(self, line: Line) -> None:
         bad = line.kind in ("failed", "unreachable")
         text = written(*line, self._progress.elapsed)
+        if self._live and line.kind == "changed":
+            text = clip(text, shutil.get_terminal_size().columns - 1)
         color = getattr(constants, COLORS[line.kind])
         self._display.display(text, color=color, stderr=bad and self.get_option("display_failed_stderr"))
 

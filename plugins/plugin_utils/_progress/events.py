@@ -231,7 +231,7 @@ class Progress:
 
     def rows(self) -> list[Row]:
         """Return a row for each host of this play that has begun, in the order in which they came."""
-        waiting, rows = self.waiting_for(), []
+        waiting, rows = names([host.name for host in self.working()]), []
         for host in self.hosts.values():
             if host.phase and host.phase.play == self.play:
                 doing = f"{host.task} {host.attempt}".strip() if host.task else f"{WAITS} {waiting}" * bool(waiting)
@@ -242,7 +242,11 @@ class Progress:
         return rows
 
     def view(self, now: float, height: int) -> list[str]:
-        """Return what the phase and its hosts do now, in at most so many lines: hosts that do the same share one."""
+        """Return what the phase and its hosts do now, in at most so many lines: hosts that do the same share one.
+
+        Times come first, and names of hosts that share a line have a line of their own if there is room: a narrow
+        terminal cuts the end of a line.
+        """
         if self.phase is None or self.ended:
             return []
         rows = self.rows()
@@ -251,12 +255,16 @@ class Progress:
         for row in rows if alone else sorted(rows, key=lambda row: row.doing.startswith(WAITS)):
             groups.setdefault(row.host if alone else row.doing, []).append(row)
         told = list(groups.values())
+        named = not alone and 2 * len(told) < height
         left = told[height - 2 :] if len(told) >= height else []
         lines = [f"{clock(now - self.started)} {self.phase.heading}"]
         for same in told[: len(told) - len(left)]:
             hosts = [row.host for row in same]
-            doing = f": {same[0].doing}, {clock(now - min(row.since for row in same))}" if same[0].doing else ""
-            lines.append(f"  {hosts[0]}{doing}" if alone else f"  {len(hosts)} of {len(rows)}{doing} ({names(hosts)})")
+            who = hosts[0] if alone else f"{len(hosts)} of {len(rows)}"
+            since = clock(now - min(row.since for row in same))
+            lines.append(f"{since:>6} {who}: {same[0].doing}".removesuffix(": "))
+            if named:
+                lines.append(f"{'':>6} {names(hosts)}")
         return [*lines, *([f"  and {sum(map(len, left))} more"] if left else [])]
 
     def waiting_for(self) -> str:

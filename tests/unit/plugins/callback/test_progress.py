@@ -75,6 +75,12 @@ TASKS = {
       ansible.builtin.command: sleep {{ 60 if inventory_hostname == "b" else 0 }}
       changed_when: false
 """,
+    "wordy": """
+    - name: Do {{ "one thing after another, " * 4 }}and no more
+      ansible.builtin.set_fact:
+        x: 1
+      changed_when: true
+""",
     "lasts": """
     - name: Take a moment
       ansible.builtin.command: sleep 3
@@ -190,14 +196,25 @@ def test_plain_lines_say_what_is_waited_for(playbook: Path) -> None:
 @pytest.mark.parametrize("playbook", ["lasts"], indirect=True)
 def test_a_terminal_shows_host_and_task_live_and_ends_clean(playbook: Path) -> None:
     child = terminal(playbook)
-    child.expect(r"0:0\d 1/1 Do it all\r\n  a: Take a moment, 0:0\d")
+    child.expect(r"0:0\d 1/1 Do it all\r\n  0:0\d a: Take a moment\r\n")
     child.expect(r"\x1b\[3A\x1b\[J")
     child.expect(r"\x1b\[3A\x1b\[JWhere the time went")
     child.expect(pexpect.EOF)
-    assert "Take a moment, 0:" not in child.before
+    assert "a: Take a moment\r\n" not in child.before
     assert all(len(line) < 70 for line in re.sub(r"\x1b\[\d*[A-Z]", "", child.before).splitlines())
     child.close()
     assert child.exitstatus == 0
+
+
+@pytest.mark.parametrize("playbook", ["wordy"], indirect=True)
+def test_a_change_takes_one_line_of_a_terminal_and_is_told_in_full_elsewhere(playbook: Path) -> None:
+    child = terminal(playbook)
+    child.expect(r"[\nJ](  (?:a, b|b, a): changed: Do one thing after another, one thing .*…)\r\n")
+    assert len(child.match[1]) == 69
+    child.expect(pexpect.EOF)
+    child.close()
+    _status, output = plain(playbook)
+    assert re.search(r"^  (a, b|b, a): changed: Do .* and no more$", output, re.MULTILINE)
 
 
 @pytest.mark.parametrize("playbook", ["lasts"], indirect=True)
@@ -205,7 +222,7 @@ def test_a_hundred_hosts_fit_a_small_terminal(playbook: Path) -> None:
     hosts = ",".join(f"gpu-host-{number:03}.rack.example.org" for number in range(100))
     argv = ["ansible-playbook", "--forks", "2", "-i", f"{hosts},", "-c", "local", str(playbook)]
     child = programs.terminal(argv, playbook.parent, environment(), columns=80)
-    child.expect(r"\d+ of \d\d: Take a moment, 0:\d\d \(gpu")
+    child.expect(r"0:\d\d \d+ of \d\d: Take a moment\r\n {7}gpu-host-\d+")
     seen = child.before + child.after
     child.sendintr()
     child.expect(pexpect.EOF)
@@ -217,7 +234,7 @@ def test_a_hundred_hosts_fit_a_small_terminal(playbook: Path) -> None:
 @pytest.mark.parametrize("playbook", ["slow"], indirect=True)
 def test_ctrl_c_ends_with_the_account(playbook: Path) -> None:
     child = terminal(playbook)
-    child.expect("a: waits for b: Take long, ")
+    child.expect(r"0:\d\d a: waits for b\r\n")
     child.sendintr()
     child.expect("interrupted")
     child.expect("Where the time went")

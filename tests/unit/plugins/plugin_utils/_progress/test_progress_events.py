@@ -10,6 +10,7 @@ import pytest
 import yaml
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.events import Progress, earlier
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.model import COUNTS, Line
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.text import clip
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -140,7 +141,7 @@ def test_a_host_that_has_finished_a_task_waits_for_the_others() -> None:
     progress, _lines = fed(*API_PLAY[:5])
     assert progress.waiting_for() == "gpu1: t"
     assert [(row.host, row.doing, row.done) for row in progress.rows()] == [
-        ("cp1", "waits for gpu1: t", 1),
+        ("cp1", "waits for gpu1", 1),
         ("gpu1", "t", 0),
     ]
 
@@ -262,22 +263,36 @@ def test_phases_are_numbered_where_the_plays_are_known() -> None:
 @pytest.mark.parametrize(
     ("hosts", "height", "lines"),
     [
-        (2, 4, ["0:09 p", "  h0: waits for h1: t, 0:07", "  h1: t, 0:09"]),
+        (2, 4, ["0:09 p", "  0:07 h0: waits for h1", "  0:09 h1: t"]),
         (
             100,
             22,
             [
                 "0:09 p",
-                "  99 of 100: t, 0:09 (h1, h2, h3, h4 and 95 more)",
-                "  1 of 100: waits for h1, h2, h3, h4 and 95 more: t, 0:07 (h0)",
+                "  0:09 99 of 100: t",
+                "       h1, h2, h3, h4 and 95 more",
+                "  0:07 1 of 100: waits for h1, h2, h3, h4 and 95 more",
+                "       h0",
             ],
         ),
+        (100, 4, ["0:09 p", "  0:09 99 of 100: t", "  0:07 1 of 100: waits for h1, h2, h3, h4 and 95 more"]),
         (100, 2, ["0:09 p", "  and 100 more"]),
     ],
 )
 def test_the_view_fits_its_height(hosts: int, height: int, lines: list[str]) -> None:
     progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, *(f"h{n}" for n in range(hosts))), ok(2, "h0"))
     assert progress.view(9, height) == lines
+
+
+def test_a_narrow_terminal_cuts_neither_time_nor_hosts() -> None:
+    names = [f"gpu{number:02}" for number in range(1, 41)]
+    title = "Add NVIDIA's CUDA repository, keep nouveau out, and install what the driver is built with"
+    progress, _lines = fed(play(0, "p"), task(0, title), *starts(0, *names, name=title))
+    assert [clip(line, 79) for line in progress.view(725, 22)] == [
+        "12:05 p",
+        " 12:05 40 of 40: Add NVIDIA's CUDA repository, keep nouveau out, and install w…",
+        "       gpu01, gpu02, gpu03, gpu04 and 36 more",
+    ]
 
 
 def test_the_name_with_its_variables_filled_in_is_shown() -> None:
