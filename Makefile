@@ -60,7 +60,7 @@ tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
 LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator pools driver-installer runner training storage docker minikube minikube-docker launch network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools wandb-tools report-test bench docs site docs-tools docs-lint clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old galaxy molecule awx-tools wandb-tools report-test pictures bench docs site docs-tools docs-lint clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -188,6 +188,13 @@ report-test: venv $(AXE) ## the report's page in Chromium, which is installed if
 # Without what it drives browsers with.
 $(AXE):
 	@python -m pip install --quiet --no-deps --target .cache/axe axe-playwright-python==0.1.8
+
+pictures: venv ## make docs/images again: the report in Chromium, and the terminal, on labs (10 minutes)
+	@echo "pictures: the report"
+	python tests/report/picture.py docs/images
+	echo "pictures: the terminal, with simulated hosts and on two labs"
+	python -m lab build
+	python tests/report/terminal.py docs/images
 
 galaxy: venv ## the collection built, installed, and called by its name from another directory
 	@echo "galaxy: build, install, syntax check from another directory"

@@ -48,7 +48,7 @@ def address(page: str, target: str, anchor: str) -> str:
     elif re.fullmatch(r"docs/reference/(modules|plugins|roles)\.md", path):
         entries = [f"reference/{anchor[1:]}_{kind}.rst" for kind in KINDS[PurePosixPath(path).stem]]
         path, anchor = next((one for one in entries if (SOURCE / one).exists()), "reference/index.rst"), ""
-    elif not any(fnmatch(path, pattern) for pattern in include_patterns) and path[-4:] != ".png":
+    elif not any(fnmatch(path, pattern) for pattern in include_patterns) and path[-4:] not in (".png", ".svg"):
         return f"{GALAXY['repository']}/{'tree' if (ROOT / path).is_dir() else 'blob'}/main/{path}{anchor}"
     return relpath(path, PurePosixPath(page).parent) + anchor
 
