@@ -23,6 +23,7 @@ from ...module_utils._storage.volumes import quantity
 from .. import _images, _nfs
 from .._cuda.plan import MINOR_VERSION, RELEASE
 from .._preflight.model import listing
+from . import files
 
 Values = Mapping[str, Any]
 
@@ -122,6 +123,8 @@ def _metrics_file(value: Any) -> Iterator[str]:
     # node_exporter reads no other files.
     if value != "" and not (_DIRECTORY.fullmatch(str(value)) and str(value).endswith(".prom")):
         yield f"it must be the absolute path of a file that ends with .prom, or empty, not {str(value)!r:.120}"
+    elif value:
+        yield from files.writable(value)
 
 
 def _disk(value: Any) -> Iterator[str]:
@@ -242,7 +245,13 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "kubeadm_cluster_configuration": _cluster_configuration,
     "kubeadm_timeouts": _timeouts,
     "kubeadm_resolv_conf": _file,
+    "acceptance_report": files.report,
     "acceptance_report_metrics": _metrics_file,
+    "cluster_kubeconfig": files.kubeconfig,
+    "drift_report": files.created,
+    "plan_report": files.required,
+    "torch_ddp_benchmark": files.required,
+    "torch_ddp_summary": files.optional,
     "nvidia_driver_version": _driver,
     "preflight_disk_mib": _disk,
     "preflight_driver_disk_mib": _disk,

@@ -22,7 +22,7 @@ from ansible.module_utils.errors import UnsupportedError
 from jinja2 import Undefined, UndefinedError
 
 from ...module_utils._problem import Problem
-from . import cluster, rules, storage
+from . import cluster, files, rules, storage
 
 Specification = Mapping[str, Mapping[str, Any]]
 
@@ -76,6 +76,19 @@ def find(host: str, variables: Mapping[str, Any], known: Specification) -> Itera
                 name,
                 f"What it is: {_first_line(known[name]['description'])}",
                 "Correct the value, or leave the variable out: docs/variables.md holds types and defaults",
+                host,
+            )
+    sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
+    for name in files.WRITTEN:
+        path = _values([name], variables, known).get(name) if name in variables else None
+        directory = files.inventory_directory(path, sources) if path else ""
+        if directory:
+            yield Problem(
+                "file_in_inventory_directory",
+                f"{name} is {path}, in the inventory directory {directory}",
+                name,
+                "Ansible reads each file in that directory as an inventory, and the next run would fail",
+                f"Name a file outside of {directory}, or leave the variable out",
                 host,
             )
     for names, rule in rules.HOST:
@@ -194,7 +207,7 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
             message = error.msg.replace(str(value), "***") if "@" in str(value) else error.msg
             yield f"{name}: {'unknown key ' if isinstance(error, UnsupportedError) else ''}{message}"
         if not errors:
-            yield from _wrong_form(name, value, kind)
+            yield from _wrong_form(name, value, option)
             rule = rules.VALUES.get(name, lambda _value: ())
             yield from (f"{name}: {problem}" for problem in rule(_plain(value)))
 
@@ -213,21 +226,21 @@ def _shown(value: Any) -> str:
     return "***" if "@" in str(value) else repr(value)
 
 
-def _wrong_number(name: str, value: Any) -> Iterator[str]:
-    """Ansible takes true and 1e3 for numbers."""
+def _wrong_number(name: str, value: Any, default: Any) -> Iterator[str]:
+    """Ansible takes true and 1e3 for numbers. A negative one stands for no limit if it is the default."""
     whole = value.is_integer() if isinstance(value, float) else _WHOLE.fullmatch(str(value).strip())
     if isinstance(value, bool) or not whole:
         yield f"{name} is not a whole number in digits: {_shown(value)}"
-    elif int(value) < 0:
+    elif int(value) < 0 and str(value).strip() != str(default):
         yield f"{name} is negative: {value}"
     elif int(value) > _LARGEST:
         yield f"{name} is larger than {_LARGEST}: {value}"
 
 
-def _wrong_form(name: str, value: Any, kind: str) -> Iterator[str]:
+def _wrong_form(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
     """All numbers among the variables count something or last seconds."""
-    if kind == "int":
-        yield from _wrong_number(name, value)
+    if option.get("type") == "int":
+        yield from _wrong_number(name, value, option.get("default"))
     for names, form, words in _FORMS:
         shown = _shown(str(value))
         if value != "" and names.fullmatch(name) and not form.fullmatch(str(value)):

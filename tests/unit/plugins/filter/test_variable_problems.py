@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import cluster
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import cluster, files
 from jinja2 import StrictUndefined
 
 find = FilterModule().filters()["variable_problems"]
@@ -30,6 +33,7 @@ GOOD: dict[str, Any] = {
     "containerd_repository_key_fingerprints": ["9DC8 5822 9FC7 DD38 854A  E2D8 8D81 803C 0EBF CD88"],
     "nvidia_driver_repository_key_fingerprints": [],
     "nvidia_driver_reboot": "true",
+    "wandb_launch_max_jobs": -1,
     "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "http://r:5000/@", "override_path": True}],
     # Names of others.
     "ansible_host": "192.0.2.1",
@@ -48,6 +52,7 @@ def test_good_variables_have_no_problems() -> None:
         ("cluster_expected_gpus", "four", "converted to an int"),
         ("cluster_expected_gpus", -1, "negative: -1"),
         ("flannel_timeout", "-5", "negative: -5"),
+        ("wandb_launch_max_jobs", -2, "negative: -2"),
         ("cluster_disruption_policy", "maybe", "must be one of: refuse, drain, ignore, got: maybe"),
         ("nvidia_driver_source", "cuda", "must be one of: cuda_repository, distribution, preinstalled, operator"),
         ("nvidia_driver_reboot", "maybe", "not a valid boolean"),
@@ -268,6 +273,82 @@ def test_all_hosts_of_the_cluster_are_compared_also_those_left_out(hosts: dict[s
     problems = find(hosts, ["gpu1"], list(hosts))
     assert [problem["host"] for problem in problems] == ([""] if words else [])
     assert all(words in problem["what"] for problem in problems)
+
+
+KUBECONFIG = {"kind": "Config", "users": [{"name": "kubernetes-admin", "user": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        *((name, "", "it is empty") for name in ("acceptance_report", "drift_report", "plan_report")),
+        *(
+            (name, "{}/folder", "/folder is a directory; name a file in it")
+            for name in files.WRITTEN
+            if name != "acceptance_report_metrics"
+        ),
+        *((name, "{}/text/x.prom", "/text is not a directory") for name in files.WRITTEN),
+        *((name, "{}/text/a/b/x.prom", "/text is not a directory") for name in files.WRITTEN),
+        *((name, "{}/closed/x.prom", "you may not write into ") for name in files.WRITTEN),
+        *((name, "{}/pipe.prom", "/pipe.prom is not a regular file") for name in files.WRITTEN),
+        *((name, "{}/new/x.json", "/new on the controller") for name in ("plan_report", "torch_ddp_summary")),
+        ("acceptance_report", "{}/new/", "/new is a directory"),
+        ("acceptance_report", "{}/gpulab-report.html", "is the name of the page"),
+        ("acceptance_report_metrics", "{}/folder.prom", "/folder.prom is a directory"),
+        ("cluster_kubeconfig", "{}/text", "/text exists, and is not a kubeconfig with the user kubernetes-admin only"),
+        ("cluster_kubeconfig", "{}/bytes", "/bytes exists, and is not a kubeconfig"),
+        ("cluster_kubeconfig", "{}/of-two.conf", "/of-two.conf exists, and is not a kubeconfig"),
+        ("cluster_kubeconfig", "text", "/text exists, and is not a kubeconfig"),
+        *((name, "{}/new/x.prom", "") for name in ("acceptance_report", "acceptance_report_metrics", "drift_report")),
+        *((name, "{}/new/x.conf", "") for name in ("cluster_kubeconfig",)),
+        *((name, "{}/text", "") for name in ("acceptance_report", "plan_report", "torch_ddp_benchmark")),
+        *((name, "", "") for name in ("cluster_kubeconfig", "torch_ddp_summary", "acceptance_report_metrics")),
+        ("cluster_kubeconfig", "{}/of-one.conf", ""),
+        ("cluster_kubeconfig", "{}/empty", ""),
+        ("cluster_kubeconfig", "mine.conf", ""),
+        ("plan_report", "~/plan.json", ""),
+    ],
+)
+def test_a_file_that_the_controller_could_not_write_is_found_before_the_run(
+    name: str, value: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("folder", "folder.prom", "closed"):
+        (tmp_path / folder).mkdir()
+    os.mkfifo(tmp_path / "pipe.prom")
+    for file, text in (
+        ("text", "notes"),
+        ("empty", ""),
+        ("of-one.conf", yaml.safe_dump(KUBECONFIG)),
+        ("of-two.conf", yaml.safe_dump({**KUBECONFIG, "users": [{"name": "kubernetes-admin"}, {"name": "ada"}]})),
+    ):
+        (tmp_path / file).write_text(text)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    # The tests may run as root, who may write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path / "closed")
+    found = [problem["what"] for problem in find({"cp1": {name: value.format(tmp_path)}}, ["cp1"])]
+    assert len(found) == bool(words)
+    assert all(text.startswith(f"{name}: ") and words in text for text in found), found
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("prod/gpulab-report.json", True),
+        ("prod/rack/report.json", True),
+        ("prod/group_vars/report.json", True),
+        ("prod/.reports/report.json", False),
+        ("prod/report.json.bak", False),
+        ("prod-gpulab-report.json", False),
+        ("other/gpulab-report.json", False),
+    ],
+)
+def test_a_file_in_an_inventory_directory_would_be_read_as_an_inventory(path: str, wrong: bool, tmp_path: Path) -> None:
+    (tmp_path / "prod").mkdir()
+    sources = {"ansible_inventory_sources": [str(tmp_path / "prod"), str(tmp_path / "other/hosts.ini"), "box,"]}
+    found = find({"cp1": {"acceptance_report": str(tmp_path / path), **sources}}, ["cp1"])
+    assert [problem["kind"] for problem in found] == ["file_in_inventory_directory"] * wrong, found
 
 
 def test_password_of_a_proxy_is_not_shown() -> None:

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What keeps a run from writing the files on the controller that variables name: it writes most of them at its end.
+
+Looks at the controller's file system, and reads an existing kubeconfig.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible import constants
+
+# What the inventory may set of these is also no file that the next run would read as an inventory.
+WRITTEN = (
+    "acceptance_report",
+    "acceptance_report_metrics",
+    "cluster_kubeconfig",
+    "drift_report",
+    "plan_report",
+    "torch_ddp_benchmark",
+    "torch_ddp_summary",
+)
+# The user of the kubeconfig that kubeadm writes.
+_ADMINISTRATOR = "kubernetes-admin"
+_EMPTY = "it is empty; name a file"
+
+
+def report(value: Any) -> Iterator[str]:
+    """A report, whose page is next to it with another extension."""
+    if str(value).endswith(".html"):
+        yield f"{value} is the name of the page, which is written next to the report; let it end with .json"
+    else:
+        yield from created(value)
+
+
+def created(value: Any) -> Iterator[str]:
+    """A file that is always written; missing directories are created."""
+    yield from writable(value) if str(value).strip() else [_EMPTY]
+
+
+def required(value: Any) -> Iterator[str]:
+    """A file that is always written, into a directory that exists."""
+    yield from optional(value) if str(value).strip() else [_EMPTY]
+
+
+def optional(value: Any) -> Iterator[str]:
+    """A file that is written into a directory that exists, or nowhere if the value is empty."""
+    found = list(writable(value)) if value else []
+    yield from found
+    folder = Path(str(value)).expanduser().parent
+    if value and not found and folder.is_absolute() and not folder.is_dir():
+        yield f"there is no directory {folder} on the controller; create it, or name another one"
+
+
+def kubeconfig(value: Any) -> Iterator[str]:
+    """A file whose content is replaced by the administrator's kubeconfig."""
+    if not value:
+        return
+    path = Path.cwd() / Path(str(value)).expanduser()
+    found = list(writable(value, Path.cwd()))
+    yield from found
+    if not found and path.exists() and not _is_administrators(path):
+        yield (
+            f"{path} exists, and is not a kubeconfig with the user {_ADMINISTRATOR} only, as kubeadm writes it; name "
+            "another file, because this one would be replaced"
+        )
+
+
+def writable(value: Any, here: Path = Path()) -> Iterator[str]:
+    """What keeps a file from being written. A relative path, without ``here``, is left to the task that writes it."""
+    path = here / Path(str(value)).expanduser()
+    if not path.is_absolute():
+        return
+    folder = path.parent
+    try:
+        while not folder.exists() and not folder.is_symlink():
+            folder = folder.parent
+        if path.is_dir() or str(value).endswith("/"):
+            yield f"{path} is a directory; name a file in it"
+        elif path.exists() and not path.is_file():
+            yield f"{path} is not a regular file; name another one"
+        elif not folder.is_dir():
+            yield f"{folder} is not a directory, so nothing can be written into it; name another one"
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            yield f"you may not write into {folder} on the controller; name a file in another directory"
+    except OSError as error:
+        yield f"{path} can't be written: {error.strerror}; name another file"
+
+
+def inventory_directory(value: Any, sources: Sequence[str]) -> str:
+    """The inventory directory in which Ansible would read the file as an inventory, empty if there is none."""
+    path = Path.cwd() / Path(str(value)).expanduser()
+    ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
+    for source in sources:
+        if "," in source or Path(source) not in path.parents or path.name.endswith(ignored):
+            continue
+        if not any(part.startswith(".") for part in path.relative_to(source).parts):
+            return source
+    return ""
+
+
+def _is_administrators(path: Path) -> bool:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return not text.strip() or [user["name"] for user in yaml.safe_load(text)["users"]] == [_ADMINISTRATOR]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, yaml.YAMLError):
+        return False
