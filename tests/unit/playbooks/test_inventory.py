@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory of playbooks for single machines is checked before one of them is reached."""
+"""What an inventory can be, and that it is checked before a host is reached."""
 
 from __future__ import annotations
 
@@ -35,3 +35,43 @@ def test_a_mistake_is_one_error_and_no_host_is_reached(
     assert status != 0
     assert words.format(name=name) in " ".join(output.split())
     assert "UNREACHABLE" not in output
+
+
+def test_an_inventory_directory_holds_no_report_which_the_next_run_would_read(tmp_path: Path) -> None:
+    (tmp_path / "prod").mkdir()
+    (tmp_path / "prod" / "hosts.ini").write_text(f"[control_plane]\n{HOST}\n[workers]\n{HOST}\n")
+    (tmp_path / "report.yml").write_text(PLAYBOOK.format(name="report"))
+    for _ in range(2):
+        status, output = run_ansible(tmp_path, "-i", "prod", "report.yml")
+        assert status == 0 and "[WARNING]" not in output, output
+    assert {path.name for path in tmp_path.glob("gpulab-*")} == {"gpulab-report.json", "gpulab-report.html"}
+    assert [path.name for path in (tmp_path / "prod").iterdir()] == ["hosts.ini"]
+
+
+def test_groups_and_hosts_are_named_in_the_order_of_the_inventory(tmp_path: Path) -> None:
+    names = ["zeta", "alpha", "mid", "beta", "nu"]
+    lines = [line for name in names for line in (f"[{name}]", f"host-{name} cluster_expected_gpus=x")]
+    (tmp_path / "hosts.ini").write_text("\n".join(lines))
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    _, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml")
+    assert f"The inventory has the groups {', '.join(names)}." in " ".join(output.split()), output
+    lines = ["[control_plane]", "host-zeta", "[workers]", *(f"host-{name}" for name in names[1:]), *lines]
+    (tmp_path / "hosts.ini").write_text("\n".join(lines))
+    _, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml")
+    assert ", ".join(f"host-{name}" for name in names) in " ".join(output.split()), output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--tags", "kubeadm,driver"], "--tags driver,kubeadm leaves out tasks that later ones depend on"),
+        (["--tags", "all"], ""),
+        (["--skip-tags", "notest"], ""),
+    ],
+)
+def test_a_part_of_the_tasks_is_refused_in_one_error(tmp_path: Path, options: list[str], words: str) -> None:
+    (tmp_path / "hosts.ini").write_text(f"[control_plane]\n{HOST}\n[workers]\n{HOST}\n")
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="preflight" if words else "inventory"))
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml", *options)
+    assert bool(status) == bool(words) and words in " ".join(output.split()), output
+    assert output.count("fatal: ") == bool(words) and "UNREACHABLE" not in output
