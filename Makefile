@@ -76,7 +76,7 @@ venv: ## create .venv with the newest Python that fits (the default target)
 lab: venv ## build packages and images, start bare nodes, run site.yml on them, show the report
 	@started=$$SECONDS
 	echo "lab: 1/3 the depot: packages and images (about 15 minutes the first time, seconds after that)"
-	python -m lab build
+	python -m lab build --name $(NAME) --spec $(SPEC) --inventory $(INVENTORY)
 	echo "lab: 2/3 bare nodes; their inventory is $(INVENTORY)"
 	python -m lab up --name $(NAME) --spec $(SPEC) --inventory $(INVENTORY)
 	echo "lab: 3/3 ansible-playbook site.yml -i $(INVENTORY), which prints the report at the end"

@@ -124,14 +124,21 @@ def build(
         list[str] | None,
         typer.Option("--with", help=f"Optional part ({', '.join(PARTS)}); repeatable."),
     ] = None,
+    name: Name = "lab",
+    spec: Annotated[
+        Path | None, typer.Option(help="Spec file of a lab to check first, before anything is built.")
+    ] = None,
+    inventory: Annotated[Path | None, typer.Option(help="Inventory of that lab; default: NAME.ini.")] = None,
 ) -> None:
     """Build the depot: packages and images from their sources. What is built already costs nothing."""
     from lab import depot
     from lab import parts as optional
     from lab.depot.debian import MIRROR_VARIABLE
-    from lab.nodes import system
+    from lab.nodes import park, system
 
     optional.check(parts or [])
+    if spec:
+        park.check(name, spec, inventory)
     system.require()
     if debian_mirror:
         os.environ[MIRROR_VARIABLE] = debian_mirror

@@ -42,10 +42,25 @@ def up(name: str, spec_file: Path | None, inventory_file: Path | None, mirror: s
     return known
 
 
+def check(name: str, spec_file: Path | None, inventory_file: Path | None) -> None:
+    """Raise LabError for what keeps `up` from starting; building packages and images before it takes 15 minutes."""
+    _check_name(name)
+    _wanted(name, load(spec_file) if spec_file else None, str(inventory_file.absolute()) if inventory_file else "")
+
+
 def _known(name: str, wanted: Spec | None, inventory_file: Path | None) -> State:
     """Return the state of a lab with the spec that is wanted now. Raises LabError where they don't go together."""
-    known = state.load(name)
     place = str(inventory_file.absolute()) if inventory_file else ""
+    known = _wanted(name, wanted, place)
+    if place and place != known.inventory:
+        _remove_inventory(known)
+        known.inventory = place
+    known.save()
+    return known
+
+
+def _wanted(name: str, wanted: Spec | None, place: str) -> State:
+    known = state.load(name)
     if known is None:
         spec = wanted or load(DEFAULT)
         known = State(name, spec.as_dict(), place or str(default_inventory(name)))
@@ -53,10 +68,6 @@ def _known(name: str, wanted: Spec | None, inventory_file: Path | None) -> State
         _compare(known, wanted)
         known.spec = wanted.as_dict()
     _check_inventory(Path(place or known.inventory), name)
-    if place and place != known.inventory:
-        _remove_inventory(known)
-        known.inventory = place
-    known.save()
     return known
 
 

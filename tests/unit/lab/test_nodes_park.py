@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
+from lab import cli
 from lab.depot import serve
 from lab.depot.cache import DepotError
 from lab.nodes import image, machine, mirror, network, park, state, system
@@ -276,6 +278,27 @@ def test_up_never_replaces_a_file_that_somebody_else_wrote(
         up()
     assert (tmp_path / "t.ini").read_text() == "[workers]\nmine\n"
     assert podman.made == {"network": {}, "volume": {}, "container": {}} and state.names() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--spec", "missing.yml"], "reading the spec missing.yml: [Errno 2]"),
+        (["--spec", "spec.yml", "--inventory", "notes.ini"], "notes.ini: it is there and not the inventory of the lab"),
+        (["--spec", "spec.yml", "--name", "A"], "--name"),
+    ],
+)
+def test_build_finds_what_up_would_refuse_before_it_builds(
+    options: list[str], words: str, lab_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(system, "require", lambda: pytest.fail("it began to build"))
+    (tmp_path / "spec.yml").write_text(SPEC)
+    (tmp_path / "notes.ini").write_text("mine")
+    with pytest.raises(LabError) as caught:
+        typer.main.get_command(cli.app)(["build", *options], standalone_mode=False)
+    assert words in str(caught.value)
+    assert state.names() == []
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "-a", "depot", "x" * 40])
