@@ -130,6 +130,7 @@ def main() -> int:
         else:
             paths = ":".join([*NEAR, *constants.COLLECTIONS_PATHS])
             settings["envvars"] |= {"TMPDIR": scratch, "ANSIBLE_LOCAL_TEMP": scratch, "ANSIBLE_COLLECTIONS_PATH": paths}
+            settings["envvars"]["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
         status = run.go(command, **settings)
     result = {"status": status, **run.progress.result(time.time())}
     report.with_suffix(".tmp").write_text(json.dumps(result, indent=2) + "\n")

@@ -122,6 +122,12 @@ def test_the_exit_status_tells_how_it_ended(here: Path, tasks: str, status: str,
     assert left_behind(here, seconds=5) == []
 
 
+def test_the_environment_of_python_need_not_be_active(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    ended, output = provision(here, "--playbook", playbook(here, GOOD))
+    assert ended == 0, output
+
+
 def test_an_error_is_shown_once_and_as_it_is(here: Path) -> None:
     _status, output = provision(here, "--playbook", playbook(here, BAD), "--limit", "b")
     assert output.count("[b]no[/b] luck") == 1
