@@ -53,7 +53,7 @@ def optional(value: Any) -> Iterator[str]:
     """A file that is written into a directory that exists, or nowhere if the value is empty."""
     found = list(writable(value)) if value else []
     yield from found
-    folder = Path(str(value)).expanduser().parent
+    folder = _expanded(value).parent
     if value and not found and folder.is_absolute() and not folder.is_dir():
         yield f"there is no directory {folder} on the controller; create it, or name another one"
 
@@ -62,7 +62,7 @@ def kubeconfig(value: Any) -> Iterator[str]:
     """A file whose content is replaced by the administrator's kubeconfig."""
     if not value:
         return
-    path = Path.cwd() / Path(str(value)).expanduser()
+    path = Path.cwd() / _expanded(value)
     found = list(writable(value, Path.cwd()))
     yield from found
     if not found and path.exists() and not _is_administrators(path):
@@ -74,7 +74,7 @@ def kubeconfig(value: Any) -> Iterator[str]:
 
 def writable(value: Any, here: Path = Path()) -> Iterator[str]:
     """What keeps a file from being written. A relative path, without ``here``, is left to the task that writes it."""
-    path = here / Path(str(value)).expanduser()
+    path = here / _expanded(value)
     if not path.is_absolute():
         return
     folder = path.parent
@@ -95,7 +95,7 @@ def writable(value: Any, here: Path = Path()) -> Iterator[str]:
 
 def inventory_directory(value: Any, sources: Sequence[str]) -> str:
     """The inventory directory in which Ansible would read the file as an inventory, empty if there is none."""
-    path = Path.cwd() / Path(str(value)).expanduser()
+    path = Path.cwd() / _expanded(value)
     ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
     for source in sources:
         if "," in source or Path(source) not in path.parents or path.name.endswith(ignored):
@@ -103,6 +103,14 @@ def inventory_directory(value: Any, sources: Sequence[str]) -> str:
         if not any(part.startswith(".") for part in path.relative_to(source).parts):
             return source
     return ""
+
+
+def _expanded(value: Any) -> Path:
+    try:
+        return Path(str(value)).expanduser()
+    except RuntimeError:
+        # There is no such user, so it is a name as any other.
+        return Path(str(value))
 
 
 def _is_administrators(path: Path) -> bool:

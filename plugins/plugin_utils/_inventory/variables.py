@@ -207,9 +207,10 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
             message = error.msg.replace(str(value), "***") if "@" in str(value) else error.msg
             yield f"{name}: {'unknown key ' if isinstance(error, UnsupportedError) else ''}{message}"
         if not errors:
-            yield from _wrong_form(name, value, option)
+            forms = list(_wrong_form(name, value, option))
+            yield from forms
             rule = rules.VALUES.get(name, lambda _value: ())
-            yield from (f"{name}: {problem}" for problem in rule(_plain(value)))
+            yield from (f"{name}: {problem}" for problem in ([] if forms else rule(_plain(value))))
 
 
 def _plain(value: Any) -> Any:

@@ -53,6 +53,7 @@ def test_good_variables_have_no_problems() -> None:
         ("cluster_expected_gpus", -1, "negative: -1"),
         ("flannel_timeout", "-5", "negative: -5"),
         ("wandb_launch_max_jobs", -2, "negative: -2"),
+        ("cluster_lease_duration", "1e3", "cluster_lease_duration is not a whole number in digits: '1e3'"),
         ("cluster_disruption_policy", "maybe", "must be one of: refuse, drain, ignore, got: maybe"),
         ("nvidia_driver_source", "cuda", "must be one of: cuda_repository, distribution, preinstalled, operator"),
         ("nvidia_driver_reboot", "maybe", "not a valid boolean"),
@@ -306,6 +307,7 @@ KUBECONFIG = {"kind": "Config", "users": [{"name": "kubernetes-admin", "user": {
         ("cluster_kubeconfig", "{}/of-one.conf", ""),
         ("cluster_kubeconfig", "{}/empty", ""),
         ("cluster_kubeconfig", "mine.conf", ""),
+        *((name, "~no-such-user/x.json", "") for name in ("acceptance_report", "cluster_kubeconfig", "plan_report")),
         ("plan_report", "~/plan.json", ""),
     ],
 )
