@@ -27,15 +27,16 @@ def kubeconfig_path(sources: Sequence[str], is_job: bool) -> str:
     return str(found.with_name(f"{found.name if found.is_dir() else found.stem}-admin.conf"))
 
 
-def report_directory(sources: Sequence[str], directory: str) -> str:
-    """Return where reports are kept by default: ``directory``, that of the inventory, or the one around it.
+def report_prefix(sources: Sequence[str], directory: str) -> str:
+    """Return how the paths of reports begin by default: with ``directory``, that of the inventory, and a slash.
 
-    Inside an inventory that is a directory Ansible would read reports as inventories.
+    Inside an inventory that is a directory Ansible would read reports as inventories, so they are next to it, and begin
+    with its name.
     """
-    around = [Path(source) for source in sources if "," not in source and Path(source).is_dir()]
-    outside = [path.parent for path in around if Path(directory).is_relative_to(path)]
-    found = min(outside, key=lambda path: len(path.parts), default=None)
-    return str(found) if found and os.access(found, os.W_OK) else directory
+    inventories = [Path(source) for source in sources if "," not in source and Path(source).is_dir()]
+    around = [path for path in inventories if Path(directory).is_relative_to(path)]
+    found = min(around, key=lambda path: len(path.parts), default=None)
+    return f"{found}-" if found and os.access(found.parent, os.W_OK) else f"{directory}/"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_path import kubeconfig_path
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_directory import report_directory
+from ansible_collections.gpulab.kubernetes.plugins.filter.report_prefix import report_prefix
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.access import Access
 from support.programs import run_ansible
 
@@ -50,14 +50,14 @@ def test_no_kubeconfig_is_kept_for_a_job_or_in_a_directory_of_others(
 @pytest.mark.parametrize(
     ("sources", "directory", "expected"),
     [
-        (["my.ini"], ".", "."),
-        (["cluster.d"], "cluster.d", "."),
-        (["cluster.d/hosts.ini"], "cluster.d", "cluster.d"),
-        (["cluster.d"], "cluster.d/rack", "."),
-        (["cluster.d/rack", "cluster.d"], "cluster.d/rack", "."),
-        (["cluster.d", "my.ini"], ".", "."),
-        (["192.0.2.1,"], "elsewhere", "elsewhere"),
-        ([], ".", "."),
+        (["my.ini"], ".", "./"),
+        (["cluster.d"], "cluster.d", "cluster.d-"),
+        (["cluster.d/hosts.ini"], "cluster.d", "cluster.d/"),
+        (["cluster.d"], "cluster.d/rack", "cluster.d-"),
+        (["cluster.d/rack", "cluster.d"], "cluster.d/rack", "cluster.d-"),
+        (["cluster.d", "my.ini"], ".", "./"),
+        (["192.0.2.1,"], "elsewhere", "elsewhere/"),
+        ([], ".", "./"),
     ],
 )
 def test_reports_are_never_in_an_inventory(sources: list[str], directory: str, expected: str, tmp_path: Path) -> None:
@@ -65,7 +65,8 @@ def test_reports_are_never_in_an_inventory(sources: list[str], directory: str, e
     for name in ("my.ini", "cluster.d/hosts.ini"):
         (tmp_path / name).touch()
     named = [source if "," in source else str(tmp_path / source) for source in sources]
-    assert report_directory(named, str(tmp_path / directory)) == str(tmp_path / expected)
+    expected = f"{tmp_path}{os.sep * (expected != './')}{expected.removeprefix('.')}"
+    assert report_prefix(named, str(tmp_path / directory)) == expected
 
 
 def test_reports_stay_in_the_inventory_if_the_directory_around_it_is_not_writable(
@@ -73,7 +74,7 @@ def test_reports_stay_in_the_inventory_if_the_directory_around_it_is_not_writabl
 ) -> None:
     (tmp_path / "cluster.d").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
-    assert report_directory([str(tmp_path / "cluster.d")], str(tmp_path / "cluster.d")) == str(tmp_path / "cluster.d")
+    assert report_prefix([str(tmp_path / "cluster.d")], str(tmp_path / "cluster.d")) == f"{tmp_path}/cluster.d/"
 
 
 HERE = Path("/home/me")

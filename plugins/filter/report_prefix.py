@@ -10,15 +10,15 @@ from typing import Any, Callable
 from ..plugin_utils._inventory import access
 
 DOCUMENTATION = r"""
-name: report_directory
-short_description: Choose where the controller keeps reports
+name: report_prefix
+short_description: Choose how the paths of reports begin
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Returns the directory of the inventory. If the inventory is a directory, returns the one that contains it, because
-    Ansible would read the reports as inventories.
-  - Returns a directory that is an inventory only if the one that contains it is not writable.
+  - Returns the directory of the inventory with a slash. If the inventory is a directory, returns its path with a hyphen,
+    so that the reports are next to it, because Ansible would read reports inside it as inventories.
+  - If the directory that contains such an inventory is not writable, returns the inventory with a slash.
 positional: _input, directory
 options:
   _input:
@@ -33,22 +33,22 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show where reports are kept
+- name: Show how the paths of reports begin
   ansible.builtin.debug:
-    msg: "{{ ansible_inventory_sources | gpulab.kubernetes.report_directory(inventory_dir) }}"
+    msg: "{{ ansible_inventory_sources | gpulab.kubernetes.report_prefix(inventory_dir) }}"
 """
 
 RETURN = r"""
 _value:
-  description: Path of the directory.
+  description: Path of the directory with a slash, or of the inventory with a hyphen.
   type: str
 """
 
 
-def report_directory(sources: Sequence[str], directory: str) -> str:
-    return access.report_directory([str(source) for source in sources], str(directory))
+def report_prefix(sources: Sequence[str], directory: str) -> str:
+    return access.report_prefix([str(source) for source in sources], str(directory))
 
 
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"report_directory": report_directory}
+        return {"report_prefix": report_prefix}
