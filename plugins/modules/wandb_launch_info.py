@@ -12,7 +12,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Uses the W&B SDK. It fails if the SDK is missing, or if the server, key or entity is not accepted.
+  - Uses the W&B SDK. It fails if the SDK is missing, if the server can't be used, or if W&B rejects the key or the
+    entity.
 options:
   queues:
     description: Names of the queues to read.
@@ -20,7 +21,7 @@ options:
     elements: str
     default: []
   agent_config:
-    description: Configuration of a launch agent, which W&B's own model must accept.
+    description: Configuration of a launch agent, which is validated with wandb's own data model.
     type: dict
     default: {}
 extends_documentation_fragment:
