@@ -32,11 +32,9 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Read what is pending on the host
-  gpulab.kubernetes.host_state:
-    states: "{{ {'host': [{'name': 'swap', 'module': 'swap'}]} | gpulab.kubernetes.host_states(['host']) }}"
-  check_mode: true
-  register: reading
+- >-
+  name: Read which changes are pending on the host gpulab.kubernetes.host_state: states: "{{ {'host': [{'name': 'swap',
+  'module': 'swap'}]} | gpulab.kubernetes.host_states(['host']) }}" check_mode: true register: reading
 """
 
 RETURN = r"""

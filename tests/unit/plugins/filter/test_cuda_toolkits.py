@@ -87,8 +87,8 @@ def test_what_the_driver_makes_of_it(
         (["twelve"], "not a release"),
         (["12.9.0", "12.9.1"], "can't be side by side"),
         ([12.9], "put it into quotes"),
-        ("12.9.1", "have to be a list"),
-        (None, "have to be a list"),
+        ("12.9.1", "must be a list"),
+        (None, "must be a list"),
     ],
 )
 def test_what_is_no_list_of_releases(versions: Any, words: str) -> None:
