@@ -63,7 +63,7 @@ problems:
   returned: failure
   type: list
   elements: str
-  sample: ["a container that asks for no GPU has /dev/nvidia0"]
+  sample: ["a container that requests no GPUs has /dev/nvidia0"]
 """
 
 from typing import Any

@@ -195,8 +195,8 @@ def _present(machine: Machine, found: Profile | None, state: str, module: Any) -
         content = machine.content()
         raise DomainError(
             f"Error while updating the minikube profile {module.params['name']}: minikube can't change "
-            f"{'; '.join(map(str, refused))}. Nothing was changed. Keep the former value, or delete the profile with "
-            f"all that is in it ({content}) and run again.",
+            f"{'; '.join(map(str, refused))}. Nothing was changed. Keep the previous value, or delete the profile "
+            f"with everything in it ({content}) and run again.",
             content=content,
         )
     changes = profile.changeable(found, wanted) if found else []

@@ -66,8 +66,8 @@ def run_module(module: QuietModule) -> dict[str, Any]:
     server = Server(params["base_url"], params["api_key"], params["entity"])
     if params["agent_config"] and (problems := config_problems(params["agent_config"])):
         raise DomainError(
-            f"Error while checking the configuration of the launch agent: W&B does not take it: {'; '.join(problems)}. "
-            f"Look at wandb_launch_agent_config. Nothing was changed."
+            f"Error while checking the configuration of the launch agent: W&B rejects it: {'; '.join(problems)}. "
+            "Check wandb_launch_agent_config. Nothing was changed."
         )
     names = server.names()
     return {

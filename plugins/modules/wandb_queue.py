@@ -103,8 +103,8 @@ def run_module(module: QuietModule) -> dict[str, Any]:
     wanted = Queue(*(params[name] for name in given)) if params["state"] == "present" else None
     if wanted and (refused := refusals(wanted.resource, wanted.arguments)):
         raise DomainError(
-            f"Error while writing the queue {wanted.name}: the launch agent would refuse each job of it: "
-            f"{'; '.join(refused)}. Take that out of its resource arguments. Nothing was changed."
+            f"Error while writing the queue {wanted.name}: the launch agent would refuse each of its jobs: "
+            f"{'; '.join(refused)}. Remove this from its resource arguments. Nothing was changed."
         )
     server = Server(params["base_url"], params["api_key"], params["entity"])
     before = server.read(params["name"])

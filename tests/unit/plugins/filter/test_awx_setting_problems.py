@@ -42,7 +42,7 @@ def test_inventories(inventories: Any, said: str | None) -> None:
         ([{"name": "a", "nodes": [{"identifier": "x"}]}], "the node x of a needs either a job_template or an approval"),
         ([{"name": "a", "nodes": [CHECK]}], "the node check of a leads to agree, which that workflow does not have"),
         ([{"name": name, "nodes": [AGREE]} for name in "ab"], "nodes: agree occurs more than once"),
-        ([{"name": "a", "nodes": []}] * 2, "a is there more than once"),
+        ([{"name": "a", "nodes": []}] * 2, "a occurs more than once"),
         ([{"name": "a", "nodes": [{"approval": {}, "job_template": "x"}]}], "an entry has no identifier"),
         *((given, "a list of nodes") for given in (None, "a", [{"name": "a"}], [{"name": "a", "nodes": [7]}])),
     ],

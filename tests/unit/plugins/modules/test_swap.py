@@ -182,9 +182,9 @@ exit 4""",
 @pytest.mark.parametrize(
     ("obstacle", "words", "on_again"),
     [
-        ("reload", "telling systemd that swap is off for good: no bus. Not everything could be put back: ", True),
+        ("reload", "telling systemd that swap is off permanently: no bus. Not everything could be put back: ", True),
         ("mask", "masking srv-swap.swap: Is a directory. Nothing was changed.", True),
-        ("comes back", "and stop that. Nothing was changed.", False),
+        ("comes back", "and stop it. Nothing was changed.", False),
         ("swapon", "Is a directory. Not everything could be put back: /dev/sda2 is off and could not", True),
     ],
 )

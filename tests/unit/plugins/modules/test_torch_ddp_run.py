@@ -136,7 +136,7 @@ def test_a_job_of_somebody_else_is_left_alone(cluster: Cluster, step: str) -> No
     cluster.job(labels={})
     result = cluster.step(step)
     assert result["failed"]
-    assert "a job team/train that this collection has not made" in result["msg"]
+    assert "a job team/train that this collection did not create" in result["msg"]
     assert "torch_ddp_name" in result["msg"]
     assert cluster.writes() == []
 

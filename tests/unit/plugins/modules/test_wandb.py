@@ -111,9 +111,9 @@ def test_a_queue_is_created_changed_and_deleted_once(site: Site) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"api_key": "x" * 40}, "does not know the key"),
-        ({"entity": "other"}, "Look at wandb_launch_entity (other)"),
-        ({"resource_args": {"hostPID": True}}, "would refuse each job of it: hostPID: "),
+        ({"api_key": "x" * 40}, "rejects the key"),
+        ({"entity": "other"}, "Check wandb_launch_entity (other)"),
+        ({"resource_args": {"hostPID": True}}, "would refuse each of it: hostPID: "),
     ],
 )
 def test_an_error_says_what_to_do_and_not_the_key(site: Site, arguments: dict[str, Any], words: str) -> None:

@@ -108,7 +108,7 @@ UNSCHEDULABLE = {
         ),
         (
             ended(exitCode=137, reason="OOMKilled"),
-            "container c failed: OOMKilled: it needed more memory than it may use",
+            "container c failed: OOMKilled: it exceeded its memory limit",
             True,
         ),
         (ended(exitCode=1, reason="Error"), "container c failed: exit status 1", True),

@@ -111,7 +111,7 @@ def test_file_without_settings(text: str) -> None:
         ('{"a": NaN}', "NaN is not a number"),
         ('{"a": 1e999}', "1e999 is too large"),
         ('{"a": ' + "9" * 5000, "is too long"),
-        ("[" * 100_000, "nested too deep"),
+        ("[" * 100_000, "nested too deeply"),
         ('{\n"a": "\udce9"}', r"not UTF-8 \(line 2\)"),
         ("\u00a0", "not valid JSON"),
     ],

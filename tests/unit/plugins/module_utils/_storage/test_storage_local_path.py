@@ -42,7 +42,7 @@ OTHER_NAMESPACE = thing("Namespace", "lps", ours=False)
 OTHER_DEPLOYMENT = thing("Deployment", "provisioner", "lps", ours=False)
 OTHER_CONFIG = thing("ConfigMap", "config", "lps", ours=False)
 OTHER_CLASS = storage_class("local", ours=False)
-USE = "Use what is there, and leave local_path out of cluster_storage, or remove it with what made it"
+USE = "Use the existing class, and remove local_path from cluster_storage, or remove it with the key that made it"
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ USE = "Use what is there, and leave local_path out of cluster_storage, or remove
         (
             [storage_class("nfs", default="true", ours=False, provisioner="nfs")],
             "true",
-            "StorageClass nfs is the default of this cluster already. Set local_path_default_class to false",
+            "StorageClass nfs is already the default of this cluster. Set local_path_default_class to false",
         ),
-        ([storage_class("before", default="true")], "true", "StorageClass before is the default"),
+        ([storage_class("before", default="true")], "true", "StorageClass before is already the default"),
         ([storage_class("before")], "true", ""),
         ([storage_class("local", "Delete")], "true", "has the reclaim policy Delete, Retain is wanted"),
         (
@@ -102,7 +102,12 @@ OWN_PODS = [thing("Pod", "provisioner-1", "lps"), thing("Pod", "helper-pod-creat
         (wanted()[:2], "", ALL[2:], ""),
         ([*wanted(), *OWN_PODS], "", ALL, ""),
         ([*wanted(), volume("local", "Released"), volume("nfs", "Bound")], "", ALL, ""),
-        ([*wanted(), volume("local", "Bound")], "claims hold volumes of it: default/train. Delete them", [], ""),
+        (
+            [*wanted(), volume("local", "Bound")],
+            "claims have volumes of this class: default/train. Delete them",
+            [],
+            "",
+        ),
         ([*wanted()[:3], OTHER_CLASS], "StorageClass local was not made by this collection", [], ""),
         ([wanted()[0], OTHER_DEPLOYMENT], "Deployment lps/provisioner was not made by this collection", [], ""),
         (
@@ -121,7 +126,8 @@ OWN_PODS = [thing("Pod", "provisioner-1", "lps"), thing("Pod", "helper-pod-creat
             ],
             "",
             ALL[:3],
-            "stays: it holds what is not part of the provisioner: PersistentVolumeClaim lps/db, Pod lps/web.",
+            "stays: it contains objects that do not belong to the provisioner: PersistentVolumeClaim lps/db, "
+            "Pod lps/web.",
         ),
         ([*wanted(), storage_class("fast", ours=False)], "", ALL, ""),
     ],

@@ -56,7 +56,7 @@ def found(body: dict[str, Any], *, labels: dict[str, str] | None = None, phase: 
         (
             found(VOLUME, nfs={"server": "192.0.2.11", "path": "/srv/gpulab"}),
             VOLUME,
-            "has the source 192.0.2.11:/srv/gpulab, 192.0.2.10:/srv/gpulab is wanted, and Kubernetes does not change",
+            "has the source 192.0.2.11:/srv/gpulab, 192.0.2.10:/srv/gpulab is wanted, and Kubernetes can't change",
         ),
         (found(VOLUME, nfs=None), VOLUME, "has the source None:None"),
         (found(VOLUME, capacity={"storage": "1Gi"}), VOLUME, "has the capacity 1Gi, 100Gi is wanted"),
@@ -68,7 +68,7 @@ def found(body: dict[str, Any], *, labels: dict[str, str] | None = None, phase: 
             TEAM_A,
             "PersistentVolume team-a-cache belongs to the claim team/a-cache. Choose another nfs_cache_claim.",
         ),
-        (found(VOLUME, phase="Released"), VOLUME, "is Released, since its claim was deleted"),
+        (found(VOLUME, phase="Released"), VOLUME, "is Released because its claim was deleted"),
         (found(VOLUME, phase="Failed"), VOLUME, "is Failed"),
     ],
 )
