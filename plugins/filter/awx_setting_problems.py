@@ -40,7 +40,7 @@ _value:
   description: Descriptions of the problems. Empty if AWX can be configured.
   type: list
   elements: str
-  sample: ["awx_configure_inventories: the entry lab needs a path inside of the project"]
+  sample: ["awx_configure_inventories: the entry lab needs a path inside the project"]
 """
 
 _NEXT = ("success_nodes", "failure_nodes", "always_nodes")

@@ -39,9 +39,9 @@ options:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Show which roles have pending changes ansible.builtin.debug: msg: "{{ {'states': {}} |
-  gpulab.kubernetes.cluster_plan('flannel', 'gpulab-gpu', false) }}"
+- name: Show which roles have pending changes
+  ansible.builtin.debug:
+    msg: "{{ {'states': {}} | gpulab.kubernetes.cluster_plan('flannel', 'gpulab-gpu', false) }}"
 """
 
 RETURN = r"""

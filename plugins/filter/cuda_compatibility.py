@@ -68,7 +68,7 @@ EXAMPLES = r"""
 - name: Show why a V100 does not run CUDA 13
   ansible.builtin.debug:
     msg: "{{ ('13.0' | gpulab.kubernetes.cuda_compatibility('580.178.04', gpu='Tesla V100-SXM2-32GB')).reason }}"
-  # CUDA 13.0 has no code for Volta GPUs: CUDA 12.9 is the last that has
+  # CUDA 13.0 has no code for Volta GPUs: CUDA 12.9 is the last version that has
 """
 
 RETURN = r"""
@@ -91,7 +91,7 @@ _value:
     reason:
       description: Reason, with the relevant versions.
       type: str
-      sample: Driver 550.54.14 is as new as CUDA 12.4 asks for (550.54.14) or newer
+      sample: Driver 550.54.14 meets the requirement of CUDA 12.4 (550.54.14 or newer)
     advice:
       description: What to do.
       type: str

@@ -51,10 +51,11 @@ _value:
       wanted: 580.178.04
       found: 580.200.01
       drift: true
-      advice: The playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version.
+      advice: >-
+        Install the same version on all nodes: ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY.
       text: >-
-        gpu1: NVIDIA driver's library: expected 580.178.04, found 580.200.01. The playbook
-        gpulab.kubernetes.upgrade_driver brings the nodes to one version.
+        gpu1: NVIDIA driver's library: expected 580.178.04, found 580.200.01. Install the same
+        version on all nodes: ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY.
 """
 
 

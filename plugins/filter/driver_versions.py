@@ -46,9 +46,9 @@ options:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Choose the driver version of each host ansible.builtin.set_fact: choice: "{{ groups['all'] |
-  gpulab.kubernetes.driver_versions(hostvars, table) }}"
+- name: Choose the driver version of each host
+  ansible.builtin.set_fact:
+    choice: "{{ groups['all'] | gpulab.kubernetes.driver_versions(hostvars, table) }}"
 """
 
 RETURN = r"""

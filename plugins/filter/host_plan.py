@@ -35,9 +35,9 @@ options:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Show which roles have pending changes ansible.builtin.debug: msg: "{{ {'states': {'host/swap': {'changed':
-  true}}} | gpulab.kubernetes.host_plan(['host', 'containerd']) }}"
+- name: Show which roles have pending changes
+  ansible.builtin.debug:
+    msg: "{{ {'states': {'host/swap': {'changed': true}}} | gpulab.kubernetes.host_plan(['host', 'containerd']) }}"
 """
 
 RETURN = r"""

@@ -32,9 +32,11 @@ options:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Read which changes are pending on the host gpulab.kubernetes.host_state: states: "{{ {'host': [{'name': 'swap',
-  'module': 'swap'}]} | gpulab.kubernetes.host_states(['host']) }}" check_mode: true register: reading
+- name: Read which changes are pending on the host
+  gpulab.kubernetes.host_state:
+    states: "{{ {'host': [{'name': 'swap', 'module': 'swap'}]} | gpulab.kubernetes.host_states(['host']) }}"
+  check_mode: true
+  register: reading
 """
 
 RETURN = r"""

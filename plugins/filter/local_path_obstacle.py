@@ -43,7 +43,7 @@ RETURN = r"""
 _value:
   description: The problem and its solution, or empty.
   type: str
-  sample: Namespace storage was not made by this collection. Choose another local_path_namespace
+  sample: Namespace storage was not created by this collection. Choose another local_path_namespace
 """
 
 

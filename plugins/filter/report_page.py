@@ -34,9 +34,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Create a page from a report ansible.builtin.copy: content: "{{ lookup('ansible.builtin.file',
-  'gpulab-report.json') | gpulab.kubernetes.report_page(templates) }}" dest: gpulab-report.html mode: "0644"
+- name: Create a page from a report
+  ansible.builtin.copy:
+    content: "{{ lookup('ansible.builtin.file', 'gpulab-report.json') | gpulab.kubernetes.report_page(templates) }}"
+    dest: gpulab-report.html
+    mode: "0644"
   delegate_to: localhost
 """
 

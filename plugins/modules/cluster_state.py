@@ -63,9 +63,10 @@ requirements:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Find out which changes are pending gpulab.kubernetes.cluster_state: kubeconfig: /run/user/1000/kubeconfig
-  states:
+- name: Find out which changes are pending
+  gpulab.kubernetes.cluster_state:
+    kubeconfig: /run/user/1000/kubeconfig
+    states:
       - name: pools
         module: node_pools
         args:

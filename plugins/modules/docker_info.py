@@ -33,8 +33,9 @@ seealso:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Read the Docker installation of the host gpulab.kubernetes.docker_info: register: found
+- name: Read which Docker the host has
+  gpulab.kubernetes.docker_info:
+  register: found
 """
 
 RETURN = r"""

@@ -184,7 +184,7 @@ report:
       description: Results of the network checks, as C(pod_to_pod), C(service) and C(dns).
       type: dict
     isolation:
-      description: For each node, whether a pod that requests no GPU sees none.
+      description: For each node, whether a pod that requests no GPUs sees none.
       type: dict
     totals:
       description: Numbers of all GPUs, of proven GPUs and of GPUs in use, as C(gpus), C(proven) and C(in_use).

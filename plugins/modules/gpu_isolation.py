@@ -71,9 +71,11 @@ EXAMPLES = r"""
     node: gpu1
     reason: "GPU 0: Xid 79: the GPU has fallen off the bus"
 
-- >-
-  name: End the isolation of a node gpulab.kubernetes.gpu_isolation: kubeconfig: /root/admin.conf node: gpu1 state:
-  returned
+- name: End the isolation of a node
+  gpulab.kubernetes.gpu_isolation:
+    kubeconfig: /root/admin.conf
+    node: gpu1
+    state: returned
 """
 
 RETURN = r"""

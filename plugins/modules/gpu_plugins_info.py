@@ -29,8 +29,9 @@ requirements:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Read which software offers the GPUs gpulab.kubernetes.gpu_plugins_info: kubeconfig: /run/user/1000/kubeconfig
+- name: Read which software offers the GPUs
+  gpulab.kubernetes.gpu_plugins_info:
+    kubeconfig: /run/user/1000/kubeconfig
   register: gpu_plugins
 """
 

@@ -34,8 +34,9 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- >-
-  name: List the pods that a restart would interrupt gpulab.kubernetes.gpu_pods_info: register: gpu_pods
+- name: List the pods that a restart would interrupt
+  gpulab.kubernetes.gpu_pods_info:
+  register: gpu_pods
 """
 
 RETURN = r"""

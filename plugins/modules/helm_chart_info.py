@@ -96,7 +96,7 @@ problems:
       what: The chart does not read driver.verison
       where: release_values
       why: Helm accepts any value and does not report those that the chart ignores
-      do: Correct it (driver.version looks like it), or leave it out
+      do: Correct it (driver.version looks like it), or remove it
 """
 
 import shutil

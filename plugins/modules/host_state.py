@@ -103,8 +103,9 @@ attributes:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Find out which changes are pending gpulab.kubernetes.host_state: states:
+- name: Find out which changes are pending
+  gpulab.kubernetes.host_state:
+    states:
       - name: kernel
         module: kernel_settings
         args:

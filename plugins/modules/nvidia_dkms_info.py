@@ -30,8 +30,10 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Read why the build of a module failed gpulab.kubernetes.nvidia_dkms_info: version: 580.178.04 register: dkms
+- name: Read why there is no module
+  gpulab.kubernetes.nvidia_dkms_info:
+    version: 580.178.04
+  register: dkms
 """
 
 RETURN = r"""

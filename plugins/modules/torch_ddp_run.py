@@ -89,10 +89,14 @@ requirements:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Run a training gpulab.kubernetes.torch_ddp_run: kubeconfig: /run/user/1000/kubeconfig name: train nodes: 2 gpus:
-  4 job: "{{ lookup('ansible.builtin.template', 'job.yml') | from_yaml }}" objects: "{{
-  lookup('ansible.builtin.template', 'objects.yml') | from_yaml_all | list }}"
+- name: Run a training
+  gpulab.kubernetes.torch_ddp_run:
+    kubeconfig: /run/user/1000/kubeconfig
+    name: train
+    nodes: 2
+    gpus: 4
+    job: "{{ lookup('ansible.builtin.template', 'job.yml') | from_yaml }}"
+    objects: "{{ lookup('ansible.builtin.template', 'objects.yml') | from_yaml_all | list }}"
 """
 
 RETURN = r"""

@@ -29,9 +29,11 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- >-
-  name: Read the state of the agent gpulab.kubernetes.wandb_agent_unit_info: unit: wandb-launch-agent host: "{{
-  inventory_hostname }}" become: true
+- name: Read the state of the agent
+  gpulab.kubernetes.wandb_agent_unit_info:
+    unit: wandb-launch-agent
+    host: "{{ inventory_hostname }}"
+  become: true
 """
 
 RETURN = r"""

@@ -42,7 +42,7 @@ OTHER_NAMESPACE = thing("Namespace", "lps", ours=False)
 OTHER_DEPLOYMENT = thing("Deployment", "provisioner", "lps", ours=False)
 OTHER_CONFIG = thing("ConfigMap", "config", "lps", ours=False)
 OTHER_CLASS = storage_class("local", ours=False)
-USE = "Use the existing class, and remove local_path from cluster_storage, or remove it with the key that made it"
+USE = "Use the existing class, and remove local_path from cluster_storage, or remove it with the tool that created it"
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,22 @@ USE = "Use the existing class, and remove local_path from cluster_storage, or re
         (
             [storage_class("local", ours=False, provisioner="nfs")],
             "true",
-            "StorageClass local was not made by this collection. Choose another local_path_class",
+            "StorageClass local was not created by this collection. Choose another local_path_class",
         ),
-        ([OTHER_CLASS], "true", f"StorageClass local was not made by this collection. {USE}"),
-        ([storage_class("fast", ours=False)], "false", f"StorageClass fast was not made by this collection. {USE}"),
-        ([OTHER_NAMESPACE], "true", "Namespace lps was not made by this collection. Choose another local_path_name"),
-        ([wanted()[0], OTHER_DEPLOYMENT], "true", f"Deployment lps/provisioner was not made by this collection. {USE}"),
-        ([wanted()[0], OTHER_CONFIG], "true", f"ConfigMap lps/config was not made by this collection. {USE}"),
+        ([OTHER_CLASS], "true", f"StorageClass local was not created by this collection. {USE}"),
+        ([storage_class("fast", ours=False)], "false", f"StorageClass fast was not created by this collection. {USE}"),
+        ([OTHER_NAMESPACE], "true", "Namespace lps was not created by this collection. Choose another local_path_name"),
+        (
+            [wanted()[0], OTHER_DEPLOYMENT],
+            "true",
+            f"Deployment lps/provisioner was not created by this collection. {USE}",
+        ),
+        ([wanted()[0], OTHER_CONFIG], "true", f"ConfigMap lps/config was not created by this collection. {USE}"),
         ([thing("Deployment", "provisioner", "elsewhere", ours=False)], "true", ""),
         (
             [OTHER_CLASS, OTHER_NAMESPACE, OTHER_CONFIG, OTHER_DEPLOYMENT],
             "true",
-            "StorageClass local, Namespace lps, ConfigMap lps/config, Deployment lps/provisioner were not made by this "
+            "StorageClass local, Namespace lps, ConfigMap lps/config, Deployment lps/provisioner were not created by this "
             f"collection. {USE}",
         ),
     ],
@@ -108,16 +112,21 @@ OWN_PODS = [thing("Pod", "provisioner-1", "lps"), thing("Pod", "helper-pod-creat
             [],
             "",
         ),
-        ([*wanted()[:3], OTHER_CLASS], "StorageClass local was not made by this collection", [], ""),
-        ([wanted()[0], OTHER_DEPLOYMENT], "Deployment lps/provisioner was not made by this collection", [], ""),
+        ([*wanted()[:3], OTHER_CLASS], "StorageClass local was not created by this collection", [], ""),
+        ([wanted()[0], OTHER_DEPLOYMENT], "Deployment lps/provisioner was not created by this collection", [], ""),
         (
             [OTHER_NAMESPACE, OTHER_CONFIG, OTHER_DEPLOYMENT],
-            "Deployment lps/provisioner, ConfigMap lps/config were not made by this collection",
+            "Deployment lps/provisioner, ConfigMap lps/config were not created by this collection",
             [],
             "",
         ),
-        ([OTHER_NAMESPACE, *wanted()[1:]], "", ALL[:3], "The namespace lps stays: it was not made by this collection."),
-        ([OTHER_NAMESPACE], "", [], "The namespace lps stays: it was not made by this collection."),
+        (
+            [OTHER_NAMESPACE, *wanted()[1:]],
+            "",
+            ALL[:3],
+            "The namespace lps stays: it was not created by this collection.",
+        ),
+        ([OTHER_NAMESPACE], "", [], "The namespace lps stays: it was not created by this collection."),
         (
             [
                 *wanted(),

@@ -51,8 +51,8 @@ def found(body: dict[str, Any], *, labels: dict[str, str] | None = None, phase: 
         (found(VOLUME, phase="Available"), VOLUME, ""),
         (found(VOLUME, capacity={"storage": "102400Mi"}), VOLUME, ""),
         (found(VOLUME, persistentVolumeReclaimPolicy="Recycle", mountOptions=[]), VOLUME, ""),
-        (found(VOLUME, labels={}), VOLUME, "PersistentVolume default-cache was not made by this collection"),
-        (found(CLAIM, labels={}), CLAIM, "PersistentVolumeClaim cache was not made by this collection"),
+        (found(VOLUME, labels={}), VOLUME, "PersistentVolume default-cache was not created by this collection"),
+        (found(CLAIM, labels={}), CLAIM, "PersistentVolumeClaim cache was not created by this collection"),
         (
             found(VOLUME, nfs={"server": "192.0.2.11", "path": "/srv/gpulab"}),
             VOLUME,

@@ -116,7 +116,7 @@ def test_a_queue_is_read_as_it_was_written(config: Any) -> None:
     [
         (
             "AuthenticationError: API key must have 40+ characters, has 5.",
-            "the key is not a W&B API key: Authentication",
+            "this is not a W&B API key: Authentication",
         ),
         ("AuthenticationError: Failed to verify credentials with x: invalid API key", "rejects the key: it has"),
         ('WandbApiFailedError: input: Cannot query field "upsertRunQueue" on type "Mutation".', "is too old for it"),
