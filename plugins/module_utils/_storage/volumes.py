@@ -35,7 +35,7 @@ def obstacle(found: Object | None, wanted: Object) -> str:
         return f"{what} belongs to the claim {_claim(found)}. {_RENAME}"
     differing = [f"{key} {_short(was)}, {_short(will)} is wanted" for key, was, will in _differences(found, wanted)]
     if differing:
-        return f"{what} has {'; '.join(differing)}, which Kubernetes can't change. {_REMOVE}"
+        return f"{what} has {'; '.join(differing)}, but Kubernetes can't change it. {_REMOVE}"
     phase = (found.get("status") or {}).get("phase") or ""
     if wanted["kind"] == "PersistentVolume" and phase in _STALE:
         return f"{what} is {phase} because its claim was deleted, and accepts no other claim. {_REMOVE}"

@@ -218,7 +218,7 @@ def test_a_namespace_of_somebody_else_is_left_alone(lab: Lab) -> None:
     lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance", "uid": "theirs"}}
     result = lab.verify()
     assert result["failed"]
-    assert "is not ours" in result["msg"]
+    assert "was not created by this collection" in result["msg"]
     assert "gpulab-acceptance" in lab.cluster.namespaces
 
 

@@ -107,7 +107,10 @@ def test_tokens_of_an_older_kubeadm(kubeadm: Kubeadm) -> None:
 def test_unreadable_tokens_are_told_without_secrets(kubeadm: Kubeadm) -> None:
     kubeadm.prints("token list -o json", texts.token_json() + f"and {texts.TOKEN} too\n")
     result = kubeadm.run("tokens")
-    assert "Error while reading the bootstrap tokens of kubeadm: between or after JSON objects" in result["msg"]
+    assert (
+        "Error while reading the bootstrap tokens of kubeadm: there is other text between or after JSON objects"
+        in result["msg"]
+    )
     assert "'and ******** too'" in result["msg"]
     assert texts.SECRET not in json.dumps(result)
 

@@ -101,7 +101,7 @@ def test_what_cannot_be_is_one_error_before_anything_changes(
     ("gpu", "more", "words"),
     [
         (a100(held=True), {}, "its MIG mode is still off and changes with the next reset of the GPU"),
-        (a100(True), {"refuses": True}, "its MIG devices are nothing, and not 1g.5gb, 1g.5gb"),
+        (a100(True), {"refuses": True}, "its MIG devices are nothing, not 1g.5gb, 1g.5gb"),
     ],
 )
 def test_the_result_is_read_and_not_believed(

@@ -98,7 +98,7 @@ def test_hung_program_is_killed(run_module: Any, prints: Any) -> None:
     result = run_module("nvidia_smi_info", {"timeout": 1})
     assert time.monotonic() - begun < 20
     assert (result["state"], result["rc"]) == ("timeout", None)
-    assert "no answer within 1 s" in result["message"]
+    assert "no response within 1 s" in result["message"]
 
 
 def test_program_that_kills_itself(run_module: Any, prints: Any) -> None:

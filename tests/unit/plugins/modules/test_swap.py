@@ -222,7 +222,7 @@ def test_fstab_that_may_not_be_written_stops_before_anything_changes(host: Host)
     finally:
         subprocess.run(["chattr", "-i", host.fstab], check=True)
     assert result["failed"]
-    assert f"{host.fstab} may not be written" in result["msg"] and "nothing was changed" in result["msg"]
+    assert f"{host.fstab} can't be written" in result["msg"] and "nothing was changed" in result["msg"]
     assert host.log == [] and host.fstab.read_text() == FSTAB
 
 

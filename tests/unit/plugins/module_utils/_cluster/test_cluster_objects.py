@@ -103,7 +103,7 @@ UNSCHEDULABLE = {
             waiting(
                 "CrashLoopBackOff", lastState={"terminated": {"exitCode": 1, "reason": "Error", "message": "no NVML"}}
             ),
-            "CrashLoopBackOff: container c keeps ending: exit status 1: no NVML",
+            "CrashLoopBackOff: container c keeps exiting: exit status 1: no NVML",
             True,
         ),
         (

@@ -134,7 +134,10 @@ def test_what_is_no_text_or_there_twice_can_not_be_wanted(labels: Json, taints: 
     ("before", "words"),
     [
         (node({"gpulab.io/pool": "b"}), ["label gpulab.io/pool=b, which is not managed by this collection"]),
-        (node({}, [{**GPU, "value": "no"}]), ["taint nvidia.com/gpu=no:NoSchedule, not managed by this collection"]),
+        (
+            node({}, [{**GPU, "value": "no"}]),
+            ["taint nvidia.com/gpu=no:NoSchedule, which is not managed by this collection"],
+        ),
         (node({"gpulab.io/pool": "b"}, [], {"labels": {"gpulab.io/pool": "b"}, "taints": []}), []),
         (node(POOL, [GPU]), []),
         (node({}, [{**GPU, "effect": "PreferNoSchedule", "value": "no"}]), []),

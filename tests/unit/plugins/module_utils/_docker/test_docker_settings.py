@@ -105,10 +105,10 @@ def test_file_without_settings(text: str) -> None:
     [
         ('{\n  "a": 1,\n}', r"not valid JSON \(line"),
         ('{"a": 1} // why', r"not valid JSON \(line 1, column 10"),
-        ('{"a": 1, "a": 2}', "the key a stands twice"),
+        ('{"a": 1, "a": 2}', "the key a occurs twice"),
         ("[]", "not a JSON object"),
         ("null", "not a JSON object"),
-        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": NaN}', "NaN is not a valid number"),
         ('{"a": 1e999}', "1e999 is too large"),
         ('{"a": ' + "9" * 5000, "is too long"),
         ("[" * 100_000, "nested too deeply"),

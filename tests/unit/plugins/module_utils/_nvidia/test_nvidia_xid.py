@@ -222,13 +222,13 @@ def test_only_since_a_time_and_always_what_has_none() -> None:
 @pytest.mark.parametrize(
     ("lines", "severity", "words"),
     [
-        ((TO_NONE,), "info", "Nothing"),
+        ((TO_NONE,), "info", "no action"),
         ((TO_REBOOT,), "critical", "requests: Node Reboot Required. Reboot the host"),
         ((TO_RESET,), "critical", "requests: Drain and Reset. Stop all programs that use the GPU"),
-        ((TO_REBOOT, TO_NONE), "info", "Nothing"),
+        ((TO_REBOOT, TO_NONE), "info", "no action"),
         ((TO_NONE, TO_RESET), "critical", "Drain and Reset"),
         (("NVRM: Xid (PCI:0000:3b:00): 154, new words",), "warning", "Look it up"),
-        ((NETIR.format("Nonfatal"),), "info", "Nothing"),
+        ((NETIR.format("Nonfatal"),), "info", "no action"),
         ((NETIR.format("Fatal"),), "critical", "nvlink"),
         ((NETIR.format("Fatal"), NETIR.format("Nonfatal")), "critical", "nvlink"),
         (("NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=a, MMU Fault",), "warning", "start the program again"),

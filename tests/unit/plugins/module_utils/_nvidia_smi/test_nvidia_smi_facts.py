@@ -317,7 +317,7 @@ def test_xml_that_lacks_a_gpu_is_completed_by_others() -> None:
     assert [gpu["architecture"] for gpu in found["gpus"]] == ["Turing", "Turing", None, "Turing"]
     alone = facts(Program(xml=text), ["gpus"])
     assert (alone["state"], alone["count"], len(alone["gpus"])) == ("degraded", 4, 3)
-    assert "4 GPUs are attached, 3 could be read" in alone["message"]
+    assert "4 GPUs are attached, but only 3 could be read" in alone["message"]
     assert [gpu["index"] for gpu in alone["gpus"]] == [None, None, None], "nobody can tell which one is missing"
 
 

@@ -59,7 +59,7 @@ USE = "Use the existing class, and remove local_path from cluster_storage, or re
         ),
         ([storage_class("before", default="true")], "true", "StorageClass before is already the default"),
         ([storage_class("before")], "true", ""),
-        ([storage_class("local", "Delete")], "true", "has the reclaim policy Delete, Retain is wanted"),
+        ([storage_class("local", "Delete")], "true", "has the reclaim policy Delete, but Retain is wanted"),
         (
             [storage_class("local", ours=False, provisioner="nfs")],
             "true",
@@ -78,8 +78,8 @@ USE = "Use the existing class, and remove local_path from cluster_storage, or re
         (
             [OTHER_CLASS, OTHER_NAMESPACE, OTHER_CONFIG, OTHER_DEPLOYMENT],
             "true",
-            "StorageClass local, Namespace lps, ConfigMap lps/config, Deployment lps/provisioner were not created by this "
-            f"collection. {USE}",
+            "StorageClass local, Namespace lps, ConfigMap lps/config, Deployment lps/provisioner were not created by "
+            f"this collection. {USE}",
         ),
     ],
 )

@@ -56,7 +56,7 @@ def found(body: dict[str, Any], *, labels: dict[str, str] | None = None, phase: 
         (
             found(VOLUME, nfs={"server": "192.0.2.11", "path": "/srv/gpulab"}),
             VOLUME,
-            "has the source 192.0.2.11:/srv/gpulab, 192.0.2.10:/srv/gpulab is wanted, and Kubernetes can't change",
+            "has the source 192.0.2.11:/srv/gpulab, 192.0.2.10:/srv/gpulab is wanted, but Kubernetes can't change",
         ),
         (found(VOLUME, nfs=None), VOLUME, "has the source None:None"),
         (found(VOLUME, capacity={"storage": "1Gi"}), VOLUME, "has the capacity 1Gi, 100Gi is wanted"),
