@@ -43,7 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 result = self._step("start")
                 return result if result.get("failed") else self._wait(started)
             except _Interrupted:
-                return {"failed": True, "msg": f"The training {self._name} was interrupted; its job is removed."}
+                return {"failed": True, "msg": f"The training {self._name} was interrupted; its job is being removed."}
             finally:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -7,19 +7,20 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: progress
 type: stdout
-short_description: Show the phase, the task and elapsed time of each host, and what the run waits for
+short_description: >-
+  Show the phase, the task and elapsed time of each host, and the hosts and tasks that the run is waiting for
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - On a terminal the lines at the bottom are updated continuously. They show the phase and its elapsed time, then each
-    host with its task or what it waits for. Otherwise it prints one line per phase, and occasional lines for long
-    tasks.
+    host with its task or with what it is waiting for. Without a terminal, it prints one line per phase, and occasional
+    lines for long tasks.
   - Changes, messages of debug tasks and errors are printed once and remain visible. Errors are printed in full. In the
     live view, a change takes one line, cut at the width of the terminal. Output that C(no_log) hides stays hidden.
   - Hosts with the same task, change or error share a line.
-  - At the end it shows the duration of each phase, the result of each host, and how the run ended. The
-    message of a debug task with the variable C(progress_closing) comes last.
+  - At the end, it shows the duration of each phase, the result of each host, and how the run ended. The message of a
+    debug task with the variable C(progress_closing) comes last.
   - A phase is a play. In a play with several roles, each additional role is a phase.
 requirements:
   - Set it as stdout callback, with C(ANSIBLE_STDOUT_CALLBACK=gpulab.kubernetes.progress) or C(stdout_callback) in

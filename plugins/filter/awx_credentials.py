@@ -13,12 +13,13 @@ from ansible.errors import AnsibleFilterError
 
 DOCUMENTATION = r"""
 name: awx_credentials
-short_description: Decide which credentials AWX gets, and what uses them
+short_description: Decide which credentials are created in AWX, and what uses them
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - A credential is created if a file is given for one of its secrets. It is used if it is created or already exists.
+  - A credential is created if a file is given for one of its secrets. A credential is used if it is created or already
+    exists.
 positional: _input, known
 options:
   _input:
@@ -44,8 +45,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    C(made) lists the credentials to create, C(used) their names by what uses them, C(left_out) the names of the others,
-    and C(problems) the reasons why credentials can't be created.
+    C(made) lists the credentials to create, C(used) the names of the credentials that are used, by what uses them,
+    C(left_out) the names of all others, and C(problems) the reasons why credentials can't be created.
   type: dict
 """
 
@@ -57,7 +58,7 @@ def awx_credentials(credentials: Sequence[Mapping[str, Any]], known: Sequence[st
             files = {name: str(Path(path).expanduser()) for name, path in each["secrets"].items() if path}
             there = each["name"] in known
             chosen["problems"] += [
-                f"{path}, which is to hold {name} of the credential {each['name']}, is not a readable file"
+                f"{path}, which should contain {name} of the credential {each['name']}, is not a readable file"
                 for name, path in files.items()
                 if not os.access(path, os.R_OK) or not Path(path).is_file()
             ]

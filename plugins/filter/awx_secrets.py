@@ -17,7 +17,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Keys are read unchanged. The final newline of all other secrets is removed.
+  - Keys are read unchanged. For all other secrets, the final newline is removed.
 positional: _input, there, update
 options:
   _input:

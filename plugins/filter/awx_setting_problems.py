@@ -40,7 +40,7 @@ _value:
   description: Descriptions of the problems. Empty if AWX can be configured.
   type: list
   elements: str
-  sample: ["awx_configure_inventories: the entry lab needs a path inside of the project"]
+  sample: ["awx_configure_inventories: the entry lab needs a path inside the project"]
 """
 
 _NEXT = ("success_nodes", "failure_nodes", "always_nodes")
@@ -53,12 +53,12 @@ def awx_setting_problems(inventories: Any, workflows: Any) -> list[str]:
 def _inventories(given: Any) -> Iterator[str]:
     variable = "awx_configure_inventories"
     if not _mappings(given) or not given:
-        yield f"{variable} has to be a list, each entry with a name and a path"
+        yield f"{variable} must be a list, each entry with a name and a path"
         return
     yield from _names(variable, [entry.get("name") for entry in given])
     for entry in given:
         if not _text(entry.get("path")):
-            yield f"{variable}: the entry {entry.get('name')} needs a path inside of the project" + (
+            yield f"{variable}: the entry {entry.get('name')} needs a path inside the project" + (
                 " (awx_configure_inventory_path is empty)" if len(given) == 1 else ""
             )
 
@@ -66,7 +66,7 @@ def _inventories(given: Any) -> Iterator[str]:
 def _workflows(given: Any) -> Iterator[str]:
     variable = "awx_configure_workflows"
     if not _mappings(given) or not all(_mappings(entry.get("nodes")) for entry in given):
-        yield f"{variable} has to be a list, each entry with a name and a list of nodes"
+        yield f"{variable} must be a list, each entry with a name and a list of nodes"
         return
     yield from _names(variable, [entry.get("name") for entry in given])
     nodes = [(entry, node) for entry in given for node in entry["nodes"]]
@@ -85,7 +85,7 @@ def _names(variable: str, names: list[Any], key: str = "name") -> Iterator[str]:
     if not all(_text(name) for name in names):
         yield f"{variable}: an entry has no {key}"
     elif twice := sorted({name for name in names if names.count(name) > 1}):
-        yield f"{variable}: {', '.join(twice)} is there more than once"
+        yield f"{variable}: {', '.join(twice)} occurs more than once"
 
 
 def _mappings(given: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: cluster_plan
-short_description: Determine which roles have something to do in the cluster
+short_description: Determine which roles have pending changes in the cluster
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -39,14 +39,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show which roles have something to do
+- name: Show which roles have pending changes
   ansible.builtin.debug:
     msg: "{{ {'states': {}} | gpulab.kubernetes.cluster_plan('flannel', 'gpulab-gpu', false) }}"
 """
 
 RETURN = r"""
 _value:
-  description: What is pending, as a list by role. Roles that have nothing to do are omitted.
+  description: Pending changes, as a list by role. Roles without pending changes are omitted.
   type: dict
   sample: {flannel: [DaemonSet kube-flannel/kube-flannel-ds]}
 """

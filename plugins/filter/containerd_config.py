@@ -29,9 +29,9 @@ positional: _input
 options:
   _input:
     description:
-      - The configuration as one TOML text, or as a list of files in the order in which they take effect, as returned by
-        M(gpulab.kubernetes.containerd_info). A file is a dictionary with C(path), C(text) (null if it is imported and
-        does not exist) and C(imported) (default V(true)).
+      - The configuration as a single TOML text, or as a list of files in the order in which they take effect, as
+        returned by M(gpulab.kubernetes.containerd_info). A file is a dictionary with C(path), C(text) (null if it is
+        imported but does not exist) and C(imported) (default V(true)).
     type: raw
     required: true
   release:
@@ -57,7 +57,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Settings of the configuration; null or empty if it does not set them.
+  description: Settings of the configuration; null or empty if the configuration does not contain them.
   type: dict
   contains:
     version:
@@ -118,15 +118,17 @@ _value:
       contains:
         kind:
           description:
-            - C(version_unsupported), containerd refuses the file.
-            - C(version_above_base), a file of a higher version than the one that imports it.
-            - C(drop_ins_not_imported), C(import_missing).
-            - C(table_ignored), a table whose name belongs to another version.
+            - C(version_unsupported) - containerd refuses the file.
+            - C(version_above_base) - a file has a higher version than the file that imports it.
+            - C(drop_ins_not_imported) - existing drop-ins are not imported. C(import_missing) - an imported file does
+              not exist.
+            - C(table_ignored) - the name of a table belongs to another version.
             - C(cri_disabled), C(default_runtime_missing), C(cdi_disabled).
-            - C(systemd_cgroup), it is true only for some runtimes.
-            - C(runtime_twice), two files define the same runtime. It is a note if they agree.
-            - C(registry_mirrors), old mirror settings together with C(config_path).
-            - C(runtime_engine), C(systemd_cgroup_of_v1), settings of containerd's v1 runtime for a different runtime.
+            - C(systemd_cgroup) - it is true for some runtimes only.
+            - C(runtime_twice) - two files define the same runtime. It is a note if they agree.
+            - C(registry_mirrors) - old mirror settings are used together with C(config_path).
+            - C(runtime_engine), C(systemd_cgroup_of_v1) - settings of containerd's v1 runtime are used for a different
+              runtime.
           type: str
         level:
           description: V(problem), or V(note) if it is harmless.

@@ -20,9 +20,9 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Creates one file per registry, for P(gpulab.kubernetes.managed_files#module). If no mirror answers, containerd uses
+  - Creates one file per registry, for P(gpulab.kubernetes.managed_files#module). If no mirror responds, containerd uses
     the registry itself.
-  - A file with credentials has mode 0600. containerd sends them to that host and to its token server.
+  - A file with credentials has mode 0600. containerd sends the credentials to that host and to its token server.
 positional: _input, directory, credentials
 options:
   _input:

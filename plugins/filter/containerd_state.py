@@ -34,7 +34,8 @@ options:
     default: ""
   own:
     description:
-      - Paths of the files that this collection writes. Duplicate definitions in unmanaged files only are a V(note).
+      - Paths of the files that this collection writes. Duplicate definitions that are only in unmanaged files are a
+        V(note).
     type: list
     elements: str
     default: []

@@ -24,15 +24,15 @@ positional: _input, driver
 options:
   _input:
     description:
-      - Version of the toolkit as a string, such as V(12.4), V(12.4.1) or V(cuda-12.4). V(12.4) is the first release of
-        12.4, V(13) is V(13.0).
+      - Version of the toolkit as a string, such as V(12.4), V(12.4.1) or V(cuda-12.4). V(12.4) means the first release
+        of 12.4, and V(13) means V(13.0).
     type: str
     required: true
   driver:
     description:
       - Version of the Linux driver as a string, as printed by C(nvidia-smi) (V(550.54.14)), or only its branch
-        (V(550)). For a branch the result applies to all of its releases, and minor version compatibility to the current
-        ones.
+        (V(550)). For a branch, the result applies to all of its releases; minor version compatibility applies to its
+        current releases.
     type: str
     required: true
   gpu:
@@ -68,7 +68,7 @@ EXAMPLES = r"""
 - name: Show why a V100 does not run CUDA 13
   ansible.builtin.debug:
     msg: "{{ ('13.0' | gpulab.kubernetes.cuda_compatibility('580.178.04', gpu='Tesla V100-SXM2-32GB')).reason }}"
-  # CUDA 13.0 has no code for Volta GPUs: CUDA 12.9 is the last that has
+  # CUDA 13.0 has no code for Volta GPUs: CUDA 12.9 is the last version that has
 """
 
 RETURN = r"""
@@ -83,7 +83,7 @@ _value:
           restrictions in RV(_value.reason).
         - V(forward_compatibility) - the driver is for an older major version; programs run with RV(_value.package), on
           data-center GPUs only.
-        - V(unsupported) - programs don't run; RV(_value.advice) contains what to change.
+        - V(unsupported) - programs don't run; RV(_value.advice) explains what to change.
         - V(unknown) - the version or the GPU is not in the table, or the available data is not sufficient.
       type: str
       choices: [native, minor_version_compatibility, forward_compatibility, unsupported, unknown]
@@ -91,7 +91,7 @@ _value:
     reason:
       description: Reason, with the relevant versions.
       type: str
-      sample: Driver 550.54.14 is as new as CUDA 12.4 asks for (550.54.14) or newer
+      sample: Driver 550.54.14 meets the requirement of CUDA 12.4 (550.54.14 or newer)
     advice:
       description: What to do.
       type: str

@@ -34,7 +34,7 @@ options:
     type: str
     default: ""
   gpus:
-    description: GPUs, as names or PCI device IDs. The worst result of all GPUs counts.
+    description: GPUs, as names or PCI device IDs. The result is that of the least compatible GPU.
     type: list
     elements: str
     default: []
@@ -85,7 +85,7 @@ def cuda_toolkits(
     system: str = "",
 ) -> list[dict[str, Any]]:
     if isinstance(versions, (str, bytes)) or not isinstance(versions, Sequence):
-        raise AnsibleFilterError(f"cuda_toolkits: the versions have to be a list, not {versions!r:.60}")
+        raise AnsibleFilterError(f"cuda_toolkits: the versions must be a list, not {versions!r:.60}")
     read = [text("cuda_toolkits", "a CUDA version", version) for version in versions]
     known = text("cuda_toolkits", "the driver version", driver or "")
     named = [text("cuda_toolkits", "a GPU", gpu) for gpu in gpus]

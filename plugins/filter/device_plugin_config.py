@@ -15,12 +15,12 @@ from ..module_utils._nvidia.sharing import Sharing, configuration, read
 
 DOCUMENTATION = r"""
 name: device_plugin_config
-short_description: Create the device plugin's configurations from how hosts share their GPUs
+short_description: Create the device plugin's configurations for the declared GPU sharing of hosts
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Creates one configuration for each way of sharing, and C(exclusive), which nodes without the label
+  - Creates one configuration for each sharing mode, and C(exclusive), which nodes without the label
     C(nvidia.com/device-plugin.config) get.
 positional: _input, base
 options:

@@ -14,11 +14,12 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Each way of sharing has its own DaemonSets, so there is one rollout for each.
+  - Each sharing configuration has its own DaemonSets, so there is one rollout for each configuration.
 positional: _input, namespace
 options:
   _input:
-    description: Nodes, each with its C(name), its C(configuration) and the C(amounts) that it should offer.
+    description: >-
+      Nodes, each with its C(name), its C(configuration) and the C(amounts) of resources that it should offer.
     type: list
     elements: dict
     required: true
@@ -38,7 +39,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: States for M(gpulab.kubernetes.cluster_state), each of which waits for one way of sharing.
+  description: States for M(gpulab.kubernetes.cluster_state), each of which waits for the rollout of one configuration.
   type: list
   elements: dict
 """

@@ -36,7 +36,7 @@ options:
     type: str
     required: true
   gpus:
-    description: Value of C(docker_gpus), V(none) for a host without GPUs.
+    description: Value of C(docker_gpus), or V(none) for a host without GPUs.
     type: str
     required: true
   wanted:
@@ -55,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Messages, each with its remedy. Empty if there are no problems.
+  description: Messages, each with a solution. Empty if there are no problems.
   type: list
   elements: str
 """

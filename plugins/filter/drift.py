@@ -16,7 +16,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Returns every difference with the host, the component, the wanted and the found value, and how to fix it.
+  - Returns every difference with the host, the component, the wanted and the actual value, and how to fix it.
 positional: _input
 options:
   _input:
@@ -41,7 +41,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Differences, with C(host), C(component), C(wanted), C(found), C(advice), and all of it as C(text).
+  description: >-
+    Differences, with C(host), C(component), C(wanted), C(found), C(advice), and a C(text) that combines them.
   type: list
   elements: dict
   sample:
@@ -50,10 +51,11 @@ _value:
       wanted: 580.178.04
       found: 580.200.01
       drift: true
-      advice: The playbook gpulab.kubernetes.upgrade_driver brings the nodes to one version.
+      advice: >-
+        Install the same version on all nodes: ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY.
       text: >-
-        gpu1: NVIDIA driver's library: expected 580.178.04, found 580.200.01. The playbook
-        gpulab.kubernetes.upgrade_driver brings the nodes to one version.
+        gpu1: NVIDIA driver's library: expected 580.178.04, found 580.200.01. Install the same
+        version on all nodes: ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY.
 """
 
 
@@ -65,7 +67,7 @@ def drift(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _rows(entry: Mapping[str, Any]) -> Iterator[Row]:
     failure = entry["seen"].get("failure")
     if failure:
-        yield Row("host", "an answer", failure, advice="Make it reachable, and run this again.")
+        yield Row("host", "an answer", failure, advice="Make the host reachable, and run this again.")
     else:
         yield from compare(entry["seen"], entry["wanted"])
 

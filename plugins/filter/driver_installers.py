@@ -15,7 +15,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - There is one DaemonSet per driver version, for the nodes that need it. Nodes outside the play keep theirs.
+  - There is one DaemonSet per driver version, for the nodes that need it. Nodes outside the play keep their DaemonSet.
 positional: _input, wanted, nodes
 options:
   _input:

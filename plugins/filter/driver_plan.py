@@ -12,13 +12,13 @@ from ..plugin_utils._driver.plan import plan, upgrade
 
 DOCUMENTATION = r"""
 name: driver_plan
-short_description: Decide which driver and packages a host gets, and what is pending
+short_description: Decide which driver and packages a host gets, and which changes are pending
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - The decision depends on the distribution, the source, the branch, the GPUs, Secure Boot, and the existing driver.
-  - For an upgrade it also determines to which driver the node can be rolled back, and the state of an interrupted
+  - For an upgrade, it also determines the driver to which the node can be rolled back, and the state of an interrupted
     upgrade.
 positional: _input, versions, wanted, node
 options:
@@ -55,11 +55,11 @@ _value:
     - C(version), and C(problem) if its packages are not known.
     - Whether the driver is installed C(by_packages) or C(by_pod), is C(loaded), and whether it C(interrupts) another
       loaded driver.
-    - C(packages), packages for C(pinning), whether apt C(preferences) must keep their versions together, what must
-      C(follow) (C(version) and the versions that it C(replaces)), and whether the C(fabric_manager) is needed.
+    - C(packages), packages for C(pinning), whether apt C(preferences) must keep their versions together, which packages
+      must C(follow) (C(version) and the versions that it C(replaces)), and whether the C(fabric_manager) is needed.
     - C(headers), which are all optional, and C(headers_problem), the message if the first of them is missing (empty if
       that does not matter); both only if a module must be built.
-    - C(pending), packages and versions that NVIDIA's repository must provide, because the host lacks one of them.
+    - C(pending), the packages and versions that NVIDIA's repository must provide because the host lacks one of them.
     - >-
       With O(node) also C(upgrade) with C(pending), whether it was C(interrupted), the C(former) version, the C(package)
       that identifies that driver, the plan to C(return) to it (empty if there is none), the C(services) that were

@@ -19,8 +19,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - V(auto) is resolved for all hosts of a pool together - to the newest version of the table that the repository of
-    each host's distribution provides and that supports its GPUs. An installed version of the table is kept.
+  - V(auto) is resolved for all hosts of a pool together - to the newest version in the table that the repository of
+    each host's distribution provides and that supports its GPUs. An installed version that is in the table is kept.
 positional: _input, hostvars, versions
 options:
   _input:
@@ -30,8 +30,8 @@ options:
     required: true
   hostvars:
     description: >-
-      Variables of the hosts, with the data that preflight has read (C(__preflight_reading)). For a host outside the run
-      only its inventory is used.
+      Variables of the hosts, with the data that preflight has read (C(__preflight_reading)). For a host outside the
+      run, only its variables from the inventory are used.
     type: dict
     required: true
   versions:
@@ -46,7 +46,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Choose
+- name: Choose the driver version of each host
   ansible.builtin.set_fact:
     choice: "{{ groups['all'] | gpulab.kubernetes.driver_versions(hostvars, table) }}"
 """
@@ -54,7 +54,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(hosts), with the C(version) of each host that was read and has GPUs, or C(why) there is none and C(advice).
+    - C(hosts), with the C(version) of each host that was read and has GPUs, or the reason why there is none (C(why))
+      and C(advice).
     - C(unread), hosts that are in the same pool as a host whose version is undecided.
   type: dict
 """

@@ -54,17 +54,17 @@ _value:
       type: str
       sample: supported
     branches:
-      description: First and last driver branch that support it, null if there is no such limit.
+      description: First and last driver branch that support the GPU, null if there is no such limit.
       type: dict
       sample: {first: 410, last: null}
     toolkits:
       description:
-        - First and last minor version of the CUDA toolkit that support it, null if there is no such limit, or if it is
-          older than the table.
+        - First and last minor version of the CUDA toolkit that support the GPU, null if there is no such limit, or if
+          the limit is older than the table.
       type: dict
       sample: {first: "10.0", last: null}
     data_center:
-      description: Whether it is a data-center GPU, null if neither name nor architecture determines it.
+      description: Whether it is a data-center GPU, null if neither the name nor the architecture determines this.
       type: bool
       sample: true
 """

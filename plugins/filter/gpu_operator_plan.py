@@ -42,7 +42,7 @@ options:
     type: dict
     required: true
   own:
-    description: Values that override the computed ones.
+    description: Values that override the computed values.
     type: dict
     default: {}
 """

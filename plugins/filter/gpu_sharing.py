@@ -14,7 +14,7 @@ from ..module_utils._nvidia import sharing as rules
 
 DOCUMENTATION = r"""
 name: gpu_sharing
-short_description: Determine the resources of a host that shares its GPUs in a certain way
+short_description: Determine the resources that a host offers with a given kind of GPU sharing
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)

@@ -9,13 +9,13 @@ from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: host_plan
-short_description: Determine which roles have something to do on a host
+short_description: Determine which roles have pending changes on a host
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - A role is pending if one of its states is pending, or if another pending role needs it. The container toolkit needs
-    a working driver, so the driver's role is pending with it.
+    a working driver, so if its role is pending, the driver's role is also pending.
   - If the host could not be read, all of its roles are pending, so that the role concerned reports the problem.
 positional: _input, roles, pending
 options:
@@ -35,14 +35,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show which roles have something to do
+- name: Show which roles have pending changes
   ansible.builtin.debug:
     msg: "{{ {'states': {'host/swap': {'changed': true}}} | gpulab.kubernetes.host_plan(['host', 'containerd']) }}"
 """
 
 RETURN = r"""
 _value:
-  description: What is pending, as a list by role. Roles that have nothing to do are omitted.
+  description: Pending changes, as a list by role. Roles without pending changes are omitted.
   type: dict
   sample: {host: [swap], kubeadm: [join the cluster]}
 """

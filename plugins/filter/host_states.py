@@ -32,7 +32,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Read what is pending on the host
+- name: Read which changes are pending on the host
   gpulab.kubernetes.host_state:
     states: "{{ {'host': [{'name': 'swap', 'module': 'swap'}]} | gpulab.kubernetes.host_states(['host']) }}"
   check_mode: true

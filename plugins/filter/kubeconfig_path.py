@@ -21,7 +21,7 @@ description:
 positional: _input, is_job
 options:
   _input:
-    description: The inventories of the run, the magic variable C(ansible_inventory_sources).
+    description: The inventories of the run, as in the magic variable C(ansible_inventory_sources).
     type: list
     elements: str
     required: true

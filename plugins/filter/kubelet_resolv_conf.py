@@ -18,9 +18,9 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - If systemd-resolved is active, it is C(/run/systemd/resolve/resolv.conf), because C(/etc/resolv.conf) then contains
-    a loopback address, which pods can't use. Otherwise it is C(/etc/resolv.conf).
-  - A host in a cluster keeps the file of its kubelet.
+  - If systemd-resolved is active, the file is C(/run/systemd/resolve/resolv.conf), because C(/etc/resolv.conf) then
+    contains a loopback address, which pods can't use. Otherwise, it is C(/etc/resolv.conf).
+  - A host that already belongs to a cluster keeps the file of its kubelet.
 positional: _input, wanted, shared
 options:
   _input:
@@ -54,7 +54,7 @@ def kubelet_resolv_conf(host: Mapping[str, Any], wanted: str = "", shared: str |
     try:
         return resolv_conf(host["resolver"], wanted, shared, bool(host["cluster"]["finished"]))
     except (KeyError, TypeError) as error:
-        raise AnsibleFilterError(f"Error while choosing the resolv.conf of kubelet: bad input ({error!r})") from error
+        raise AnsibleFilterError(f"Error while choosing the kubelet's resolv.conf: bad input ({error!r})") from error
 
 
 class FilterModule:

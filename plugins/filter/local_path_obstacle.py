@@ -17,8 +17,8 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - This can be an object of the same name that this collection did not create, a StorageClass of another installation
-    of the same provisioner, a class of that name with another reclaim policy, or another default class if the wanted
-    class should be the default.
+    of the same provisioner, a StorageClass of the same name with another reclaim policy, or another default class if
+    the wanted class should be the default.
 positional: _input, wanted
 options:
   _input:
@@ -41,9 +41,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The problem and its remedy, or empty.
+  description: The problem and its solution, or empty.
   type: str
-  sample: Namespace storage was not made by this collection. Choose another local_path_namespace
+  sample: Namespace storage was not created by this collection. Choose another local_path_namespace
 """
 
 

@@ -11,7 +11,7 @@ from ..module_utils._storage import local_path
 
 DOCUMENTATION = r"""
 name: local_path_removal
-short_description: Decide what to remove of a StorageClass for local directories
+short_description: Decide which objects of a StorageClass for local directories to remove
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -43,7 +43,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Why nothing may be removed (C(refused)), what is removed (C(removed)), and what is kept (C(kept)).
+  description: The objects to remove, or the reason why nothing may be removed.
   type: dict
   contains:
     refused:

@@ -49,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Messages, each with its remedy. Empty if there are no problems.
+  description: Messages, each with a solution. Empty if there are no problems.
   type: list
   elements: str
 """

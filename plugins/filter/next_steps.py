@@ -14,12 +14,13 @@ from ..plugin_utils._inventory.access import Access
 
 DOCUMENTATION = r"""
 name: next_steps
-short_description: Name a cluster, its kubeconfig and the next commands
+short_description: List the address of a cluster, its kubeconfig and the next commands
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Returns the lines with which a successful run ends. The commands have the inventories and C(-K) of this run.
+  - Returns the lines with which a successful run ends. The commands contain the inventories and the option C(-K) of
+    this run.
 positional: _input, kubeconfig, control_plane
 options:
   _input:
@@ -39,7 +40,7 @@ options:
     type: bool
     default: true
   terse:
-    description: Leave the commands out.
+    description: Omit the commands.
     type: bool
     default: false
 """

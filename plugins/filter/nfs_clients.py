@@ -18,7 +18,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Uses C(cluster_node_address) of each host, or the address of its default route from its facts.
+  - Uses C(cluster_node_address) of each host, or from its facts the address of the interface with the default route.
   - An unknown address is an error, because the host would be locked out without notice.
 positional: _input, hosts
 options:

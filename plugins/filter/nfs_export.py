@@ -18,7 +18,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Refuses values that would export anything else, or to other addresses.
+  - Refuses values that would export other directories or export to other addresses.
 positional: _input, clients, options, no_root_squash
 options:
   _input:
@@ -31,7 +31,7 @@ options:
     elements: str
     required: true
   options:
-    description: Options of the export, without those about root.
+    description: Options of the export, except options that concern root.
     type: list
     elements: str
     required: true

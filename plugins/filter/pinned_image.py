@@ -18,7 +18,7 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Adds the digest to an image's reference, so that a moved tag does not change the image. The tag stays readable.
+  - Adds the digest to an image's reference, so that moving the tag does not change the image. The tag stays readable.
   - A reference that already has a digest, or whose digest is unknown, is not changed.
 positional: _input, digests
 options:
@@ -27,7 +27,7 @@ options:
     type: str
     required: true
   digests:
-    description: Digests by reference. An empty one means that the image is pulled by its tag.
+    description: Digests by reference. An empty digest means that the image is pulled by its tag.
     type: dict
     required: true
 """
@@ -52,9 +52,9 @@ _value:
 
 def pinned_image(reference: Any, digests: Any) -> str:
     if not isinstance(reference, str):
-        raise AnsibleFilterError(f"pinned_image: the image has to be text, not {reference!r:.60}")
+        raise AnsibleFilterError(f"pinned_image: the image must be text, not {reference!r:.60}")
     if not isinstance(digests, Mapping):
-        raise AnsibleFilterError(f"pinned_image: digests has to be a dictionary, not {digests!r:.60}")
+        raise AnsibleFilterError(f"pinned_image: digests must be a dictionary, not {digests!r:.60}")
     wrong = next(_images.problems(digests), "")
     if wrong:
         raise AnsibleFilterError(f"pinned_image: {wrong}")

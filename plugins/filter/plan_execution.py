@@ -15,7 +15,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Bare hosts do not wait for each other, so that a control plane is initialized while drivers are installed.
-  - Nodes in use are changed in order, and only a few at a time if the change may interrupt what runs on them.
+  - Nodes in use are changed in order, and only a few at a time if the change may interrupt their pods.
 positional: _input
 options:
   _input:

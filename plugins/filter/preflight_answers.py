@@ -12,13 +12,13 @@ from ansible.errors import AnsibleFilterError
 
 DOCUMENTATION = r"""
 name: preflight_answers
-short_description: Write the settings that keep what preflight found, as a file of variables
+short_description: Return the settings that keep the existing state of the hosts, as a file of variables
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - After you have reviewed the text, use it with C(-e @FILE) or in C(group_vars).
-  - A setting of single hosts is a mapping by host. For other hosts the default applies.
+  - A setting that concerns only some hosts is a mapping by host. For all other hosts, the default applies.
 positional: _input, settings
 options:
   _input:

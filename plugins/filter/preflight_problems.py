@@ -31,16 +31,16 @@ options:
   _input:
     description:
       - For each host name, a dictionary with C(facts) (the result of M(gpulab.kubernetes.preflight_info), or empty),
-        C(failure) (the result of the task that failed or found the host unreachable, or empty) and C(settings) of this
-        host - C(node_name), C(node_address), C(become) (whether the inventory lets Ansible become root), C(resolv_conf)
-        (the file of name servers that is configured for this host, or empty), C(expected_gpus) (or null),
-        C(nvidia_driver_version), C(nvidia_driver_source), C(nvidia_driver_root), C(nvidia_driver_modules),
-        C(nvidia_driver_replace_foreign), C(existing_packages) and C(existing_sources) (what to do with these),
+        C(failure) (the result of the task that failed or found the host unreachable, or empty) and C(settings), the
+        settings of this host - C(node_name), C(node_address), C(become) (whether the inventory lets Ansible become
+        root), C(resolv_conf) (the file of name servers that is configured for this host, or empty), C(expected_gpus)
+        (or null), C(nvidia_driver_version), C(nvidia_driver_source), C(nvidia_driver_root), C(nvidia_driver_modules),
+        C(nvidia_driver_replace_foreign), C(existing_packages) and C(existing_sources) (what to do with them),
         C(packages) (by component C(names), C(version) and the C(minimum) that may be kept, empty for none),
         C(nvidia_driver_upgrading) (whether this run changes the driver), C(containerd_version), C(containerd_conf_dir),
         C(containerd_files) (the files that will be written, the base first, as dictionaries of C(path), C(text) and
         C(gpus), which is true for those that only hosts with GPUs get). A host with C(left_out) is only compared with
-        the others, and needs only the first two settings.
+        the other hosts, and needs only the first two settings.
     type: dict
     required: true
   settings:
@@ -51,7 +51,7 @@ options:
         C(image_repository), C(cluster_configuration), C(kube_proxy_configuration), C(gpu_manager_changing) (whether
         this run changes the GPU manager), C(api) (the result of M(gpulab.kubernetes.api_reach_info), or empty),
         C(api_endpoint), C(api_delegate), C(ansible_core) (the version on the controller), C(distributions),
-        C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (by version the
+        C(kubelet_configuration), C(reachable_ports), C(clock_skew_s), C(nvidia_driver_versions) (for each version, the
         distributions that have it), C(gpu_manager), C(device_plugin_root) (the root directory in which the device
         plugin looks for the driver), C(acceptance_image), C(minimum) (the minimum C(memory_mib) and C(cpus) for
         V(control_plane) and V(worker)), C(disk_mib) (by path), C(driver_disk_mib) (by path, in addition if a driver
@@ -68,7 +68,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Problems; those of the whole cluster (without a host) come first.
+  description: Problems; problems of the whole cluster (without a host) come first.
   type: list
   elements: dict
   contains:

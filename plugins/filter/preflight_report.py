@@ -26,7 +26,8 @@ options:
   answers:
     description: >-
       File with the settings that keep the existing state - its C(path) (or empty), the C(text) to write (empty if there
-      are no such settings), the text that was C(found) in it, and the C(error) of writing it.
+      are no such settings), the text that the file already contained (C(found)), and the C(error) that occurred when it
+      was written.
     type: dict
     version_added: 0.2.0
 """
@@ -67,14 +68,14 @@ def preflight_report(problems: Iterable[Mapping[str, Any]], answers: Mapping[str
 def _note(answers: Mapping[str, str]) -> str:
     path, text = answers["path"], answers["text"].strip()
     if not text:
-        return f"{path} was not written: no setting keeps what was found." if path else ""
+        return f"{path} was not written: there is no setting that keeps the existing state." if path else ""
     if not path:
-        return "To write what is to be set to a file for review, run this again with -e preflight_answers=FILE."
+        return "To write these settings to a file for review, run this again with -e preflight_answers=FILE."
     if answers["found"].strip() == text:
-        return f"What is to be set is in {path}. Review it, and run this again with -e @{path}."
+        return f"The settings are in {path}. Review this file, and run this again with -e @{path}."
     if answers["found"].strip():
-        return f"{path} already exists and was not changed. Name another file for what is to be set."
-    return f"Error while writing {path}: {answers['error'] or 'nothing is in it afterwards'}."
+        return f"{path} already exists and was not changed. Choose another file for the settings."
+    return f"Error while writing {path}: {answers['error'] or 'the file is empty'}."
 
 
 class FilterModule:

@@ -18,7 +18,7 @@ description:
   - Creates a drop-in of the unit and the file with its variables, for P(gpulab.kubernetes.managed_files#module). Only
     root can read the variables, because a proxy's URL may contain a password, and C(systemctl show) prints the
     variables of a drop-in to every user.
-  - Without a proxy both files are absent.
+  - Without a proxy, both files are absent.
 positional: _input, http_proxy, https_proxy, no_proxy
 options:
   _input:

@@ -14,7 +14,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Lists the problems in a report that are severe enough.
+  - Lists the problems in a report that have at least the given severity.
 positional: _input, fail_on
 options:
   _input:

@@ -16,7 +16,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Returns one HTML page that loads nothing and runs no script. All contents of the report are escaped.
+  - Returns a single HTML page that loads no other files and runs no scripts. All contents of the report are escaped.
   - Input that is not a report is an error.
 positional: _input, templates
 options:
@@ -34,7 +34,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make a page of a report
+- name: Create a page from a report
   ansible.builtin.copy:
     content: "{{ lookup('ansible.builtin.file', 'gpulab-report.json') | gpulab.kubernetes.report_page(templates) }}"
     dest: gpulab-report.html

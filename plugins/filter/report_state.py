@@ -19,8 +19,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Adds the health of the GPUs, versions and their drift, certificates, the duration of each phase, and what to do,
-    most important first, to the report of a verification.
+  - Adds the health of the GPUs, versions and their drift, certificates, the duration of each phase, and the recommended
+    actions, most important first, to the report of a verification.
 positional: _input, seen, settings
 options:
   _input:
@@ -32,18 +32,18 @@ options:
       - For each inventory name, a dictionary with C(node) (its name in the cluster), C(roles), C(driver) (the result of
         M(gpulab.kubernetes.nvidia_smi_info)), C(installed) (the result of M(gpulab.kubernetes.gpu_host_info)), C(pins)
         (the C(wanted) state, as for P(gpulab.kubernetes.drift#filter)), C(certificates) (the result of
-        M(gpulab.kubernetes.kubeadm_info)), C(apt_keys) (of M(gpulab.kubernetes.gpu_host_info)), or with C(failure), the
-        reason why the host could not be read.
+        M(gpulab.kubernetes.kubeadm_info)), and C(apt_keys) (of M(gpulab.kubernetes.gpu_host_info)), or with C(failure),
+        the reason why the host could not be read.
     type: dict
     required: true
   settings:
     description:
-      - C(observed) (the time as text), C(now) (in seconds), C(phases) (start time in seconds by name),
-        C(earlier_phases) (those of an earlier report, for a run without phases), C(certificate_days), C(api_failure),
-        C(launch) (see the role C(wandb_launch)).
-      - C(inventory_sources) and C(cluster_name) (the name of the inventory where the controller has one; else the
-        cluster is named after its inventory's file), C(controller) (who runs this), C(earlier) (the text of the
-        report that is replaced, for the history; whatever is no report counts as none).
+      - A dictionary with C(observed) (the current time as text), C(now) (the same in seconds), C(phases) (the start
+        time of each phase in seconds), C(earlier_phases) (the phases of an earlier report, for a run without phases),
+        C(certificate_days), C(api_failure), and C(launch) (see the role C(wandb_launch)).
+      - It also contains C(inventory_sources) and C(cluster_name) (the name of the inventory if the controller has one;
+        otherwise, the cluster is named after its inventory file), C(controller) (who runs this), and C(earlier) (the
+        text of the report that is replaced, for the history; text that is not a report is ignored).
     type: dict
     required: true
 seealso:

@@ -16,8 +16,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Two runs that found the same have the same summary. It has at most 100 problems, each text of at most 500 letters,
-    so that it fits into a ConfigMap.
+  - Two runs with the same findings have the same summary. It contains at most 100 problems, with texts of at most 500
+    characters, so that it fits into a ConfigMap.
 positional: _input
 options:
   _input:
@@ -39,10 +39,10 @@ RETURN = r"""
 _value:
   description:
     - C(verdict) (V(ok), V(warning) or V(error)), C(cluster) (C(name), C(endpoint), C(kubernetes_version)), C(verified)
-      (when pods ran for the verification that holds), C(simulated), C(totals) (C(gpus), C(proven), C(in_use),
+      (when pods ran for the verification that is still valid), C(simulated), C(totals) (C(gpus), C(proven), C(in_use),
       C(errors), C(warnings)).
-    - C(problems) (C(severity), C(problem), C(host), C(gpu), C(what), C(do)), C(problems_left_out) (how many more there
-      are).
+    - C(problems) (C(severity), C(problem), C(host), C(gpu), C(what), C(do)), C(problems_left_out) (the number of
+      problems that were omitted).
   type: dict
 """
 

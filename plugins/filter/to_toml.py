@@ -65,7 +65,7 @@ def _inline(value: Any, path: str) -> str:
         return "[" + ", ".join(_inline(item, path) for item in value) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(str(key))} = {_inline(item, path)}" for key, item in value.items()) + "}"
-    raise AnsibleFilterError(f"to_toml: {path} is a {type(value).__name__}, which TOML does not know")
+    raise AnsibleFilterError(f"to_toml: {path} is a {type(value).__name__}, which TOML does not support")
 
 
 def _table(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:

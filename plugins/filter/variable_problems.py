@@ -21,7 +21,7 @@ description:
   - Validates the variables of hosts against the argument specifications of all roles of this collection, and finds
     names that are probably misspelled.
   - A value that refers to facts is not known yet and is validated by the role.
-  - It also finds contradictory values, on one host and between the hosts of the cluster, and invalid networks and
+  - It also finds contradictory values, on a single host and between the hosts of the cluster, and invalid networks and
     versions.
 positional: _input, hosts, members, groups
 options:
@@ -41,7 +41,7 @@ options:
   groups:
     description:
       - Host names by group. If given, the groups C(cluster_control_plane_group), C(cluster_workers_group) and
-        C(cluster_nfs_server_group) are also checked, and hosts that are in no group.
+        C(cluster_nfs_server_group) are also checked, and hosts that do not belong to any of these groups are reported.
     type: dict
 """
 

@@ -35,7 +35,7 @@ options:
     type: str
     required: true
   nodes:
-    description: Nodes of the cluster, as returned by the API. Without them the cluster is not checked.
+    description: Nodes of the cluster, as returned by the API. If omitted, the cluster is not checked.
     type: list
     elements: dict
   namespaces:
@@ -48,8 +48,8 @@ options:
     elements: dict
   docker:
     description:
-      - The host that runs jobs as containers. C(version) is that of its Docker, empty if none answers, and C(gpus) the
-        number of its GPUs. Without it no host is looked at.
+      - The host that runs jobs as containers. C(version) is the version of Docker (empty if Docker does not respond),
+        and C(gpus) the number of GPUs. If omitted, no host is checked.
     type: dict
 """
 
@@ -61,7 +61,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Messages, each with its remedy. Empty if there are no problems.
+  description: Messages, each with a solution. Empty if there are no problems.
   type: list
   elements: str
 """

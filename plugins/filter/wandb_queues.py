@@ -17,7 +17,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Creates the Job, or the options of C(docker run), of each queue, with C({{name}}) for its variables, so that
-    playbooks need not contain them.
+    playbooks don't need to contain them.
 positional: _input, namespace, tolerations
 options:
   _input:
@@ -45,8 +45,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    For each queue name, resource, resource_args, template_variables, prioritization, and under C(unused) the settings
-    that mean nothing for a queue of its type.
+    For each queue name, C(resource), C(resource_args), C(template_variables), C(prioritization), and C(unused), the
+    settings that have no effect for a queue of this type.
   type: list
   elements: dict
 """

@@ -110,7 +110,8 @@ class Runner:
         result = Result(tuple(argv), rc, _text(stdout), _text(stderr))
         if watch.fired:
             raise CommandTimeoutError(
-                f"Error while running {Path(path).name}: no answer within {limit:g} s, it was killed", **result.fields()
+                f"Error while running {Path(path).name}: no response within {limit:g} s, so it was killed",
+                **result.fields(),
             )
         return result
 

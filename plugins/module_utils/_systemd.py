@@ -149,8 +149,8 @@ def needed(unit: Unit, pending: bool, enabled: bool, reload: bool = False) -> li
     """
     if unit.load == "masked" or unit.file_state == "masked":
         raise DomainError(
-            f"Error while enabling {unit.name}: it is masked, so that it does not run; "
-            f"if that is over, run: systemctl unmask {unit.name}"
+            f"Error while enabling {unit.name}: it is masked, so it can't run; if it should run again, use: systemctl "
+            f"unmask {unit.name}"
         )
     verbs = []
     if enabled and unit.file_state in _DISABLED:

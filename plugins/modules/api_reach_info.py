@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: api_reach_info
-short_description: Check whether this host can work against a Kubernetes API
+short_description: Check whether this host can use a Kubernetes API
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Opens a TCP connection to the address of the API and looks for the required Python packages.
-  - If there is no cluster yet, nothing listens at that address. A refused connection then shows that packets arrive and
-    return.
+  - Opens a TCP connection to the address of the API and checks that the required Python packages are installed.
+  - If there is no cluster yet, nothing listens at that address. In this case, a refused connection shows that packets
+    reach the host and return.
 options:
   endpoint:
     description: >-
@@ -40,7 +40,7 @@ RETURN = r"""
 reach:
   description: >-
     V(answered), V(refused), V(silent) (no answer in time), V(unreachable) (no route, or the name can't be resolved), or
-    V(unasked).
+    V(unasked) (no connection was attempted).
   returned: always
   type: str
   sample: refused

@@ -12,9 +12,9 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Forwards a free port of the controller to the API server on the host of the task, with C(ssh) in the background.
-    Address, user, port, key, jump hosts and other arguments are those that Ansible uses for this host.
-  - The tunnel closes when the file O(path) is removed, or when C(ansible-playbook) ends for any reason. Until then a
+  - Forwards a free port of the controller to the API server on the host of the task, with C(ssh) in the background. It
+    uses the same address, user, port, key, jump hosts and other arguments as Ansible for this host.
+  - The tunnel closes when the file O(path) is removed, or when C(ansible-playbook) ends for any reason. Until then, a
     broken connection is reopened.
   - The host must use the connection plugin C(ssh) with a key or an agent. Passwords are not supported.
 options:
@@ -23,11 +23,11 @@ options:
     type: path
     required: true
   address:
-    description: Address of the API server as the host reaches it.
+    description: Address at which the host reaches the API server.
     type: str
     default: 127.0.0.1
   port:
-    description: Port of the API server there.
+    description: Port of the API server at this address.
     type: int
     default: 6443
 extends_documentation_fragment:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apt_packages
-short_description: Install packages in exact versions and hold them
+short_description: Install pinned versions of packages and hold them
 version_added: 0.1.0
 description:
   - Installs packages in the requested versions with one call of C(apt-get), without recommended packages.
@@ -37,8 +37,8 @@ options:
       optional:
         description:
           - Skip the package if no repository of the host has it.
-          - For an optional package, the indexes are refreshed only if one is missing or if they are older than a day.
-            Check mode does not refresh them, and in that case assumes that a repository has the package.
+          - For an optional package, the indexes are refreshed only if one of them is missing or if they are older than
+            a day. In these cases, check mode does not refresh them and assumes that a repository has the package.
         type: bool
         default: false
       hold:
@@ -49,8 +49,8 @@ options:
       - Other packages that belong to the same release, whatever their names. An installed package in one of the
         versions O(follow.replaces) is changed to O(follow.version). If no repository of the host has that version, the
         package is removed, which requires O(allow_removal). These packages are not held.
-      - Without this option, packages that only depend on "this version or newer" of each other would keep their old
-        version.
+      - Without this option, packages that depend only on "this version or newer" of another package would keep their
+        old version.
     type: dict
     version_added: 0.2.0
     suboptions:

@@ -10,11 +10,12 @@ module: apt_source
 short_description: Add a signed apt repository
 version_added: 0.1.0
 description:
-  - Writes a deb822 source and its key, and fetches the index of this source only. The host needs neither
-    C(python3-debian) nor C(gnupg) nor C(curl).
+  - Writes a deb822 source and its key, and fetches the index of this source only. The host does not need
+    C(python3-debian), C(gnupg) or C(curl).
   - Fetches the key once, and again if O(key_url) changes, if the file is missing or contains a key that is not in
     O(key_fingerprints), if the key expires within 60 days, or if apt reports that the index is signed with another key.
-    A key that expires soon is replaced once O(key_url) provides it with a later expiry date; until then each run warns.
+    A key that expires soon is replaced when O(key_url) provides it with a later expiry date; until then, each run
+    warns.
   - An enabled unmanaged source with the same address (and suite) is an error, because apt stops working if one address
     has two keys. O(replace_conflicting) comments out such an entry.
   - If the index can't be fetched, all files are restored.
@@ -26,7 +27,7 @@ options:
     type: str
     required: true
   state:
-    description: Whether the source exists.
+    description: Whether the source should exist.
     type: str
     choices: [present, absent]
     default: present
@@ -40,7 +41,7 @@ options:
     elements: str
     default: [/]
   components:
-    description: Components. Leave it empty for a flat repository.
+    description: Components. Must be empty for a flat repository.
     type: list
     elements: str
     default: []
@@ -70,7 +71,7 @@ options:
     description:
       - User names and passwords for repositories. They are used to fetch the key, and written for apt to
         C(/etc/apt/auth.conf.d/90gpulab.conf), one file for all sources that only root can read.
-      - An empty list removes that file; null leaves it as it is.
+      - An empty list removes that file; with null, it is not changed.
     type: list
     elements: dict
     version_added: 0.2.0
@@ -153,7 +154,7 @@ key_fingerprints:
   elements: str
   version_added: 0.2.0
 key_expires:
-  description: Date on which the last of these keys expires, or null if there is none or it is unknown.
+  description: Date on which the last of these keys expires, or null if no key expires or if this is unknown.
   returned: always
   type: str
   sample: "2026-12-29"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: claim_acceptance
-short_description: Verify with pods that data written to a claim on one node can be read on others
+short_description: Verify with pods that data written to a claim on one node can be read on other nodes
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - A pod on the first node writes random data to the claim and flushes it. Then a pod on each other node reads the data
-    and compares the checksum. The throughput of each is measured.
+    and compares the checksum. The throughput of each pod is measured.
   - With O(storage_class) each node gets its own claim of that class, to which one pod writes and from which another
     reads.
   - The pods, their data and the claims of the verification are removed afterwards, even after a failure.
@@ -35,7 +35,7 @@ options:
     description: Name of the claim.
     type: str
   storage_class:
-    description: Name of a StorageClass, instead of a claim.
+    description: Name of a StorageClass to verify instead of a claim.
     type: str
   image:
     description: Image of the pods. It must contain a shell, C(dd) and C(sha256sum).
@@ -86,7 +86,7 @@ results:
       description: Name of the claim.
       type: str
     writer:
-      description: Node of the pod that wrote.
+      description: Node of the pod that wrote the data.
       type: str
     write_mib_per_s:
       description: Throughput of writing and flushing in MiB/s.

@@ -12,14 +12,15 @@ version_added: 0.2.0
 description:
   - Acquires, renews or releases the Lease C(gpulab-kubernetes) in the namespace C(kube-system). If another holder has
     it, the module fails and reports the holder, the time, the purpose, and how to continue.
-  - A lease that is not renewed in time counts as released, so a killed run blocks others for at most O(duration).
-  - Runs on a control plane and uses its C(admin.conf). On a host without this file there is no cluster yet, and nothing
-    is held. If the API does not answer, the module only warns, because the purpose of the run may be to repair it.
+  - A lease that is not renewed in time counts as released, so a killed run blocks other runs for at most O(duration).
+  - Runs on a control plane and uses its C(admin.conf). On a host without this file there is no cluster yet, so the
+    module does nothing. If the API does not answer, the module only warns, because the purpose of the run may be to
+    repair it.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   state:
-    description: Whether to hold or to release the lease.
+    description: Whether to acquire or to release the lease.
     type: str
     choices: [held, released]
     default: held
@@ -36,7 +37,7 @@ options:
     type: int
     default: 900
   break_holder:
-    description: Holder whose lease may be taken, because its run is known to have ended.
+    description: Holder whose lease may be taken over because its run is known to have ended.
     type: str
     default: ""
 extends_documentation_fragment:

@@ -10,8 +10,8 @@ module: cluster_objects
 short_description: Apply manifests to a cluster
 version_added: 0.2.0
 description:
-  - Applies objects in order with server-side apply, and waits up to 30 seconds for a kind that one of the objects
-    defines.
+  - Applies objects in order with server-side apply, and waits up to 30 seconds until a kind that one of the objects
+    defines is available.
   - Unlike M(kubernetes.core.k8s), it can predict in check mode objects whose namespace or kind does not exist yet.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -26,7 +26,8 @@ options:
     elements: dict
     required: true
   field_manager:
-    description: Name under which the API records the ownership of fields. Fields that are no longer given are removed.
+    description: >-
+      Name under which the API records the ownership of fields. Fields that are no longer in the manifests are removed.
     type: str
     default: gpulab.kubernetes
 extends_documentation_fragment:

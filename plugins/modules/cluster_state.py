@@ -12,13 +12,13 @@ version_added: 0.2.0
 description:
   - Runs the modules listed in O(states) in order, with the same arguments and results, in one process. This saves about
     a second per module.
-  - In check mode it returns everything that is pending in the cluster.
+  - In check mode, it returns all changes that are pending in the cluster.
   - All arguments are validated before the first state is applied. The module stops at the first state that fails.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   kubeconfig:
-    description: Kubeconfig file of the cluster. Each state gets it.
+    description: Kubeconfig file of the cluster. It is passed to each state.
     type: path
     required: true
   states:
@@ -63,7 +63,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Find out what is pending
+- name: Find out which changes are pending
   gpulab.kubernetes.cluster_state:
     kubeconfig: /run/user/1000/kubeconfig
     states:

@@ -10,7 +10,7 @@ module: containerd_info
 short_description: Read containerd's version, configuration and state
 version_added: 0.1.0
 description:
-  - Lets containerd merge its configuration file with all imported files, as it will at its next start.
+  - Runs containerd to merge its configuration file with all imported files, as at its next start.
   - Returns the configuration files in the order in which they take effect, even if containerd is not installed.
   - A host without containerd is not an error; C(version) is then empty.
   - The filter P(gpulab.kubernetes.containerd_config#filter) can read both C(files) and C(config_dump).
@@ -28,7 +28,7 @@ options:
     default: /etc/containerd/config.toml
   drop_ins:
     description: >-
-      Pattern of the usual drop-ins. RV(files) also contains those that O(config) does not import, marked as such.
+      Pattern of the usual drop-ins. RV(files) also contains drop-ins that O(config) does not import, marked as such.
     type: path
     default: /etc/containerd/conf.d/*.toml
   unit:

@@ -38,19 +38,21 @@ options:
     default: false
   service:
     description:
-      - Systemd unit that uses the file. If the file changes, the unit is recorded for a restart, so that
-        M(gpulab.kubernetes.managed_service) restarts it, or reloads it if that is sufficient.
+      - Systemd unit that uses the file. If the file changes, a pending restart of the unit is recorded, so that
+        M(gpulab.kubernetes.managed_service) restarts the unit, or reloads it if that is sufficient.
     type: str
   programs:
-    description: Programs that the service looks up when it starts. If one was installed later, a restart is recorded.
+    description: >-
+      Programs that the service looks up when it starts. If one of them was installed later, a pending restart is
+      recorded.
     type: list
     elements: path
     default: []
   record:
     description:
-      - File that keeps which settings this module wrote. With it, those that O(settings) no longer has are removed, and
-        those that it has with another value are changed without O(replace), unless they were
-        changed by other means since then.
+      - File that records which settings this module wrote. Recorded settings that are no longer in O(settings) are
+        removed, and recorded settings that have another value there are changed without O(replace), unless something
+        else has changed them in the meantime.
     type: path
     version_added: 0.2.0
   run_dir:
@@ -101,7 +103,7 @@ unmanaged_keys:
   elements: str
   sample: [bip]
 restart:
-  description: Whether the changes since the service was started require a restart, not only a reload.
+  description: Whether the changes since the service was started require a restart instead of a reload.
   returned: success
   type: bool
   sample: false

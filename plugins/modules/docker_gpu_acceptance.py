@@ -12,10 +12,10 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Runs a container with all GPUs, and for each GPU a container that requests it by UUID and one that runs the image's
-    check. Compares what they see with C(nvidia-smi -L) on the host. If a GPU is partitioned, its MIG devices are used
-    instead.
-  - Runs a container that requests no GPU and must not see one.
+  - Runs a container with all GPUs, and for each GPU a container that requests it by UUID and a container that runs the
+    image's check. Compares the GPUs that the containers see with C(nvidia-smi -L) on the host. If a GPU is partitioned,
+    its MIG devices are used instead.
+  - Also runs a container that requests no GPUs and must not see any.
   - The containers have no network and are removed afterwards. The image is kept.
 options:
   image:
@@ -63,7 +63,7 @@ problems:
   returned: failure
   type: list
   elements: str
-  sample: ["a container that asks for no GPU has /dev/nvidia0"]
+  sample: ["a container that requests no GPUs has /dev/nvidia0"]
 """
 
 from typing import Any

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: docker_info
-short_description: Read which Docker a host has and which containers it runs
+short_description: Read the Docker installation of a host and its running containers
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Queries Docker's command line, and looks for Docker as a snap and for rootless Docker.
+  - Queries Docker through its command line, and looks for Docker as a snap and for rootless Docker.
 options:
   timeout:
     description: Time limit in seconds for each query.
@@ -40,7 +40,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 configured:
-  description: Whether C(/etc/docker/daemon.json) exists, or Docker runs without it.
+  description: Whether C(/etc/docker/daemon.json) exists, or Docker runs without this file.
   returned: success
   type: bool
   sample: true
@@ -50,7 +50,7 @@ installed:
   type: bool
   sample: true
 version:
-  description: Version of the running daemon, empty if none answers.
+  description: Version of the running daemon, empty if no daemon responds.
   returned: success
   type: str
   sample: 29.8.2

@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Runs one pod per free GPU, all at the same time. Each pod runs the check of O(image), reports its GPU, and keeps it
-    until all pods have reported. The reported GPUs are compared with those of the hosts.
-  - On each host with GPUs, a pod that requests none but sets C(NVIDIA_VISIBLE_DEVICES=all) must see none.
+  - Runs one pod per free GPU, all at the same time. Each pod runs the check of O(image), reports its GPU, and keeps the
+    GPU until all pods have reported. The reported GPUs are compared with those of the hosts.
+  - On each host with GPUs, a pod that requests no GPUs but sets C(NVIDIA_VISIBLE_DEVICES=all) must not see any.
   - On each host, a pod connects to pods on other nodes, to a Service by address, and to the same Service by name.
   - GPUs that other pods use are reported as in use. No pod is evicted.
   - The result is stored in the ConfigMap C(kube-system/gpulab-acceptance). The next run reuses it and creates no pods,
@@ -39,7 +39,7 @@ options:
       gpus:
         description:
           - The GPUs that nvidia-smi sees, as M(gpulab.kubernetes.nvidia_smi_info) returns them. Only C(uuid), C(name)
-            and C(mig) are used; an entry without a UUID is a GPU that does not answer.
+            and C(mig) are used; an entry without a UUID is a GPU that does not respond.
         type: list
         elements: dict
         default: []
@@ -48,7 +48,7 @@ options:
         type: int
         default: 0
       expected:
-        description: Expected number of GPUs. If unset, the number that nvidia-smi or the PCI bus shows.
+        description: Expected number of GPUs. If unset, the number that nvidia-smi or the PCI bus shows is used.
         type: int
       state:
         description:
@@ -89,8 +89,8 @@ options:
         version_added: 0.2.0
       own_plugin:
         description:
-          - Whether the device plugin of this collection offers the GPUs. Otherwise labels of GPU feature discovery are
-            not required, and a pod that asks for no GPU and sees some is reported, but no problem.
+          - Whether the device plugin of this collection offers the GPUs. Otherwise, labels of GPU feature discovery are
+            not required, and a pod that sees GPUs without requesting any is reported, but not as a problem.
         type: bool
         default: true
         version_added: 0.2.0
@@ -123,7 +123,7 @@ options:
   verify:
     description:
       - Whether to run pods for everything that has no earlier result.
-      - With V(false) no pods are run. Free GPUs without an earlier result are C(unproven) in RV(report).
+      - With V(false), no pods are run. Free GPUs without an earlier result are C(unproven) in RV(report).
     type: bool
     default: true
     version_added: 0.2.0
@@ -184,10 +184,10 @@ report:
       description: Results of the network checks, as C(pod_to_pod), C(service) and C(dns).
       type: dict
     isolation:
-      description: For each node, whether a pod that requests no GPU sees none.
+      description: For each node, whether a pod that requests no GPUs sees none.
       type: dict
     totals:
-      description: Numbers of all, proven and used GPUs, as C(gpus), C(proven) and C(in_use).
+      description: Numbers of all GPUs, of proven GPUs and of GPUs in use, as C(gpus), C(proven) and C(in_use).
       type: dict
     checks:
       description: Output that all checks have in common.

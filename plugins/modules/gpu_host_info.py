@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_info
-short_description: Read which GPUs a host has, which pods use them, and which versions are installed
+short_description: Read the GPUs of a host, the pods that use them, and the installed versions
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Reads the GPUs on the PCI bus, dpkg's database, the loaded driver and its library, the kernels, what turns swap on,
-    and, from the kubelet's checkpoint, which running pod uses which GPU. It runs no program for this, so it works even
+    and, from the kubelet's checkpoint, which running pod uses which GPU. It runs no programs for this, so it works even
     if the driver does not.
   - With O(nvidia_smi) it also queries the driver, like M(gpulab.kubernetes.nvidia_smi_info).
-  - The filter P(gpulab.kubernetes.drift#filter) compares the versions with the pinned ones.
+  - The filter P(gpulab.kubernetes.drift#filter) compares the versions with the pinned versions.
   - With O(containerd_config) it also reads containerd's configuration files, and with O(certificates) it queries
     kubeadm for the certificates of this control plane.
 options:
@@ -30,7 +30,7 @@ options:
     type: path
     version_added: 0.2.0
   containerd_drop_ins:
-    description: Pattern of the usual drop-ins. Those that O(containerd_config) does not import are marked as such.
+    description: Pattern of the usual drop-ins. Drop-ins that O(containerd_config) does not import are marked as such.
     type: path
     default: /etc/containerd/conf.d/*.toml
     version_added: 0.2.0
@@ -41,7 +41,7 @@ options:
     version_added: 0.2.0
   nvidia_smi:
     description:
-      - How to query the driver for RV(nvidia_smi). If unset, it is not queried.
+      - How to query the driver for RV(nvidia_smi). If unset, the driver is not queried.
       - It is also not queried if the host has no GPUs on the PCI bus and none are expected.
     type: dict
     version_added: 0.2.0
@@ -57,7 +57,7 @@ options:
       xids_since:
         description:
           - Ignore Xids before this time, as in M(gpulab.kubernetes.nvidia_smi_info).
-          - Empty means since RV(given_back).
+          - If empty, the time in RV(given_back) is used.
         type: str
         default: ""
 extends_documentation_fragment:
@@ -139,8 +139,8 @@ kernel:
     newest_has_headers: false
 swap:
   description:
-    - Active swap areas by C(name), each with what probably turns it on (C(origin), empty if unknown).
-    - An empty name stands for swap that is off now but will be turned on at the next boot.
+    - Active swap areas by C(name), each with the probable cause of its activation (C(origin), empty if unknown).
+    - An empty name means swap that is off now but will be turned on at the next boot.
   returned: success
   type: list
   elements: dict

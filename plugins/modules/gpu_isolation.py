@@ -10,8 +10,8 @@ module: gpu_isolation
 short_description: Isolate a node with unhealthy GPUs, or end its isolation
 version_added: 0.2.0
 description:
-  - Taints or cordons a node, and records the reason, the time, and whether it was cordoned before in its annotation
-    C(gpulab.io/gpu-isolation). Running pods are not evicted.
+  - Taints or cordons a node, and records in its annotation C(gpulab.io/gpu-isolation) the reason, the time, and whether
+    the node was cordoned before. Running pods are not evicted.
   - Ending the isolation undoes only what this module did. A node that was cordoned before stays cordoned.
   - The module verifies nothing. The role C(gpu_isolation) ends the isolation of a node only after its GPUs are proven.
 author:
@@ -40,13 +40,13 @@ options:
     choices: [taint, cordon]
     default: taint
   reason:
-    description: Reason, as shown to users. Empty keeps the recorded reason.
+    description: Reason, as shown to users. If empty, the recorded reason is kept.
     type: str
     default: ""
   during_work:
     description:
       - Whether to isolate a node that is under maintenance, such as a driver upgrade, a change of GPU sharing, or a
-        drain before a restart. GPUs may look unhealthy during that time. With V(false) such a node is not changed, and
+        drain before a restart. GPUs may look unhealthy during that time. With V(false), such a node is not changed, and
         RV(work) names the maintenance.
     type: bool
     default: true
@@ -71,7 +71,7 @@ EXAMPLES = r"""
     node: gpu1
     reason: "GPU 0: Xid 79: the GPU has fallen off the bus"
 
-- name: End its isolation
+- name: End the isolation of a node
   gpulab.kubernetes.gpu_isolation:
     kubeconfig: /root/admin.conf
     node: gpu1
@@ -85,7 +85,7 @@ isolated:
   type: bool
 work:
   description:
-    - Annotation or label that shows that maintenance of the node has begun and not ended. Empty if there is none.
+    - Annotation or label that shows that the node is under maintenance. Empty if there is none.
   returned: success
   type: str
   sample: gpulab.io/driver-upgrade

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_plugins_info
-short_description: Read what offers the cluster's GPUs to pods
+short_description: Read which software offers the cluster's GPUs to pods
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Lists NVIDIA's device plugins in all namespaces, with the nodes where each has a pod, and the ClusterPolicies of the
-    GPU Operator. Two plugins on one node would both register C(nvidia.com/gpu), and the kubelet uses the one that
-    registered last.
+  - Lists NVIDIA's device plugins in all namespaces, with the nodes on which each plugin has a pod, and the
+    ClusterPolicies of the GPU Operator. Two plugins on one node would both register C(nvidia.com/gpu), and the kubelet
+    would use the plugin that registered last.
   - A pod that is being deleted counts until it is gone.
 options:
   kubeconfig:
@@ -29,7 +29,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Read what offers the GPUs
+- name: Read which software offers the GPUs
   gpulab.kubernetes.gpu_plugins_info:
     kubeconfig: /run/user/1000/kubeconfig
   register: gpu_plugins
@@ -58,10 +58,10 @@ plugins:
       description: Kind of the object that created its pods.
       type: str
     policy:
-      description: ClusterPolicy that it belongs to, empty if the plugin is not the GPU Operator's.
+      description: ClusterPolicy to which the plugin belongs, empty if the plugin does not belong to the GPU Operator.
       type: str
     nodes:
-      description: Nodes on which it has a pod.
+      description: Nodes on which the plugin has a pod.
       type: list
       elements: str
   sample:
@@ -71,7 +71,7 @@ plugins:
       policy: ""
       nodes: [gpu1]
 shared:
-  description: Plugins of each node that has more than one.
+  description: Plugins of each node that has more than one plugin.
   returned: success
   type: dict
   sample: {}

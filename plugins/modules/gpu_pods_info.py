@@ -34,7 +34,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Read which pods a restart would interrupt
+- name: List the pods that a restart would interrupt
   gpulab.kubernetes.gpu_pods_info:
   register: gpu_pods
 """
@@ -56,15 +56,15 @@ pods:
       description: Name of the pod, empty if its logs no longer exist.
       type: str
     devices:
-      description: IDs of its devices, usually UUIDs.
+      description: IDs of the pod's devices, usually UUIDs.
       type: list
       elements: str
     resources:
-      description: Resources that it requested.
+      description: Resources that the pod requested.
       type: list
       elements: str
     empty_dirs:
-      description: Its emptyDir volumes, whose contents are lost when the pod ends.
+      description: The pod's emptyDir volumes, whose contents are lost when the pod ends.
       type: list
       elements: str
       version_added: 0.2.0

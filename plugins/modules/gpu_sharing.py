@@ -12,11 +12,11 @@ version_added: 0.2.0
 description:
   - Sets the label C(nvidia.com/device-plugin.config), which selects the configuration of the device plugin and of GPU
     feature discovery when they start.
-  - With O(state=changing) it also keeps both away from the node, because a GPU in use can't be partitioned, and because
-    the resources that they have reported would be wrong. With O(state=shared) they return.
-  - During the change the annotation C(gpulab.io/gpu-sharing) records the previous state of the node, so that an
+  - With O(state=changing), it also keeps both away from the node, because a GPU in use can't be partitioned, and
+    because the resources that they have reported would be wrong. With O(state=shared), they return.
+  - During the change, the annotation C(gpulab.io/gpu-sharing) records the previous state of the node, so that an
     interrupted run can be resumed.
-  - It does not check other pods. Make sure first that none uses the GPUs.
+  - It does not check other pods. First make sure that no other pod uses the GPUs.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -37,7 +37,7 @@ options:
     type: dict
     default: {}
   state:
-    description: Whether the GPUs are about to change, or shared as declared.
+    description: V(changing) before the GPUs are changed, V(shared) when they are shared as declared.
     type: str
     choices: [changing, shared]
     default: shared
@@ -45,7 +45,7 @@ options:
     description:
       - Labels, or prefixes of labels, with which other software selects nodes for pods that use the GPUs, such as
         C(nvidia.com/gpu.deploy.device-plugin) of the GPU Operator.
-      - Labels with the value C(true) are set to C(paused-for-gpu-sharing) from O(state=changing) to O(state=shared).
+      - Labels with the value C(true) are set to C(paused-for-gpu-sharing) until O(state=shared).
     type: list
     elements: str
     default: []
@@ -57,7 +57,7 @@ options:
     elements: str
     default: []
   timeout:
-    description: Seconds to wait until they have left.
+    description: Seconds to wait until these pods have left the node.
     type: float
     default: 120
 extends_documentation_fragment:
@@ -89,7 +89,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 diff:
-  description: What the node offers, and the name of its configuration.
+  description: Resources that the node offers, and the name of its configuration.
   returned: always
   type: dict
   contains:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_sharing_info
-short_description: Compare how nodes share their GPUs with how they should
+short_description: Compare how nodes share their GPUs with the declared state
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -29,7 +29,7 @@ options:
         type: str
         required: true
       configuration:
-        description: Name of the configuration that it should have.
+        description: Name of the configuration that the node should have.
         type: str
         required: true
       amounts:
@@ -61,7 +61,7 @@ nodes:
   type: dict
   contains:
     differs:
-      description: Whether its labels differ, or a change has begun and not ended.
+      description: Whether the labels of the node differ, or a change has begun but not ended.
       type: bool
     drained:
       description: Whether a run has drained the node but not uncordoned it yet.

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: helm_chart_info
-short_description: Render a Helm chart, and find values that it does not read
+short_description: Render a Helm chart, and find values that it does not use
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Renders a chart, and finds values that it does not read. Helm itself accepts any value and does not report those
+  - Renders a chart, and finds values that it does not use. Helm itself accepts any value and does not report values
     that the chart ignores.
-  - A value counts as read if it is in the chart's C(values.yaml), or if a different value changes the rendered output.
+  - A value counts as used if it is in the chart's C(values.yaml), or if a different value changes the rendered output.
     Nothing is installed, and the cluster is not contacted.
 options:
   helm:
@@ -46,7 +46,7 @@ options:
     type: str
     default: ""
   check_values:
-    description: Whether to find values that the chart does not read.
+    description: Whether to find values that the chart does not use.
     type: bool
     default: true
   kinds:
@@ -87,7 +87,7 @@ objects:
   elements: dict
 problems:
   description: >-
-    Values that the chart does not read, in the form that P(gpulab.kubernetes.preflight_report#filter) accepts.
+    Values that the chart does not use, in the form that P(gpulab.kubernetes.preflight_report#filter) accepts.
   returned: success
   type: list
   elements: dict
@@ -96,7 +96,7 @@ problems:
       what: The chart does not read driver.verison
       where: release_values
       why: Helm accepts any value and does not report those that the chart ignores
-      do: Correct it (driver.version looks like it), or leave it out
+      do: Correct it (driver.version looks like it), or remove it
 """
 
 import shutil

@@ -67,8 +67,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     if path is None:
         raise DomainError(
             f"Error while looking for helm: there is no program {wanted} on this host. Install Helm 3 "
-            "(https://helm.sh/docs/intro/install) and name it with gpu_operator_helm, or name the host that has it "
-            "with cluster_api_delegate."
+            "(https://helm.sh/docs/intro/install) and set gpu_operator_helm to its path, or set cluster_api_delegate "
+            "to a host that has it."
         )
     version = parse_version(runner.check([path, "version", "--short"], f"asking {path} for its version").stdout)
     check_version(path, version)

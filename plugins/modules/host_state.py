@@ -12,7 +12,7 @@ version_added: 0.2.0
 description:
   - Runs the modules listed in O(states) in order, with the same arguments and results, in one process. This saves about
     half a second per module.
-  - In check mode it returns everything that is pending on the host.
+  - In check mode, it returns all changes that are pending on the host.
   - All arguments are validated before the first state is applied. The module stops at the first state that fails or
     that requires a reboot.
 author:
@@ -103,7 +103,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Find out what is pending
+- name: Find out which changes are pending
   gpulab.kubernetes.host_state:
     states:
       - name: kernel

@@ -13,7 +13,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Ensures that kernel modules are loaded and kernel parameters are set on the running system, and writes the two files
-    that do the same at the next boot.
+    that have the same effect at the next boot.
   - Loads the modules first, because some parameters exist only after their module is loaded.
   - A module counts as loaded if it is in C(/proc/modules) or C(/sys/module), or is built into the kernel.
   - Other modules and parameters are not changed.
@@ -21,13 +21,13 @@ options:
   modules:
     description:
       - Kernel modules to load and to keep in O(modules_file).
-      - Without this option modules and O(modules_file) are not changed.
+      - Without this option, modules and O(modules_file) are not changed.
     type: list
     elements: str
   sysctls:
     description:
       - Kernel parameters and their values.
-      - Without this option parameters and O(sysctl_file) are not changed.
+      - Without this option, parameters and O(sysctl_file) are not changed.
       - Keys with a slash as their first separator are interpreted as in C(systemd-sysctl), for interface names with
         dots.
     type: dict
@@ -88,10 +88,10 @@ overridden:
       description: The parameter, as in O(sysctls).
       type: str
     value:
-      description: Value that it will have.
+      description: Value that the parameter will have.
       type: str
     file:
-      description: File that sets it.
+      description: File that sets the parameter.
       type: str
   sample: []
 """

@@ -12,8 +12,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Lists the images of a configuration with C(kubeadm config images list), and pulls those that are missing with
-    C(crictl). If a later image can't be pulled, the others are kept, so the run can be repeated.
+  - Lists the images of a configuration with C(kubeadm config images list), and pulls the missing images with C(crictl).
+    If an image can't be pulled, those already pulled are kept, and a repeated run continues with the rest.
   - The registry is not contacted for images that already exist.
 options:
   config:
@@ -54,7 +54,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 known:
-  description: Whether the images are known. They are not in check mode on a host without kubeadm.
+  description: Whether the images are known. In check mode on a host without kubeadm, they are unknown.
   returned: success
   type: bool
   sample: true
@@ -65,7 +65,7 @@ images:
   elements: str
   sample: ["registry.k8s.io/kube-apiserver:v1.36.4"]
 pulled:
-  description: Images that were missing.
+  description: Images that were pulled because they were missing, or would be in check mode.
   returned: always
   type: list
   elements: str

@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads the output of C(kubeadm certs check-expiration), which is JSON since kubeadm 1.30 and a table before
-    (C(kubeadm alpha certs check-expiration) until 1.19). kubeadm reads the files of this host, so it works on each
-    control plane even if the API is not reachable. The kubelet's certificates are not included; the kubelet renews them
-    itself.
-  - Reads the output of C(kubeadm token list), which is JSON since kubeadm 1.17 and a table before. The secret halves of
-    the tokens are omitted, so the result may be logged. M(gpulab.kubernetes.kubeadm_join_info) returns a complete
-    token.
+  - Reads the output of C(kubeadm certs check-expiration), which is JSON since kubeadm 1.30 and a table in earlier
+    versions (C(kubeadm alpha certs check-expiration) until 1.19). kubeadm reads the files of this host, so it works on
+    each control plane even if the API is not reachable. The kubelet's certificates are not included; the kubelet renews
+    them itself.
+  - Reads the output of C(kubeadm token list), which is JSON since kubeadm 1.17 and a table in earlier versions. The
+    secret halves of the tokens are omitted, so the result may be logged. M(gpulab.kubernetes.kubeadm_join_info) returns
+    a complete token.
 options:
   gather:
     description: What to read.
@@ -81,11 +81,11 @@ certificates:
       type: str
     days_left:
       description: >-
-        Whole days until then, as counted by kubeadm and rounded down; negative if it has expired. Null if the
-        certificate is missing.
+        Whole days until the certificate expires, as counted by kubeadm and rounded down; negative if it has expired.
+        Null if the certificate is missing.
       type: int
     ca:
-      description: CA that signed it. Null if kubeadm does not report it.
+      description: CA that signed the certificate. Null if kubeadm does not report it.
       type: str
     externally_managed:
       description: >-
@@ -158,10 +158,10 @@ tokens:
       description: Expiry time in UTC. Null if it never expires.
       type: str
     ttl:
-      description: Seconds until then, 0 if it has expired. Null if it never expires.
+      description: Seconds until the token expires, 0 if it has expired. Null if it never expires.
       type: int
     lets_join:
-      description: Whether a worker can join with it now.
+      description: Whether a worker can currently join with this token.
       type: bool
   sample:
     - id: abcdef

@@ -17,9 +17,9 @@ description:
     marker. The evidence is the response of the API server, the contents of etcd's files, admin.conf, kubelet.conf, the
     static pod manifests, the CA key, and a note that this module keeps in C(/var/lib/gpulab/kubeadm-init.json) during
     an init.
-  - A cluster counts as alive once C(kubeadm) has published it (ConfigMap C(cluster-info)), so that others can join, or
-    once it has workloads. The API server is queried first. If it does not answer, the database and the log of etcd are
-    searched for these objects, so the note alone never decides about a cluster that was alive.
+  - A cluster counts as alive as soon as C(kubeadm) has published it (ConfigMap C(cluster-info)), so that other hosts
+    can join, or as soon as it has workloads. The API server is queried first. If it does not answer, the database and
+    the log of etcd are searched for these objects, so for a cluster that was alive, the note alone never decides.
   - If the API server should exist and the kubelet is running, the module waits up to O(api_timeout) seconds for it, for
     example after a reboot.
   - "Decision table; the first match applies:"
@@ -43,8 +43,8 @@ description:
     control plane again and never resets it.
   - Cleanup means that the kubelet is stopped, C(/etc/kubernetes) and the data of etcd are moved to
     C(/var/lib/gpulab/aside-TIME), and C(kubeadm reset phase cleanup-node) removes the containers. The data of etcd is
-    moved only after all containers have ended and their ports are free; otherwise the module fails. The previous
-    contents of C(/etc/kubernetes) from before the first init are restored.
+    moved only after all containers have ended and their ports are free; otherwise the module fails. The contents that
+    C(/etc/kubernetes) had before the first init are restored.
   - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
     it.
 options:
@@ -69,8 +69,8 @@ options:
     default: 60
   cleanup_timeout:
     description:
-      - Seconds to wait until the containers of an incomplete init have ended after C(kubeadm reset). Then they are
-        removed a second time, with the same time limit.
+      - Seconds to wait until the containers of an incomplete init have ended after C(kubeadm reset). After that time,
+        they are removed a second time, with the same time limit.
     type: int
     default: 60
   executable:

@@ -12,12 +12,13 @@ version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Runs C(kubeadm join) on a host that is in no cluster, and does nothing if it is already in the right one.
-  - A host with a kubelet.conf is in a cluster. It is the right one if the CA in this file has one of O(ca_cert_hashes).
-    The kubelet's own certificate is used to check that the node still exists in the API; if the API does not answer,
-    there is only a warning.
-  - If the host is in another cluster, or its node was deleted from the API, the module fails with advice. Nothing is
-    reset.
+  - Runs C(kubeadm join) on a host that does not belong to a cluster, and does nothing if the host already belongs to
+    the intended cluster.
+  - A host with a kubelet.conf belongs to a cluster. It is the intended cluster if the CA in this file has one of
+    O(ca_cert_hashes). The kubelet's own certificate is used to check that the node still exists in the API; if the API
+    does not answer, the module only warns.
+  - If the host belongs to another cluster, or its node was deleted from the API, the module fails with advice. Nothing
+    is reset.
   - The remains of a C(kubeadm join) that was interrupted before the kubelet got its certificate are moved to
     C(/var/lib/gpulab/aside-TIME). Then the host joins.
   - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
@@ -45,8 +46,8 @@ options:
     default: []
   config:
     description:
-      - Complete JoinConfiguration for kubeadm in YAML. If unset, it is created from O(api_endpoint), O(token),
-        O(ca_cert_hashes) and O(node_name).
+      - Complete JoinConfiguration for kubeadm in YAML. If unset, a configuration is created from O(api_endpoint),
+        O(token), O(ca_cert_hashes) and O(node_name).
       - It is passed to kubeadm in a file with mode 0600 in C(/run/gpulab), which is removed afterwards.
     type: str
   discovery:
@@ -112,7 +113,7 @@ reason:
   type: str
   sample: this host is node gpu1 of the cluster at https://10.0.0.10:6443
 node_name:
-  description: Name of the node, null if the host is in no cluster.
+  description: Name of the node, null if the host does not belong to a cluster.
   returned: success
   type: str
   sample: gpu1

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kubeadm_join_info
-short_description: Get the data that a host needs to join the cluster of this control plane
+short_description: Get the data with which a host can join the cluster of this control plane
 version_added: 0.1.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Returns the endpoint, a valid token and the CA hashes for C(kubeadm join).
   - Reuses a bootstrap token that lets workers join and is valid for long enough. kubeadm can't print the join command
-    of an existing token, so the endpoint and the hashes are then read from O(kubeconfig), which contains the cluster's
-    C(controlPlaneEndpoint).
+    of an existing token, so in this case, the endpoint and the hashes are read from O(kubeconfig), which contains the
+    cluster's C(controlPlaneEndpoint).
   - Otherwise creates a token and reads the output of C(kubeadm token create --print-join-command), in any format since
     kubeadm 1.9.
-  - The result contains secrets, so set C(no_log) on the task. In error messages and warnings the secrets are masked, so
+  - The result contains secrets, so set C(no_log) on the task. Error messages and warnings contain masked secrets, so
     you can show them (see the examples).
 options:
   executable:

@@ -37,7 +37,7 @@ options:
         default: ""
         version_added: 0.2.0
       state:
-        description: Whether the file exists.
+        description: Whether the file should exist.
         type: str
         choices: [present, absent]
         default: present
@@ -54,8 +54,8 @@ options:
         default: true
       keep_replaced:
         description:
-          - Save every replaced file with the suffix C(.replaced-gpulab), overwriting the previous copy. For managed
-            files that people edit anyway.
+          - Save every replaced file with the suffix C(.replaced-gpulab), overwriting the previous copy. Use it for
+            managed files that people edit anyway.
         type: bool
         default: false
         version_added: 0.2.0
@@ -75,7 +75,8 @@ options:
         required: true
       age:
         description:
-          - Only remove files that this user owns and that have not changed for this many seconds. V(0) means all files.
+          - Only remove files that the current user owns and that have not changed for this many seconds. V(0) means all
+            files.
         type: int
         default: 0
         version_added: 0.2.0

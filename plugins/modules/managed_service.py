@@ -11,7 +11,7 @@ short_description: Keep a service enabled and running with its current configura
 version_added: 0.1.0
 description:
   - Enables and starts a systemd unit. Restarts it only if a file that M(gpulab.kubernetes.managed_files) wrote for it
-    has changed since it was started. A restart by anyone else also counts.
+    has changed since it was started. A manual restart or a restart by other software also counts.
   - Run it with C(check_mode=true) first if something must be done before a restart.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -21,13 +21,13 @@ options:
     type: str
     required: true
   enabled:
-    description: Start it at boot. With V(false) this is not changed.
+    description: Start the unit at boot. With V(false), this is not changed.
     type: bool
     default: true
   when_missing:
     description:
-      - What check mode predicts for a unit that does not exist yet. On Debian and Ubuntu most packages enable and start
-        their services, so nothing is left for this module to do. Use V(changed) for other packages.
+      - What check mode predicts for a unit that does not exist yet. On Debian and Ubuntu, most packages enable and
+        start their services, so nothing is left for this module to do. Use V(changed) for other packages.
     type: str
     choices: [unchanged, changed]
     default: unchanged

@@ -19,14 +19,14 @@ description:
   - With O(state=absent) and the driver V(none), it also removes the configuration of the pod network, the systemd
     drop-in of the kubelet, and the network interface C(bridge), which C(minikube delete) leaves on the host. Files that
     minikube did not write stay.
-  - The profile belongs to the user who runs the module. 0 and empty strings mean minikube's default.
+  - The profile belongs to the user who runs the module. For all options, 0 and empty strings mean minikube's default.
 options:
   name:
     description: Name of the profile. With the driver V(none) it must be V(minikube).
     type: str
     default: minikube
   state:
-    description: Whether the cluster is running, stopped, or deleted with everything in it.
+    description: Whether the cluster should be running, stopped, or deleted with everything in it.
     type: str
     choices: [present, stopped, absent]
     default: present
@@ -39,7 +39,7 @@ options:
     type: path
     default: "~"
   driver:
-    description: Where Kubernetes runs - in a Docker container, or with V(none) directly on the host.
+    description: Where Kubernetes runs - in a Docker container (V(docker)) or directly on the host (V(none)).
     type: str
     choices: [docker, none]
     default: docker
@@ -135,7 +135,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 found:
-  description: Previous state of the profile, C(running), C(paused), C(stopped) or C(absent).
+  description: Previous state of the profile - C(running), C(paused), C(stopped) or C(absent).
   returned: success
   type: str
   sample: running
@@ -195,8 +195,8 @@ def _present(machine: Machine, found: Profile | None, state: str, module: Any) -
         content = machine.content()
         raise DomainError(
             f"Error while updating the minikube profile {module.params['name']}: minikube can't change "
-            f"{'; '.join(map(str, refused))}. Nothing was changed. Keep the former value, or delete the profile with "
-            f"all that is in it ({content}) and run again.",
+            f"{'; '.join(map(str, refused))}. Nothing was changed. Keep the previous value, or delete the profile "
+            f"with everything in it ({content}) and run again.",
             content=content,
         )
     changes = profile.changeable(found, wanted) if found else []

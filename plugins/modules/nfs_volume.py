@@ -15,7 +15,8 @@ description:
   - Creates a PersistentVolume and a PersistentVolumeClaim, bound only to each other, and waits up to 60 seconds until
     they are bound. Pods on all nodes can use the claim at the same time.
   - Volumes and claims that were not created by this module are never changed or removed.
-  - If the server, path or capacity differs, which Kubernetes can't change, it fails before anything changes.
+  - Kubernetes can't change the server, path or capacity of a volume. If one of them differs, the module fails before
+    anything changes.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -26,13 +27,14 @@ options:
     type: str
     default: default
   claim:
-    description: Name of the claim. The volume is named after namespace and claim, such as V(default-gpulab-cache).
+    description: >-
+      Name of the claim. The volume is named after the namespace and the claim, such as V(default-gpulab-cache).
     type: str
     required: true
   state:
     description: >-
-      With V(absent) both are removed, unless pods use the claim. The data on the server stays, whatever
-      O(reclaim_policy) was.
+      With V(absent), both are removed, unless pods use the claim. The data on the server stays, regardless of
+      O(reclaim_policy).
     type: str
     choices: [present, absent]
     default: present

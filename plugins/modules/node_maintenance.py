@@ -12,11 +12,12 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Records the previous state of the node and the caller's data in the node's annotation C(gpulab.io/PURPOSE). It is
-    written in one step with the cordon, so that a run can be resumed wherever it was interrupted.
+  - Records the previous state of the node and the caller's data in the node's annotation C(gpulab.io/PURPOSE). The
+    annotation is written in one step with the cordon, so that a run can be resumed at whatever point it was
+    interrupted.
   - A node that was cordoned before stays cordoned after the maintenance.
-  - Pods are evicted, subject to disruption budgets. If pods are left after O(timeout), the module fails, and uncordons
-    the node if this call has cordoned it.
+  - Pods are evicted, subject to disruption budgets. If pods are still running after O(timeout), the module fails, and
+    uncordons the node if this call has cordoned it.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -46,7 +47,7 @@ options:
     type: dict
     default: {}
   drain:
-    description: Whether to evict the node's pods. Those of DaemonSets stay.
+    description: Whether to evict the node's pods. Pods of DaemonSets stay.
     type: bool
     default: false
   labels:
@@ -57,7 +58,7 @@ options:
     description:
       - Labels, or prefixes of labels, with which other software selects nodes for its pods, such as
         C(nvidia.com/gpu.deploy.) of the GPU Operator. Labels with the value V(true) are set to C(paused-for-PURPOSE)
-        until the pods may return.
+        until these pods may return.
     type: list
     elements: str
     default: []
@@ -115,7 +116,7 @@ record:
       description: Whether the node was cordoned before.
       type: bool
     labels:
-      description: Previous values of the labels that were set, null for those that did not exist.
+      description: Previous values of the labels that were set, null for labels that did not exist.
       type: dict
     data:
       description: The caller's data.
@@ -124,7 +125,7 @@ record:
       description: Reason for the failure, empty if there was none.
       type: str
     policy:
-      description: How new pods are kept away. Always V(cordon) for this module.
+      description: How new pods are kept away from the node. Always V(cordon) for this module.
       type: str
   sample: {cordoned: false, labels: {}, data: {from: 580.178.04}, failure: "", policy: cordon}
 evicted:

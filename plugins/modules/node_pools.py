@@ -12,10 +12,10 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Sets labels and taints of nodes. Those that an earlier call has set and that are no longer given are removed; the
-    node's annotation C(gpulab.io/node-pool) records them. Other labels and taints are never changed or removed.
-  - Everything is checked before anything changes. It is also an error if no node would be left for pods that tolerate
-    none of the taints, such as the cluster's DNS.
+  - Sets labels and taints of nodes, and records them in the node's annotation C(gpulab.io/node-pool). Labels and taints
+    that an earlier call has set but that are no longer declared are removed. All others are never changed or removed.
+  - Everything is checked before anything changes. The module also fails if pods that tolerate none of the taints, such
+    as the cluster's DNS, could not be scheduled on any node.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -50,7 +50,7 @@ options:
             type: str
             default: ""
           effect:
-            description: What happens to pods that don't tolerate it.
+            description: What happens to pods that don't tolerate the taint.
             type: str
             choices: [NoSchedule, PreferNoSchedule]
             default: NoSchedule

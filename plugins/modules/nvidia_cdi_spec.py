@@ -10,9 +10,9 @@ module: nvidia_cdi_spec
 short_description: Wait until the CDI specification lists every GPU
 version_added: 0.1.0
 description:
-  - The specification is written by the toolkit's own service C(nvidia-cdi-refresh). This module keeps that service and
-    its path unit enabled, triggers it if the file is missing, does not match the host's GPUs or driver, or lists device
-    nodes that do not exist, and waits.
+  - The toolkit's own service C(nvidia-cdi-refresh) writes the specification. This module keeps the service and its path
+    unit enabled, and starts the service if the file is missing, does not match the host's GPUs or driver, or lists
+    device nodes that do not exist. Then it waits until the specification is complete.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -38,7 +38,7 @@ options:
     type: path
     default: /var/run/cdi/nvidia.yaml
   kind:
-    description: Kind of the devices in it.
+    description: Kind of the devices in the specification.
     type: str
     default: nvidia.com/gpu
   unit:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_dkms_info
-short_description: Read whether DKMS has built the NVIDIA modules, and if not, why
+short_description: Read whether DKMS has built the NVIDIA modules, and why a build failed
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Reads C(dkms status). If the module of O(version) is not installed for the running kernel, it also reads the lines
     of DKMS's log that show why.
-  - A host without DKMS is not an error; its modules come from elsewhere.
+  - A host without DKMS is not an error; its modules come from another source.
 options:
   version:
-    description: Version of the driver. Empty means the builds of all versions, without a log.
+    description: Version of the driver. If empty, the builds of all versions are returned, without a log.
     type: str
     default: ""
   kernel:
@@ -55,7 +55,7 @@ installed:
   type: bool
 differs:
   description: >-
-    Whether DKMS reports that a module other than the one that it built is installed. RV(installed) is then false.
+    Whether DKMS reports that the installed module is not the one that it built. In this case, RV(installed) is false.
   returned: success
   type: bool
   version_added: 0.2.0

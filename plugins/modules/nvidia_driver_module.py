@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_driver_module
-short_description: Load the NVIDIA kernel module in an exact version, or unload it
+short_description: Load a given version of the NVIDIA kernel module, or unload the module
 version_added: 0.1.0
 description:
   - Loads C(nvidia) and checks the result in C(/proc/driver/nvidia/version). If another version or nouveau is loaded, it
-    is unloaded first, unless it is in use; then RV(reboot_required) is true and nothing is changed.
+    is unloaded first. If it is in use, RV(reboot_required) is true and nothing is changed.
   - Also loads C(nvidia_modeset) and C(nvidia_uvm), whose devices containers need, even if only one of them is missing.
   - Rebuilds the initial ramdisk if it is older than O(blacklist) and may contain nouveau.
 author:
@@ -22,8 +22,8 @@ options:
     type: str
   state:
     description:
-      - With V(absent) the module is unloaded in any version. If it is in use, RV(reboot_required) is true and nothing
-        is changed.
+      - With V(absent), the module is unloaded, whatever its version. If it is in use, RV(reboot_required) is true and
+        nothing is changed.
     type: str
     choices: [loaded, absent]
     default: loaded
@@ -82,13 +82,13 @@ reboot_required:
   type: bool
 began:
   description: >-
-    Start time of the module in UTC, by the host's clock. If it has loaded the driver, earlier messages in the kernel
-    log are from another driver.
+    Start time of this call in UTC, by the host's clock. If the call has loaded the driver, earlier messages in the
+    kernel log are from another driver.
   returned: success
   type: str
   sample: "2026-11-22T05:06:25Z"
 modules:
-  description: Modules other than the driver's own that had to be unloaded with them.
+  description: Other modules that had to be unloaded together with the driver's own modules.
   returned: always
   type: list
   elements: str

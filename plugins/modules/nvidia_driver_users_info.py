@@ -13,7 +13,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Lists the processes that have a device node of the driver open, with their systemd service or pod.
-  - Reads from systemd which of these services and of O(services) are running, so that they can be stopped and started
+  - Queries systemd which of these services and of O(services) are running, so that they can be stopped and started
     again.
 options:
   services:
@@ -58,10 +58,12 @@ users:
       description: Systemd service, empty if it belongs to a pod or a login session.
       type: str
     pod:
-      description: Pod as C(namespace/name), or the pod's UID if its logs no longer exist; empty if it belongs to none.
+      description: >-
+        Pod as C(namespace/name), or the pod's UID if its logs no longer exist; empty if the process does not belong to
+        a pod.
       type: str
     devices:
-      description: Device nodes that it has open.
+      description: Device nodes that the process has open.
       type: list
       elements: str
   sample:

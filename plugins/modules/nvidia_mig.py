@@ -13,8 +13,8 @@ description:
   - Turns MIG mode on or off and creates GPU instances, each with its default compute instance.
   - Checks the layout against the placements that each GPU allows before anything changes, and reads the result back,
     because the exit status of nvidia-smi is not reliable.
-  - It does not check for pods. Make sure first that nothing uses the GPUs.
-  - Instances do not survive a reboot. RV(gpus[].create) lets you create them again.
+  - It does not check for pods. First make sure that nothing uses the GPUs.
+  - Instances do not survive a reboot. Use RV(gpus[].create) to create them again.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -26,7 +26,7 @@ options:
     type: raw
   owned:
     description:
-      - Whether existing instances may be changed. With V(false) unmanaged instances are an error.
+      - Whether existing instances may be changed. With V(false), unmanaged instances are an error.
     type: bool
     default: true
   owner_file:
@@ -94,7 +94,7 @@ gpus:
       type: list
       elements: str
     create:
-      description: Argument of C(nvidia-smi mig -cgi) that creates them.
+      description: Argument of C(nvidia-smi mig -cgi) that creates these MIG devices.
       type: str
   sample:
     - index: 0

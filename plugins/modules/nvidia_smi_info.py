@@ -19,10 +19,10 @@ description:
   - The format of each output is detected from its contents, including the text of C(nvidia-smi -q). CSV columns are
     identified by name.
   - Drivers from 418 to 616 are supported, with old and new field names, with or without a document type, and with
-    warnings, colors and lines of wrapper programs around the output.
+    warnings, colors and lines of wrapper programs before and after the output.
   - A value that nvidia-smi doesn't provide is null, never a string such as V(N/A) or V([Not Supported]).
   - Problems are reported in RV(state). They make the module fail only if O(fail_on) lists the state.
-  - With V(xids) in O(gather) it also reads the driver's errors (Xids) from the kernel log. A critical one makes its GPU
+  - With V(xids) in O(gather) it also reads the driver's errors (Xids) from the kernel log. A critical Xid makes its GPU
     unhealthy until the next boot, or until the driver reports that the GPU no longer needs recovery.
 options:
   executable:
@@ -47,7 +47,7 @@ options:
   gather:
     description:
       - What to read. The GPUs themselves are always read.
-      - V(mig) for the profiles of MIG devices, and with older drivers their UUIDs. Otherwise they are null.
+      - V(mig) for the profiles of MIG devices, and with older drivers also their UUIDs. Otherwise, they are null.
       - V(processes) for RV(gpus[].processes). Otherwise it is empty.
       - V(topology) for RV(topology). Otherwise it is null. This needs an additional call.
       - V(xids) for RV(xids), from C(journalctl), or from C(dmesg) if there is no journal. Otherwise it is null.
@@ -58,7 +58,7 @@ options:
   xids_since:
     description:
       - Ignore Xids before this UTC time, such as V(2026-11-22T05:06:25Z). Xids of earlier boots are always ignored.
-      - Empty means all since the last boot.
+      - If empty, all Xids since the last boot are returned.
     type: str
     default: ""
     version_added: 0.2.0
@@ -157,15 +157,15 @@ cuda_version:
 count:
   description:
     - Number of GPUs that the driver knows, including those that could not be read.
-    - It is higher than the length of RV(gpus) only if it is unknown which GPUs are missing there.
+    - It is higher than the length of RV(gpus) only if it is unknown which GPUs are missing from the list.
   returned: always
   type: int
   sample: 4
 gpus:
   description:
     - The GPUs in the order of their indices. A value that nvidia-smi doesn't provide is null.
-    - A GPU that could not be read, or is missing between the others, keeps its index and its position. It has
-      RV(gpus[].problems), and unknown values are null.
+    - A GPU that could not be read, or is missing between other GPUs, keeps its index and its position. Its
+      RV(gpus[].problems) are set, and its unknown values are null.
   returned: always
   type: list
   elements: dict
@@ -208,7 +208,7 @@ gpus:
       type: dict
       contains:
         capable:
-          description: Whether the GPU supports it.
+          description: Whether the GPU supports MIG.
           type: bool
         current:
           description: V(Enabled) or V(Disabled).
@@ -247,14 +247,14 @@ gpus:
           description: V(Enabled) or V(Disabled), the value after the next reset.
           type: str
         uncorrected_aggregate:
-          description: Number of uncorrected errors in the life of the GPU.
+          description: Number of uncorrected errors during the lifetime of the GPU.
           type: int
     retired_or_remapped:
       description: Defective memory pages that were retired, or on newer GPUs, rows that were remapped.
       type: dict
       contains:
         pending:
-          description: Whether some will be retired or remapped at the next reset.
+          description: Whether pages or rows will be retired or remapped at the next reset.
           type: bool
         failure:
           description: Whether a row could not be remapped. Null for GPUs that retire pages.
@@ -333,7 +333,7 @@ gpus:
           description: How to fix it.
           type: str
 problems:
-  description: Problems with all GPUs, one line each, with the same text in each call.
+  description: Problems with all GPUs, one line each. The text of a problem is the same in each call.
   returned: always
   type: list
   elements: str
@@ -383,7 +383,7 @@ xids:
       description: Whether the driver reported later that this GPU no longer needs recovery (Xid 154).
       type: bool
 xids_failure:
-  description: Reason why the kernel log could not be read. Null if it could, or was not requested.
+  description: Reason why the kernel log could not be read. Null if it was read or was not requested.
   returned: always
   type: str
 xids_read:

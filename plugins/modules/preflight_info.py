@@ -12,7 +12,7 @@ version_added: 0.1.0
 description:
   - Reads a host in one execution, and neither changes nor evaluates anything. The filter
     P(gpulab.kubernetes.preflight_problems#filter) contains the rules.
-  - Works without root as far as possible, and returns whether it was root.
+  - Works without root privileges as far as possible, and returns whether it ran as root.
   - Queries a repository only for packages that are not installed in the wanted version.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -96,7 +96,7 @@ options:
         default: []
         version_added: 0.2.0
       any:
-        description: Whether it is sufficient that one of the packages is installed.
+        description: Whether it is sufficient if one of the packages is installed.
         type: bool
         default: false
       gpus:
@@ -160,7 +160,7 @@ options:
     description:
       - Facts to gather, as in M(ansible.builtin.setup), so that no task with that module is needed. An empty list means
         none.
-      - Local facts (C(facts.d)) are not included.
+      - Local facts (C(facts.d)) are not gathered.
     type: list
     elements: str
     default: []
@@ -230,7 +230,7 @@ memory_available_mib:
   returned: always
   type: int
 swaps:
-  description: Active swap areas, each with what probably turns it on at boot (C(origin), empty if unknown).
+  description: Active swap areas, each with the probable cause of its activation at boot (C(origin), empty if unknown).
   returned: always
   type: list
   elements: dict
@@ -276,9 +276,9 @@ kernel_modules:
   sample: {overlay: loaded, br_netfilter: available}
 kernel_packages:
   description: >-
-    What is needed to build modules for the running kernel - the packages of its image and its C(headers) (the exact
-    ones, then those that match the metapackage of the image), the C(compiler) that built it, newer installed kernels
-    without headers (C(newer_without_headers)), and whether the headers are installed (C(headers_found)).
+    Packages for building modules for the running kernel - the packages of its image and its C(headers) (the exact ones,
+    then those that match the metapackage of the image), the C(compiler) that built it, newer installed kernels without
+    headers (C(newer_without_headers)), and whether the headers are installed (C(headers_found)).
   returned: always
   type: dict
   sample:
@@ -354,8 +354,8 @@ installed:
   sample: {containerd.io: 2.3.6-1~debian.12~bookworm}
 held:
   description: >-
-    Packages of RV(installed) that are held. Empty if this collection has added its apt sources, because it holds what
-    it installs.
+    Packages of RV(installed) that are held. Empty if this collection has added its apt sources, because it holds the
+    packages that it installs.
   returned: always
   type: list
   elements: str
@@ -383,7 +383,7 @@ repositories:
   description: >-
     For each of O(repositories): whether it was queried, why that failed, which wanted versions it lacks, which versions
     it has, the problem with its key (C(kind) is V(unreachable), V(unreadable), V(unexpected), V(expired) or empty), and
-    which unmanaged sources contain its address (C(shared): together with other addresses).
+    which unmanaged sources contain its address (C(shared) - together with other addresses).
   returned: always
   type: list
   elements: dict
@@ -410,7 +410,7 @@ apt_components:
 distribution_drivers:
   description: >-
     Drivers of the distribution that apt knows, by the name of the package that contains C(nvidia-smi). Empty on a host
-    without GPUs, and without O(distribution_drivers).
+    without GPUs, or without O(distribution_drivers).
   returned: always
   type: list
   elements: str
@@ -447,7 +447,7 @@ control_plane:
     Settings of a control plane's cluster, as read from its API; empty on other hosts, and without root. C(action),
     C(reason), C(advice) and C(api) are the decision that M(gpulab.kubernetes.kubeadm_init) would make, C(texts) the
     configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
-    C(gpu_managers) what offers the GPUs, C(error) why the API could not be read.
+    C(gpu_managers) the software that offers the GPUs, and C(error) the reason why the API could not be read.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -464,7 +464,7 @@ control_plane:
 cloud_init:
   description: >-
     Status of cloud-init on this boot: C(state) is V(absent), V(disabled), V(running), V(done) or V(error), and
-    C(waited) the seconds that the module has waited for it.
+    C(waited) is the time in seconds for which the module has waited.
   returned: always
   type: dict
   version_added: 0.2.0

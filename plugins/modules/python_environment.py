@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: python_environment
-short_description: Keep a virtual environment of Python with one package in an exact version
+short_description: Maintain a Python virtual environment with a pinned version of one package
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Makes the environment with the host's Python and installs the package with what it needs, unless it is there in
-    this version. Otherwise the environment is made again.
-  - Needs C(python3-venv) and an index of Python packages. No other Python package has to be on the host.
+  - Creates a virtual environment with the host's Python and installs the package and its dependencies. An environment
+    that already contains this version is kept; any other environment is created again.
+  - Requires C(python3-venv) and a Python package index. No other Python package is needed on the host.
 options:
   path:
-    description: Directory of the environment. Whatever else is in it is lost.
+    description: Directory of the environment. All other files in it are deleted.
     type: path
     required: true
   package:
@@ -25,30 +25,30 @@ options:
     type: str
     required: true
   version:
-    description: Its version.
+    description: Version of the package.
     type: str
     required: true
   index_url:
     description:
-      - Index of Python packages. It may hold a user and a password, which are not shown. One by C(http:) is trusted,
-        too.
+      - URL of the Python package index. It may contain a user name and a password, which are not shown. An index at an
+        C(http:) URL is also trusted.
     type: str
     default: https://pypi.org/simple
   http_proxy:
-    description: Proxy for addresses that begin with C(http:), as a URL.
+    description: URL of the proxy for C(http) URLs.
     type: str
     default: ""
   https_proxy:
-    description: Proxy for addresses that begin with C(https:), as a URL.
+    description: URL of the proxy for C(https) URLs.
     type: str
     default: ""
   no_proxy:
-    description: Hosts and domains that are reached without a proxy.
+    description: Hosts and domains to reach without a proxy.
     type: list
     elements: str
     default: []
   timeout:
-    description: Seconds that the installation may take.
+    description: Time limit in seconds for the installation.
     type: float
     default: 900
 extends_documentation_fragment:
@@ -72,7 +72,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 version:
-  description: The version that was there before, empty if there was none.
+  description: Version that was installed before, empty if there was none.
   returned: success
   type: str
   sample: 0.30.2

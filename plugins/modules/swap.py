@@ -26,7 +26,7 @@ description:
     nothing.
 options:
   state:
-    description: The only state is no swap at all.
+    description: The only supported state is no swap at all.
     type: str
     choices: [absent]
     default: absent
@@ -125,7 +125,7 @@ configuration:
   elements: str
   sample: [/etc/waagent.conf]
 comes_back_by:
-  description: What will still turn swap on at the next boot, because this module does not change it.
+  description: Scripts that will still turn swap on at the next boot, because this module does not change them.
   returned: success
   type: list
   elements: str

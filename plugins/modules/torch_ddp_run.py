@@ -12,8 +12,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Creates an Indexed Job with its Service and ConfigMap, shows the log of its first pod while it waits, collects the
-    summary, and removes these objects, even after a failure or an interruption.
+  - Creates an Indexed Job with its Service and ConfigMap, shows the log of the first pod while the training runs,
+    collects the summary, and removes these objects, even after a failure or an interruption.
   - Removes leftovers of an interrupted run with the same name first. A job that it did not create is never changed.
   - On failure, it reports the reason and the last lines of the failed pod's log.
   - An action plugin of the same name calls the module step by step.
@@ -31,7 +31,7 @@ options:
     type: str
     required: true
   job:
-    description: Manifest of the Job. Required to start it.
+    description: Manifest of the Job. Required to start the job.
     type: dict
   objects:
     description: Manifests of the Service and the ConfigMap of the Job, with the same name.
@@ -89,7 +89,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Train
+- name: Run a training
   gpulab.kubernetes.torch_ddp_run:
     kubeconfig: /run/user/1000/kubeconfig
     name: train

@@ -17,9 +17,9 @@ description:
   - With O(cluster_policy) it waits until C(.status.state) of the GPU Operator's ClusterPolicy is C(ready), the current
     operator is the leader, and the DaemonSets of the ClusterPolicy are rolled out. The operator must also have found
     the nodes of O(allocatable) with GPUs.
-  - It fails after the time limit, or if a pod has had a problem for a minute that rarely resolves itself, such as an
-    image that can't be pulled. The error lists everything that is missing with its node and cause, and the last lines
-    of the pod's log.
+  - It fails after the time limit, or if a pod has had a problem that rarely resolves itself, such as an image that
+    can't be pulled, for one minute. The error lists everything that is missing, with the node, the cause, and the last
+    lines of the pod's log.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -41,7 +41,7 @@ options:
     default: []
   cluster_policy:
     description:
-      - Name of the ClusterPolicy whose operands must be ready. NVIDIA's chart calls it C(cluster-policy).
+      - Name of the ClusterPolicy whose operands must be ready. In NVIDIA's chart, it is C(cluster-policy).
       - O(namespace) is then the namespace of the operator and its operands.
       - With O(nodes), operands on other nodes are ignored, and so is the state of the ClusterPolicy, which covers all
         nodes.
@@ -64,8 +64,8 @@ options:
     default: {}
   tolerate_unhealthy:
     description:
-      - Whether GPUs that the device plugin reports as unhealthy cause only a warning, if nothing else has been missing
-        for 15 seconds. Use it if you check each GPU afterwards.
+      - Whether GPUs that the device plugin reports as unhealthy cause only a warning, provided that nothing else has
+        been missing for 15 seconds. Use it if you check each GPU afterwards.
     type: bool
     default: false
   settle:
@@ -111,13 +111,14 @@ EXAMPLES = r"""
 RETURN = r"""
 missing:
   description:
-    - What is missing. It is an error, except in check mode and with O(tolerate_unhealthy=true).
+    - What is missing. If anything is missing, the module fails, except in check mode and with
+      O(tolerate_unhealthy=true).
   returned: always
   type: list
   elements: dict
   contains:
     node:
-      description: Name of the node, empty if it concerns the whole cluster.
+      description: Name of the node, empty if the problem concerns the whole cluster.
       type: str
     text:
       description: What is missing, and why.

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wandb_agent_unit_info
-short_description: Read how the agent of W&B Launch on a host with Docker is, and its jobs
+short_description: Read the state of the W&B Launch agent on a host with Docker, and of its jobs
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads the systemd unit of the agent, its journal, and the containers of jobs. What it returns has the form of
-    M(gpulab.kubernetes.wandb_agents_info).
+  - Reads the systemd unit of the agent, its journal, and the containers of its jobs. The result has the same form as
+    that of M(gpulab.kubernetes.wandb_agents_info).
 options:
   unit:
     description: Systemd unit of the agent.
@@ -29,7 +29,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Look at the agent
+- name: Read the state of the agent
   gpulab.kubernetes.wandb_agent_unit_info:
     unit: wandb-launch-agent
     host: "{{ inventory_hostname }}"
@@ -39,14 +39,14 @@ EXAMPLES = r"""
 RETURN = r"""
 agents:
   description: >-
-    The agent, if there is such a unit. C(namespace) is the host; C(trouble) and C(log), its last lines, are those of
-    one that is not alive.
+    The agent, if the unit exists. C(namespace) is the host. If the agent is not alive, C(trouble) is the reason and
+    C(log) the last lines of its log.
   returned: success
   type: list
   elements: dict
   sample: [{name: wandb-launch-agent, namespace: gpubox, alive: true, pod: "", trouble: "", log: []}]
 jobs:
-  description: The containers of jobs that run.
+  description: Containers of running jobs.
   returned: success
   type: list
   elements: dict

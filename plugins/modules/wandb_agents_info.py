@@ -12,7 +12,7 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads the agents of the role C(wandb_launch) and the pods that agents have started, in all namespaces.
+  - Reads the agents of the role C(wandb_launch) and the pods that they have started, in all namespaces.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.

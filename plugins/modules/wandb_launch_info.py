@@ -12,7 +12,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Uses the W&B SDK. It fails if the SDK is missing, or if the server, key or entity is not accepted.
+  - Uses the W&B SDK. It fails if the SDK is missing, if the server can't be used, or if W&B rejects the key or the
+    entity.
 options:
   queues:
     description: Names of the queues to read.
@@ -20,7 +21,7 @@ options:
     elements: str
     default: []
   agent_config:
-    description: Configuration of a launch agent, which W&B's own model must accept.
+    description: Configuration of a launch agent, which is validated with wandb's own data model.
     type: dict
     default: {}
 extends_documentation_fragment:
@@ -65,8 +66,8 @@ def run_module(module: QuietModule) -> dict[str, Any]:
     server = Server(params["base_url"], params["api_key"], params["entity"])
     if params["agent_config"] and (problems := config_problems(params["agent_config"])):
         raise DomainError(
-            f"Error while checking the configuration of the launch agent: W&B does not take it: {'; '.join(problems)}. "
-            f"Look at wandb_launch_agent_config. Nothing was changed."
+            f"Error while checking the configuration of the launch agent: W&B rejects it: {'; '.join(problems)}. "
+            "Check wandb_launch_agent_config. Nothing was changed."
         )
     names = server.names()
     return {

@@ -12,9 +12,10 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Reads the queue with the W&B SDK, compares it, and writes it only if it differs. Settings that were made in the W&B
-    web interface and are not given here are replaced.
-  - W&B accepts resource arguments that its agent refuses later. This module refuses them before anything is written.
+  - Reads the queue with the W&B SDK and writes it only if it differs from the declared state. Settings that were made
+    in the W&B web interface but are not declared here are replaced.
+  - W&B accepts resource arguments that its agent later refuses. This module refuses such arguments before anything is
+    written.
 options:
   name:
     description: Name of the queue.
@@ -26,13 +27,13 @@ options:
     choices: [present, absent]
     default: present
   resource:
-    description: What the jobs of the queue run on. V(local-container) is Docker.
+    description: Where the jobs of the queue run. V(local-container) means Docker.
     type: str
     choices: [kubernetes, local-container]
     default: kubernetes
   resource_args:
     description:
-      - For V(kubernetes) the Job, for V(local-container) the options of C(docker run).
+      - The Job (for V(kubernetes)) or the options of C(docker run) (for V(local-container)).
       - C({{name}}) is a template variable. In a playbook, tag such a string with C(!unsafe).
     type: dict
     default: {}
@@ -41,7 +42,7 @@ options:
     type: dict
     default: {}
   prioritization:
-    description: With V(V0) jobs may have priorities.
+    description: With V(V0), jobs may have priorities.
     type: str
     choices: [DISABLED, V0]
     default: DISABLED
@@ -102,8 +103,8 @@ def run_module(module: QuietModule) -> dict[str, Any]:
     wanted = Queue(*(params[name] for name in given)) if params["state"] == "present" else None
     if wanted and (refused := refusals(wanted.resource, wanted.arguments)):
         raise DomainError(
-            f"Error while writing the queue {wanted.name}: the launch agent would refuse each job of it: "
-            f"{'; '.join(refused)}. Take that out of its resource arguments. Nothing was changed."
+            f"Error while writing the queue {wanted.name}: the launch agent would refuse each of its jobs: "
+            f"{'; '.join(refused)}. Remove this from its resource arguments. Nothing was changed."
         )
     server = Server(params["base_url"], params["api_key"], params["entity"])
     before = server.read(params["name"])

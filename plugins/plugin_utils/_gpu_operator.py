@@ -187,16 +187,17 @@ def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
             "mig_strategies_differ",
             f"GPUs are partitioned with different MIG strategies: {listing(strategies)}",
             "nvidia_device_plugin_sharing",
-            "The operator knows one for all nodes (mig.strategy)",
+            "The operator has a single MIG strategy for all nodes (mig.strategy)",
             "Choose single or mixed for all hosts whose GPUs are partitioned",
         )
     if "mixed" in strategies and any(_at(config, "sharing.mps") for config in _configs(wanted)):
         yield Problem(
             "mps_with_mig_mixed",
-            "GPUs of some hosts are shared through MPS, those of others are partitioned with the MIG strategy mixed",
+            "GPUs of some hosts are shared through MPS, GPUs of other hosts are partitioned with the MIG strategy "
+            "mixed",
             "nvidia_device_plugin_sharing",
-            "The operator knows one MIG strategy for all nodes (mig.strategy), and with mixed its device plugin does "
-            "not start on nodes with MPS",
+            "The operator has a single MIG strategy for all nodes (mig.strategy), and with mixed, its device plugin "
+            "does not start on nodes with MPS",
             "Share through time slices instead of MPS, partition no GPUs, or set cluster_gpu_manager=device_plugin",
         )
 
@@ -207,9 +208,10 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
         if not host.has_driver and not host.wants_driver:
             yield Problem(
                 "driver_missing",
-                "There is no driver that answers",
+                "No driver responds",
                 "nvidia_driver_source",
-                f"It is {host.source}, so this host installs its driver itself, and the operator leaves drivers alone",
+                f"nvidia_driver_source is {host.source}, so the driver is installed on this host, and the operator "
+                "installs none",
                 "Run site.yml for this host first, or set nvidia_driver_source=operator",
                 host.host,
             )
@@ -218,19 +220,20 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
     if equipped and bare:
         yield Problem(
             "toolkit_on_some_hosts",
-            f"The container toolkit is on {listing(equipped)}, and not on {listing(bare)}",
+            f"The container toolkit is on {listing(equipped)}, but not on {listing(bare)}",
             "nvidia_container_toolkit",
-            "The operator installs it everywhere or nowhere; where it is already, two would write containerd's files",
+            "The operator installs it on all nodes or on none; on hosts that already have it, two toolkits would "
+            "write containerd's files",
             "Run site.yml for the hosts without it, or remove its packages from the others",
         )
     elif equipped and any(host.wants_driver for host in hosts):
         yield Problem(
             "toolkit_on_host",
-            f"The operator brings the driver, and {listing(equipped)} has a container toolkit of its own",
+            f"The operator installs the driver, but {listing(equipped)} already has a container toolkit",
             "nvidia_container_toolkit",
-            "That toolkit looks for the driver on the host, where the operator does not put it",
-            "Remove the packages nvidia-container-toolkit and nvidia-container-toolkit-base there, or install the "
-            "driver on the hosts (nvidia_driver_source)",
+            "This toolkit looks for the driver on the host, where the operator does not install it",
+            "Remove the packages nvidia-container-toolkit and nvidia-container-toolkit-base from the host, or install "
+            "the driver on the hosts (nvidia_driver_source)",
         )
     # Beside drivers below / the operator knows itself where it puts one.
     roots = sorted({host.root for host in hosts if not host.wants_driver})
@@ -239,9 +242,9 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
     if len(roots) > 1:
         yield Problem(
             "driver_roots_differ",
-            f"The drivers lie below different directories: {listing(roots)}",
+            f"The drivers are in different directories: {listing(roots)}",
             "nvidia_driver_root",
-            "The operator knows one directory for all nodes (hostPaths.driverInstallDir)",
+            "The operator has a single directory for all nodes (hostPaths.driverInstallDir)",
             "Give all GPU hosts the same nvidia_driver_source and nvidia_driver_root",
         )
 
@@ -252,10 +255,10 @@ def relation_problems(values: Values) -> Iterator[Problem]:
     if found["gpuCluster.deployCR"] or found["clusterPolicy.deployCR"] is False:
         yield Problem(
             "cluster_policy_replaced",
-            "The operator would work by GPUCluster (DRA) instead of ClusterPolicy",
+            "The operator would use GPUCluster (DRA) instead of ClusterPolicy",
             _OWN,
-            "This role configures the operator by its ClusterPolicy, and waits for that",
-            "Leave gpuCluster.deployCR and clusterPolicy.deployCR out",
+            "This role configures the operator through its ClusterPolicy, and waits for it",
+            "Remove gpuCluster.deployCR and clusterPolicy.deployCR",
         )
     nri = _at(values, "cdi.nriPluginEnabled")
     if nri and not (_at(values, "cdi.enabled") and _at(values, "toolkit.enabled")):
@@ -264,15 +267,15 @@ def relation_problems(values: Values) -> Iterator[Problem]:
             "cdi.nriPluginEnabled needs cdi.enabled and toolkit.enabled",
             _OWN,
             "The plugin is part of the operator's container toolkit",
-            "Leave cdi.nriPluginEnabled out",
+            "Remove cdi.nriPluginEnabled",
         )
     if _at(values, "migManager.enabled"):
         yield Problem(
             "mig_manager_enabled",
             "migManager.enabled is true",
             _OWN,
-            "The operator would undo the MIG geometry that the hosts keep",
-            "Leave it out, and declare the geometry in nvidia_device_plugin_sharing",
+            "The operator would undo the MIG geometry that the hosts declare",
+            "Remove this value, and declare the geometry in nvidia_device_plugin_sharing",
         )
     if not _at(values, "devicePlugin.enabled"):
         yield Problem(
@@ -280,7 +283,7 @@ def relation_problems(values: Values) -> Iterator[Problem]:
             "devicePlugin.enabled is false",
             _OWN,
             "Nothing would offer the GPUs to pods",
-            "Leave it out, or set cluster_gpu_manager=device_plugin",
+            "Remove this value, or set cluster_gpu_manager=device_plugin",
         )
 
 
@@ -295,25 +298,26 @@ def image_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]:
     if not _at(values, "driver.enabled") or _at(values, "driver.repository"):
         return
     do = (
-        "Install the driver on the hosts (nvidia_driver_source=cuda_repository), or name a registry with images of "
-        "your own (gpu_operator_values: {driver: {repository: ...}})"
+        "Install the driver on the hosts (nvidia_driver_source=cuda_repository), or set a registry with your own "
+        "images (gpu_operator_values: {driver: {repository: ...}})"
     )
     for host in served:
         if not host.system.startswith("Ubuntu "):
             yield Problem(
                 "driver_image_missing",
-                f"The operator is to bring the driver, and NVIDIA publishes no image of it for {host.system}",
+                "The operator is configured to install the driver, but NVIDIA publishes no driver image for "
+                f"{host.system}",
                 "nvidia_driver_source",
-                "The driver's pod would wait for its image without an end",
+                "The driver's pod would wait for its image forever",
                 do,
                 host.host,
             )
     if len(systems) > 1:
         yield Problem(
             "driver_images_differ",
-            f"The operator is to bring the driver to hosts with different systems: {listing(systems)}",
+            f"The operator is configured to install the driver on hosts with different systems: {listing(systems)}",
             "nvidia_driver_source",
-            "It takes the image for the system of its first GPU node on all of them",
+            "It would use the image for the system of its first GPU node on all of them",
             do,
         )
 
@@ -328,7 +332,7 @@ def toolkit_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]
                     "The operator would install a second container toolkit",
                     f"{_OWN}: toolkit.enabled",
                     f"nvidia-container-toolkit {host.toolkit} is installed here, and containerd uses it",
-                    "Leave toolkit.enabled out, or remove the package first",
+                    "Remove toolkit.enabled, or uninstall the package first",
                     host.host,
                 )
 
@@ -338,9 +342,9 @@ def proxy_problems(values: Values, wanted: Wanted) -> Iterator[Problem]:
     if wanted.secret_proxy and _at(values, "driver.enabled") and not _at(values, "driver.secretEnv"):
         yield Problem(
             "proxy_password_shown",
-            "The proxy's address holds a password, and the operator's driver container needs the proxy",
+            "The proxy's address contains a password, and the operator's driver container needs the proxy",
             "cluster_http_proxy",
-            "Variables of that container stand in the ClusterPolicy, where many can read them",
+            "The variables of that container are in the ClusterPolicy, which many users can read",
             "Put HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in upper and in lower case, into a Secret in the operator's "
             "namespace, and name it in gpu_operator_values: {driver: {secretEnv: NAME}}",
         )

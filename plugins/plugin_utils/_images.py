@@ -18,11 +18,11 @@ def problems(digests: Mapping[Any, Any]) -> Iterator[str]:
         # Before an @ there may be a password, unless a digest follows.
         shown = re.sub(r".*@(?!sha256:)", "***@", str(reference))
         if not isinstance(reference, str) or not reference or "@" in reference:
-            yield f"{shown!r:.120} is not an image with a tag; write it as the setting of that image has it"
+            yield f"{shown!r:.120} is not an image with a tag; write it exactly as in the setting of that image"
         if not isinstance(digest, str) or (digest and not _DIGEST.fullmatch(digest)):
             yield (
                 f"{digest!r:.80} is not a digest of {shown}; write sha256: and 64 hexadecimal digits, or an empty "
-                "text for an image that is pulled by its tag"
+                "string for an image that is pulled by its tag"
             )
 
 

@@ -24,7 +24,7 @@ def path_problems(path: Any) -> Iterator[str]:
     """What is wrong with a directory to export, as the end of a sentence."""
     if not _PATH.fullmatch(str(path)) or ".." in str(path).split("/"):
         yield (
-            "it must be an absolute path of letters, digits, '.', '_' and '-' without a slash at its end, such as "
+            "it must be an absolute path of letters, digits, '.', '_' and '-' without a slash at the end, such as "
             f"/srv/gpulab, not {str(path)!r:.120}"
         )
 
@@ -38,19 +38,19 @@ def client_problems(clients: Iterable[Any]) -> Iterator[str]:
             yield f"{str(client)!r:.120} must be an address or a network, such as 192.0.2.21 or 192.0.2.0/24"
         else:
             if network.prefixlen == 0:
-                yield f"{client} is every address there is. Name the nodes, or their network"
+                yield f"{client} includes all addresses. Name the nodes, or their network"
 
 
 def option_problems(options: Iterable[Any]) -> Iterator[str]:
     """What is wrong with options of an export."""
     for option in options:
         if option in _ROOT:
-            yield f"{option} can't be set here, set nfs_server_no_root_squash instead"
+            yield f"{option} can't be set here; set nfs_server_no_root_squash instead"
         elif not _OPTION.fullmatch(str(option)):
             yield f"{str(option)!r:.60} is not an option of exports(5), such as rw, sync or anonuid=1000"
         elif (found := _ANONYMOUS.fullmatch(str(option))) and not _is_identity(found[1]):
             yield (
-                f"{option} must be a number from 1 to {_LARGEST_IDENTITY}: as 0 a squashed root would stay root. "
+                f"{option} must be a number from 1 to {_LARGEST_IDENTITY}: with 0, a squashed root would remain root. "
                 "Set nfs_server_no_root_squash if you want that"
             )
 
@@ -71,7 +71,7 @@ def export(path: str, clients: Sequence[str], options: Sequence[str], no_root_sq
     problems += [f"nfs_server_clients: {words}" for words in client_problems(clients)]
     problems += [f"nfs_server_options: {words}" for words in option_problems(options)]
     if not clients:
-        problems.append("nfs_server_clients: there is no address to export to")
+        problems.append("nfs_server_clients: there is no address to which to export")
     if problems:
         raise ValueError("; ".join(problems))
     words = ",".join([*options, "no_root_squash" if no_root_squash else "root_squash"])
@@ -88,7 +88,7 @@ def clients(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> 
     unknown = [host for host, address in found.items() if not address]
     if unknown:
         raise ValueError(
-            f"the address of {', '.join(unknown)} is not known. Run without --limit, set cluster_node_address for it, "
-            "or name the clients in nfs_server_clients"
+            f"the address of {', '.join(unknown)} is unknown. Run without --limit, set cluster_node_address, or list "
+            "the clients in nfs_server_clients"
         )
     return list(dict.fromkeys(found.values()))

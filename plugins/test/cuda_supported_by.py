@@ -17,7 +17,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Looks up the versions in this collection's table of toolkits, Linux drivers and GPUs (C(docs/cuda.md)).
-  - The filter P(gpulab.kubernetes.cuda_compatibility#filter) returns the reason and what to do.
+  - The filter P(gpulab.kubernetes.cuda_compatibility#filter) returns the reason and advice.
 positional: _input, driver
 options:
   _input:

@@ -166,7 +166,7 @@ def test_several_clusters_have_inventories_and_schedules_of_their_own(awx: Stand
             assert one["ask_inventory_on_launch"] and one["inventory"] == inventories["lab"]
     configure(**listed(CLUSTERS)).expect_unchanged()
     twice = configure(**listed([CLUSTERS[0], CLUSTERS[0]]))
-    assert "awx_configure_inventories: lab is there more than once" in twice.failures()
+    assert "awx_configure_inventories: lab occurs more than once" in twice.failures()
 
 
 def test_an_awx_behind_a_gateway(awx: StandIn, configure: Configure) -> None:
@@ -293,7 +293,7 @@ def test_credentials_of_a_private_repository_registry_and_vault(
     # The files may be gone by then.
     configure(**users).expect_unchanged()
     missing = configure(awx_configure_vault_password_file="/gone/vault")
-    assert "/gone/vault, which is to hold vault_password of the credential gpulab vault" in missing.failures()
+    assert "/gone/vault, which should contain vault_password of the credential gpulab vault" in missing.failures()
 
 
 def test_a_key_with_a_passphrase_or_no_key_is_refused_in_words_of_ours(

@@ -126,7 +126,7 @@ def test_wrong_settings_are_one_error_before_anything_changes(inventory: Path) -
     wrong = {"version": "1.2.3", "default_runtime": "nvidia", "daemon_settings": {"hosts": ["tcp://0.0.0.0:2375"]}}
     run = docker(inventory, **wrong)
     assert run.status != 0 and run.changed() == set()
-    for words in ("Docker 1.2.3 is not in the table", "docker_gpus=runtime", "holds hosts", "Nothing was changed"):
+    for words in ("Docker 1.2.3 is not in the table", "docker_gpus=runtime", "contains hosts", "Nothing was changed"):
         assert words in run.failures()
 
 

@@ -117,5 +117,5 @@ def test_memory_that_waits_for_a_reset_is_told(built: Built, ill: str) -> None:
     run = play(built.lab.path, playbook="playbooks/verify.yml")
     built.lab.fault(ill, "clear")
     assert run.status != 0
-    assert "bad memory waits for a reset" in run.failures()
+    assert "defective memory will be disabled by the next reset" in run.failures()
     play(built.lab.path, playbook="playbooks/verify.yml").expect_success()

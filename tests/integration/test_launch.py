@@ -165,14 +165,14 @@ def test_what_is_refused_in_preflight_is_what_wandb_refuses() -> None:
         ({"wandb_launch_entity": ""}, "set wandb_launch_entity to your team at W&B"),
         ({"wandb_launch_api_key_file": ""}, "wandb_launch_api_key_file to a file with an API key"),
         ({"wandb_launch_python": sys.executable}, "Install wandb==0.31.0 for the Python of wandb_launch_python"),
-        ({"wandb_launch_api_key": "y" * 40}, "does not know the key: it has expired, was deleted, or belongs to"),
+        ({"wandb_launch_api_key": "y" * 40}, "rejects the key: it has expired, was deleted, or belongs to"),
         ({"wandb_launch_api_key": "short"}, "API key must have 40+ characters"),
-        ({"wandb_launch_entity": "nobody"}, "Look at wandb_launch_entity (nobody)"),
-        ({"wandb_launch_base_url": "http://127.0.0.1:1"}, "Look at wandb_launch_base_url"),
+        ({"wandb_launch_entity": "nobody"}, "Check wandb_launch_entity (nobody)"),
+        ({"wandb_launch_base_url": "http://127.0.0.1:1"}, "Check wandb_launch_base_url"),
         ({"wandb_launch_agent_config": {"maxjobs": 1}}, "maxjobs: Extra inputs are not permitted"),
         ({"wandb_launch_agent_config": {"builder": {"type": "podman"}}}, "builder.type: Input should be"),
         ({"wandb_launch_queues": [{**QUEUE, "gpus": 1, "variables": {}, "volumes": {"/cache": "no"}}]}, "no claim no"),
-        ({"wandb_launch_queues": [{"name": "gpu", "gpus": 3}]}, "no node that they may run on has more than 2"),
+        ({"wandb_launch_queues": [{"name": "gpu", "gpus": 3}]}, "no node on which they may run has more than 2"),
         (
             {
                 "wandb_launch_queues": [
@@ -272,7 +272,7 @@ def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:
     assert "jobs: 0 running on 0 GPUs, 1 not running yet" in report["launch"]["words"]
     (waits,) = [each for each in report["actions"] if each["kind"] == "launch"]
     assert "Insufficient nvidia.com/gpu" in waits["what"]
-    assert "It runs when GPUs become free" in waits["do"]
+    assert "The job runs when GPUs become free" in waits["do"]
     site.cluster.delete_pod("holder")
     wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
     queues = site.wandb.queues
@@ -304,7 +304,7 @@ def test_an_expired_key_is_told_and_a_new_one_restarts_the_agent(site: Site) -> 
     new = "b" * 40
     site.wandb.keys = {new}
     run = site.launch({})
-    assert "does not know the key" in run.failures()
+    assert "rejects the key" in run.failures()
     assert not run.changed()
     site.key.write_text(new)
     agents = site.agents()
@@ -386,7 +386,7 @@ def box(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
 
 def test_a_host_without_docker_is_told_where_it_comes_from(box: Box) -> None:
     run = box.launch({})
-    assert "no Docker answers on this host: run gpulab.kubernetes.docker first" in run.failures()
+    assert "Docker does not respond on this host: run gpulab.kubernetes.docker first" in run.failures()
     assert not run.changed()
     assert play(box.path, playbook="playbooks/docker.yml").expect_success().changed()
     image = f"{str(box.host.variables['docker_check_image']).partition('/')[0]}/{IMAGE}"
@@ -399,11 +399,11 @@ def test_a_host_without_docker_is_told_where_it_comes_from(box: Box) -> None:
     [
         (
             {"wandb_launch_queues": [{**DOCKER_QUEUE, "volumes": {"/cache": "a"}}]},
-            "volumes means something on a cluster",
+            "volumes has an effect only on a cluster",
         ),
         (
             {"wandb_launch_queues": [{**DOCKER_QUEUE, "variables": {}, "gpus": 3}]},
-            "ask for 3 GPUs, and this host has 2",
+            "request 3 GPUs, but this host has 2",
         ),
         ({"wandb_launch_queues": [{**DOCKER_QUEUE, "resource_args": {"privileged": 1}}]}, "agent refuses privileged"),
         ({"wandb_launch_agent_config": {"builder": {"type": "podman"}}}, "builder.type: Input should be"),
@@ -483,7 +483,7 @@ def test_an_agent_that_w_and_b_refuses_is_an_error_with_its_reason(box: Box) -> 
     box.site.wandb.unsupported = {"createLaunchAgent"}
     run = box.launch({"wandb_launch_queues": [{**DOCKER_QUEUE, "name": "other"}]})
     box.site.wandb.unsupported, box.site.wandb.queues = set(), queues
-    assert "it ends again and again" in run.failures() and "createLaunchAgent" in run.failures()
+    assert "it keeps exiting" in run.failures() and "createLaunchAgent" in run.failures()
 
 
 def test_the_agent_of_docker_is_removed(box: Box) -> None:

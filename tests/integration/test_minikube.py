@@ -70,7 +70,7 @@ def test_check_mode_predicts_and_changes_nothing(inventory: Path, host: Host) ->
             {"driver": "docker", "container_runtime": "containerd", "gpus": "all"},
             "minikube refuses --gpus=all with the driver docker",
         ),
-        ({"profile": "lab"}, "has one profile, minikube"),
+        ({"profile": "lab"}, "supports only the profile minikube"),
     ],
 )
 def test_what_minikube_refuses_is_refused_before_anything_changes(
@@ -84,7 +84,7 @@ def test_what_minikube_refuses_is_refused_before_anything_changes(
 def test_every_gpu_is_verified(inventory: Path, host: Host, cluster: Cluster) -> None:
     run = minikube(inventory).expect_success()
     assert "4 of 4 GPUs proven" in run.output
-    assert "Service ok, DNS ok" in run.output and "a pod that asks for no GPU sees none" in run.output
+    assert "Service ok, DNS ok" in run.output and "a pod that requests no GPUs sees none" in run.output
     assert cluster.allocatable_gpus() == {host.name: 4}
     totals = json.loads((inventory.parent / "gpulab-report.json").read_text())["totals"]
     assert (totals["gpus"], totals["proven"]) == (4, 4)

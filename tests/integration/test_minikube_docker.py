@@ -78,7 +78,7 @@ def given(host: Host) -> str:
 def test_every_gpu_is_verified(inventory: Path, host: Host, cluster: Cluster) -> None:
     run = minikube(inventory).expect_success()
     assert "4 of 4 GPUs proven" in run.output
-    assert "Service ok, DNS ok" in run.output and "a pod that asks for no GPU sees some on minikube" in run.output
+    assert "Service ok, DNS ok" in run.output and "a pod that requests no GPUs sees some on minikube" in run.output
     assert cluster.allocatable_gpus() == {"minikube": 4}
     totals = json.loads((inventory.parent / "gpulab-report.json").read_text())["totals"]
     assert (totals["gpus"], totals["proven"]) == (4, 4)

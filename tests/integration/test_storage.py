@@ -63,13 +63,16 @@ def site() -> Iterator[Site]:
     ("values", "words"),
     [
         ({}, "cluster_storage is empty, and no host is in the group nfs_server"),
-        ({"cluster_storage": ["nfs_cache"]}, "cluster_storage has nfs_cache, without nfs_cache_server, nfs_cache_path"),
+        (
+            {"cluster_storage": ["nfs_cache"]},
+            "cluster_storage contains nfs_cache without nfs_cache_server, nfs_cache_path",
+        ),
         ({"cluster_storage": ["ceph"]}, "cluster_storage"),
         ({**CACHE, "nfs_cache_server": "192.0.2.10:/srv"}, "nfs_cache_server: it must be an address or a name"),
         ({**CACHE, "nfs_cache_path": "srv"}, "nfs_cache_path: it must be an absolute path"),
         ({**CACHE, "nfs_cache_capacity": "100 GB"}, "nfs_cache_capacity: it must be an amount with a unit"),
         ({**CACHE, "nfs_cache_reclaim_policy": "Delete"}, "nfs_cache_reclaim_policy"),
-        ({**CACHE, "nfs_cache_claim": "Cache"}, "nfs_cache_claim: it must be at most 63 small letters"),
+        ({**CACHE, "nfs_cache_claim": "Cache"}, "nfs_cache_claim: it must consist of at most 63 lower-case letters"),
         ({**CACHE, "nfs_cache_mount_options": ["rw,exec"]}, "nfs_cache_mount_options: 'rw,exec' is not an option"),
         ({**LOCAL, "local_path_directory": "/"}, "local_path_directory: it must be an absolute path"),
     ],
@@ -148,7 +151,7 @@ def test_a_training_keeps_its_checkpoints_on_the_claim(site: Site) -> None:
     assert any(name.startswith("step-") for name in kept)
     missing = {**values, "torch_ddp_checkpoints": {"persistentVolumeClaim": {"claimName": "nothing"}}}
     run = play(site.lab.path, "-e", json.dumps(missing), playbook="playbooks/train.yml")
-    assert "there is no claim nothing. Make it, such as with gpulab.kubernetes.storage" in run.failures()
+    assert "there is no claim nothing. Create it, for example with gpulab.kubernetes.storage" in run.failures()
     assert not run.changed()
 
 
@@ -157,7 +160,7 @@ def test_a_claim_in_use_stays_and_a_removed_one_leaves_its_data(site: Site) -> N
     site.start("user", "gpulab-cache")
     gone = {**CACHE, "nfs_cache_state": "absent"}
     run = site.storage(gone)
-    assert "pods use it: user. Delete them or wait for their end" in run.failures()
+    assert "pods use it: user. Delete them or wait until they end" in run.failures()
     assert not run.changed()
     site.cluster.delete_pod("user")
     assert site.storage(gone, "--check").expect_success().changed()
@@ -181,7 +184,7 @@ def test_local_directories_come_as_a_class_and_go_without_their_data(site: Site)
     site.cluster.apply(claim)
     site.start("user", "scratch")
     gone = {**LOCAL, "local_path_state": "absent"}
-    assert "claims hold volumes of it: default/scratch" in site.storage(gone).failures()
+    assert "claims have volumes of this class: default/scratch" in site.storage(gone).failures()
     site.cluster.delete_pod("user")
     site.cluster.kubectl("delete", "pvc", "scratch", "--timeout=60s")
     run = site.storage(gone).expect_success()
@@ -197,6 +200,6 @@ def test_another_default_class_and_another_policy_are_told(site: Site) -> None:
     other = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "example.org/none"}
     site.cluster.apply({**other, "metadata": {"name": "other", "annotations": default}})
     run = site.storage(LOCAL)
-    assert "StorageClass other is the default of this cluster already" in run.failures()
+    assert "StorageClass other is already the default of this cluster" in run.failures()
     assert not run.changed()
     site.cluster.kubectl("delete", "sc", "other")

@@ -31,8 +31,8 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("local-container", {"--SHM_size": "8g", "-e": "A=1"}, []),
     ("local-container", {"privileged": True}, ["privileged: only command, cpu"]),
     ("local-container", {"volume": "/:/host"}, ["volume: only"]),
-    ("local-container", {"gpus": True}, ["gpus: it must be one"]),
-    ("local-container", {"cpus": ["1"]}, ["cpus: it must be one"]),
+    ("local-container", {"gpus": True}, ["gpus: it must be a single"]),
+    ("local-container", {"cpus": ["1"]}, ["cpus: it must be a single"]),
     ("local-container", {"env": []}, ["env: each value"]),
     ("local-container", {"env": [{"A": 1}]}, ["env: each value"]),
 ]

@@ -47,7 +47,7 @@ class Network:
         """The report's part about the network; every failure is in ``problems``."""
         pods = {proof.node: proof for proof in self._run.of("network")}
         problems = [
-            problem("network_pod_failed", proof.node, f"no pod of the network check: {proof.trouble}")
+            problem("network_pod_failed", proof.node, f"the pod of the network check failed: {proof.trouble}")
             for proof in pods.values()
             if proof.trouble
         ]
@@ -69,13 +69,13 @@ class Network:
 
     def _across(self, here: PodProof, there: PodProof) -> dict[str, Any]:
         ok, said = self._dial(here, there.address, PORT, there.name)
-        what = f"pod network, a pod on {here.node} does not reach {there.address} on {there.node}"
+        what = f"pod network: a pod on {here.node} can't reach {there.address} on {there.node}"
         found = {"from": here.node, "to": there.node, "ok": ok, "said": said, "what": what}
         return {"kind": "pod_network_broken", **found}
 
     def _everyone(self, here: PodProof, kind: str, label: str, host: str) -> dict[str, Any]:
         ok, said = self._dial(here, host, 80, "")
-        what = f"a pod on {here.node} does not reach {label} {host}"
+        what = f"a pod on {here.node} can't reach {label} {host}"
         return {"kind": kind, "from": here.node, "ok": ok, "said": said, "what": what}
 
     def _dial(self, here: PodProof, host: str, port: int, expected: str) -> tuple[bool, str]:

@@ -10,9 +10,9 @@ from .._problem import Problem
 UNOFFERED = "gpus_not_allocatable"
 PROVE = "Then verify it: ansible-playbook gpulab.kubernetes.verify -i INVENTORY."
 SITE = "ansible-playbook gpulab.kubernetes.site -i INVENTORY"
-_FIX = f"Fix what it reports. {PROVE}"
-_GPU = "Look at nvidia-smi and dmesg (Xid, fallen off the bus) on the host; reboot it when its pods may stop."
-_PLUGIN = "Look at the device plugin's pod on this node (kubectl logs), delete it to restart it."
+_FIX = f"Fix the reported problem. {PROVE}"
+_GPU = "Check nvidia-smi and dmesg (Xid, fallen off the bus) on the host; reboot the host when its pods may be stopped."
+_PLUGIN = "Check the device plugin's pod on this node (kubectl logs), and delete the pod to restart it."
 
 # Kind -> what to do; HOST stands for the name of the node.
 REMEDIES = {
@@ -20,14 +20,16 @@ REMEDIES = {
     "node_not_ready": (
         f"On the host: systemctl status kubelet containerd, journalctl -u kubelet -n 50. Then run: {SITE}."
     ),
-    "host_silent": "See that the host is up and reached by SSH: ansible HOST -m ping -i INVENTORY. Then run again.",
+    "host_silent": (
+        "Check that the host is up and reachable through SSH: ansible HOST -m ping -i INVENTORY. Then run again."
+    ),
     "driver_not_ok": f"Follow what nvidia-smi reports. Then install and load the driver: {SITE}.",
-    "gpu_count_differs": "Look at lspci -d 10de: and dmesg on the host; correct cluster_expected_gpus if it is wrong.",
+    "gpu_count_differs": "Check lspci -d 10de: and dmesg on the host; correct cluster_expected_gpus if it is wrong.",
     "gpu_not_visible": _GPU,
     "gpu_not_listed": _GPU,
-    "gpu_not_given": f"Look at the device plugin's pod on this node (kubectl logs), and at who holds GPUs. {PROVE}",
+    "gpu_not_given": f"Check the device plugin's pod on this node (kubectl logs), and which pods hold GPUs. {PROVE}",
     UNOFFERED: _PLUGIN,
-    "sharing_differs": f"Fix what it reports, or apply nvidia_device_plugin_sharing: {SITE}.",
+    "sharing_differs": f"Fix the reported problem, or apply nvidia_device_plugin_sharing: {SITE}.",
     "containerd_conflict": (
         f"Correct or remove the file that it names. If this collection wrote it, restore it: {SITE}. {PROVE}"
     ),
@@ -36,15 +38,18 @@ REMEDIES = {
     "gpu_foreign": _PLUGIN,
     "gpu_given_twice": _PLUGIN,
     "gpu_of_other_resource": _PLUGIN,
-    "labels_differ": "GPU feature discovery labels once a minute; look at its pod on this node when it stays so.",
-    "isolation_broken": f"Close it in the container toolkit's configuration: {SITE}.",
+    "labels_differ": (
+        "GPU feature discovery updates labels once a minute; if the label stays wrong, check its pod on this node."
+    ),
+    "isolation_broken": f"Restore the container toolkit's configuration: {SITE}.",
     "isolation_not_proven": _FIX,
     "network_pod_failed": _FIX,
     "pod_network_broken": (
-        f"See that the pod network's ports (flannel: UDP 8472) are open between these nodes; look at its pods. {PROVE}"
+        "Check that the pod network's ports (flannel: UDP 8472) are open between these nodes, and check its pods. "
+        f"{PROVE}"
     ),
-    "service_not_reached": f"Look at kube-proxy's pod on this node (kubectl --namespace kube-system logs). {PROVE}",
-    "dns_not_reached": f"Look at the pods of the cluster's DNS (kubectl --namespace kube-system get pods). {PROVE}",
+    "service_not_reached": f"Check kube-proxy's pod on this node (kubectl --namespace kube-system logs). {PROVE}",
+    "dns_not_reached": f"Check the pods of the cluster's DNS (kubectl --namespace kube-system get pods). {PROVE}",
 }
 
 

@@ -226,8 +226,9 @@ class Run:
             return False
         if not objects.is_ours(found):
             raise DomainError(
-                f"Error while preparing namespace {self._settings.namespace}: it exists and is not ours (no label"
-                f" {objects.OWNER_LABEL}={objects.OWNER}). Choose another with acceptance_namespace."
+                f"Error while preparing namespace {self._settings.namespace}: it exists but was not created by this "
+                f"collection (no label {objects.OWNER_LABEL}={objects.OWNER}). Choose another with "
+                "acceptance_namespace."
             )
         return True
 

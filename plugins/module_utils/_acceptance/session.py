@@ -127,7 +127,7 @@ class Session:
                 words = " / ".join(telling[-3:])
                 stays = _STAYS.format(namespace=namespace, name=name) if "unhealthy" in words else ""
                 return PluginLog(words, stays)
-        return PluginLog("there is no pod of it on this node")
+        return PluginLog("it has no pod on this node")
 
     def _whole(self, hosts: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, Any]:
         # Of a verification that is kept, too, this is what is so now.

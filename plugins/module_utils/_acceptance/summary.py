@@ -22,9 +22,11 @@ def summary(report: Report) -> list[str]:
         line += f", {totals['in_use']} in use by others"
     lines = [line + _kept(report)]
     if report["simulated"]:
-        lines.append("The check reports that it is simulated: this shows how the parts fit, not that a GPU computes.")
+        lines.append(
+            "The check reports that it is simulated: this shows that the parts work together, not that a GPU computes."
+        )
     if report["checks"]:
-        lines.append(f"Each check said: {' / '.join(report['checks'])}")
+        lines.append(f"Output of each check: {' / '.join(report['checks'])}")
     lines += [_host(name, entry) for name, entry in with_gpus.items()]
     if report["network"]:
         lines.append(_network(report["network"]))
@@ -36,8 +38,8 @@ def summary(report: Report) -> list[str]:
 def _isolation(report: Report) -> str:
     leaking = [name for name, entry in report["hosts"].items() if entry["isolation"].get("saw")]
     if leaking:
-        return f"a pod that asks for no GPU sees some on {', '.join(leaking)}"
-    return "a pod that asks for no GPU sees none" if all(report["isolation"].values()) else "NOT proven"
+        return f"a pod that requests no GPUs sees some on {', '.join(leaking)}"
+    return "a pod that requests no GPUs sees none" if all(report["isolation"].values()) else "NOT proven"
 
 
 def problems(report: Report) -> list[str]:
@@ -64,7 +66,7 @@ def _host(name: str, entry: Mapping[str, Any]) -> str:
 def _network(network: Mapping[str, Any]) -> str:
     across = network["pod_to_pod"]
     good = sum(1 for each in across if each["ok"])
-    reached = f"{good} of {len(across)}" if across else "not tried, there is one node"
+    reached = f"{good} of {len(across)}" if across else "not tested, there is only one node"
     words = {True: "ok", False: "NOT ok"}
     return f"Network: pod to pod {reached}, Service {words[network['service']]}, DNS {words[network['dns']]}"
 
@@ -74,7 +76,7 @@ def _kept(report: Report) -> str:
     if not moments:
         return ""
     if report["kept"]:
-        return f" (kept from the verification of {moments[0]}, nothing has changed since)"
+        return f" (kept from the verification of {moments[0]}; nothing has changed since)"
     return " (partly kept from an earlier verification)"
 
 

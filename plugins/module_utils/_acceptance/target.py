@@ -223,7 +223,7 @@ def label_problem(target: Target) -> str:
         return ""
     missing = [label for label in LABELS if label not in have]
     if missing:
-        return f"the node has no label {', '.join(missing)}: GPU feature discovery has not labelled it"
+        return f"the node has no label {', '.join(missing)}: GPU feature discovery has not labeled it"
     # With strategy single the parts stand in for GPUs.
     count = len(host.gpus if host.sharing.get("strategy") == "single" else host.models)
     if have[COUNT_LABEL] != str(count):

@@ -90,7 +90,7 @@ def unproven_entry(
     entry = host_entry(target, [], image, plugin_log, earlier)
     listed = {gpu.uuid for gpu in target.host.gpus}
     open_ones = {each["uuid"] for each in entry["devices"] if each["state"] == "missing"} & listed
-    reason = "the host has changed since its verification" if earlier else "it was not proven yet"
+    reason = "the host has changed since its verification" if earlier else "it has not been proven yet"
     state = {"state": "unproven", "kind": "gpu_unproven", "reason": reason}
     return {
         **entry,
@@ -152,7 +152,7 @@ def _pod_problems(target: Target, proof: PodProof, reported: dict[str, list[PodP
     own = {gpu.uuid: gpu for gpu in target.host.gpus}
     if not proof.trouble and len(proof.gpus) != 1:
         seen = ", ".join(gpu.uuid for gpu in proof.gpus) or "none"
-        cause = f"pod {proof.name} asked for 1 GPU and saw {len(proof.gpus)} ({seen})"
+        cause = f"pod {proof.name} requested 1 GPU but saw {len(proof.gpus)} ({seen})"
         found.append(problem("pod_gpu_count", target.name, cause))
     for gpu in proof.gpus:
         if gpu.uuid not in own:
@@ -162,7 +162,7 @@ def _pod_problems(target: Target, proof: PodProof, reported: dict[str, list[PodP
             kind, cause = "gpu_given_twice", f"pods {others} and {proof.name} were given the same GPU"
         elif own[gpu.uuid].resource != proof.resource:
             kind = "gpu_of_other_resource"
-            cause = f"pod {proof.name} asked for {proof.resource} and was given a {own[gpu.uuid].resource}"
+            cause = f"pod {proof.name} requested {proof.resource} but was given a {own[gpu.uuid].resource}"
         else:
             if len(proof.gpus) == 1:
                 reported.setdefault(gpu.uuid, []).append(proof)
@@ -204,7 +204,7 @@ def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
     silent = target.host.state == SILENT
     if not silent and len(known) > target.host.provable - len(listed):
         return []
-    why = {"kind": "gpu_not_listed", "reason": "nvidia-smi does not list it any more"}
+    why = {"kind": "gpu_not_listed", "reason": "nvidia-smi no longer lists it"}
     why = {"kind": "host_silent", "reason": target.host.complaint} if silent else why
     return [{"uuid": each["uuid"], "name": each["name"], "state": "missing", **why} for each in known]
 
@@ -224,10 +224,10 @@ def _isolation(target: Target, proofs: Sequence[PodProof], problems: list[Proble
         if proof.kind != "isolation":
             continue
         if proof.trouble:
-            cause = f"isolation was not proven, pod {proof.name}: {proof.trouble}"
+            cause = f"isolation was not proven: pod {proof.name}: {proof.trouble}"
             problems.append(problem("isolation_not_proven", target.name, cause))
         elif proof.leaked and target.host.own_plugin:
-            cause = f"a pod that asked for no GPU sees {', '.join(proof.leaked)} (NVIDIA_VISIBLE_DEVICES=all)"
+            cause = f"a pod that requested no GPUs sees {', '.join(proof.leaked)} (NVIDIA_VISIBLE_DEVICES=all)"
             problems.append(problem("isolation_broken", target.name, cause))
         return {"ok": not proof.trouble and not proof.leaked, "saw": proof.leaked}
     return {}

@@ -102,8 +102,8 @@ class Apt:
                 raise LockTimeoutError(
                     f"Error while {doing}: another package manager{holder} has held its lock for more than "
                     f"{self._lock_timeout:g} s. Wait until it is done (apt-daily, unattended-upgrades and cloud-init "
-                    "run after boot), or raise cluster_apt_lock_timeout (in a task of your own: lock_timeout), and "
-                    "run again",
+                    "run after boot), or raise cluster_apt_lock_timeout (in your own task: lock_timeout), and run "
+                    "again",
                     **result.fields(),
                 )
             time.sleep(_PAUSE)

@@ -80,4 +80,4 @@ def problems(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             )
         for name in ("username", "password"):
             if not re.fullmatch(r"\S+", str(entry[name])):
-                yield f"the {name} of entry {number} is empty or holds a space, which apt can't read"
+                yield f"the {name} of entry {number} is empty or contains a space, which apt can't read"

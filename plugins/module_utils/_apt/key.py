@@ -49,7 +49,7 @@ def read_pins(values: Iterable[str]) -> tuple[str, ...]:
         pin = re.sub(r"\s", "", str(value)).upper()
         if not _FINGERPRINT.match(pin):
             raise AptKeyError(
-                f"Error while reading key_fingerprints: {value!r} is not a fingerprint. Give all 40 hex digits, as "
+                f"Error while reading key_fingerprints: {value!r} is not a fingerprint. Write all 40 hex digits, as "
                 "`gpg --show-keys FILE` prints them"
             )
         pins.append(pin)
@@ -92,8 +92,8 @@ def fetch_key(
         key = _read(data, set(pins) & set(found.fingerprints)) if pins else found
     except KeyFormatError as error:
         raise AptKeyError(
-            f"Error while reading the key of {owner} from {url}: {error}. Check the address; a proxy may have answered "
-            "in its place",
+            f"Error while reading the key of {owner} from {url}: {error}. Check the address; a proxy may have "
+            "responded instead of the server",
             kind="unreadable",
             cause=str(error),
         ) from error
@@ -101,16 +101,16 @@ def fetch_key(
     if pins and not set(pins) & set(found.fingerprints):
         cause = f"its fingerprint is {_listing(found.fingerprints, 'and')}, expected {_listing(pins, 'or')}"
         raise AptKeyError(
-            f"{doing}: {cause}. Compare it with what the repository's owner publishes. If it is right, name it in "
-            "key_fingerprints (in the roles: the variable that ends in _repository_key_fingerprints)",
+            f"{doing}: {cause}. Compare it with the key that the repository's owner publishes. If it is correct, add "
+            "it to key_fingerprints (in the roles: the variable that ends in _repository_key_fingerprints)",
             kind="unexpected",
             cause=cause,
         )
     if key.ends_by(now):
         cause = f"it expired on {date(key.expires)}"
         raise AptKeyError(
-            f"{doing}: {cause}. Check this host's clock, which shows {date(now)}. If it is "
-            "right, the repository's owner has to publish a renewed key",
+            f"{doing}: {cause}. Check this host's clock, which shows {date(now)}. If it is correct, the repository's "
+            "owner must publish a renewed key",
             kind="expired",
             cause=cause,
         )

@@ -102,9 +102,9 @@ class Packages:
             unknown = self._unknown(found)
         if unknown and not self._policy.allow_removal:
             raise PackageError(
-                f"Error while bringing packages to {follow.version}: no repository of this host holds "
-                f"{', '.join(wish.name for wish in unknown)} in that version. Remove what is left over yourself, or "
-                "allow it (allow_removal: true)"
+                f"Error while changing packages to {follow.version}: no repository of this host has "
+                f"{', '.join(wish.name for wish in unknown)} in that version. Remove these packages yourself, or "
+                "allow their removal (allow_removal: true)"
             )
         return [Wish(wish.name, hold=False, gone=True) if wish in unknown else wish for wish in found]
 
@@ -134,7 +134,7 @@ class Packages:
         if failed:
             names = ", ".join(f"{name} {database.version(name)}" for name in failed)
             raise PackageError(
-                f"{error}\n{names} is unpacked in the wanted version already, so installing it would fail the same "
+                f"{error}\n{names} is already unpacked in the wanted version, so installing it would fail in the same "
                 "way. Fix the cause or choose another version, and run again",
                 **error.fields,
             ) from error
@@ -161,7 +161,7 @@ class Packages:
                 frozen.append(f"{wish.name} at {package.version}")
         if lower and not self._policy.allow_downgrade:
             raise PackageError(
-                f"Error while installing packages: this would downgrade {', '.join(lower)}. Ask for the installed "
+                f"Error while installing packages: this would downgrade {', '.join(lower)}. Request the installed "
                 "version, or allow it (allow_downgrade: true)"
             )
         if frozen and not self._policy.allow_change_held:
@@ -191,7 +191,9 @@ class Packages:
         after = self._read()
         missing = [str(wish) for wish in undone(pending, after)]
         if missing:
-            raise PackageError(f"Error while {doing}: apt was content, but dpkg does not have {', '.join(missing)}")
+            raise PackageError(
+                f"Error while {doing}: apt reported success, but dpkg does not have {', '.join(missing)}"
+            )
         return versions_of(after)
 
     def _flags(self, pending: Sequence[Wish]) -> list[str]:

@@ -124,7 +124,7 @@ def plan(wanted: Wanted, replace_conflicting: bool, now: float) -> Plan:
         _refuse_shared(wanted, path, lines)
         if path != wanted.path:
             result.before[path] = found.encode()
-            note = f"Disabled by gpulab.kubernetes.apt_source in favour of {wanted.path.name}"
+            note = f"Disabled by gpulab.kubernetes.apt_source in favor of {wanted.path.name}"
             result.files[path] = comment_out(found, lines, note).encode()
     existing, text = read_file(wanted.path), wanted.text().encode()
     if existing != text or file_mode(wanted.path) != _MODE:
@@ -170,8 +170,8 @@ def renew(wanted: Wanted, todo: Plan, now: float) -> None:
         todo.before[wanted.key_path], todo.files[wanted.key_path] = stored.text.encode(), key.text.encode()
     else:
         todo.warnings.append(
-            f"The key of {wanted.label} expires on {date(stored.expires)}, and {wanted.key_url} has no renewed one "
-            "yet. From that day on apt refuses this repository; each run looks again"
+            f"The key of {wanted.label} expires on {date(stored.expires)}, and {wanted.key_url} has no renewed key "
+            "yet. After that day, apt refuses this repository; each run checks again"
         )
 
 
@@ -216,10 +216,10 @@ def _conflict_text(wanted: Wanted, path: Path, lines: list[Source]) -> str:
     source = lines[0]
     signed = "a key given in place" if "\n" in (source.signed_by or "") else source.signed_by or "no Signed-By"
     return (
-        f"Error while adding the apt source {wanted.name}: {path} line {source.line} already names "
-        f"{' '.join(source.uris)} {' '.join(source.suites)} ({signed}), and apt refuses to work with one address under "
-        f"two keys. Either remove that entry, or let it be disabled (replace_conflicting: true), or keep it and give "
-        "this collection another address"
+        f"Error while adding the apt source {wanted.name}: {path} line {source.line} already contains "
+        f"{' '.join(source.uris)} {' '.join(source.suites)} ({signed}), and apt refuses to work if one address has "
+        "two keys. Remove that entry, let it be disabled (replace_conflicting: true), or keep it and use another "
+        "address in this collection"
     )
 
 
@@ -229,9 +229,9 @@ def _refuse_shared(wanted: Wanted, path: Path, lines: list[Source]) -> None:
     for source in lines:
         if path != wanted.path and source.addresses(architecture) - mine:
             raise SourceError(
-                f"Error while replacing the apt source at {path} line {source.line}: the entry names further addresses "
-                f"({' '.join(source.uris)} {' '.join(source.suites)}), so it can't be disabled as a whole. Split it "
-                "and run again"
+                f"Error while replacing the apt source at {path} line {source.line}: the entry contains other "
+                f"addresses ({' '.join(source.uris)} {' '.join(source.suites)}), so it can't be disabled as a whole. "
+                "Split it and run again"
             )
 
 

@@ -151,7 +151,7 @@ def versions_of(database: Database) -> dict[str, str]:
 
 def unknown_text(unknown: Mapping[Wish, Sequence[str]]) -> str:
     return "; ".join(
-        f"no repository of this host holds {wish}, "
+        f"no repository of this host has {wish}, "
         + (f"they hold {', '.join(known[:12])}" if known else "nor any other version of it")
         for wish, known in unknown.items()
     )

@@ -46,8 +46,8 @@ def refuse_unmanaged(node: str, pods: Sequence[Object]) -> None:
     alone = [full_name(pod) for pod in pods if not controller(pod)]
     if alone:
         raise DrainError(
-            f"Error while draining node {node}: nothing would make these pods again elsewhere: {', '.join(alone)}. "
-            "Delete them yourself when they are done. No pod was evicted"
+            f"Error while draining node {node}: nothing would create these pods again on another node: "
+            f"{', '.join(alone)}. Delete them yourself when they are done. No pod was evicted"
         )
 
 
@@ -68,7 +68,7 @@ def _evict(api: Api, pod: Object, evicted: list[str]) -> str:
     """Ask for the pod's eviction, once it is granted no more; returns why it is still there."""
     meta = pod["metadata"]
     if meta.get("deletionTimestamp"):
-        return "it has been told to end, and takes its time"
+        return "it was told to end, but is still running"
     path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
     names = {"name": meta["name"], "namespace": meta["namespace"]}
     try:
@@ -79,4 +79,4 @@ def _evict(api: Api, pod: Object, evicted: list[str]) -> str:
         if error.status != _GONE:
             raise
     evicted.append(full_name(pod))
-    return "it has been told to end"
+    return "it was told to end"

@@ -42,8 +42,8 @@ def check_version(path: str, version: str) -> None:
     """Raises DomainError when it is too old."""
     if tuple(map(int, version.split(".")[:2])) < _MINIMUM:
         raise DomainError(
-            f"Error while looking for helm: {path} has version {version}, and {'.'.join(map(str, _MINIMUM))} or newer "
-            "is needed. Install a newer one, and name it with gpu_operator_helm."
+            f"Error while looking for helm: {path} has version {version}, but {'.'.join(map(str, _MINIMUM))} or newer "
+            "is needed. Install a newer version, and set gpu_operator_helm to its path."
         )
 
 
@@ -120,7 +120,7 @@ def value_problems(chart: Chart, values: Values, removed: Mapping[str, str], var
     if chart.rendered(values) != before:
         raise DomainError(
             f"Error while checking the values of {chart.path}: it renders differently each time, so values that it "
-            "does not read can't be found. check_values=false leaves this check out."
+            "does not use can't be found. check_values=false skips this check."
         )
     for path in compared:
         if not any(_differs(chart, before, _with(values, path, probe)) for probe in _probes(_at(values, path))):
@@ -133,7 +133,7 @@ def value_problems(chart: Chart, values: Values, removed: Mapping[str, str], var
                 f"The chart does not read {name}{' any more' if gone else ''}",
                 variable,
                 _WHY,
-                removed[gone] if gone else f"Correct it{hint}, or leave it out",
+                removed[gone] if gone else f"Correct it{hint}, or remove it",
             )
 
 

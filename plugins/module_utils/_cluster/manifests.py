@@ -62,7 +62,7 @@ def apply(api: Api, definitions: Iterable[Object], manager: str, dry: bool) -> l
         path = resources.path(body) if dry else until(partial(resources.path, body), bool, _ESTABLISHED)
         if not path and not dry:
             raise DomainError(
-                f"Error while applying {_name(body)}: the API knows no kind {body['kind']} in {body['apiVersion']}."
+                f"Error while applying {_name(body)}: the API has no kind {body['kind']} in {body['apiVersion']}."
             )
         before = api.find(path) if path else None
         after = _applied(api, path, body, manager, dry)

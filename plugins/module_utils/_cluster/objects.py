@@ -151,7 +151,7 @@ def _container_trouble(container: Object) -> Trouble | None:
         return Trouble(f"{reason}: image {container['image']} can't be pulled: {words}".rstrip(": "), True)
     if reason == "CrashLoopBackOff":
         last = (container.get("lastState") or {}).get("terminated") or {}
-        return Trouble(f"{reason}: container {container['name']} keeps ending: {_ending(last)}", True)
+        return Trouble(f"{reason}: container {container['name']} keeps exiting: {_ending(last)}", True)
     if reason in _START:
         return Trouble(f"{reason}: container {container['name']}: {waiting.get('message', '')}".rstrip(": "), True)
     ended = state.get("terminated") or {}
@@ -162,7 +162,7 @@ def _container_trouble(container: Object) -> Trouble | None:
 
 def _ending(terminated: Object) -> str:
     if terminated.get("reason") == "OOMKilled":
-        return "OOMKilled: it needed more memory than it may use"
+        return "OOMKilled: it exceeded its memory limit"
     words = f"exit status {terminated.get('exitCode', '?')}"
     reason = terminated.get("reason") or ""
     message = (terminated.get("message") or "").strip()

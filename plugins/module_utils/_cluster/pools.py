@@ -22,7 +22,7 @@ ANNOTATION = "gpulab.io/node-pool"
 EFFECTS = ("NoSchedule", "PreferNoSchedule")
 Taint = tuple[str, str]  # key and effect, which together may be there once
 
-_QUOTE = "put it into quotes ('' is empty)"
+_QUOTE = "put it in quotes ('' is empty)"
 _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _VALUE = re.compile(rf"(?:{_NAME})?")
 _KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
@@ -76,7 +76,7 @@ def _unclear(labels: Mapping[Any, Any], taints: Sequence[Mapping[str, Any]]) -> 
             yield f"the {what} of the taint {taint['key']} is not a string: {taint[what]!r}; {_QUOTE}"
         found = (str(taint["key"]), str(taint.get("effect") or EFFECTS[0]))
         if found in seen:
-            yield f"the taint {found[0]}:{found[1]} is there twice, and a node has it once"
+            yield f"the taint {found[0]}:{found[1]} occurs twice, but a node can have it only once"
         seen.add(found)
 
 
@@ -84,16 +84,16 @@ def malformed(want: Wanted) -> Iterator[str]:
     """What the API would refuse, or what is not ours to write, as the end of a sentence."""
     for key, value in want.labels.items():
         if not _KEY.fullmatch(key):
-            yield f"the label {key!r} has a key that Kubernetes does not take"
+            yield f"the label {key!r} has a key that Kubernetes does not accept"
         elif not _VALUE.fullmatch(value):
-            yield f"the label {key} has a value that Kubernetes does not take: {value!r}"
+            yield f"the label {key} has a value that Kubernetes does not accept: {value!r}"
         elif _RESERVED.fullmatch(key) and not _ALLOWED.fullmatch(key):
-            yield f"the label {key} is one that Kubernetes or feature discovery writes itself"
+            yield f"the label {key} is set by Kubernetes or feature discovery itself"
     for (key, effect), value in want.taints.items():
         if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
-            yield f"the taint {key}={value} is none that Kubernetes takes"
+            yield f"the taint {key}={value} is not valid in Kubernetes"
         elif _HARMLESS.fullmatch(key):
-            yield f"the taint {key} is one that Kubernetes sets itself"
+            yield f"the taint {key} is set by Kubernetes itself"
         elif effect not in EFFECTS:
             yield f"the taint {key} has the effect {effect}, which ends running pods; choose {' or '.join(EFFECTS)}"
 
@@ -104,12 +104,12 @@ def contested(node: Object, want: Wanted) -> Iterator[str]:
     for key, value in want.labels.items():
         have = _labels(node).get(key)
         if have not in (None, value) and own_labels.get(key) != have:
-            yield f"it has the label {key}={have}, not managed by this collection, and {value!r} is wanted"
+            yield f"it has the label {key}={have}, which is not managed by this collection, but {value!r} is wanted"
     for taint, value in want.taints.items():
         have = _taints(node).get(taint)
         if have not in (None, value) and own_taints.get(taint) != have:
             name = f"{taint[0]}={have}:{taint[1]}"
-            yield f"it has the taint {name}, not managed by this collection, and {value!r} is wanted"
+            yield f"it has the taint {name}, which is not managed by this collection, but {value!r} is wanted"
 
 
 def plan(node: Object, want: Wanted) -> Plan:

@@ -42,7 +42,8 @@ def _problems(nodes: Mapping[str, Object], wishes: Mapping[str, Wanted], check: 
         yield from (f"{name}: {words}" for words in malformed(want))
         if name in nodes:
             yield from (
-                f"{name}: {words}; remove it by hand, or leave it out" for words in contested(nodes[name], want)
+                f"{name}: {words}; remove it manually, or remove it from the variables"
+                for words in contested(nodes[name], want)
             )
         elif not check:
             yield f"{name}: {objects.NO_NODE}"

@@ -13,7 +13,7 @@ from .._command import CommandTimeoutError, Result, Runner
 from .._errors import DomainError
 from .._nvidia_smi.listing import read_list
 
-_ADVICE = "See what the host says with nvidia-smi -L and nvidia-ctk cdi list, and run again."
+_ADVICE = "Check nvidia-smi -L and nvidia-ctk cdi list on the host, and run again."
 _NAME = "gpulab-check"
 
 
@@ -50,7 +50,7 @@ class Acceptance:
         problems += self._isolated()
         if problems:
             raise DomainError(
-                "Error while verifying the GPUs by containers of Docker:\n"
+                "Error while verifying the GPUs with Docker containers:\n"
                 + "\n".join(f"- {problem}" for problem in problems)
                 + f"\n{_ADVICE}",
                 problems=problems,
@@ -63,7 +63,7 @@ class Acceptance:
         result = self._runner.run(["docker", "pull", "--quiet", self._image])
         if result.rc != 0:
             raise DomainError(
-                f"Error while pulling the image {self._image}: {result.said}. See whether this host reaches its "
+                f"Error while pulling the image {self._image}: {result.said}. Check whether this host can reach the "
                 "registry, or set docker_check_image to an image that it can pull; then run again.",
                 **result.fields(),
             )
@@ -79,11 +79,11 @@ class Acceptance:
     def _seen(self, what: str, request: str, wanted: Sequence[str]) -> list[str]:
         done = self._run(["--gpus", request, "--entrypoint=nvidia-smi", self._image, "-L"])
         if done.rc != 0:
-            return [f"a container that asks for {what} did not run: {done.said}"]
+            return [f"a container that requests {what} did not run: {done.said}"]
         seen = units(done.stdout)
         if sorted(seen) == sorted(wanted):
             return []
-        return [f"a container that asks for {what} has {_listed(seen)}, not {_listed(wanted)}"]
+        return [f"a container that requests {what} has {_listed(seen)}, not {_listed(wanted)}"]
 
     def _isolated(self) -> list[str]:
         done = self._run(["--entrypoint=/bin/sh", self._image, "-c", "echo /dev/nvidia*"])
@@ -91,7 +91,7 @@ class Acceptance:
             return [f"a container without a GPU did not run: {done.said}"]
         # A pattern that matches nothing stays as it is.
         seen = done.stdout.split()
-        return [] if seen == ["/dev/nvidia*"] else [f"a container that asks for no GPU has {_listed(seen)}"]
+        return [] if seen == ["/dev/nvidia*"] else [f"a container that requests no GPUs has {_listed(seen)}"]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -57,8 +57,8 @@ class DaemonFile:
             values = docker.read_daemon(before or "")
         except DomainError as error:
             raise DomainError(
-                f"Error while reading {self._path}: {error}. Docker does not start with it either; correct or remove "
-                "it. Nothing was changed."
+                f"Error while reading {self._path}: {error}. Docker can't start with this file either; correct or "
+                "remove it. Nothing was changed."
             ) from error
         own = self._own()
         others = docker.without(values, own)
@@ -118,7 +118,7 @@ class DaemonFile:
             done = Runner(self._module, timeout=60).run([str(self._program), "--validate", "--config-file", file.name])
         if done.rc != 0:
             raise DomainError(
-                f"Error while merging settings into {self._path}: Docker does not take them: {done.said}. Correct the "
+                f"Error while merging settings into {self._path}: Docker rejects them: {done.said}. Correct the "
                 "settings. Nothing was changed.",
                 **done.fields(),
             )
@@ -141,8 +141,8 @@ class DaemonFile:
         ]
         said = "; ".join(f"{key} is {present}, not {wanted}" for key, present, wanted in found)
         return DomainError(
-            f"Error while merging settings into {self._path}: they are set otherwise: {said}. Change them by "
-            "hand, leave them out of the settings, or allow it (replace: true). Nothing was changed.",
+            f"Error while merging settings into {self._path}: they have different values: {said}. Change them "
+            "manually, remove them from the settings, or allow the change (replace: true). Nothing was changed.",
             contradictions=[
                 {"key": key, "present": json.loads(present), "wanted": json.loads(wanted)}
                 for key, present, wanted in found

@@ -58,7 +58,7 @@ def read_daemon(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise DomainError(f"it is not valid JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
     except RecursionError:
-        raise DomainError("it is nested too deep") from None
+        raise DomainError("it is nested too deeply") from None
     except ValueError as error:
         raise DomainError(f"it is not valid JSON ({error})") from None
     if not isinstance(values, dict):
@@ -200,13 +200,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in pairs:
         if name in values:
-            raise ValueError(f"the key {name} stands twice")
+            raise ValueError(f"the key {name} occurs twice")
         values[name] = value
     return values
 
 
 def _constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number in JSON")
+    raise ValueError(f"{text} is not a valid number in JSON")
 
 
 def _float(text: str) -> float:

@@ -75,7 +75,7 @@ class KernelSettings:
         if planned.rc == 0 and planned.stdout.strip() and not self._check:
             result = self._runner.run(["modprobe", name])
         if result.rc != 0:
-            advice = "Install the kernel's full set of modules, or a kernel that has this one"
+            advice = "Install the kernel's full set of modules, or a kernel that has this module"
             if not under(self._root, f"/lib/modules/{release}").is_dir():
                 advice = (
                     f"The running kernel {release} has no modules in /lib/modules: it was probably upgraded; reboot"
@@ -104,7 +104,7 @@ class KernelSettings:
                 if not self._check:
                     path.write_text(value + "\n", encoding="utf-8")
             except OSError as error:
-                problems.append(f"{key}: the kernel does not take {value!r}: {error.strerror}")
+                problems.append(f"{key}: the kernel rejects {value!r}: {error.strerror}")
                 continue
             self._outcome.set[key] = value
             self._outcome.diff.append(difference(path, f"{current or ''}\n", f"{value}\n"))

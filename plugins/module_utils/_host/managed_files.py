@@ -109,7 +109,7 @@ class ManagedFiles:
     def _ensure(self, entry: Wanted, outcome: Outcome) -> None:
         file = under(self.root, entry.path)
         if file.is_dir():
-            raise DomainError(f"Error while writing {entry.path}: there is a directory of this name")
+            raise DomainError(f"Error while writing {entry.path}: there is a directory with this name")
         before = read_text(file)
         right_mode = entry.text is None or file_mode(file) == entry.mode
         if before == entry.text and right_mode:

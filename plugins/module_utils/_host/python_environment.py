@@ -55,6 +55,6 @@ class PythonEnvironment:
         if done.rc != 0:
             words = [line for line in done.said.splitlines() if line.startswith("ERROR")] or done.said.splitlines()
             raise DomainError(
-                f"Error while installing {package} {version} into {self._directory}: {words[-1]}. See whether this "
-                "host reaches the index of Python packages, and whether that has this version."
+                f"Error while installing {package} {version} into {self._directory}: {words[-1]}. Check whether this "
+                "host can reach the Python package index, and whether the index has this version."
             )

@@ -94,7 +94,7 @@ class SwapOff:
 
     def _reload(self) -> None:
         if under(self._root, "/run/systemd/system").is_dir():
-            self._runner.check(["systemctl", "daemon-reload"], "telling systemd that swap is off for good")
+            self._runner.check(["systemctl", "daemon-reload"], "telling systemd that swap is off permanently")
 
     def _put_back(self, active: list[swap.ActiveSwap], before: dict[Path, str]) -> str:
         """Undo everything, and say what could not be undone."""
@@ -132,8 +132,8 @@ class SwapOff:
         if missing:
             names = ", ".join(area.name for area in areas)
             raise DomainError(
-                f"Error while turning off swap {names}: what lies in it does not fit into the available memory, "
-                f"{missing} MiB are missing. Stop something that uses memory, or add some; nothing was changed."
+                f"Error while turning off swap {names}: its contents do not fit into the available memory, {missing} "
+                "MiB are missing. Stop programs that use memory, or add memory; nothing was changed."
             )
 
     def _refuse_without_access(self, outcome: Outcome) -> None:
@@ -144,8 +144,8 @@ class SwapOff:
         for path in wanted:
             if path.exists() and not os.access(path, os.W_OK):
                 raise DomainError(
-                    f"Error while turning off swap: {path} may not be written (a read-only file system, or chattr +i), "
-                    "and swap would be back after a reboot. Make it writable; nothing was changed."
+                    f"Error while turning off swap: {path} can't be written (a read-only file system, or chattr +i), "
+                    "so swap would be on again after a reboot. Make it writable; nothing was changed."
                 )
 
     def _turn_off(self, areas: list[swap.ActiveSwap]) -> None:
@@ -167,8 +167,8 @@ class SwapOff:
         said = f" {missing} MiB of memory are missing." if missing else " The kernel wants more free memory"
         if not missing:
             known = "" if available is None else f" than the {available} MiB that are available"
-            said += f"{known}, for the {area.used_kib // 1024} MiB that lie in it."
-        return said + " Stop something that uses memory, or add some."
+            said += f"{known}, for the {area.used_kib // 1024} MiB in it."
+        return said + " Stop programs that use memory, or add memory."
 
     def _mask(self, units: list[str]) -> None:
         directory = under(self._root, MASKS)
@@ -195,6 +195,6 @@ class SwapOff:
             who = ", ".join(filter(None, (blamed(name, self._origins) for name in left)))
             at_boot = f"At boot it is turned on by {who}. " if who else ""
             raise DomainError(
-                f"Error while turning off swap {names}: it is on again immediately. {at_boot}Find out what turns it on "
-                "now (systemctl list-units --type=swap, systemctl list-timers) and stop that."
+                f"Error while turning off swap {names}: it is on again immediately. {at_boot}Find out what turns it "
+                "on (systemctl list-units --type=swap, systemctl list-timers), and stop it."
             )

@@ -61,8 +61,8 @@ class KubeadmImages:
             if attempt < _ATTEMPTS:
                 time.sleep(self._pause)
         raise CommandError(
-            f"Error while pulling the image {image}: {result.said}. What was pulled before stays. See whether "
-            f"this host reaches its registry, or set containerd_registry_mirrors; then run again.",
+            f"Error while pulling the image {image}: {result.said}. Images that were already pulled are kept. Check "
+            "whether this host can reach the registry, or set containerd_registry_mirrors; then run again.",
             pulled=list(before),
             **result.fields(),
         )

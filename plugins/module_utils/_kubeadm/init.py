@@ -107,7 +107,7 @@ class KubeadmInit:
         # Its containers may outlive kubeadm's reset, and then etcd would still write to what is moved below.
         leftovers.clear(
             lambda: self._kubeadm.run(
-                ["reset", "phase", "cleanup-node", *socket], "clearing away an init that never finished"
+                ["reset", "phase", "cleanup-node", *socket], "cleaning up an init that never finished"
             ),
             lambda: leftovers.still_there(self._kubeadm.runner, self._root, _port(config)),
             self._ending,

@@ -19,9 +19,9 @@ ABSENT, UNREADABLE = "absent", "unreadable"
 INIT, FINISHED, RESUME, CLEAN, REFUSE = "init", "finished", "resume", "clean", "refuse"
 
 _ILL = (
-    "This control plane was initialized once and does not answer now; it is left as it is, and is never initialized "
-    "again or reset. Look at: systemctl status kubelet containerd; journalctl -u kubelet; crictl ps -a; "
-    "kubeadm certs check-expiration; df -h /var/lib/etcd. Only if you want to lose this cluster: kubeadm reset."
+    "This control plane was initialized once but does not answer now; it is not changed, and is never initialized "
+    "again or reset. Check: systemctl status kubelet containerd; journalctl -u kubelet; crictl ps -a; kubeadm certs "
+    "check-expiration; df -h /var/lib/etcd. Only if you want to lose this cluster: kubeadm reset."
 )
 
 
@@ -74,9 +74,9 @@ def decide(found: Evidence) -> Verdict:
             return Verdict(RESUME, "an init that began here published the cluster, but never installed its addons")
         return Verdict(FINISHED, "the API answers and the cluster was published")
     if found.api == BARREN and found.etcd not in (ALIVE, UNREADABLE):
-        return Verdict(CLEAN, "the API answers, but the cluster was never published and holds no work")
+        return Verdict(CLEAN, "the API answers, but the cluster was never published and has no workloads")
     if found.api == BARREN:
-        return Verdict(REFUSE, "the API shows an empty cluster, but the data of etcd hold a published one", _ILL)
+        return Verdict(REFUSE, "the API shows an empty cluster, but etcd's data contains a published cluster", _ILL)
     if found.api == REFUSED:
         return Verdict(REFUSE, found.api_message, _ILL)
     return _without_api(found)
@@ -86,37 +86,37 @@ def _without_control_plane(found: Evidence) -> Verdict:
     if found.kubelet_conf or found.bootstrap_conf:
         return Verdict(
             REFUSE,
-            "this host is a worker of a cluster (there is a kubelet configuration, but nothing of a control plane)",
-            "Choose another host for the control plane, or take this one out of its cluster (kubectl drain, "
-            "kubectl delete node) and run kubeadm reset on it.",
+            "this host is a worker of a cluster (there is a kubelet configuration, but no part of a control plane)",
+            "Choose another host for the control plane, or remove this host from its cluster (kubectl drain, kubectl "
+            "delete node) and run kubeadm reset on it.",
         )
     if found.admin_conf:
         return Verdict(
             REFUSE,
-            "there is an admin.conf, but nothing of a control plane: it seems to belong to another cluster",
-            "Move /etc/kubernetes/admin.conf away if this host is to become a control plane.",
+            "there is an admin.conf, but no part of a control plane: it seems to belong to another cluster",
+            "If this host should become a control plane, move /etc/kubernetes/admin.conf to another directory.",
         )
-    return Verdict(INIT, "there is nothing of a control plane on this host")
+    return Verdict(INIT, "there is no part of a control plane on this host")
 
 
 def _without_api(found: Evidence) -> Verdict:
-    silent = found.api_message or "the API server can't be asked"
+    silent = found.api_message or "the API server can't be queried"
     if found.etcd == ALIVE:
-        return Verdict(REFUSE, f"{silent}, and the data of etcd hold a published cluster", _ILL)
+        return Verdict(REFUSE, f"{silent}, and etcd's data contains a published cluster", _ILL)
     if found.etcd in (UNREADABLE, UNASKED):
-        return Verdict(REFUSE, f"{silent}, and the data of etcd can't be read", _ILL)
+        return Verdict(REFUSE, f"{silent}, and etcd's data can't be read", _ILL)
     if found.etcd == BARREN:
-        return Verdict(CLEAN, f"{silent}, and the data of etcd hold no published cluster")
+        return Verdict(CLEAN, f"{silent}, and etcd's data contains no published cluster")
     if found.kubelet_final:
-        return Verdict(REFUSE, f"{silent}, but the kubelet was set up to the end; its etcd data are missing", _ILL)
+        return Verdict(REFUSE, f"{silent}, but the kubelet was set up completely; etcd's data is missing", _ILL)
     if not found.etcd_local:
-        return Verdict(REFUSE, f"{silent}, and its etcd is on other hosts, where this module does not look", _ILL)
+        return Verdict(REFUSE, f"{silent}, and its etcd is on other hosts, which this module does not check", _ILL)
     if found.began:
-        return Verdict(CLEAN, f"{silent}, there are no etcd data, and an init that began here was never finished")
+        return Verdict(CLEAN, f"{silent}, there is no etcd data, and an init that began here was never finished")
     if not found.kubelet_certificate:
-        return Verdict(CLEAN, f"{silent}, there are no etcd data, and the kubelet never got as far as a certificate")
+        return Verdict(CLEAN, f"{silent}, there is no etcd data, and the kubelet never got a certificate")
     return Verdict(
         REFUSE,
-        f"{silent}, and there are no etcd data, though the kubelet was running",
-        _ILL + " If its init was interrupted and never finished, kubeadm reset is right.",
+        f"{silent}, and there is no etcd data, although the kubelet was running",
+        _ILL + " If its init was interrupted and never finished, run kubeadm reset.",
     )

@@ -117,7 +117,7 @@ def _ask(module: Any, root: str, found: state.Evidence) -> state.Evidence:
     for kind in (state.REFUSED, state.SILENT):
         if kind in answers:
             return replace(found, api=kind, api_message=answers[kind])
-    return replace(found, api_message="there is no admin.conf to ask the API server with")
+    return replace(found, api_message="there is no admin.conf with which to query the API server")
 
 
 def servers(module: Any, root: str, answers: dict[str, str]) -> Iterator[Api]:

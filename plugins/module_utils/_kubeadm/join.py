@@ -56,8 +56,9 @@ class Wanted:
             return self.config
         if not (self.host and self.port and self.token and self.ca_cert_hashes):
             raise DomainError(
-                "Error while joining the cluster: this host is in no cluster yet, and there is nothing to join with. "
-                "Give config, or api_endpoint, token and ca_cert_hashes (kubeadm_join_info returns them)."
+                "Error while joining the cluster: this host does not belong to a cluster yet, and the data for "
+                "joining one is missing. Set config, or api_endpoint, token and ca_cert_hashes (kubeadm_join_info "
+                "returns them)."
             )
         address = f"[{self.host}]" if ":" in self.host else self.host
         discovery = {
@@ -129,7 +130,7 @@ class KubeadmJoin:
         found = self._ask(self._gather())
         if found.api == state.DELETED:
             raise DomainError(
-                f"Error while joining the cluster: kubelet has its certificate, but has not registered the node "
+                "Error while joining the cluster: the kubelet has its certificate, but has not registered the node "
                 f"{found.node} within {self._patience:g} s. See journalctl -u kubelet on this host, and run again."
             )
         outcome.joined = True

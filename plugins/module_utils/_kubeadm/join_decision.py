@@ -13,7 +13,10 @@ UNASKED, KNOWN, DELETED, REFUSED, SILENT = "unasked", "known", "deleted", "refus
 
 JOIN, JOINED, CLEAN, REFUSE = "join", "joined", "clean", "refuse"
 
-_RESET = "To take this host out of it by hand: kubectl drain and kubectl delete node there, then kubeadm reset here."
+_RESET = (
+    "To remove this host from it manually: kubectl drain and kubectl delete node in that cluster, then kubeadm reset "
+    "on this host."
+)
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,12 @@ def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
     if found.control_plane:
         return Verdict(
             REFUSE,
-            "there are parts of a control plane on this host, but it is in no cluster",
-            "Finish it with kubeadm_init, or clear it away with kubeadm reset if it is to be a worker.",
+            "there are parts of a control plane on this host, but it does not belong to a cluster",
+            "Finish it with kubeadm_init, or remove it with kubeadm reset if this host should be a worker.",
         )
     if found.leftovers:
         return Verdict(CLEAN, f"an earlier join was interrupted and left {', '.join(found.leftovers)}")
-    return Verdict(JOIN, "this host is in no cluster")
+    return Verdict(JOIN, "this host does not belong to a cluster")
 
 
 def _member(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
@@ -67,8 +70,8 @@ def _member(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
     if belongs_elsewhere(found, ca_cert_hashes):
         return Verdict(
             REFUSE,
-            f"this host is in another cluster, {cluster}, whose CA is {' or '.join(found.ca_cert_hashes)}; "
-            f"the CA of the wanted one is {' or '.join(ca_cert_hashes)}",
+            f"this host belongs to another cluster, {cluster}, whose CA is {' or '.join(found.ca_cert_hashes)}; the "
+            f"CA of the wanted cluster is {' or '.join(ca_cert_hashes)}",
             _RESET,
         )
     name = found.node or "unknown"
@@ -76,16 +79,15 @@ def _member(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
         return Verdict(
             REFUSE,
             f"this host once joined {cluster} as node {name}, and the node was deleted there",
-            "If that was a mistake, systemctl restart kubelet brings the node back. If this host is to join again, run "
-            "kubeadm reset on it first.",
+            "If that was a mistake, systemctl restart kubelet brings the node back. If this host should join again, "
+            "run kubeadm reset on it first.",
         )
     if found.api == REFUSED:
         return Verdict(
             REFUSE,
-            f"this host once joined {cluster} as node {name}, and is refused there now: {found.api_message}",
-            "Its certificate may have expired or been revoked (journalctl -u kubelet; "
-            "openssl x509 -noout -dates -in /var/lib/kubelet/pki/kubelet-client-current.pem). "
-            "kubeadm reset on this host lets it join anew.",
+            f"this host once joined {cluster} as node {name}, but the cluster now refuses it: {found.api_message}",
+            "Its certificate may have expired or been revoked (journalctl -u kubelet; openssl x509 -noout -dates -in "
+            "/var/lib/kubelet/pki/kubelet-client-current.pem). After kubeadm reset on this host, it can join again.",
         )
     if found.api == KNOWN:
         return Verdict(JOINED, f"this host is node {name} of {cluster}")
@@ -93,5 +95,5 @@ def _member(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
     return Verdict(
         JOINED,
         f"this host is a node of {cluster}",
-        warnings=[f"Whether node {name} is still known in {cluster} could not be found out: {doubt}"],
+        warnings=[f"Whether node {name} still exists in {cluster} could not be determined: {doubt}"],
     )

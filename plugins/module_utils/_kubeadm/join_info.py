@@ -78,7 +78,7 @@ class JoinInfo:
         try:
             usable = [token for token in self._tokens() if token.lets_join(now, timedelta(seconds=life))]
         except KubeadmTextError as error:
-            self._module.warn(f"{error}. A new token is made instead of using one again.")
+            self._module.warn(f"{error}. A new token is created instead of reusing an existing one.")
             return None
         latest = datetime.max.replace(tzinfo=timezone.utc)
         return max(usable, key=lambda token: (token.expires or latest, token.token), default=None)
@@ -88,7 +88,7 @@ class JoinInfo:
         try:
             return next((found for found in self._tokens() if found.token == token), None)
         except DomainError as error:
-            self._module.warn(f"{error}. The new token is valid all the same; when it expires is not known.")
+            self._module.warn(f"{error}. The new token is valid nevertheless, but its expiry time is unknown.")
             return None
 
     def _create(self, wanted: Wanted) -> JoinCommand:

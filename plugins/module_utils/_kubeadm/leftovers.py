@@ -42,9 +42,9 @@ def clear(clean: Callable[[], object], look: Callable[[], Sequence[str]], patien
         if not left:
             return
     raise DomainError(
-        f"Error while clearing away an init that never finished: containers of the previous attempt do not stop: "
-        f"{', '.join(left)}. The data of etcd are untouched. See crictl ps and journalctl -u containerd, end them "
-        f"(crictl rmp --force ID), or reboot this host; then run again."
+        "Error while cleaning up an init that never finished: containers of the previous attempt do not stop: "
+        f"{', '.join(left)}. The data of etcd was not changed. Check crictl ps and journalctl -u containerd, and "
+        "remove the containers (crictl rmp --force ID), or reboot this host; then run again."
     )
 
 

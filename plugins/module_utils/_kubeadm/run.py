@@ -98,8 +98,8 @@ class Kubeadm:
             if time.monotonic() >= deadline:
                 pid, line = others[0]
                 raise DomainError(
-                    f"Error while waiting for another kubeadm (process {pid}, {mask(line)}): it is still running after "
-                    f"{self._timeout:g} s. Look at what it waits for, and end it if it is stuck."
+                    f"Error while waiting for another kubeadm (process {pid}, {mask(line)}): it is still running "
+                    f"after {self._timeout:g} s. Check what it is waiting for, and end it if it is stuck."
                 )
             time.sleep(1)
 

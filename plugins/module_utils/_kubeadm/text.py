@@ -81,7 +81,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
         if found and start < end and not is_remark(text[start:end]):
-            raise ValueError(f"between or behind JSON objects stands {mask_pieces(text[start:end])!r}")
+            raise ValueError(f"there is other text between or after JSON objects: {mask_pieces(text[start:end])!r}")
         position = end + 1
     return found
 

@@ -80,7 +80,7 @@ def wishes(state: State, layout: Any) -> list[Wish]:
 
 def _placed(gpu: Gpu, wanted: Any, profiles: Sequence[Profile]) -> list[Placement]:
     if gpu.current is None:
-        raise DomainError("it can't do MIG")
+        raise DomainError("it does not support MIG")
     if not profiles:
         raise DomainError(
             "nvidia-smi does not list its profiles while MIG is off, and this collection does not know them. Run "
@@ -94,9 +94,9 @@ def foreign(state: State) -> None:
     cut = [f"GPU {gpu.index}: {_parts(state, gpu)}" for gpu in state.gpus if gpu.current or gpu.pending]
     if cut:
         raise DomainError(
-            f"Error while partitioning the GPUs: this collection does not manage their MIG devices ({'; '.join(cut)}). "
-            "Declare that layout in nvidia_device_plugin_sharing to keep it, or give it up with "
-            "nvidia_device_plugin_replace_foreign_mig=true. Nothing was changed."
+            "Error while partitioning the GPUs: this collection does not manage their MIG devices "
+            f"({'; '.join(cut)}). Declare this layout in nvidia_device_plugin_sharing to keep it, or let it be "
+            "replaced with nvidia_device_plugin_replace_foreign_mig=true. Nothing was changed."
         )
 
 
@@ -120,7 +120,7 @@ class Geometry:
         answer = self._runner.run([self._program, *query])
         state = State(mig.parse_gpus(answer.stdout))
         if not state.gpus and answer.rc != 0:
-            raise CommandError(f"Error while asking nvidia-smi for the GPUs: {answer.said}", **answer.fields())
+            raise CommandError(f"Error while querying nvidia-smi for the GPUs: {answer.said}", **answer.fields())
         capable = [gpu for gpu in state.gpus if gpu.current is not None]
         if not capable:
             return state
@@ -171,7 +171,8 @@ class Geometry:
         if now.current != now.pending:
             return (
                 f"its MIG mode is still {'on' if now.current else 'off'} and changes with the next reset of the GPU. "
-                "Something on this host holds it: see fuser -v /dev/nvidia*; stop that, or reboot, and run again"
+                "Something on this host uses it: check fuser -v /dev/nvidia*, and stop that process or reboot; then "
+                "run again"
             )
         there = ", ".join(instance.profile for instance in state.of(now.index)) or "nothing"
-        return f"its MIG devices are {there}, and not {', '.join(wish.profiles) or 'nothing'}"
+        return f"its MIG devices are {there}, not {', '.join(wish.profiles) or 'nothing'}"

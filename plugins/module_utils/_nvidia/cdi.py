@@ -70,7 +70,7 @@ def missing(devices: list[str], text: str, expected: Expected) -> str:
 def vanished(text: str) -> str:
     """Device nodes in the specification that this host has no more, as ``missing``; no container starts with them."""
     gone = [node for node in dict.fromkeys(_NODE.findall(text)) if not Path(node).exists()]
-    return f"it names {', '.join(gone)}, which is not there" if gone else ""
+    return f"it names {', '.join(gone)}, which does not exist" if gone else ""
 
 
 class CdiSpec:

@@ -32,10 +32,10 @@ def gpu_state(
     What is wrong with GPUs is in them. Raises DomainError for arguments that are not valid.
     """
     if timeout < 1:
-        raise DomainError(f"Error while reading the GPUs: timeout is {timeout} s; give it 1 s or more")
+        raise DomainError(f"Error while reading the GPUs: timeout is {timeout} s; set it to 1 s or more")
     since = moment(xids_since)
     if xids_since and since is None:
-        said = f"xids_since is {xids_since!r}; give it as in 2026-11-22T05:06:25Z"
+        said = f"xids_since is {xids_since!r}; write it as in 2026-11-22T05:06:25Z"
         raise DomainError(f"Error while reading the GPUs: {said}")
     begun = written(time.time())
     kernel_log = Runner(module, timeout=timeout)

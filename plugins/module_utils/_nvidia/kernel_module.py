@@ -40,11 +40,12 @@ def advice(said: str, release: str) -> str:
     """What to do when modprobe refuses, by its words."""
     if "Key was rejected" in said or "Required key not available" in said:
         return (
-            "Secure Boot is on and the module is not signed with a key that this machine knows. Turn Secure Boot off, "
-            "or enroll DKMS's key (mokutil --import /var/lib/dkms/mok.pub, then reboot and confirm at the console)."
+            "Secure Boot is on and the module is not signed with a key that this machine trusts. Turn off Secure "
+            "Boot, or enroll DKMS's key (mokutil --import /var/lib/dkms/mok.pub, then reboot and confirm at the "
+            "console)."
         )
     if "No such device" in said:
-        return "The driver found no GPU that it supports. See the kernel's log (dmesg) for lines with NVRM."
+        return "The driver found no GPU that it supports. Check the kernel log (dmesg) for lines with NVRM."
     if "not found" in said:
         return (
             f"There is no nvidia module for the running kernel {release}. It is built by DKMS, which needs this "
@@ -138,7 +139,8 @@ class Driver:
             result = self._runner.run(["modprobe", name])
             if result.rc != 0:
                 outcome.warnings.append(
-                    f"The module {name}, which was loaded next to the former driver, can't be loaded: {result.said}"
+                    f"The module {name}, which was loaded together with the previous driver, can't be loaded: "
+                    f"{result.said}"
                 )
 
     def _make_room(self, before: str, version: str, outcome: Outcome) -> None:
@@ -180,8 +182,8 @@ class Driver:
         if outcome.loaded_version != version:
             raise DomainError(
                 f"Error while loading the NVIDIA driver {version}: the module that was loaded is "
-                f"{outcome.loaded_version}. Another module of this name lies in /lib/modules/{self._release}; "
-                "see: modinfo -n nvidia; dkms status"
+                f"{outcome.loaded_version}. Another module of this name is in /lib/modules/{self._release}; check: "
+                "modinfo -n nvidia; dkms status"
             )
         self._load_companions(_COMPANIONS, version)
 

@@ -194,7 +194,7 @@ def _judge(event: Event, known: data.Xid) -> tuple[str, str]:
             return data.ACTIONS[data.NOTHING]
         if action:
             wanted = data.ACTIONS[data.REBOOT if "Reboot" in action else data.RESET]
-            return data.CRITICAL, f"The driver asks for: {action}. {wanted[1]}"
+            return data.CRITICAL, f"The driver requests: {action}. {wanted[1]}"
     return severity, advice
 
 

@@ -186,7 +186,7 @@ class NvidiaSmi:
         said = [self._decisive(found).said, *(attempt.said for attempt in self._attempts)]
         notes = [next((text for text in said if text), "")]
         if gpus and attached > len(gpus):
-            notes.append(f"{attached} GPUs are attached, {len(gpus)} could be read.")
+            notes.append(f"{attached} GPUs are attached, but only {len(gpus)} could be read.")
         for gpu in gpus:
             unsaid = [each.what for each in gpu["problems"] if each.what not in notes[0]]
             if unsaid:
@@ -201,7 +201,7 @@ class NvidiaSmi:
             return "the output was cut off, or was not a list of all GPUs"
         if forms == ["message"]:
             return "there was no output"
-        return f"the output holds no GPUs, it has the form: {', '.join(forms)}"
+        return f"the output contains no GPUs; its format is: {', '.join(forms)}"
 
 
 def _finished(gpu: dict[str, Any], gather: Sequence[str]) -> dict[str, Any]:

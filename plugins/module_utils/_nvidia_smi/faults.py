@@ -12,25 +12,23 @@ from .states import LOST, RESET, hopeless
 from .values import FAULTS, NUMBER, WHOLE_GPU, bare, word
 
 DO_RESET = (
-    "Stop what uses the GPU and reset it (nvidia-smi --gpu-reset), or reboot the host. If it happens again, have the "
-    "GPU checked by its vendor."
+    "Stop all programs that use the GPU and reset it (nvidia-smi --gpu-reset), or reboot the host. If it happens "
+    "again, have the GPU checked by its vendor."
 )
 DO_REBOOT = (
     "Reboot the host. If it happens again, check the GPU's power, seating and cooling, and have it checked by its "
     "vendor."
 )
-DO_SUPPORT = "Have the GPU checked by its vendor; nvidia-bug-report.sh collects what they ask for."
+DO_SUPPORT = "Have the GPU checked by its vendor; nvidia-bug-report.sh collects the information that vendors need."
 DO_LINKS = (
-    "Look at the links (nvidia-smi nvlink --status) and at nvidia-fabricmanager's log; reset all GPUs that are "
-    "linked, or reboot the host. If it happens again, have the connections checked."
+    "Check the links (nvidia-smi nvlink --status) and nvidia-fabricmanager's log; reset all GPUs that are linked, or "
+    "reboot the host. If it happens again, have the connections checked."
 )
 DO_REMAP = (
-    "Bad memory was marked and is taken out of use by the next reset of the GPU (nvidia-smi --gpu-reset), or the "
+    "Defective memory was marked and will be disabled by the next reset of the GPU (nvidia-smi --gpu-reset) or the "
     "next reboot."
 )
-DO_LOOK = (
-    "Look at nvidia-smi -q and at the kernel log; a reset of the GPU (nvidia-smi --gpu-reset) or a reboot helps often."
-)
+DO_LOOK = "Check nvidia-smi -q and the kernel log; a reset of the GPU (nvidia-smi --gpu-reset) or a reboot often helps."
 
 # Kind -> what to do.
 REMEDIES = {
@@ -99,7 +97,7 @@ def health(
     if memory["failure"]:
         found.append(fault("row_remapping_failed", "row remapping failed"))
     if memory["pending"]:
-        found.append(fault("row_remapping_pending", "bad memory waits for a reset to be taken out of use"))
+        found.append(fault("row_remapping_pending", "defective memory will be disabled by the next reset"))
     state, status = word(fabric.get("state")), word(fabric.get("status"))
     ill = [f"state: {state}"] if state and state != "Completed" else []
     ill += [f"status: {status}"] if status and status != "Success" else []

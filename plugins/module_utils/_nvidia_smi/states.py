@@ -38,29 +38,35 @@ FINAL = (NO_DEVICES, NOT_INSTALLED, NOT_LOADED, MISMATCH, DENIED, TIMEOUT)
 
 ADVICE = {
     OK: None,
-    DEGRADED: "Look at problems of each GPU and at the kernel log (dmesg | grep -e NVRM -e Xid). A GPU that is lost or "
-    "needs a reset comes back with a reset (nvidia-smi --gpu-reset) or a reboot; if not, it may be broken.",
-    NO_DEVICES: "The driver runs and finds no GPU. Look whether the GPU is on the PCI bus (lspci -d 10de:), whether "
-    "another driver such as vfio-pci or nouveau holds it, and whether the GPU is too old or too new for this driver.",
-    NOT_INSTALLED: "Install the NVIDIA driver with its user space (nvidia-smi, libnvidia-ml.so).",
-    NOT_LOADED: "Load the kernel module (modprobe nvidia) and see what it says (dmesg | grep -e NVRM -e nvidia). After "
-    "a new kernel the module must be built or installed for it, with Secure Boot it must be signed.",
+    DEGRADED: "Check the problems of each GPU and the kernel log (dmesg | grep -e NVRM -e Xid). A GPU that is lost or "
+    "needs a reset usually works again after a reset (nvidia-smi --gpu-reset) or a reboot; if not, it may "
+    "be broken.",
+    NO_DEVICES: "The driver runs but finds no GPU. Check whether the GPU is on the PCI bus (lspci -d 10de:), whether "
+    "another driver such as vfio-pci or nouveau uses it, and whether the GPU is too old or too new for "
+    "this driver.",
+    NOT_INSTALLED: "Install the NVIDIA driver with its user-space components (nvidia-smi, libnvidia-ml.so).",
+    NOT_LOADED: "Load the kernel module (modprobe nvidia) and check its messages (dmesg | grep -e NVRM -e nvidia). "
+    "For a new kernel, the module must be built or installed; with Secure Boot, it must be signed.",
     MISMATCH: "The loaded kernel module and the user space have different versions: the driver was upgraded after "
     "the module was loaded. Reboot, or unload and load the module when no GPU is in use.",
-    DENIED: "Run as root, or see to the rights of /dev/nvidia*. In a container the device may have been taken away.",
+    DENIED: (
+        "Run as root, or check the permissions of /dev/nvidia*. In a container, access to the device may have been "
+        "removed."
+    ),
     LOST: "The GPU fell off the bus. Check the kernel log (dmesg | grep Xid) and reboot; if it happens again, check "
     "the GPU's power, seating and cooling.",
-    RESET: "Stop what uses the GPU and reset it (nvidia-smi --gpu-reset), or reboot.",
-    TIMEOUT: "nvidia-smi hangs, usually in the driver. Look at the kernel log (dmesg | grep -e NVRM -e Xid) and for "
-    "processes in state D; a reboot is usually needed. With many GPUs and persistence mode off a longer timeout helps.",
-    CRASHED: "nvidia-smi crashed. Look whether its version and that of libnvidia-ml.so are those of the driver, and at "
-    "the kernel log.",
-    UNREADABLE: "nvidia-smi gave nothing that could be read as GPUs. Run it by hand and look at what it prints.",
+    RESET: "Stop all programs that use the GPU and reset it (nvidia-smi --gpu-reset), or reboot.",
+    TIMEOUT: "nvidia-smi hangs, usually in the driver. Check the kernel log (dmesg | grep -e NVRM -e Xid), and look "
+    "for processes in state D; a reboot is usually needed. With many GPUs and persistence mode off, a longer "
+    "timeout helps.",
+    CRASHED: "nvidia-smi crashed. Check whether nvidia-smi and libnvidia-ml.so have the same version as the driver, "
+    "and check the kernel log.",
+    UNREADABLE: "The output of nvidia-smi is not a list of GPUs. Run it manually and check its output.",
 }
 
 _UNOPENED = (
-    "nvidia-smi can't open {}. Look at the kernel log (dmesg | grep -e NVRM -e Xid) and reboot the host; if it "
-    "happens again, check the GPU's power, seating and cooling, or try another version of the driver."
+    "nvidia-smi can't open {}. Check the kernel log (dmesg | grep -e NVRM -e Xid) and reboot the host; if it happens "
+    "again, check the GPU's power, seating and cooling, or try another version of the driver."
 )
 
 # Words of nvidia-smi, then those of a shell or wrapper around it, which may also be about something else.

@@ -22,7 +22,7 @@ def ensure(module: Any) -> dict[str, Any]:
             return {"actions": [], "restart": False, "state": unit.load}
         if not module.check_mode:
             raise DomainError(
-                f"Error while starting {unit.name}: this host has no such unit. Install the package that brings it."
+                f"Error while starting {unit.name}: this host has no such unit. Install the package that contains it."
             )
         changed = module.params["when_missing"] == "changed"
         return {"changed": changed, "actions": ["start"] if changed else [], "restart": False, "state": unit.load}

@@ -57,7 +57,7 @@ def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | 
     names = [name for name, _state, _part in parts]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise DomainError(f"Error while reading states: {', '.join(twice)}: each needs a name of its own")
+        raise DomainError(f"Error while reading states: {', '.join(twice)}: each needs a unique name")
     results: dict[str, Any] = {}
     for name, state, part in parts:
         try:

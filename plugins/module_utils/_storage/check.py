@@ -24,7 +24,7 @@ _SHARED = (
     "Check that each node has the client of the file system, that the server exports the directory to the node's "
     "address and lets pods write there, and that no firewall is between them"
 )
-_OF_CLASS = "See kubectl --namespace {namespace} get events, and the log of the program that makes the volumes"
+_OF_CLASS = "See kubectl --namespace {namespace} get events, and the log of the program that creates the volumes"
 
 
 class Check:
@@ -59,7 +59,7 @@ class Check:
             if each.checksum != written[trip.claim].checksum:
                 raise DomainError(
                     f"Error while verifying the claim {self._settings.namespace}/{trip.claim}: a pod on {node} reads "
-                    f"other data than a pod on {trip.writer} wrote. Do not use this volume before that is explained."
+                    f"other data than a pod on {trip.writer} wrote. Do not use this volume until the cause is known."
                 )
         size = self._settings.size_mib
         return {

@@ -46,10 +46,12 @@ def removal(found: Sequence[Object], wanted: Sequence[Object]) -> Removal:
     present = [each for each in reversed(wanted) if _key(each) in there]
     theirs = [each for each in present if each["kind"] != _NAMESPACE and not objects.is_ours(there[_key(each)])]
     if theirs:
-        return Removal(f"{_not_ours(theirs)}. Remove it with what made it, or choose another name", [], "")
+        return Removal(f"{_not_ours(theirs)}. Remove it with the tool that created it, or choose another name", [], "")
     holders = _holders(found, wanted)
     if holders:
-        return Removal(f"claims hold volumes of it: {', '.join(holders)}. Delete them, or keep the class", [], "")
+        return Removal(
+            f"claims have volumes of this class: {', '.join(holders)}. Delete them, or keep the class", [], ""
+        )
     kept = {
         objects.name(each): words
         for each in present
@@ -70,7 +72,7 @@ def _holders(found: Iterable[Object], wanted: Iterable[Object]) -> list[str]:
 def _kept(namespace: Object, found: Iterable[Object]) -> str:
     """Why a namespace stays."""
     if not objects.is_ours(namespace):
-        return "it was not made by this collection"
+        return "it was not created by this collection"
     others = sorted(
         _words(each)
         for each in found
@@ -79,7 +81,7 @@ def _kept(namespace: Object, found: Iterable[Object]) -> str:
         and not objects.is_ours(each)
         and not objects.name(each).startswith(_HELPER)
     )
-    return f"it holds what is not part of the provisioner: {', '.join(others)}" if others else ""
+    return f"it contains objects that do not belong to the provisioner: {', '.join(others)}" if others else ""
 
 
 def _class_obstacle(classes: Iterable[Object], wanted: Object) -> str:
@@ -88,14 +90,14 @@ def _class_obstacle(classes: Iterable[Object], wanted: Object) -> str:
         if objects.name(found) != name:
             if default and _is_default(found):
                 return (
-                    f"StorageClass {objects.name(found)} is the default of this cluster already. "
-                    "Set local_path_default_class to false"
+                    f"StorageClass {objects.name(found)} is already the default of this cluster. Set "
+                    "local_path_default_class to false"
                 )
         elif found.get("reclaimPolicy") != wanted["reclaimPolicy"]:
             return (
-                f"StorageClass {name} has the reclaim policy {found.get('reclaimPolicy')}, "
-                f"{wanted['reclaimPolicy']} is wanted, and Kubernetes does not change that. "
-                "Choose another local_path_class, or remove it first with local_path_state=absent"
+                f"StorageClass {name} has the reclaim policy {found.get('reclaimPolicy')}, but "
+                f"{wanted['reclaimPolicy']} is wanted, and Kubernetes can't change it. Choose another "
+                "local_path_class, or remove it first with local_path_state=absent"
             )
     return ""
 
@@ -111,12 +113,14 @@ def _advice(theirs: Iterable[Object]) -> str:
         return "Choose another local_path_namespace"
     if kinds == {_CLASS}:
         return "Choose another local_path_class"
-    return "Use what is there, and leave local_path out of cluster_storage, or remove it with what made it"
+    return (
+        "Use the existing class, and remove local_path from cluster_storage, or remove it with the tool that created it"
+    )
 
 
 def _not_ours(theirs: Sequence[Object]) -> str:
     verb = "was" if len(theirs) == 1 else "were"
-    return f"{', '.join(map(_words, theirs))} {verb} not made by this collection"
+    return f"{', '.join(map(_words, theirs))} {verb} not created by this collection"
 
 
 def _words(each: Object) -> str:

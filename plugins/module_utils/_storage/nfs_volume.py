@@ -86,7 +86,7 @@ class NfsVolume:
 
     def present(self, dry: bool) -> list[manifests.Change]:
         """Raises DomainError, before anything changes, if what is there can't become this."""
-        doing = f"Error while making the claim {self._name}"
+        doing = f"Error while creating the claim {self._name}"
         if self._api.find(self._core) is None:
             raise DomainError(
                 f"{doing}: there is no namespace {self._wanted.namespace}. Create it first. Nothing was changed."
@@ -111,12 +111,12 @@ class NfsVolume:
         for path, each in there.items():
             if not objects.is_ours(each):
                 raise DomainError(
-                    f"{doing}: {kinds[path]} {objects.name(each)} was not made by this collection, and stays."
+                    f"{doing}: {kinds[path]} {objects.name(each)} was not created by this collection, and stays."
                 )
         using = volumes.users(self._api.items(f"{self._core}/pods"), self._wanted.claim) if there else []
         if using:
             raise DomainError(
-                f"{doing}: pods use it: {', '.join(using)}. Delete them or wait for their end, and run again. "
+                f"{doing}: pods use it: {', '.join(using)}. Delete them or wait until they end, and run again. "
                 "Nothing was changed."
             )
         if not dry:
@@ -140,6 +140,6 @@ class NfsVolume:
         phase = (found.get("status") or {}).get("phase") or "gone"
         if phase != "Bound":
             raise DomainError(
-                f"{doing}: it is {phase} after {_BINDING:.0f} s, and not bound to {self._wanted.volume}. See "
-                f"kubectl --namespace {self._wanted.namespace} describe pvc {self._wanted.claim}"
+                f"{doing}: it is {phase} after {_BINDING:.0f} s, but not bound to {self._wanted.volume}. See kubectl "
+                f"--namespace {self._wanted.namespace} describe pvc {self._wanted.claim}"
             )

@@ -15,7 +15,7 @@ from .._cluster.quantities import read_quantity
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _RENAME = "Choose another nfs_cache_claim."
-_REMOVE = "Remove claim and volume first (nfs_cache_state=absent, which keeps the data), and run again."
+_REMOVE = "First remove the claim and the volume (nfs_cache_state=absent, which keeps the data), and run again."
 _STALE = ("Released", "Failed")
 
 
@@ -30,15 +30,15 @@ def obstacle(found: Object | None, wanted: Object) -> str:
         return ""
     what = f"{wanted['kind']} {objects.name(wanted)}"
     if not objects.is_ours(found):
-        return f"{what} was not made by this collection. {_RENAME}"
+        return f"{what} was not created by this collection. {_RENAME}"
     if not belongs_to(found, wanted):
         return f"{what} belongs to the claim {_claim(found)}. {_RENAME}"
     differing = [f"{key} {_short(was)}, {_short(will)} is wanted" for key, was, will in _differences(found, wanted)]
     if differing:
-        return f"{what} has {'; '.join(differing)}, and Kubernetes does not change that. {_REMOVE}"
+        return f"{what} has {'; '.join(differing)}, but Kubernetes can't change it. {_REMOVE}"
     phase = (found.get("status") or {}).get("phase") or ""
     if wanted["kind"] == "PersistentVolume" and phase in _STALE:
-        return f"{what} is {phase}, since its claim was deleted, and takes no other claim. {_REMOVE}"
+        return f"{what} is {phase} because its claim was deleted, and accepts no other claim. {_REMOVE}"
     return ""
 
 

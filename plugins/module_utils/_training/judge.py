@@ -94,7 +94,7 @@ def judge(seen: Seen, wanted: Wanted) -> Verdict:
         if condition.get("status") == "True"
     }
     if "Complete" in conditions:
-        return Verdict("succeeded", "all pods have ended well")
+        return Verdict("succeeded", "all pods completed successfully")
     if "Failed" in conditions:
         pod = failing(seen.pods)
         words = conditions["Failed"].get("message") or conditions["Failed"].get("reason") or "the job failed"
@@ -125,7 +125,7 @@ def _unfinished(seen: Seen, wanted: Wanted) -> Verdict:
         if trouble.final:
             troubled[objects.name(pod)] = text
     done = sum(1 for pod in seen.pods if objects.phase(pod) == "Succeeded")
-    counted = f"{len(running) + done} of {wanted.nodes} pods run"
+    counted = f"{len(running) + done} of {wanted.nodes} pods are running"
     state = "running" if len(running) + done >= wanted.nodes else "waiting"
     return Verdict(
         state, "; ".join([counted, *words]), next(iter(troubled), ""), troubled, unschedulable and bool(troubled)

@@ -39,7 +39,7 @@ class Training:
         enough, words = judge.room(self._wanted, self._api.items("/api/v1/nodes"), (), ever=True)
         if self._wanted.gpus and enough < self._wanted.nodes:
             raise DomainError(
-                f"{doing}: {words}. Set torch_ddp_nodes and torch_ddp_gpus_per_node to what the cluster has."
+                f"{doing}: {words}. Set torch_ddp_nodes and torch_ddp_gpus_per_node to numbers that the cluster has."
             )
         self._owned(doing)
         self._has_claims(doing, job)
@@ -49,7 +49,7 @@ class Training:
             self._api.create(f"{self._jobs}?dryRun=All", trial)
         except ApiError as error:
             raise DomainError(
-                f"{doing} in namespace {self._namespace}: the API does not take its job. Nothing was changed. {error}",
+                f"{doing} in namespace {self._namespace}: the API rejects its Job. Nothing was changed. {error}",
                 status=error.status,
             ) from error
         self.remove()
@@ -66,8 +66,8 @@ class Training:
         for claim in volumes.claim_names((job["spec"].get("template") or {}).get("spec") or {}):
             if self._api.find(f"{self._core}/persistentvolumeclaims/{claim}") is None:
                 raise DomainError(
-                    f"{doing} in namespace {self._namespace}: there is no claim {claim}. Make it, such as with "
-                    "gpulab.kubernetes.storage (nfs_cache_claim, nfs_cache_namespace), or name another one in "
+                    f"{doing} in namespace {self._namespace}: there is no claim {claim}. Create it, for example with "
+                    "gpulab.kubernetes.storage (nfs_cache_claim, nfs_cache_namespace), or use another claim in "
                     "torch_ddp_checkpoints or torch_ddp_volumes. Nothing was changed."
                 )
 
@@ -125,8 +125,8 @@ class Training:
         found = self._api.find(self._job)
         if found and not objects.is_ours(found):
             raise DomainError(
-                f"{doing}: there is a job {self._namespace}/{self._name} that this collection has not made (no label "
-                f"{OWNER_LABEL}={OWNER}). Choose another name with torch_ddp_name."
+                f"{doing}: there is a job {self._namespace}/{self._name} that this collection did not create (no "
+                f"label {OWNER_LABEL}={OWNER}). Choose another name with torch_ddp_name."
             )
         return found is not None
 
@@ -134,8 +134,8 @@ class Training:
         job = self._api.find(self._job)
         if job is None:
             raise DomainError(
-                f"Error while waiting for the training {self._name}: the job was removed, or another run of "
-                f"the same name has taken its place."
+                f"Error while waiting for the training {self._name}: the job was removed, or another run with the "
+                "same name has replaced it."
             )
         return Seen(
             job,

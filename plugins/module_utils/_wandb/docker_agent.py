@@ -45,7 +45,7 @@ def agent(values: Mapping[str, str], lines: list[str], unit: str, host: str, now
     trouble = "" if alive else "it has not reached W&B yet"
     if not runs:
         restarts, state = int(values.get("NRestarts") or 0), f"{values.get('ActiveState')} ({values.get('Result')})"
-        trouble = f"it ends again and again ({restarts} restarts)" if restarts else f"its unit is {state}"
+        trouble = f"it keeps exiting ({restarts} restarts)" if restarts else f"its unit is {state}"
     return {
         "name": unit,
         "namespace": host,

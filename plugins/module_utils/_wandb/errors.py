@@ -27,19 +27,21 @@ def explained(error: str, url: str, entity: str) -> str:
     said = " ".join(error.replace("input: ", "").split()).rstrip(".")
     low = said.lower()
     if "API key must" in said or "API key may only" in said or "API key is empty" in said:
-        return f"the key is not one of W&B: {said}. Look at wandb_launch_api_key or its file"
+        return f"this is not a W&B API key: {said}. Check wandb_launch_api_key or its file"
     if any(word in low for word in _UNREACHED):
-        return f"{url} does not answer ({said}). Look at wandb_launch_base_url, and at proxies of the controller"
+        return f"{url} does not respond ({said}). Check wandb_launch_base_url and the controller's proxy settings"
     if any(word.lower() in low for word in _REFUSED):
         return (
-            f"{url} does not know the key: it has expired, was deleted, or belongs to another server. Make a new one "
-            f"there (User settings, API keys), and put it into wandb_launch_api_key or its file"
+            f"{url} rejects the key: it has expired, was deleted, or belongs to another server. Create a new key "
+            "there (User settings, API keys), and put it into wandb_launch_api_key or its file"
         )
     if any(word.lower() in low for word in _OLD):
-        return f"the server at {url} is too old for it ({said}). Upgrade W&B Server, or make the queue in its pages"
+        return (
+            f"the server at {url} is too old for it ({said}). Upgrade W&B Server, or create the queue on its web pages"
+        )
     if "entity" in low or "permission denied" in low or "have access" in low:
         return (
-            f"{url} says: {said}. Look at wandb_launch_entity ({entity}), and whether the owner of the key may change "
-            f"that team"
+            f"{url} reports: {said}. Check wandb_launch_entity ({entity}), and whether the owner of the key may "
+            "change that team"
         )
     return said

@@ -115,9 +115,9 @@ def _docker(arguments: Mapping[str, Any]) -> Iterator[str]:
             yield f"{given}: only {', '.join(sorted(_DOCKER))} are permitted"
         elif name in _REPEATABLE and isinstance(value, (list, tuple)):
             if not value or not all(_is_plain(item) for item in value):
-                yield f"{given}: each value must be a text or a number"
+                yield f"{given}: each value must be text or a number"
         elif not _is_plain(value):
-            yield f"{given}: it must be one text or number"
+            yield f"{given}: it must be a single text or number"
 
 
 def _is_plain(value: Any) -> bool:

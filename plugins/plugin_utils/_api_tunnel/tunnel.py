@@ -28,8 +28,8 @@ def ssh_arguments(option: Callable[[str], Any], local_port: int, address: str, r
     """
     if option("password"):
         raise TunnelError(
-            "the host is reached with a password (ansible_password), and ssh in the background can't be given one. Use "
-            "an SSH key or an agent"
+            "Ansible connects to the host with a password (ansible_password), but ssh in the background can't use "
+            "one. Use an SSH key or an agent"
         )
     argv = [str(option("ssh_executable") or "ssh"), "-N", "-T"]
     for setting in (
@@ -62,7 +62,7 @@ def through_tunnel(text: str, port: int) -> str:
             cluster: dict[str, Any] = entry["cluster"]
             name = urlsplit(cluster["server"]).hostname
             if not name:
-                raise TunnelError(f"the address of the API server, {cluster['server']!r}, names no host")
+                raise TunnelError(f"the address of the API server, {cluster['server']!r}, does not contain a host")
             cluster.setdefault("tls-server-name", name)
             cluster["server"] = f"https://127.0.0.1:{port}"
     except (yaml.YAMLError, ValueError, KeyError, TypeError) as error:
@@ -87,7 +87,8 @@ def refuse_other_connections(name: str, host: str, variables: Mapping[str, Any])
     """Raise TunnelError unless Ansible reaches the host through OpenSSH."""
     if name != "ssh":
         raise TunnelError(
-            f"Ansible reaches {host} by the connection {name}, and the tunnel needs OpenSSH (ansible_connection=ssh)"
+            f"Ansible connects to {host} with the connection plugin {name}, but the tunnel needs OpenSSH "
+            "(ansible_connection=ssh)"
         )
     if variables.get("ansible_ssh_private_key") or variables.get("ansible_private_key"):
-        raise TunnelError("a key that is a variable (ansible_ssh_private_key) can't be given to it; name a file")
+        raise TunnelError("a key in a variable (ansible_ssh_private_key) is not supported; use a key file")

@@ -171,8 +171,8 @@ def parse(path: str, text: str | None, *, imported: bool = True) -> File:
 
 def _tables(path: str, text: str) -> Table:
     if len(text) > _LONGEST:
-        raise _error(path, f"it has {len(text)} characters, no configuration has more than {_LONGEST}")
-    too_deep = _error(path, f"its tables are nested deeper than {_DEEPEST}")
+        raise _error(path, f"it has {len(text)} characters; the limit is {_LONGEST}")
+    too_deep = _error(path, f"its tables are nested more than {_DEEPEST} levels deep")
     if _DEEP_KEY.search(text):
         raise too_deep
     try:

@@ -44,14 +44,14 @@ def versions(configuration: Configuration) -> Iterator[Conflict]:
         if highest and file.version > highest:
             yield Conflict(
                 "version_unsupported",
-                f"{_name(file)} has version {file.version}, and this containerd knows {highest} at most",
+                f"{_name(file)} has version {file.version}, but this containerd supports versions up to {highest}",
                 (file.path,),
             )
         elif file.version > configuration.version and release and release < _ANY_ORDER:
             effect = (
                 "containerd 2.3.0 to 2.3.4 does not start with it"
                 if release >= (2, 3)
-                else "containerd before 2.3 refuses it, or drops the tables of the lower version"
+                else "containerd before 2.3 refuses it, or ignores the tables of the lower version"
             )
             yield Conflict(
                 "version_above_base",
@@ -72,7 +72,7 @@ def imports(configuration: Configuration) -> Iterator[Conflict]:
         )
     for file in configuration.files:
         if file.imported and file.tables is None:
-            yield Conflict("import_missing", f"{file.path} is imported and does not exist", (file.path,))
+            yield Conflict("import_missing", f"{file.path} is imported but does not exist", (file.path,))
 
 
 def tables(configuration: Configuration) -> Iterator[Conflict]:
@@ -85,8 +85,8 @@ def tables(configuration: Configuration) -> Iterator[Conflict]:
                 known = f" of containerd {release[0]}.{release[1]}" if release else ""
                 yield Conflict(
                     "table_ignored",
-                    f"{_name(file)} is of version {file.version}, and the CRI plugin{known} does not read the table "
-                    f"{name} in it",
+                    f"{_name(file)} has version {file.version}, in which the CRI plugin{known} does not read the "
+                    f"table {name}",
                     (file.path,),
                 )
 
@@ -107,7 +107,7 @@ def cri(configuration: Configuration) -> Iterator[Conflict]:
     if off:
         yield Conflict(
             "cri_disabled",
-            "The CRI plugin is switched off (disabled_plugins), but kubelet can't work without it",
+            "The CRI plugin is disabled (disabled_plugins), but the kubelet can't work without it",
             _saying(
                 configuration, lambda file: bool(off.intersection((file.tables or {}).get("disabled_plugins", [])))
             ),
@@ -149,7 +149,7 @@ def same_runtime(configuration: Configuration) -> Iterator[Conflict]:
             said = "; ".join(f"{key} is {before[key]!r}, then {after[key]!r}" for key in sorted(differing))
             yield Conflict(
                 "runtime_twice",
-                f"The runtime {name} is defined in {_name(first)} and in {_name(second)}, which counts"
+                f"The runtime {name} is defined in {_name(first)} and in {_name(second)}; the latter takes effect"
                 + (f": {said}" if said else ", and they agree"),
                 (first.path, second.path),
                 "problem" if said else "note",
@@ -160,7 +160,7 @@ def cdi(configuration: Configuration) -> Iterator[Conflict]:
     if configuration.view.enable_cdi is False:
         yield Conflict(
             "cdi_disabled",
-            "CDI is switched off (enable_cdi = false), but containers get their GPUs through it",
+            "CDI is disabled (enable_cdi = false), but containers get their GPUs through it",
             _saying(configuration, lambda file: file.view.enable_cdi is False),
         )
 
@@ -171,7 +171,7 @@ def registries(configuration: Configuration) -> Iterator[Conflict]:
         yield Conflict(
             "registry_mirrors",
             f"registry.mirrors ({', '.join(sorted(view.mirrors))}) and registry.config_path "
-            f"({view.registry_config_path}) are both set, and containerd's CRI plugin does not start with both",
+            f"({view.registry_config_path}) are both set, but containerd's CRI plugin does not start with both",
             _saying(configuration, lambda file: bool(file.view.mirrors)),
         )
 
@@ -183,8 +183,8 @@ def first_runtime(configuration: Configuration) -> Iterator[Conflict]:
     if names:
         yield Conflict(
             "runtime_engine",
-            f"runtime_engine of {', '.join(names)} only works for io.containerd.runtime.v1.linux; the program belongs "
-            "into options.BinaryName",
+            f"runtime_engine of {', '.join(names)} only works for io.containerd.runtime.v1.linux; the program must be "
+            "set in options.BinaryName",
             _saying(configuration, lambda file: any(one.engine for one in file.view.runtimes.values())),
         )
     default = view.runtimes.get(view.default_runtime or "runc")

@@ -87,7 +87,7 @@ class Limits:
     def newer(self, driver: str) -> str:
         family = self.family
         if family and family.last_branch is not None and _key(driver)[0] > family.last_branch:
-            return f"another GPU is needed: no driver from {driver} on drives {family.name} GPUs"
+            return f"use a different GPU: no driver since {driver} supports {family.name} GPUs"
         return f"use driver {driver} or newer"
 
 
@@ -96,7 +96,8 @@ def read_cuda(text: str) -> Cuda:
     match = _CUDA.fullmatch(text.strip())
     if not match:
         raise CudaError(
-            f"Error while reading a CUDA version: {_shown(text)} is none. Write it as in 12.4, 12.4.1 or cuda-12.4"
+            f"Error while reading a CUDA version: {_shown(text)} is not a valid CUDA version. Write it as in 12.4, "
+            "12.4.1 or cuda-12.4"
         )
     major, minor, release = match.groups()
     return Cuda(int(major), int(minor or 0), None if release is None else int(release))
@@ -107,8 +108,8 @@ def read_driver(text: str) -> Driver:
     match = _DRIVER.fullmatch(text.strip())
     if not match:
         raise CudaError(
-            f"Error while reading a driver version: {_shown(text)} is none of a Linux driver. "
-            "Write it as nvidia-smi does: 550.54.14 (or 550, the branch)"
+            f"Error while reading a driver version: {_shown(text)} is not a valid version of a Linux driver. Write it "
+            "as nvidia-smi does: 550.54.14 (or 550, the branch)"
         )
     return Driver(text.strip(), _key(text), match.group(2) is not None)
 
@@ -157,14 +158,14 @@ def _gpu_refuses(cuda: Cuda, driver: Driver, gpu: Gpu) -> Verdict | None:
         bound = f"{family.last_branch} or older" if newest else f"{family.first_branch} or newer"
         return Verdict(
             UNSUPPORTED,
-            f"Driver {driver.text} does not drive {family.name} GPUs: {problem}",
+            f"Driver {driver.text} does not support {family.name} GPUs: {problem}",
             f"Use a driver of branch {bound}",
         )
     if family.last_toolkit is not None and _pair(cuda.version) > _pair(family.last_toolkit):
         return Verdict(
             UNSUPPORTED,
-            f"CUDA {cuda} has no code for {family.name} GPUs: CUDA {family.last_toolkit} is the last that has",
-            f"Use CUDA {family.last_toolkit} or older on them, or another GPU",
+            f"CUDA {cuda} has no code for {family.name} GPUs: CUDA {family.last_toolkit} is the last version that has",
+            f"Use CUDA {family.last_toolkit} or older on these GPUs, or a different GPU",
         )
     return None
 
@@ -173,22 +174,22 @@ def _doubts(cuda: Cuda, driver: Driver, found: Gpu | None, gpu: str) -> Verdict 
     if found is None:
         return Verdict(
             UNKNOWN,
-            f"The GPU {_shown(gpu)} is not in the table, so which drivers and toolkits serve it is not known",
-            "Look up its architecture (Turing, Ampere, ...) and give that instead",
+            f"The GPU {_shown(gpu)} is not in the table, so the drivers and toolkits that support it are unknown",
+            "Look up its architecture (Turing, Ampere, ...) and use that instead",
         )
     family = found.family
     if driver.branch > data.BRANCHES.numbers[-1] and family.last_branch is None:
         return Verdict(
             UNKNOWN,
-            f"Driver branch {driver.branch} is newer than the table: whether it drives {family.name} GPUs is not known",
-            "Look at the GPUs that its release notes list",
+            f"Driver branch {driver.branch} is newer than the table: whether it supports {family.name} GPUs is unknown",
+            "Check the list of supported GPUs in its release notes",
         )
     if family.first_toolkit is not None and _pair(cuda.version) < _pair(family.first_toolkit):
         return Verdict(
             UNKNOWN,
             f"CUDA {cuda} is older than {family.name} GPUs ({family.chips}; CUDA {family.first_toolkit} is the first "
-            f"with code for them). Driver {driver.text} runs those of its programs that carry PTX, which it compiles "
-            "for the GPU, and no others",
+            f"with code for them). Driver {driver.text} runs only programs that contain PTX, which it compiles for "
+            "the GPU",
             f"Use CUDA {family.first_toolkit} or newer, or try the program with CUDA_FORCE_PTX_JIT=1",
         )
     return None
@@ -199,15 +200,16 @@ def _without_gpu(cuda: Cuda, driver: Driver, limits: Limits) -> Verdict:
     if index is None:
         return Verdict(
             UNKNOWN,
-            f"CUDA {cuda.version} is not in the table, which goes from {data.TOOLKITS[0].version} to "
+            f"CUDA {cuda.version} is not in the table, which ranges from {data.TOOLKITS[0].version} to "
             f"{data.TOOLKITS[-1].version}",
             "Look at the table of drivers in its release notes",
         )
     if driver.branch not in data.BRANCHES.numbers and driver.branch < data.BRANCHES.numbers[-1]:
         return Verdict(
             UNKNOWN,
-            f"{driver.branch} is not a branch of Linux drivers in the table; drivers for Windows count otherwise",
-            "Give the version that nvidia-smi prints on the Linux host",
+            f"{driver.branch} is not a branch of Linux drivers in the table; Windows drivers have different version "
+            "numbers",
+            "Use the version that nvidia-smi prints on the Linux host",
         )
     row = data.TOOLKITS[index]
     release = row.first if cuda.release is None or row.any_update else cuda.release
@@ -224,13 +226,13 @@ def _without_gpu(cuda: Cuda, driver: Driver, limits: Limits) -> Verdict:
         if known or (later and driver.key >= _key(later[0].drivers[0])):
             return Verdict(
                 NATIVE,
-                f"Driver {driver.text} is as new as CUDA {cuda} asks for ({least}) or newer",
+                f"Driver {driver.text} meets the requirement of CUDA {cuda} ({least} or newer)",
                 "Nothing has to be changed",
             )
         return Verdict(
             UNKNOWN,
-            f"CUDA {cuda} is newer than the last {row.version} of the table "
-            f"({row.version}.{row.first + len(row.drivers) - 1}, which asks for {least})",
+            f"CUDA {cuda} is newer than the last {row.version} release in the table "
+            f"({row.version}.{row.first + len(row.drivers) - 1}, which requires {least})",
             "Look at the table of drivers in its release notes",
         )
     return _older_driver(cuda, driver, least, limits)
@@ -249,15 +251,15 @@ def _older_driver(cuda: Cuda, driver: Driver, least: str, limits: Limits) -> Ver
         lifted = f" or {package} (on data-center GPUs)" if driver.branch in listed else ""
         return Verdict(
             MINOR,
-            f"Driver {driver.text} {older} than CUDA {cuda} asks for ({least}), but runs all of CUDA {cuda.major}. "
-            "What is lost: compiling this toolkit's PTX (programs without code for the GPU), and features that need "
-            "the newer driver (cudaErrorCallRequiresNewerDriver)",
-            f"Nothing has to be changed for programs that need neither; for others {limits.newer(least)}{lifted}",
+            f"Driver {driver.text} {older} than CUDA {cuda} requires ({least}), but runs all of CUDA {cuda.major}. It "
+            "can't compile this toolkit's PTX (needed by programs without code for the GPU), and lacks features that "
+            "need the newer driver (cudaErrorCallRequiresNewerDriver)",
+            f"No change is needed for programs that need neither; for others, {limits.newer(least)}{lifted}",
         )
     needed, what = least, str(cuda)
     if floor and _key(floor) < _key(least):
         needed, what = floor, str(cuda.major)
-    why = f"Driver {driver.text} is older than CUDA {what} asks for ({needed})"
+    why = f"Driver {driver.text} is older than CUDA {what} requires ({needed})"
     change = limits.newer(needed)
     other = f"{change[0].upper()}{change[1:]}{_or_older_toolkit(driver)}"
     if driver.branch not in listed + ended:
@@ -265,11 +267,15 @@ def _older_driver(cuda: Cuda, driver: Driver, least: str, limits: Limits) -> Ver
     if limits.data_center is False:
         return Verdict(UNSUPPORTED, f"{why}, and {package} works on data-center GPUs only", other)
     condition = "" if limits.data_center else ", on data-center GPUs (and a few certified RTX GPUs) only"
-    end = f". The branch {driver.branch} has ended, NVIDIA doesn't list it any more" if driver.branch in ended else ""
+    end = (
+        (f". The branch {driver.branch} has reached its end of life, and NVIDIA no longer lists it")
+        if driver.branch in ended
+        else ""
+    )
     return Verdict(
         FORWARD,
-        f"{why}, but runs it with the newer CUDA driver libraries of {package}{condition}. Interoperation with OpenGL "
-        f"and Vulkan is lost{end}",
+        f"{why}, but runs it with the newer CUDA driver libraries of {package}{condition}. Interoperability with "
+        f"OpenGL and Vulkan is lost{end}",
         f"Install {package} where the program runs, with /usr/local/cuda-{cuda.version}/compat in its library path; or "
         f"{change}{_or_older_toolkit(driver)}",
         package,

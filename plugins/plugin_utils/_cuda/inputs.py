@@ -15,7 +15,7 @@ from .compatibility import CudaError, Verdict, judge
 def verdict(plugin: str, cuda: Any, driver: Any, gpu: Any, data_center: Any = None) -> Verdict:
     """Raise AnsibleFilterError for anything that can't be judged."""
     if data_center is not None and not isinstance(data_center, bool):
-        raise AnsibleFilterError(f"{plugin}: data_center is true or false, not {data_center!r:.60}")
+        raise AnsibleFilterError(f"{plugin}: data_center must be true or false, not {data_center!r:.60}")
     try:
         return judge(
             text(plugin, "the CUDA version", cuda),
@@ -33,5 +33,5 @@ def text(plugin: str, what: str, value: Any) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    hint = "; put it into quotes, as numbers lose their zeros" if isinstance(value, float) else ""
-    raise AnsibleFilterError(f"{plugin}: {what} has to be text, not {value!r:.60} ({type(value).__name__}){hint}")
+    hint = "; put it in quotes, because numbers lose trailing zeros" if isinstance(value, float) else ""
+    raise AnsibleFilterError(f"{plugin}: {what} must be text, not {value!r:.60} ({type(value).__name__}){hint}")

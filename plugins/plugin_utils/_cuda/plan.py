@@ -68,8 +68,8 @@ def plan(
         toolkit = _toolkit(version, driver, gpus, accept, revision)
         if toolkit.order in found:
             raise CudaError(
-                f"Error while planning CUDA toolkits: {found[toolkit.order].version} and {version} can't be side by "
-                f"side, both lie in {toolkit.home}. Leave one of them out"
+                f"Error while planning CUDA toolkits: {found[toolkit.order].version} and {version} can't be installed "
+                f"side by side: both use {toolkit.home}. Remove one of them"
             )
         found[toolkit.order] = toolkit
     return [replace(found[order], absent=_absent(found[order], system)) for order in sorted(found)]
@@ -80,7 +80,7 @@ def _absent(toolkit: Toolkit, system: str) -> str:
     if not first or toolkit.order >= first:
         return ""
     there = [known.version for known in TOOLKITS if tuple(map(int, known.version.split("."))) >= first]
-    return f"CUDA {toolkit.version}: NVIDIA's repository for {system} has {', '.join(there)}, and nothing older"
+    return f"CUDA {toolkit.version}: NVIDIA's repository for {system} has {', '.join(there)}, but no older versions"
 
 
 def packages_of(minor: str, installed: Iterable[str]) -> list[str]:
@@ -98,7 +98,8 @@ def _toolkit(version: str, driver: str | None, gpus: Sequence[str], accept: Sequ
     match = RELEASE.fullmatch(version)
     if not match:
         raise CudaError(
-            f"Error while planning CUDA toolkits: {version!r:.60} is not a release. Write three digits, as in 12.9.1"
+            f"Error while planning CUDA toolkits: {version!r:.60} is not a release. Write all three numbers, as in "
+            "12.9.1"
         )
     minor, suffix = f"{match[1]}.{match[2]}", f"{match[1]}-{match[2]}"
     home = f"/usr/local/cuda-{minor}"
@@ -120,6 +121,6 @@ def _toolkit(version: str, driver: str | None, gpus: Sequence[str], accept: Sequ
 def shown(toolkit: Mapping[str, Any]) -> str:
     """A toolkit in a sentence, for people."""
     if toolkit["kind"] is None:
-        return f"CUDA {toolkit['version']}: there is no driver to compare with"
+        return f"CUDA {toolkit['version']}: there is no driver with which to compare it"
     what = str(toolkit["kind"]).replace("_", " ")
     return f"CUDA {toolkit['version']}: {what}: {toolkit['reason']}. {toolkit['advice']}"

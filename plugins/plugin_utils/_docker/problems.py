@@ -33,34 +33,40 @@ def problems(
     """
     for one in found["rootless"]:
         yield (
-            f"User {one['user']} has a rootless Docker ({one['file']}), and two of them on one host are taken for each "
-            "other: remove it as that user (dockerd-rootless-setuptool.sh uninstall), or leave this host out."
+            f"User {one['user']} has a rootless Docker ({one['file']}), and two Docker daemons on one host are easily "
+            "confused: remove it as that user (dockerd-rootless-setuptool.sh uninstall), or exclude this host."
         )
     if found["snap"]:
-        yield "Docker is a snap, with settings elsewhere: remove it (snap remove docker), or leave this host out."
+        yield (
+            "Docker is installed as a snap, whose settings are in other files: remove it (snap remove docker), or "
+            "exclude this host."
+        )
     if version not in table:
         yield f"Docker {version} is not in the table of versions: set docker_version to {' or '.join(table)}."
     elif system not in table[version]["packages"]:
         there = ", ".join(table[version]["packages"])
-        yield f"Docker {version} is not known for {system}, only for {there}: set docker_version to another one."
+        yield (
+            f"The table has no packages of Docker {version} for {system}, only for {there}: choose another "
+            "docker_version."
+        )
     yield from _forms(wanted)
     settings = wanted["daemon_settings"] if isinstance(wanted["daemon_settings"], Mapping) else {}
     runtime = wanted["default_runtime"]
     if runtime == "nvidia" and gpus != "runtime":
         yield (
-            "docker_default_runtime is nvidia, which there is on hosts with GPUs and docker_gpus=runtime only: "
-            "set that, or leave docker_default_runtime out for this host."
+            "docker_default_runtime is nvidia, but this runtime exists only on hosts with GPUs and "
+            "docker_gpus=runtime: set docker_gpus=runtime, or remove docker_default_runtime for this host."
         )
     elif runtime not in (*_RUNTIMES, "nvidia", *(settings.get("runtimes") or {})):
         yield (
-            f"docker_default_runtime is {runtime}, and nothing declares it: add it to docker_daemon_settings, under "
-            "runtimes, with its path."
+            f"docker_default_runtime is {runtime}, but no runtime of that name is declared: add it with its path to "
+            "runtimes in docker_daemon_settings."
         )
     for name in _OPTIONS:
         if settings.get(name) is not None:
             yield (
-                f"docker_daemon_settings holds {name}, which Docker's systemd unit gives as an option, and with both "
-                "Docker does not start: take it out, or change the unit by a drop-in of your own."
+                f"docker_daemon_settings contains {name}, which Docker's systemd unit already passes as an option, "
+                "and Docker does not start with both: remove the setting, or change the unit with your own drop-in."
             )
 
 
@@ -72,7 +78,7 @@ def _forms(wanted: Mapping[str, Any]) -> Iterator[str]:
     else:
         for name, value in options.items():
             if not isinstance(value, str):
-                yield f"docker_log_options: {name} must be a string, and {value!r:.40} is none: quote it."
+                yield f"docker_log_options: {name} must be a string, but {value!r:.40} is not: quote it."
     mirrors = wanted["registry_mirrors"]
     if not isinstance(mirrors, list):
         yield "docker_registry_mirrors must be a list of URLs, such as [https://mirror.example.org]."

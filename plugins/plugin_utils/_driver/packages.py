@@ -127,7 +127,11 @@ def available(system: str, table: Mapping[str, Any]) -> list[str]:
 
 def advice(system: str, table: Mapping[str, Any]) -> str:
     found = available(system, table)
-    return f"Set nvidia_driver_version to auto or one of {', '.join(found)}" if found else f"No version is for {system}"
+    return (
+        f"Set nvidia_driver_version to auto or one of {', '.join(found)}"
+        if found
+        else (f"No version in the table is for {system}")
+    )
 
 
 def newest(versions: Iterable[str]) -> str:
@@ -224,7 +228,7 @@ def headers_problem(host: Mapping[str, Any]) -> str:
     change = (
         f"Reboot into the newer kernel that is installed ({later})"
         if later
-        else "Upgrade the kernel (apt-get dist-upgrade), reboot into it"
+        else "Upgrade the kernel (apt-get dist-upgrade), reboot into the new kernel"
     )
     return (
         f"Error while installing the kernel headers: no apt source of this host has {exact}, without which DKMS can't "

@@ -116,7 +116,7 @@ def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
     if mine:
         return Choice(mine)
     able = fitting(host, table)
-    label = f"the pool {host.pool}" if host.pool else "the hosts without a pool"
+    label = f"in the pool {host.pool}" if host.pool else "without a pool"
     running = {version for version in (kept(each, table) for each in pool) if version}
     if running:
         common = [version for version in able if version in running]
@@ -124,9 +124,9 @@ def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
             return Choice(newest(common))
         return Choice(
             "",
-            f"{label} runs {', '.join(sorted(running))}, and this host ({host.system}) can have "
-            f"{', '.join(able) or 'none of the table'}",
-            "Upgrade the pool first (playbook gpulab.kubernetes.upgrade_driver), give this host a pool of its own "
+            f"hosts {label} run {', '.join(sorted(running))}, but this host ({host.system}) supports "
+            f"{'only ' + ', '.join(able) if able else 'no version in the table'}",
+            "Upgrade the pool first (playbook gpulab.kubernetes.upgrade_driver), put this host into a separate pool "
             "(cluster_node_pool), or set nvidia_driver_version for it",
         )
     common = [version for version in able if all(version in fitting(each, table) for each in pool)]
@@ -134,18 +134,18 @@ def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
         return Choice(newest(common))
     return Choice(
         "",
-        f"no version fits all hosts of {label}: {'; '.join(_each(pool, table))}",
-        "Give hosts that differ pools of their own (cluster_node_pool), or set nvidia_driver_version for them",
+        f"no version fits all hosts {label}: {'; '.join(_each(pool, table))}",
+        "Put hosts that differ into separate pools (cluster_node_pool), or set nvidia_driver_version for them",
     )
 
 
 def _each(pool: list[Host], table: Mapping[str, Any]) -> Iterator[str]:
     by_choice: dict[str, list[str]] = {}
     for host in pool:
-        able = ", ".join(fitting(host, table)) or "none of the table"
+        able = ", ".join(fitting(host, table)) or "no version in the table"
         by_choice.setdefault(f"{able} ({host.system})", []).append(host.name)
     for words, names in by_choice.items():
-        yield f"{', '.join(names)} can have {words}"
+        yield f"{', '.join(names)}: {words}"
 
 
 def _of_source(host: Host) -> Choice:
@@ -162,7 +162,7 @@ def _of_source(host: Host) -> Choice:
             return Choice(tag.group(1))
         return Choice(
             "",
-            "nvidia_driver_source is daemonset, and the tag of nvidia_driver_installer_image names no version",
+            "nvidia_driver_source is daemonset, but the tag of nvidia_driver_installer_image contains no version",
             "Set nvidia_driver_version to the version that this image installs",
         )
     if driver["origin"] == "distribution":
@@ -174,5 +174,5 @@ def _of_source(host: Host) -> Choice:
     return Choice(
         "",
         "nvidia_driver_source is distribution, whose versions are not in the table",
-        f"Set nvidia_driver_version to one that its archive holds, as in 550.163.01: apt list -a {name}",
+        f"Set nvidia_driver_version to a version in the distribution's archive, such as 550.163.01: apt list -a {name}",
     )

@@ -39,29 +39,29 @@ def members(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Iterat
         have = f"it has {len(control_planes)} ({listing(control_planes)})" if control_planes else "it has none"
         yield Problem(
             "control_plane_count",
-            f"The group {names[0]} must hold exactly one host, {have}",
+            f"The group {names[0]} must contain exactly one host, but {have}",
             f"inventory group {names[0]}",
-            "The first control plane makes the cluster; this version does not add further ones",
-            f"Leave one host in {names[0]}"
+            "The first control plane creates the cluster; this version does not add more control planes",
+            f"Leave only one host in {names[0]}"
             if control_planes
-            else f"Put the host that is to be the control plane into {names[0]}",
+            else f"Put the host that should become the control plane into {names[0]}",
         )
     if not workers:
         yield Problem(
             "no_workers",
-            f"The group {names[1]} holds no host",
+            f"The group {names[1]} contains no hosts",
             f"inventory group {names[1]}",
-            "Pods run on workers, so nothing could be verified; the group's name may be misspelt in the inventory",
+            "Pods run on workers, so nothing could be verified; the group's name may be misspelled in the inventory",
             f"Put the workers into {names[1]}; a single machine goes into both groups",
         )
     for host in groups.get("ungrouped", []):
         if host != "localhost":
             yield Problem(
                 "host_without_group",
-                f"{host} is in no group of the inventory",
+                f"{host} does not belong to any group in the inventory",
                 "inventory",
-                "It would be left out of every run without a word",
-                f"Put it into {' or '.join(names)}, or into a group of its own if it is not part of the cluster",
+                "Every run would silently skip it",
+                f"Put it into {' or '.join(names)}, or into a separate group if it is not part of the cluster",
                 host,
             )
 
@@ -77,8 +77,8 @@ def _alike(name: str) -> Callable[[Mapping[str, Values]], Iterator[Problem]]:
                 "cluster_setting_differs",
                 f"{name} differs between hosts of the cluster: {words}",
                 name,
-                "A cluster has one of it",
-                "Set it once for all hosts, the control plane included (group_vars/all)",
+                "A cluster can have only one value",
+                "Set it once for all hosts, including the control plane (group_vars/all)",
             )
 
     return rule
@@ -93,7 +93,7 @@ def _known_version(name: str) -> Callable[[Mapping[str, Values]], Iterator[Probl
                     "version_unknown",
                     f"{name} is {version}, which is not in the table of versions",
                     name,
-                    "Only versions that are known to fit the others are installed",
+                    "Only versions that are known to work with the others are installed",
                     f"Choose one of {listing(known)}",
                 )
 
@@ -126,7 +126,7 @@ def _networks(hosts: Mapping[str, Values]) -> Iterator[Problem]:
                     f"{variable} is {text!r}, which is not a valid IPv4 network",
                     variable,
                     str(error),
-                    "Give a network in CIDR form, such as 10.244.0.0/16",
+                    "Use CIDR notation, such as 10.244.0.0/16",
                 )
         if len(parsed) == len(texts):
             yield from _sizes(len(hosts), *parsed)
@@ -137,9 +137,9 @@ def _sizes(nodes: int, pods: ipaddress.IPv4Network, services: ipaddress.IPv4Netw
     if room < nodes:
         yield Problem(
             "pod_network_too_small",
-            f"The pod network {pods} has room for {room} nodes, the inventory holds {nodes}",
+            f"The pod network {pods} has room for {room} nodes, but the inventory contains {nodes}",
             _PODS,
-            f"Each node gets a /{_NODE_POD_PREFIX} of it",
+            f"Each node gets a /{_NODE_POD_PREFIX} of this network",
             "Choose a larger network",
         )
     if not 12 <= services.prefixlen <= 28:
@@ -147,7 +147,7 @@ def _sizes(nodes: int, pods: ipaddress.IPv4Network, services: ipaddress.IPv4Netw
             "service_network_size",
             f"The service network {services} has a size that kubeadm refuses",
             _SERVICES,
-            "It takes networks from /12 to /28",
+            "kubeadm accepts networks from /12 to /28",
             "Choose a network of such a size, such as 10.96.0.0/12",
         )
     if pods.overlaps(services):
@@ -156,7 +156,7 @@ def _sizes(nodes: int, pods: ipaddress.IPv4Network, services: ipaddress.IPv4Netw
             f"The pod network {pods} and the service network {services} overlap",
             f"{_PODS}, {_SERVICES}",
             "An address could belong to a pod and to a service",
-            "Choose networks that share no address",
+            "Choose networks that don't overlap",
         )
 
 

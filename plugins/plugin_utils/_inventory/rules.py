@@ -30,7 +30,7 @@ Values = Mapping[str, Any]
 _POOL = "gpulab.io/pool"
 # The sources whose driver may lie below another directory than /.
 _ELSEWHERE = ("daemonset", "preinstalled", "operator")
-_QUOTE = "put it into quotes"
+_QUOTE = "put it in quotes"
 _SERIAL = re.compile(r"[1-9][0-9]*|(?:[1-9][0-9]?|100)%", re.ASCII)
 # As Go reads it, in the units that make sense for a time limit.
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
@@ -64,7 +64,7 @@ def _releases(value: Any) -> Iterator[str]:
         if wrong:
             yield wrong
         elif minors.setdefault(_minor(entry), entry) != entry:
-            yield f"{minors[_minor(entry)]} and {entry} can't be side by side: both are CUDA {_minor(entry)}"
+            yield f"{minors[_minor(entry)]} and {entry} can't be installed side by side: both are CUDA {_minor(entry)}"
 
 
 def _release(value: Any) -> Iterator[str]:
@@ -75,14 +75,17 @@ def _release(value: Any) -> Iterator[str]:
 
 def _wrong_release(entry: Any) -> str:
     if not isinstance(entry, str):
-        return f"{entry!r} is not a string; write all three digits, and {_QUOTE}, as in '12.9.1'"
-    return "" if RELEASE.fullmatch(entry) else f"{entry!r:.60} is not a release; write all three digits, as in 12.9.1"
+        return f"{entry!r} is not a string; write all three numbers, and {_QUOTE}, as in '12.9.1'"
+    return "" if RELEASE.fullmatch(entry) else f"{entry!r:.60} is not a release; write all three numbers, as in 12.9.1"
 
 
 def _minors(value: Any) -> Iterator[str]:
     for entry in value:
         if not isinstance(entry, str):
-            yield f"{entry!r} is not a string: a number loses its zeros, and 12.10 is 12.1 then; {_QUOTE}, as in '12.9'"
+            yield (
+                f"{entry!r} is not a string: a number loses trailing zeros, so that 12.10 becomes 12.1; {_QUOTE}, as "
+                "in '12.9'"
+            )
         elif not MINOR_VERSION.fullmatch(entry):
             yield f"{entry!r:.60} is not a minor version; write it as in 12.9"
 
@@ -93,12 +96,12 @@ def _minor(release: str) -> str:
 
 def _serial(value: Any) -> Iterator[str]:
     if not _SERIAL.fullmatch(str(value)):
-        yield f"it must be a number of nodes, such as 2, or a part of them from 1% to 100%, not {str(value)!r}"
+        yield f"it must be a number of nodes, such as 2, or a percentage from 1% to 100%, not {str(value)!r}"
 
 
 def _directory(value: Any) -> Iterator[str]:
     if not _DIRECTORY.fullmatch(str(value)):
-        yield f"it must be an absolute path without a slash at its end, such as /opt/nvidia/driver, not {str(value)!r}"
+        yield f"it must be an absolute path without a slash at the end, such as /opt/nvidia/driver, not {str(value)!r}"
 
 
 def _timeouts(value: Any) -> Iterator[str]:
@@ -137,12 +140,12 @@ def _disk(value: Any) -> Iterator[str]:
 
 def _lease(value: Any) -> Iterator[str]:
     if int(value) < 60:
-        yield f"it must be at least 60 seconds, not {value}: a run renews the lease at each step only"
+        yield f"it must be at least 60 seconds, not {value}: a run renews the lease only once per step"
 
 
 def _delegate(value: Any) -> Iterator[str]:
     if not str(value).strip():
-        yield "it is empty; name a host of the inventory, or leave it out for the controller"
+        yield "it is empty; set a host of the inventory, or remove it to use the controller"
 
 
 def _cluster_configuration(value: Any) -> Iterator[str]:
@@ -150,7 +153,7 @@ def _cluster_configuration(value: Any) -> Iterator[str]:
     given = {*value, *(f"networking.{key}" for key in networking)} if isinstance(networking, Mapping) else {*value}
     for key in sorted(map(str, given)):
         if key in _RESERVED:
-            yield f"{key} can't be set here, {_RESERVED[key]}"
+            yield f"{key} can't be set here; {_RESERVED[key]}"
     if not isinstance(networking, Mapping):
         yield f"networking is not a mapping: {networking!r:.60}"
 
@@ -180,7 +183,7 @@ def _mirrors(value: Any) -> Iterator[str]:
     for number, entry in enumerate(value, start=1):
         if "@" in str(entry["endpoint"]).partition("://")[2].partition("/")[0]:
             yield (
-                f"the endpoint of entry {number} holds a user or a password, which belong into "
+                f"the endpoint of entry {number} contains a user or a password, which must be in "
                 "containerd_registry_credentials"
             )
 
@@ -190,11 +193,11 @@ def _registry_credentials(value: Any) -> Iterator[str]:
         if not _REGISTRY.fullmatch(str(entry["registry"])):
             yield f"the registry of entry {number} must be a host with or without a port, such as nvcr.io"
         if not str(entry["username"]) or ":" in str(entry["username"]):
-            yield f"the username of entry {number} is empty or holds a colon"
+            yield f"the username of entry {number} is empty or contains a colon"
         if not str(entry["password"]):
             yield f"the password of entry {number} is empty"
     registries = [str(entry["registry"]) for entry in value]
-    yield from (f"{name} is there twice" for name in sorted(set(registries)) if registries.count(name) > 1)
+    yield from (f"{name} occurs twice" for name in sorted(set(registries)) if registries.count(name) > 1)
 
 
 def _server(value: Any) -> Iterator[str]:
@@ -214,7 +217,10 @@ def _capacity(value: Any) -> Iterator[str]:
 
 def _label(value: Any) -> Iterator[str]:
     if not _LABEL.fullmatch(str(value)):
-        yield f"it must be at most 63 small letters, digits and '-' inside, not {str(value)!r:.120}"
+        yield (
+            "it must consist of at most 63 lower-case letters, digits and '-', and must not start or end with '-', "
+            f"not {str(value)!r:.120}"
+        )
 
 
 def _mount_options(value: Any) -> Iterator[str]:
@@ -225,7 +231,7 @@ def _mount_options(value: Any) -> Iterator[str]:
 
 def _verified(value: Any) -> Iterator[str]:
     if not 1 <= int(value) <= _MOST_VERIFIED:
-        yield f"it must be 1 to {_MOST_VERIFIED} MiB, which a pod has in memory, not {value}"
+        yield f"it must be 1 to {_MOST_VERIFIED} MiB, because a pod keeps the data in memory, not {value}"
 
 
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
@@ -284,10 +290,10 @@ def _installer(host: str, values: Values) -> Iterator[Problem]:
     if values["nvidia_driver_source"] == "daemonset" and not values["nvidia_driver_installer_image"]:
         yield Problem(
             "installer_image_missing",
-            "nvidia_driver_source is daemonset, and nvidia_driver_installer_image is empty",
+            "nvidia_driver_source is daemonset, but nvidia_driver_installer_image is empty",
             "nvidia_driver_installer_image",
             "A pod of that image installs the driver",
-            "Name the image, or choose another nvidia_driver_source",
+            "Set the image, or choose another nvidia_driver_source",
             host,
         )
 
@@ -297,10 +303,10 @@ def _root(host: str, values: Values) -> Iterator[Problem]:
     if root != "/" and source not in _ELSEWHERE:
         yield Problem(
             "driver_root_unused",
-            f"nvidia_driver_root is {root}, and nvidia_driver_source is {source}",
+            f"nvidia_driver_root is {root}, but nvidia_driver_source is {source}",
             "nvidia_driver_root",
-            "Packages install the driver below /, and nowhere else",
-            f"Leave nvidia_driver_root out, or set nvidia_driver_source to {' or '.join(_ELSEWHERE)}",
+            "Packages install the driver only below /",
+            f"Remove nvidia_driver_root, or set nvidia_driver_source to {' or '.join(_ELSEWHERE)}",
             host,
         )
 
@@ -310,9 +316,10 @@ def _operator(host: str, values: Values) -> Iterator[Problem]:
     if source == "operator" and manager != "gpu_operator":
         yield Problem(
             "gpu_operator_not_chosen",
-            f"nvidia_driver_source is operator, and cluster_gpu_manager is {manager}",
+            f"nvidia_driver_source is operator, but cluster_gpu_manager is {manager}",
             "nvidia_driver_source, cluster_gpu_manager",
-            "The GPU Operator is to bring the driver, and would not be there: nothing brings one",
+            "The GPU Operator is configured to install the driver but would not be installed, so nothing would "
+            "install a driver",
             "Set cluster_gpu_manager to gpu_operator for all hosts, or choose another nvidia_driver_source",
             host,
         )
@@ -322,10 +329,10 @@ def _tunnel(host: str, values: Values) -> Iterator[Problem]:
     if boolean(values["cluster_api_tunnel"]) and values["cluster_api_delegate"] != "localhost":
         yield Problem(
             "tunnel_with_delegate",
-            f"cluster_api_tunnel is true, and cluster_api_delegate is {values['cluster_api_delegate']}",
+            f"cluster_api_tunnel is true, but cluster_api_delegate is {values['cluster_api_delegate']}",
             "cluster_api_tunnel, cluster_api_delegate",
-            "The tunnel begins on the controller, so the work against the API has to be done there",
-            "Leave one of the two out",
+            "The tunnel starts on the controller, so tasks that use the API must run there",
+            "Remove one of the two settings",
             host,
         )
 
@@ -339,7 +346,7 @@ def _toolkits(host: str, values: Values) -> Iterator[Problem]:
             f"CUDA {listing(map(_minor, both))} is both wanted and removed",
             "cuda_toolkit_versions, cuda_toolkit_remove",
             f"Wanted is {listing(both)}",
-            "Take it out of one of the two",
+            "Remove it from one of the two settings",
             host,
         )
     if default and default not in versions:
@@ -347,8 +354,8 @@ def _toolkits(host: str, values: Values) -> Iterator[Problem]:
             "cuda_default_unknown",
             f"cuda_toolkit_default is {default}, which is not among cuda_toolkit_versions",
             "cuda_toolkit_default",
-            f"Only a release that is wanted can be the default; wanted is {listing(versions) or 'none'}",
-            "Choose one of them, add it to cuda_toolkit_versions, or leave cuda_toolkit_default out",
+            f"The default must be one of the releases to install ({listing(versions) or 'none'})",
+            "Choose one of them, add it to cuda_toolkit_versions, or remove cuda_toolkit_default",
             host,
         )
 
@@ -358,10 +365,10 @@ def _cache(host: str, values: Values) -> Iterator[Problem]:
     if "nfs_cache" in values["cluster_storage"] and values["nfs_cache_state"] == "present" and missing:
         yield Problem(
             "nfs_cache_source_missing",
-            f"cluster_storage has nfs_cache, without {listing(missing)}",
+            f"cluster_storage contains nfs_cache without {listing(missing)}",
             ", ".join(missing),
             "The cache is a directory of an NFS server",
-            "Name the server and the directory that it exports",
+            "Set the server and the directory that it exports",
             host,
         )
 
@@ -387,7 +394,7 @@ def _one_manager(hosts: Mapping[str, Values]) -> Iterator[Problem]:
             "gpu_managers_differ",
             f"cluster_gpu_manager differs between hosts of the cluster: {words}",
             "cluster_gpu_manager",
-            "One of the two offers the GPUs of all nodes, and the other is kept away",
+            "Only one of the two can offer the GPUs of the cluster, for all nodes",
             "Set it once for all hosts, the control plane included (group_vars/all)",
         )
 
@@ -399,8 +406,8 @@ def _homeless(hosts: Mapping[str, Values]) -> Iterator[Problem]:
             "nodes_all_tainted",
             f"Every node would have a taint: {listing(hosts)}",
             "cluster_node_taints",
-            "Pods that tolerate none of them, such as the cluster's DNS, would have no place",
-            "Take it from one, such as with cluster_node_taints=[]: leave the control plane or a worker without",
+            "Pods that tolerate none of them, such as the cluster's DNS, could not be scheduled",
+            "Remove the taints from one node (cluster_node_taints=[]), such as the control plane or a worker",
         )
 
 

@@ -23,10 +23,10 @@ def count(group: str, hosts: Collection[str]) -> Iterator[Problem]:
     if len(hosts) > 1:
         yield Problem(
             "nfs_server_count",
-            f"The group {group} must hold at most one host, it has {len(hosts)} ({listing(hosts)})",
+            f"The group {group} must contain at most one host, but it has {len(hosts)} ({listing(hosts)})",
             f"inventory group {group}",
-            "A claim leads to one server, and nothing copies data between two of them",
-            f"Leave one host in {group}",
+            "A claim refers to one server, and data is not copied between servers",
+            f"Leave only one host in {group}",
         )
 
 
@@ -37,10 +37,10 @@ def server(host: str, addresses: Collection[str], server: Values, cluster: Mappi
     if server["nfs_server_state"] == "absent" and paths:
         yield Problem(
             "nfs_server_withdrawn_below_the_cache",
-            f"nfs_server_state is absent, and the cache of the cluster is on {host}",
+            f"nfs_server_state is absent, but the cache of the cluster is on {host}",
             "nfs_server_state, nfs_cache_state",
-            "Pods that have the claim would hang as soon as the export is withdrawn",
-            "Set nfs_cache_state to absent, too, which keeps the data, or leave nfs_server_state out",
+            "Pods that use the claim would hang as soon as the export is removed",
+            "Also set nfs_cache_state to absent, which keeps the data, or remove nfs_server_state",
             host,
         )
         return
@@ -48,9 +48,9 @@ def server(host: str, addresses: Collection[str], server: Values, cluster: Mappi
         if path and path != exported and not path.startswith(f"{exported}/"):
             yield Problem(
                 "nfs_cache_not_exported",
-                f"nfs_cache_path is {path}, and {host} exports {exported}",
+                f"nfs_cache_path is {path}, but {host} exports {exported}",
                 "nfs_cache_path, nfs_server_path",
-                "Nodes can mount only what the server exports",
+                "Nodes can mount only directories that the server exports",
                 f"Set nfs_cache_path to {exported} or a directory in it, or nfs_server_path to {path}",
                 host,
             )

@@ -74,8 +74,8 @@ def find(host: str, variables: Mapping[str, Any], known: Specification) -> Itera
                 "variable_wrong",
                 " ".join(wrong.split()),
                 name,
-                f"What it is: {_first_line(known[name]['description'])}",
-                "Correct the value, or leave the variable out: docs/variables.md holds types and defaults",
+                f"Description: {_first_line(known[name]['description'])}",
+                "Correct the value, or remove the variable; docs/variables.md lists types and defaults",
                 host,
             )
     sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
@@ -174,8 +174,8 @@ def _misspelt(host: str, name: str, known: Specification) -> Iterator[Problem]:
             "variable_unknown",
             f"There is no variable {name}",
             name,
-            f"It looks like {near[0]} misspelt, which would then keep its default",
-            f"Write {near[0]}, or give a variable of your own a name that differs more",
+            f"It looks like a misspelling of {near[0]}, which would keep its default value",
+            f"Write {near[0]}, or choose a more different name for your own variable",
             host,
         )
 
@@ -184,7 +184,7 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
     kind = option.get("type", "str")
     secret = any(part.get("no_log") for part in option.get("options", {}).values())
     if secret and not (isinstance(_plain(value), list) and all(isinstance(entry, Mapping) for entry in value)):
-        yield f"{name} is not a list of mappings; its value holds secrets and is not shown"
+        yield f"{name} is not a list of mappings; its value contains secrets and is not shown"
     elif value is None:
         if "default" in option:
             yield f"{name} is empty (null)"

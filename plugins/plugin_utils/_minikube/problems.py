@@ -29,35 +29,35 @@ def problems(
     if settings["version"] not in table and not settings["sha256"]:
         yield (
             f"minikube {settings['version']} is not in the table of versions: set minikube_version to "
-            f"{' or '.join(table)}, or give the checksum of its file in minikube_sha256."
+            f"{' or '.join(table)}, or set minikube_sha256 to the checksum of its file."
         )
     if gpus not in _GPUS.get((driver, runtime), ("none",)):
         yield (
-            f"minikube refuses --gpus={gpus} with the driver {driver} and the runtime {runtime}; it takes it with the "
-            "driver docker and the runtime docker only: set minikube_driver=docker and "
+            f"minikube refuses --gpus={gpus} with the driver {driver} and the runtime {runtime}; it accepts this "
+            "option only with the driver docker and the runtime docker: set minikube_driver=docker and "
             "minikube_container_runtime=docker, or minikube_gpus=none."
         )
     if driver == "none" and runtime != "containerd":
-        yield "With the driver none Kubernetes runs in the host's containerd: leave minikube_container_runtime out."
+        yield "With the driver none, Kubernetes runs in the host's containerd: remove minikube_container_runtime."
     if driver == "none" and settings["profile"] != _ONLY_PROFILE:
         yield (
-            f"minikube's driver none has one profile, {_ONLY_PROFILE}, and no {settings['profile']}: leave "
-            "minikube_profile out, or set minikube_driver=docker."
+            f"minikube's driver none supports only the profile {_ONLY_PROFILE}, not {settings['profile']}: remove "
+            "minikube_profile, or set minikube_driver=docker."
         )
     if driver == "none" and settings["user"] != "root":
-        yield "Kubernetes on the host itself belongs to root: leave minikube_user out, or set minikube_driver=docker."
+        yield "Kubernetes on the host itself belongs to root: remove minikube_user, or set minikube_driver=docker."
     if driver == "docker" and settings["user"] == "root":
         yield (
-            "minikube's driver docker refuses root: set minikube_user to an existing user, who is added to the "
-            "group docker and with that is as powerful as root."
+            "minikube's driver docker refuses root: set minikube_user to an existing user, which is added to the "
+            "group docker and is then as powerful as root."
         )
     if driver == "none" and cluster and profile == "absent":
         yield (
-            "this host is a node of a cluster that minikube has not made: leave the host out, or remove that cluster "
+            "this host is a node of a cluster that minikube did not create: exclude the host, or remove that cluster "
             "(kubeadm reset)."
         )
     if driver == "docker" and gpus != "none" and hardened not in ("", "0"):
         yield (
-            f"net.core.bpf_jit_harden is {hardened}, with which containers in minikube's container get no GPU: set it "
-            "to 0 in a file in /etc/sysctl.d, and run sysctl --system. It protects the kernel's JIT compiler."
+            f"net.core.bpf_jit_harden is {hardened}; with this value, containers in minikube's container get no GPUs: "
+            "set it to 0 in a file in /etc/sysctl.d, and run sysctl --system. It protects the kernel's JIT compiler."
         )

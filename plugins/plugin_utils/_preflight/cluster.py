@@ -63,8 +63,8 @@ def unique_names(cluster: Cluster) -> Iterator[Problem]:
         "node_name_twice",
         {reading.host: reading.settings["node_name"] for reading in cluster.read},
         ("Hosts {hosts} have the same node name {value}", "host name, cluster_node_name"),
-        "The second one would take the place of the first in the cluster",
-        "Give each host a name of its own: hostnamectl set-hostname NAME, or the variable cluster_node_name",
+        "The second host would replace the first in the cluster",
+        "Give each host its own name: hostnamectl set-hostname NAME, or the variable cluster_node_name",
     )
 
 
@@ -82,8 +82,8 @@ def unique_machine_ids(cluster: Cluster) -> Iterator[Problem]:
     yield from _unique(
         "machine_id_twice",
         {reading.host: reading.facts["machine_id"] for reading in cluster.read},
-        ("Hosts {hosts} have the same machine id {value}", "/etc/machine-id"),
-        "They were cloned; addresses from DHCP, journals and leases get mixed up between them",
+        ("Hosts {hosts} have the same machine ID {value}", "/etc/machine-id"),
+        "They were cloned; their DHCP addresses, journals and leases would be mixed up",
         "On each clone: rm /etc/machine-id /var/lib/dbus/machine-id; systemd-machine-id-setup; reboot",
     )
 
@@ -111,7 +111,7 @@ def clocks(cluster: Cluster) -> Iterator[Problem]:
                 f"The clock is {abs(offset - middle):.0f} s {ahead} the other hosts' (the spread is {spread:.0f} s)",
                 "system clock",
                 f"Certificates and leases fail when clocks differ by more than {most:.0f} s",
-                "Turn on time synchronization: timedatectl set-ntp true, then see timedatectl timesync-status",
+                "Turn on time synchronization: timedatectl set-ntp true, then check timedatectl timesync-status",
             )
 
 
@@ -124,9 +124,9 @@ def api(cluster: Cluster) -> Iterator[Problem]:
             "api_unreachable",
             f"The API's address {cluster.settings['api_endpoint']} can't be reached from {here}: {found['error']}",
             "cluster_api_endpoint, cluster_api_tunnel, cluster_api_delegate",
-            "Everything after kubeadm is done through the API, and the run would stop there",
-            "Let that port in (firewall, security group, VPN), or set cluster_api_tunnel=true, which gets there "
-            "through SSH; preflight_check_api=false leaves this check out",
+            "Everything after kubeadm uses the API, so the run would stop at that point",
+            "Open that port (firewall, security group, VPN), or set cluster_api_tunnel=true to connect through SSH; "
+            "preflight_check_api=false skips this check",
         )
     packages = found.get("packages", {"kubernetes": _KUBERNETES_PACKAGE, "yaml": "unknown"})
     version = str(packages["kubernetes"])
@@ -137,9 +137,9 @@ def api(cluster: Cluster) -> Iterator[Problem]:
             "api_packages_missing",
             f"The Python of {here} ({found['python']}) has {have}; {need}",
             "cluster_api_delegate",
-            "The modules that work against the API need it",
+            "The modules that use the API need it",
             f"{found['python']} -m pip install 'kubernetes>={_KUBERNETES_PACKAGE}' PyYAML"
-            + ("" if where == "localhost" else ", or leave cluster_api_delegate out and set cluster_api_tunnel=true"),
+            + ("" if where == "localhost" else ", or remove cluster_api_delegate and set cluster_api_tunnel=true"),
         )
 
 
@@ -151,7 +151,7 @@ def membership(cluster: Cluster) -> Iterator[Problem]:
             if state["role"] == "worker":
                 yield _foreign(reading, "this host is a worker of another cluster, not a control plane")
         elif state["role"] == "control_plane":
-            yield _foreign(reading, "this host is a control plane, and a worker in the inventory")
+            yield _foreign(reading, "this host is a control plane, but a worker in the inventory")
         elif first and state["ca_hashes"] and not set(state["ca_hashes"]) & set(first.facts["cluster"]["ca_hashes"]):
             whose = "has another CA" if first.facts["cluster"]["ca_hashes"] else "has no cluster yet"
             yield _foreign(reading, f"it belongs to another cluster: {first.host} {whose}")
@@ -161,10 +161,10 @@ def _foreign(reading: Reading, why: str) -> Problem:
     server = reading.facts["cluster"]["server"]
     return reading.problem(
         "host_in_other_cluster",
-        "The host belongs to a cluster already" + (f" ({server})" if server else ""),
+        "The host already belongs to a cluster" + (f" ({server})" if server else ""),
         "/etc/kubernetes",
         why[0].upper() + why[1:],
-        "Take it out of the inventory, or take it out of that cluster (kubectl drain, kubectl delete node) and run "
+        "Remove it from the inventory, or remove it from that cluster (kubectl drain, kubectl delete node) and run "
         "`kubeadm reset` on it yourself",
     )
 

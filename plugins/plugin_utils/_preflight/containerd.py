@@ -16,8 +16,8 @@ from .._containerd.config import Configuration, merge, parse, parse_release
 from .model import Cluster, Facts, HostRule, Reading, listing
 
 _OPERATOR = re.compile(r"/toolkit/nvidia-container-runtime(?:\.\w+)?\Z")
-_WHY = "containerd merges the drop-ins into the configuration that this collection writes, and would not run right"
-_DO = "Correct or remove that file, or what the variables of the role containerd set in it"
+_WHY = "containerd merges the drop-ins into the configuration that this collection writes, and would not work correctly"
+_DO = "Correct or remove that file, or change the variables of the role containerd"
 
 
 def drop_ins(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -41,11 +41,11 @@ def drop_ins(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if theirs and any(file["gpus"] for file in ours):
         yield reading.problem(
             "toolkit_of_operator",
-            "The GPU Operator's container toolkit has configured containerd, too",
+            "The GPU Operator's container toolkit has also configured containerd",
             listing(sorted(theirs)),
-            "Two toolkits would each make the runtime nvidia theirs, and the later file would count",
-            "Let one of them step back: set toolkit.enabled=false in the operator's chart and remove that file, or "
-            "take the operator's (nvidia_container_toolkit_source=operator)",
+            "Both toolkits would define the runtime nvidia, and the later file would take effect",
+            "Use only one of them: set toolkit.enabled=false in the operator's chart and remove that file, or use the "
+            "operator's toolkit (nvidia_container_toolkit_source=operator)",
         )
         return
     for conflict in conflicts.find(configuration):
@@ -83,7 +83,7 @@ def _default_runtime(reading: Reading, configuration: Configuration, own: set[st
         if wanted and default != wanted[0]:
             yield reading.problem(
                 "default_runtime_differs",
-                f"{file.path} makes {default} the default runtime, after another file has made it {wanted[0]}",
+                f"{file.path} makes {default} the default runtime, but another file has already set it to {wanted[0]}",
                 file.path,
                 "Pods that manage GPUs get them from the default runtime",
                 "Remove default_runtime_name from that file, or the file",

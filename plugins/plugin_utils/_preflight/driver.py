@@ -27,7 +27,7 @@ _ORIGINS = {
     "cuda_repository": "comes from NVIDIA's CUDA repository",
     "distribution": "comes from the distribution's packages",
     "runfile": "was installed by NVIDIA's .run file",
-    "other": "belongs to no package",
+    "other": "does not belong to a package",
 }
 
 
@@ -50,17 +50,17 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "driver_version_unknown",
             f"nvidia_driver_version is {version}, which is not in the table of versions",
             "nvidia_driver_version",
-            "Only versions that are known to fit the others are installed",
+            "Only versions that are known to work with the others are installed",
             f"Choose one of {listing(known or table)}, or auto",
         )
     # A distribution that is not supported is a problem of its own.
     elif system not in table[version]["packages"] and known:
         yield reading.problem(
             "driver_version_not_offered",
-            f"nvidia_driver_version is {version}, which NVIDIA's repository for {system} does not hold",
+            f"nvidia_driver_version is {version}, which is not in NVIDIA's repository for {system}",
             "nvidia_driver_version",
-            "It has another choice of versions for each distribution",
-            f"For {system} it holds {listing(known)} of the table: choose one of them for this host, or auto",
+            "Each distribution has its own set of versions",
+            f"For {system}, the table contains {listing(known)}: choose one of them for this host, or auto",
         )
 
 
@@ -84,11 +84,11 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         if found["origin"] not in ("none", "other"):
             yield reading.problem(
                 "driver_present",
-                f"There is an NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}), and the GPU Operator "
-                "is to bring one (nvidia_driver_source)",
+                f"An NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}) is installed, but the GPU "
+                "Operator is configured to install one (nvidia_driver_source)",
                 listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
-                "The operator's driver container does not start next to a driver of the host",
-                "Keep this one (nvidia_driver_source=preinstalled), or remove it and reboot",
+                "The operator's driver container does not start if the host has its own driver",
+                "Keep the driver (nvidia_driver_source=preinstalled), or remove it and reboot",
                 **_kept_driver(found),
             )
         return
@@ -104,15 +104,15 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         reason = foreign or f"is not the wanted version {wanted}"
         yield reading.problem(
             "driver_unmanaged",
-            f"The NVIDIA driver that is there ({listing(sorted(versions)) or 'version unknown'}) {reason}",
+            f"The existing NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}) {reason}",
             listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
             "An existing driver is not replaced unless you ask for it",
             "Keep it (nvidia_driver_source=preinstalled), or choose its version (nvidia_driver_version), or "
             + (
-                "have it replaced (nvidia_driver_replace_foreign=true)"
+                "let it be replaced (nvidia_driver_replace_foreign=true)"
                 if foreign
-                else "change it with the playbook gpulab.kubernetes.upgrade_driver, or have it "
-                "replaced by this one (nvidia_driver_replace_foreign=true)"
+                else "change it with the playbook gpulab.kubernetes.upgrade_driver, or let it be replaced by this "
+                "version (nvidia_driver_replace_foreign=true)"
             ),
             **_kept_driver(found),
         )
@@ -139,12 +139,12 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         "firmware",
         "The kernel refuses the driver's modules, which DKMS builds on the host and signs with an unknown key",
         (
-            "Take Ubuntu's own driver, whose modules are signed: nvidia_driver_source=distribution with a version of "
+            "Use Ubuntu's own driver, whose modules are signed: nvidia_driver_source=distribution with a version from "
             "apt list -a 'linux-modules-nvidia-*-server-open-*' as nvidia_driver_version. "
             if ubuntu
             else ""
         )
-        + f"Turn Secure Boot off in the firmware; or {own}nvidia_driver_source=preinstalled",
+        + f"Turn off Secure Boot in the firmware; or {own}nvidia_driver_source=preinstalled",
     )
 
 
@@ -160,7 +160,7 @@ def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "apt_components_missing",
             f"The apt sources of this host do not enable {listing(missing)}",
             "/etc/apt/sources.list, /etc/apt/sources.list.d",
-            "The distribution's own driver is in these components (nvidia_driver_source=distribution)",
+            "These components contain the distribution's own driver (nvidia_driver_source=distribution)",
             f"Add {' '.join(missing)} to the components of the distribution's entries, including its security "
             "updates; or set nvidia_driver_source=cuda_repository",
         )
@@ -202,16 +202,16 @@ def _choice(reading: Reading, choice: Mapping[str, str]) -> Iterator[Problem]:
     if reading.settings["nvidia_driver_upgrading"]:
         yield reading.problem(
             "driver_upgrade_without_version",
-            "The driver is to be upgraded, and no version is named",
+            "No version is set for the driver upgrade",
             "nvidia_driver_version",
-            "auto keeps the version that a host has",
+            "auto keeps the installed version",
             "Set it in the inventory, or run again with -e nvidia_driver_version=VERSION",
         )
     elif choice.get("why"):
         yield reading.problem(
             "driver_version_undecided",
-            f"nvidia_driver_version is auto, and no version can be chosen: {choice['why']}",
+            f"nvidia_driver_version is auto, but no version can be chosen: {choice['why']}",
             "nvidia_driver_version",
-            "All hosts of a pool get one version, so that jobs find the same on each of them",
+            "All hosts of a pool get the same version, so that jobs find the same driver on each of them",
             choice["advice"],
         )

@@ -61,7 +61,7 @@ def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         shown = listing(f"{name} {version}" for name, version in other.items())
         yield reading.problem(
             "package_version_differs",
-            f"{shown} {'is' if len(other) == 1 else 'are'} installed, and {wanted} is wanted"
+            f"{shown} {'is' if len(other) == 1 else 'are'} installed, but {wanted} is wanted"
             + (f" ({listing(in_use)})" if in_use else ""),
             "dpkg",
             "Packages that this collection does not manage are not replaced or downgraded unless you ask for it",
@@ -69,7 +69,7 @@ def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"({SETTING}=replace)"
             if suffices
             else f"Let them be replaced ({SETTING}=replace), or remove them yourself"
-            + (f"; they can't be kept, {entry['minimum']} or newer is needed" if entry["minimum"] else ""),
+            + (f"; they can't be kept, because {entry['minimum']} or newer is needed" if entry["minimum"] else ""),
             **({SETTING: KEEP} if suffices else {}),
         )
 
@@ -81,7 +81,8 @@ def other_clusters(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"{name} is installed on this host",
             "systemd units, /var/lib, /snap",
             "Both would use the same ports, packet filter rules and network configuration, and its pods would stop",
-            f"Take another machine, or move its work elsewhere and remove it ({_REMOVED_BY.get(name, 'its own way')})",
+            "Use another machine, or move its workloads elsewhere and remove it "
+            f"({_REMOVED_BY.get(name, 'its own way')})",
         )
 
 

@@ -22,8 +22,9 @@ _FAILURES = (
         "become_refused",
         re.compile(r"sudo|become password|a password is required|\bsu: "),
         "Ansible can't become root",
-        "Installing packages and services needs root",
-        "Allow the user to use sudo without a password, or give one (--ask-become-pass, ansible_become_password)",
+        "Root is required to install packages and services",
+        "Allow the user to use sudo without a password, or provide the password (--ask-become-pass, "
+        "ansible_become_password)",
     ),
     (
         "python_missing",
@@ -32,13 +33,13 @@ _FAILURES = (
         ),
         "Ansible finds no Python that it can use",
         f"Ansible's modules need Python {PYTHON} or newer on the host",
-        "Install it (apt-get install python3), or name it with ansible_python_interpreter",
+        "Install Python (apt-get install python3), or set ansible_python_interpreter to its path",
     ),
     (
         "program_ip_missing",
         re.compile(r"there is no program ip\b"),
         "The host's network can't be read",
-        "Addresses and routes are read with the program ip, by kubeadm too",
+        "This collection and kubeadm read addresses and routes with the program ip",
         "Install it (apt-get install iproute2)",
     ),
 )
@@ -69,7 +70,7 @@ def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         "host_unreadable",
         f"The host can't be read: {said}",
         "host",
-        "Nothing is known of it",
+        "No facts about this host could be read",
         f"Try: ansible {reading.host} -i INVENTORY -b -m gpulab.kubernetes.preflight_info",
     )
 
@@ -90,9 +91,9 @@ def _said(result: Facts) -> str:
 def _too_old_for(reading: Reading, core: str, newest: str, python: str) -> Problem:
     return reading.problem(
         "python_too_new",
-        f"Python is {python}, and ansible-core {core} on the controller knows Python up to {newest}",
+        f"The host's Python is {python}, but ansible-core {core} on the controller supports Python only up to {newest}",
         "ansible-core on the controller, ansible_python_interpreter",
-        "Its modules fail there with errors that don't show it",
-        "Install ansible-core 2.20 or newer on the controller, or name an older Python of the host with "
-        "ansible_python_interpreter",
+        "Ansible's modules fail with errors that don't show this cause",
+        "Install ansible-core 2.20 or newer on the controller, or set ansible_python_interpreter to an older Python "
+        "on the host",
     )

@@ -39,17 +39,17 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "gpu_count_differs",
             f"{expected} GPUs are expected, but the PCI bus has {len(found)}",
             "cluster_expected_gpus",
-            "A GPU may have fallen off the bus, or sit badly in its slot",
-            "Look at lspci -d 10de: and the kernel's log (dmesg); correct cluster_expected_gpus if it is wrong",
+            "A GPU may have fallen off the bus, or may not be seated properly",
+            "Check lspci -d 10de: and the kernel log (dmesg); correct cluster_expected_gpus if it is wrong",
         )
     passed = [gpu["address"] for gpu in found if gpu["driver"] == "vfio-pci"]
     if passed:
         yield reading.problem(
             "gpus_passed_through",
-            f"GPUs are set aside for virtual machines: {listing(passed)}",
+            f"GPUs are reserved for virtual machines: {listing(passed)}",
             "driver vfio-pci",
             "NVIDIA's driver can't use them",
-            "Release them from vfio-pci (kernel command line, /etc/modprobe.d), or leave the host out",
+            "Release them from vfio-pci (kernel command line, /etc/modprobe.d), or exclude the host",
         )
 
 
@@ -65,8 +65,8 @@ def nvlink(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "nvidia_driver_source",
             "Its NVSwitches are managed through ConnectX-7 bridges: CUDA starts only with NVIDIA's subnet manager "
             "(nvlsm), the module ib_umad and a fabric manager",
-            "Install driver, nvlsm and fabric manager by NVIDIA's guide and set nvidia_driver_source=preinstalled, or "
-            "leave them to the GPU Operator (nvidia_driver_source=operator)",
+            "Install the driver, nvlsm and the fabric manager as described in NVIDIA's guide and set "
+            "nvidia_driver_source=preinstalled, or let the GPU Operator install them (nvidia_driver_source=operator)",
         )
 
 
@@ -80,13 +80,13 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             if modules == "auto":
                 yield reading.problem(
                     "gpu_unknown",
-                    f"The GPU with the PCI id 10de:{device.removeprefix('0x')} is not known to this collection",
+                    f"The GPU with the PCI ID 10de:{device.removeprefix('0x')} is not known to this collection",
                     "nvidia_driver_modules",
-                    "It takes either the open or the proprietary kernel modules",
+                    "It needs either the open or the proprietary kernel modules",
                     "Set nvidia_driver_modules to open (Turing and newer) or proprietary for this host",
                 )
             continue
-        label = f"{found.name} GPUs (PCI id 10de:{device.removeprefix('0x')})"
+        label = f"{found.name} GPUs (PCI ID 10de:{device.removeprefix('0x')})"
         wrong = {OPEN_UNSUPPORTED: "open", OPEN_REQUIRED: "proprietary"}.get(found.open_modules)
         right = {"open": "proprietary", "proprietary": "open"}.get(str(wrong), "")
         if modules == wrong:
@@ -94,7 +94,7 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "kernel_modules_do_not_fit",
                 f"{label} do not work with the {wrong} kernel modules",
                 "nvidia_driver_modules",
-                f"They need the {right} ones",
+                f"They need the {right} kernel modules",
                 f"Set nvidia_driver_modules to {right} or auto",
             )
         why = compatibility.branch_problem(found, version.branch) if version else None
@@ -106,7 +106,7 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"{label} do not work with the driver {version.text}",
                 "nvidia_driver_version",
                 why[0].upper() + why[1:],
-                "Set nvidia_driver_version for this host to a version of a branch that does",
+                "Set nvidia_driver_version for this host to a version of a branch that supports them",
             )
 
 
@@ -135,7 +135,7 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"The image of the verification has CUDA {cuda}, which the driver {version.text} can't run on this host",
             f"acceptance_image ({image})",
             verdict.reason,
-            f"Set acceptance_image to one with a CUDA version that it runs. Or: {verdict.advice}",
+            f"Set acceptance_image to an image with a CUDA version that the driver can run. Or: {verdict.advice}",
         )
 
 
@@ -160,17 +160,17 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if unable:
         yield reading.problem(
             "mig_unsupported",
-            f"Its GPUs are to be partitioned by MIG, and {listing(unable)} GPUs can't be",
+            f"MIG is configured for this host, but {listing(unable)} GPUs can't be partitioned",
             "nvidia_device_plugin_sharing",
-            "MIG needs a data center GPU of Ampere or newer",
+            "MIG needs a data center GPU with the Ampere architecture or newer",
             "Choose time_slicing, mps or exclusive for this host",
         )
     if reading.settings["nvidia_driver_source"] == "operator":
         yield reading.problem(
             "mig_with_driver_of_operator",
-            "Its GPUs are to be partitioned by MIG, and the GPU Operator brings the driver (nvidia_driver_source)",
+            "MIG is configured for this host, but the GPU Operator installs the driver (nvidia_driver_source)",
             "nvidia_device_plugin_sharing",
-            "The host cuts its GPUs itself, and has no nvidia-smi then",
+            "The host partitions its own GPUs, but then has no nvidia-smi",
             "Install the driver on the host (nvidia_driver_source), or choose time_slicing, mps or exclusive",
         )
     layout = declared.get("layout")
@@ -178,9 +178,9 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if absent:
         yield reading.problem(
             "mig_layout_unknown_gpu",
-            f"The layout names GPU {listing(absent)}, and the host has {len(gpus)} (0 to {len(gpus) - 1})",
+            f"The layout contains GPU {listing(absent)}, but the host has {len(gpus)} (0 to {len(gpus) - 1})",
             "nvidia_device_plugin_sharing",
-            "Its keys are indexes of GPUs",
+            "Its keys are GPU indexes",
             "Correct the layout",
         )
 
@@ -199,7 +199,7 @@ def driver_roots(cluster: Cluster) -> Iterator[Problem]:
         words = "; ".join(f"{root} on {listing(hosts)}" for root, hosts in sorted(found.items()))
         yield Problem(
             "driver_roots_differ",
-            f"The drivers lie below different directories: {words}",
+            f"The drivers are in different directories: {words}",
             "nvidia_driver_source, nvidia_driver_root",
             "One program offers the GPUs of all nodes, and looks for the driver in one directory",
             "Give all GPU hosts of the cluster nvidia_driver_source=daemonset or none, and the same nvidia_driver_root",

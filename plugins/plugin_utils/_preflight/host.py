@@ -23,11 +23,11 @@ def root(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     if reading.settings["become"]:
         what, where = "Ansible is not root on this host", "ansible_become_user, ansible_become_method"
-        do = "The playbooks set become: true; correct the user and method that the inventory names, or leave them out"
+        do = "The playbooks set become: true; correct the user and method in the inventory, or remove them"
     else:
         what, where = "Ansible is not root on this host: your inventory has ansible_become=false", "ansible_become"
         do = "Remove ansible_become from the inventory (the playbooks set become: true), or connect as root"
-    yield reading.problem("not_root", what, where, "Installing packages and services needs root", do)
+    yield reading.problem("not_root", what, where, "Root is required to install packages and services", do)
 
 
 def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -37,7 +37,7 @@ def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "os_unsupported",
             f"The operating system is {facts['os']['pretty_name'] or 'unknown'}",
             "/etc/os-release",
-            "There are packages and settings only for the supported ones",
+            "There are packages and settings only for the supported operating systems",
             f"Use one of {listing(known)}",
         )
     if facts["architecture"] != "amd64":
@@ -54,7 +54,7 @@ def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"Python is {facts['python']}",
             "ansible_python_interpreter",
             f"The modules of this collection need {PYTHON} or newer",
-            "Name a newer one with ansible_python_interpreter",
+            "Set ansible_python_interpreter to a newer Python",
         )
 
 
@@ -71,7 +71,7 @@ def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"The running kernel {facts['kernel']} has no module {names}",
             f"/lib/modules/{facts['kernel']}",
             "The container runtime, kube-proxy and the pod network need it",
-            f"If the kernel was upgraded, reboot; else {_more_modules(facts)}",
+            f"If the kernel was upgraded, reboot; otherwise, {_more_modules(facts)}",
         )
     allowed = cluster.settings["kubelet_configuration"].get("failCgroupV1", True) is False
     if facts["cgroup_version"] == 1 and not allowed:
@@ -89,13 +89,13 @@ def _more_modules(facts: Facts) -> str:
     release, system = facts["kernel"], facts["os"]["key"]
     if system.startswith("Ubuntu") and not release.endswith("-kvm"):
         return (
-            f"install linux-modules-extra-{release}, or, where there is no such package, linux-image-generic with its "
+            f"install linux-modules-extra-{release}, or, if there is no such package, linux-image-generic with its "
             "modules, and reboot"
         )
     if system.startswith("Ubuntu"):
-        return "install linux-image-generic, as this one is made for small virtual machines, and reboot"
+        return "install linux-image-generic and reboot, because this kernel is built for small virtual machines"
     if "-cloud-" in release:
-        return "install linux-image-amd64, as this one is made for virtual machines only, and reboot"
+        return "install linux-image-amd64 and reboot, because this kernel is built only for virtual machines"
     return "install the modules that belong to this kernel"
 
 
@@ -107,7 +107,7 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         if facts[name] < int(least[name]):
             yield reading.problem(
                 "host_too_small",
-                f"The host has {facts[name]} {unit}, a {kind.replace('_', ' ')} needs {least[name]}",
+                f"The host has {facts[name]} {unit}, but a {kind.replace('_', ' ')} needs {least[name]}",
                 "hardware",
                 "kubeadm refuses such a host, or its pods would be killed",
                 f"Use a larger machine, or lower preflight_{kind}_{name} if you know better",
@@ -130,7 +130,7 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "disk_too_small",
                 f"The disk of {listing(share[0] for share in shares)} has {free} MiB free, but {want} MiB are needed",
                 "disk",
-                "Images and packages would fill it, and kubelet evicts pods when it is nearly full",
+                "Images and packages would fill it, and the kubelet evicts pods when it is nearly full",
                 f"Free some space, mount a larger disk there, or lower {' or '.join(variables)}",
             )
 
@@ -161,7 +161,7 @@ def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"{one['name']}, turned on by {one['origin']}" if one.get("origin") else one["name"]
                 for one in reading.facts["swaps"]
             ),
-            "Kubernetes wants swap off, and what lies in it has to go back into memory",
+            "Kubernetes requires swap to be off, and the contents of swap must fit into memory",
             "Stop programs that use much memory, then run again",
         )
 

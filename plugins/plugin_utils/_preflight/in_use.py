@@ -76,7 +76,7 @@ def control_plane(cluster: Cluster) -> Iterator[Problem]:
                 "cluster_unreadable",
                 f"The API does not return the cluster's configuration: {found['error']}",
                 "kube-system",
-                "The inventory could change by accident what must stay as it is",
+                "The inventory could accidentally change settings that must not change",
                 "Check why (kubectl get --raw '/readyz?verbose'), and run this again",
             )
 
@@ -88,9 +88,9 @@ def version(cluster: Cluster) -> Iterator[Problem]:
         if running and running != wanted:
             yield Problem(
                 "cluster_version_differs",
-                f"The cluster runs Kubernetes {running}, and {_VERSION} is {wanted}",
+                f"The cluster runs Kubernetes {running}, but {_VERSION} is {wanted}",
                 _VERSION,
-                "This would install another kubelet on nodes that are in use, and leave the control plane behind",
+                "This would install another kubelet on nodes in use, but not upgrade the control plane",
                 f"Set {_VERSION} to {running}; to change it, follow kubeadm's documentation (kubeadm upgrade plan)"
                 if running in cluster.settings["kubernetes_versions"]
                 else f"This release of the collection does not know {running}: use a release that does, or upgrade the "
@@ -110,11 +110,12 @@ def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         known = bool(running and running[0]) or len(nodes) > 1
         yield reading.problem(
             "kubelet_version_differs",
-            f"The node's kubelet is {installed}, and {_VERSION} is {wanted}",
+            f"The node's kubelet is {installed}, but {_VERSION} is {wanted}",
             _VERSION,
             "The kubelet of a node in use is not changed unless you ask for it",
-            "Bring the node to the version of the cluster as kubeadm's documentation says (kubectl drain, apt-get "
-            "install kubeadm, kubeadm upgrade node, apt-get install kubelet, kubectl uncordon), and run this again"
+            "Upgrade the node to the version of the cluster as described in kubeadm's documentation (kubectl drain, "
+            "apt-get install kubeadm, kubeadm upgrade node, apt-get install kubelet, kubectl uncordon), and run this "
+            "again"
             if known
             else f"Set {_VERSION} to {installed}",
             **({} if known else dict(_kept_version(installed, cluster))),
@@ -130,11 +131,11 @@ def settled(cluster: Cluster) -> Iterator[Problem]:
             if there and wanted and not _alike(wanted, there):
                 yield Problem(
                     "cluster_setting_settled",
-                    f"The cluster was created with {'.'.join(path)} {there}, and {variable} is {wanted}",
+                    f"The cluster was created with {'.'.join(path)} {there}, but {variable} is {wanted}",
                     variable,
-                    "It is in certificates, in the configuration of every component and of running pods: changing it "
-                    "would cut them off",
-                    f"Set {variable} to {there}; another one needs a new cluster",
+                    "It is in certificates and in the configuration of every component and of running pods: changing "
+                    "it would disconnect them",
+                    f"Set {variable} to {there}; another value needs a new cluster",
                     answers=((variable, there),),
                 )
 
@@ -146,11 +147,13 @@ def image_repository(cluster: Cluster) -> Iterator[Problem]:
         if there and there != wanted:
             yield Problem(
                 "image_repository_differs",
-                f"The cluster takes its images from {there}, and kubeadm_image_repository is {wanted}",
+                f"The cluster pulls its images from {there}, but kubeadm_image_repository is {wanted}",
                 "kubeadm_image_repository",
-                "Only containerd would follow; the control plane would keep its images until it is upgraded",
+                "Only containerd would use the new registry; the control plane would keep its images until it is "
+                "upgraded",
                 "Set kubeadm_image_repository as in the cluster; or change imageRepository in the cluster first "
-                "(`kubectl -n kube-system edit configmap kubeadm-config`), which counts from the next kubeadm upgrade",
+                "(`kubectl -n kube-system edit configmap kubeadm-config`), which takes effect with the next kubeadm "
+                "upgrade",
                 answers=(("kubeadm_image_repository", there),),
             )
 
@@ -164,10 +167,10 @@ def documents(cluster: Cluster) -> Iterator[Problem]:
             for path, want, there in differences(wanted, made) if made else ():
                 yield Problem(
                     "cluster_configuration_differs",
-                    f"{variable} sets {path} to {want!r:.120}, and the cluster's {kind} has {_shown(there)}",
+                    f"{variable} sets {path} to {want!r:.120}, but the cluster's {kind} has {_shown(there)}",
                     variable,
                     "kubeadm reads it once, when the cluster is created, so it would not take effect",
-                    f"Take it out of {variable}; or change the cluster: {change}",
+                    f"Remove it from {variable}; or change the cluster: {change}",
                 )
 
 
@@ -177,11 +180,11 @@ def cgroup_driver(cluster: Cluster) -> Iterator[Problem]:
         if driver != "systemd":
             yield Problem(
                 "cgroup_driver_differs",
-                f"The cluster's kubelets use the cgroup driver {driver}, and containerd would be set up for systemd",
+                f"The cluster's kubelets use the cgroup driver {driver}, but containerd would be set up for systemd",
                 "ConfigMap kubelet-config in kube-system, cgroupDriver",
-                "Pods fail where kubelet and containerd differ",
-                "Change the cluster to systemd node by node, as kubeadm's documentation says (Migrating to the systemd "
-                "driver), and run this again",
+                "Pods fail if the kubelet and containerd use different drivers",
+                "Change the cluster to systemd node by node, as described in kubeadm's documentation (Migrating to "
+                "the systemd driver), and run this again",
             )
 
 
@@ -194,7 +197,7 @@ def pod_network(cluster: Cluster) -> Iterator[Problem]:
         if plugin != "external" and others:
             yield Problem(
                 "network_plugin_differs",
-                f"The cluster's pod network is {listing(others)}, and cluster_network_plugin is {plugin}",
+                f"The cluster's pod network is {listing(others)}, but cluster_network_plugin is {plugin}",
                 "cluster_network_plugin",
                 "Two plugins on one node overwrite each other's configuration, and pods lose their network",
                 "Set cluster_network_plugin to external",
@@ -205,9 +208,9 @@ def pod_network(cluster: Cluster) -> Iterator[Problem]:
         if plugin == "flannel" and there and there != backend:
             yield Problem(
                 "flannel_backend_differs",
-                f"flannel's backend in the cluster is {there}, and flannel_backend is {backend}",
+                f"flannel's backend in the cluster is {there}, but flannel_backend is {backend}",
                 "flannel_backend",
-                "flannel can't change its backend while it runs: pods of different nodes would not reach each other",
+                "flannel can't change its backend while it runs: pods on different nodes would not reach each other",
                 f"Set flannel_backend to {there}",
                 answers=(("flannel_backend", there),),
             )
@@ -215,10 +218,10 @@ def pod_network(cluster: Cluster) -> Iterator[Problem]:
         if plugin == "flannel" and network and not _alike(str(cluster.settings["cluster_pod_network"]), network):
             yield Problem(
                 "flannel_network_differs",
-                f"flannel's network in the cluster is {network}, and cluster_pod_network is "
+                f"flannel's network in the cluster is {network}, but cluster_pod_network is "
                 f"{cluster.settings['cluster_pod_network']}",
                 "cluster_pod_network",
-                "Nodes keep the part of it that they have, and their pods would be cut off",
+                "Nodes keep their part of the network, so their pods would be disconnected",
                 f"Set cluster_pod_network to {network}",
                 answers=(("cluster_pod_network", network),),
             )
@@ -231,11 +234,11 @@ def gpu_manager(cluster: Cluster) -> Iterator[Problem]:
         if there and wanted not in there and not cluster.settings["gpu_manager_changing"]:
             yield Problem(
                 "gpu_manager_differs",
-                f"The cluster's GPUs are offered by {_MANAGERS[there[0]]}, and cluster_gpu_manager is {wanted}",
+                f"The cluster's GPUs are offered by {_MANAGERS[there[0]]}, but cluster_gpu_manager is {wanted}",
                 "cluster_gpu_manager",
                 "Changing it stops every pod that uses a GPU",
                 f"Set cluster_gpu_manager to {there[0]}; or change it with the playbook "
-                "gpulab.kubernetes.gpu_operator, which looks after these pods",
+                "gpulab.kubernetes.gpu_operator, which handles these pods",
                 answers=(("cluster_gpu_manager", there[0]),),
             )
 
@@ -245,9 +248,9 @@ def node_name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if reading.finished and there and wanted and there != wanted:
         yield reading.problem(
             "node_name_differs",
-            f"The host is the node {there} of its cluster, and its name in this run is {wanted}",
+            f"The host is the node {there} of its cluster, but its name in this run is {wanted}",
             "host name, cluster_node_name",
-            "A node can't be renamed: this run would wait for one that does not exist",
+            "A node can't be renamed: this run would wait for a node that does not exist",
             f"Set cluster_node_name to {there} for this host",
             cluster_node_name=there,
         )
@@ -258,10 +261,11 @@ def container_runtime(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if reading.finished and there and _socket(there) != _socket(_RUNTIME):
         yield reading.problem(
             "container_runtime_differs",
-            f"The node's kubelet uses the container runtime at {there}, and this collection sets up containerd",
+            f"The node's kubelet uses the container runtime at {there}, but this collection sets up containerd",
             "/var/lib/kubelet",
-            "All pods of the node would stay behind in the other runtime",
-            f"Drain the node, move it to {_RUNTIME} as kubeadm's documentation says, or take it out of the inventory",
+            "All pods of the node would stay in the other runtime",
+            f"Drain the node and move it to {_RUNTIME} as described in kubeadm's documentation, or remove it from the "
+            "inventory",
         )
 
 

@@ -46,10 +46,10 @@ def firewall(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if found["active"] and found["blocks"] is None and reading.facts["is_root"]:
         yield reading.problem(
             "firewall_unreadable",
-            f"A firewall ({tool}) is active, and its rules can't be read",
+            f"A firewall ({tool}) is active, but its rules can't be read",
             tool,
-            "It may cut the nodes off from each other",
-            f"Let these ports in: {listing(cluster.settings['reachable_ports'])}",
+            "It may block traffic between the nodes",
+            f"Open these ports: {listing(cluster.settings['reachable_ports'])}",
         )
     elif found["blocks"]:
         commands = {"ufw": "ufw allow {}", "firewalld": "firewall-cmd --permanent --add-port={}"}
@@ -59,7 +59,7 @@ def firewall(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"A firewall ({tool}) blocks {listing(found['blocks'])}",
             tool,
             "Nodes reach each other and the API server through these ports",
-            "Let them in from the other nodes"
+            "Open them for the other nodes"
             + (f": {'; '.join(command.format(port) for port in found['blocks'])}" if command else "")
             + ("; firewall-cmd --reload" if found["tool"] == "firewalld" else ""),
         )
@@ -70,7 +70,7 @@ def name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if not _NODE_NAME.fullmatch(node) or len(node) > 253 or node == "localhost":
         yield reading.problem(
             "node_name_invalid",
-            f"{node!r} can't be the name of a node",
+            f"{node!r} is not a valid name for a node",
             "host name, cluster_node_name",
             "Names of nodes are DNS names: lower-case letters, digits, dots and hyphens, and not localhost",
             "Rename the host (hostnamectl set-hostname NAME), or set cluster_node_name",
@@ -93,7 +93,7 @@ def node_address(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "node_address_not_on_host",
             f"The node address {wanted} is not on this host",
             "cluster_node_address",
-            "kubelet and the API server can't use an address that the host does not have",
+            "The kubelet and the API server can't use an address that the host does not have",
             f"Set cluster_node_address to one of {listing(own) or '(it has no address)'}",
         )
 
@@ -105,25 +105,27 @@ def resolver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     nameservers = found["files"].get(path)
     if not path or (reading.finished and nameservers is not None):
         return
-    where, change = "kubeadm_resolv_conf", "Set kubeadm_resolv_conf for the host to a file that names the real ones"
+    where = "kubeadm_resolv_conf"
+    change = "Set kubeadm_resolv_conf for the host to a file that contains the real name servers"
     if reading.finished:
         where = "/var/lib/kubelet/config.yaml"
         better = resolv_conf(found, reading.settings["resolv_conf"], shared, finished=False)
-        change = f"Set resolvConf to {better} there, then: systemctl restart kubelet"
+        change = f"Set resolvConf to {better} in this file, then: systemctl restart kubelet"
     if nameservers is None:
         yield reading.problem(
             "resolv_conf_missing",
-            f"kubelet needs the name servers in {path}, but there is no such file",
+            f"The kubelet needs the name servers in {path}, but there is no such file",
             where,
-            "Pods don't start without it",
+            "Pods don't start without this file",
             change,
         )
     elif not usable(nameservers):
         yield reading.problem(
             "resolv_conf_unusable",
-            f"{path} names {listing(nameservers) or 'no name server'}, which no pod can reach",
+            f"{path} contains no name server that pods can reach ({listing(nameservers) or 'it lists none'})",
             where,
-            "CoreDNS and other pods take their name servers from it, and a loopback address there is the pod's own",
+            "CoreDNS and other pods get their name servers from this file, and a loopback address in it means the pod "
+            "itself",
             change,
         )
 

@@ -31,7 +31,7 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"The repository {repository['name']} can't be read: {repository['error']}",
                 repository["uri"],
                 "Packages are installed from it",
-                "Check the address, DNS and the way out of this host; set cluster_http_proxy, or name a mirror",
+                "Check the address, DNS and this host's internet access; set cluster_http_proxy, or configure a mirror",
             )
         else:
             yield from _key(reading, repository)
@@ -41,11 +41,11 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             known = repository["available"].get(package, [])
             yield reading.problem(
                 "package_not_offered",
-                f"The repository {label} does not hold {package} {version}",
+                f"The repository {label} does not contain {package} {version}",
                 repository["uri"],
                 "Exactly this version is pinned",
-                f"It holds {listing(known[:12]) or 'no version of it'}. Choose one of those, or bring the mirror up to "
-                "date",
+                f"It contains {listing(known[:12]) or 'no version of it'}. Choose one of these versions, or update "
+                "the mirror",
             )
         for conflict in repository["conflicts"]:
             # One that names further addresses can't be turned off as a whole.
@@ -53,13 +53,13 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 continue
             yield reading.problem(
                 "apt_source_twice",
-                f"Another apt source names the repository {label}",
+                f"Another apt source contains the repository {label}",
                 f"{conflict['file']} line {conflict['line']}",
                 "apt stops working when one address has two keys (Conflicting values set for option Signed-By)",
-                "Split that entry, which names further addresses, and run again"
+                "Split that entry, which contains other addresses, and run again"
                 if conflict["shared"]
                 else "Let it be commented out (cluster_existing_sources=take_over), or remove it; this collection "
-                "brings its own",
+                "adds its own source",
                 **({} if conflict["shared"] else {"cluster_existing_sources": "take_over"}),
             )
 
@@ -83,8 +83,8 @@ def runtimes(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "container_runtime_installed",
             f"A container runtime of the distribution is installed: {listing(foreign)}",
             "dpkg",
-            "containerd.io can't be installed next to it, and what runs in it would stop",
-            "Move what runs in it elsewhere and remove these packages"
+            "containerd.io can't be installed next to it, and its containers would stop",
+            "Move its containers elsewhere and remove these packages"
             + ("" if "docker.io" in installed else f", or let containerd.io replace them ({SETTING}=replace)"),
         )
 
@@ -96,24 +96,24 @@ def _key(reading: Reading, repository: Facts) -> Iterator[Problem]:
         "unexpected": (
             "is not the expected one",
             "Whoever has the key of a repository can install anything on this host",
-            f"Compare it with what the repository's owner publishes; name it in {setting}_repository_key_fingerprints "
-            "if it is right, as that of a mirror with a key of its own",
+            "Compare it with the key that the repository's owner publishes; if it is correct, for example for a "
+            f"mirror with its own key, add it to {setting}_repository_key_fingerprints",
         ),
         "expired": (
             "has expired",
-            "apt refuses what it signs",
-            "Check the host's clock. If that is right, the repository's owner has to publish a renewed key, or the "
-            "mirror has to fetch it",
+            "apt refuses indexes that this key signs",
+            "Check the host's clock. If it is correct, the repository's owner must publish a renewed key, or the "
+            "mirror must fetch it",
         ),
         "unreachable": (
             "can't be read",
             "apt accepts packages only under this key",
-            f"Check the address; a mirror ({setting}_repository_url) has to hold this file, too",
+            f"Check the address; a mirror ({setting}_repository_url) must also contain this file",
         ),
         "unreadable": (
             "can't be read",
             "apt accepts packages only under this key",
-            "Check what answers at this address; a proxy may do so in its place",
+            "Check which server responds at this address; it may be a proxy instead of the repository",
         ),
     }.get(key.get("kind", ""), ("", "", ""))
     if what:

@@ -33,7 +33,7 @@ _ORDER = (
     "certificate",
 )
 # Of problems and versions in reports of older versions, which name no remedy.
-_OTHERWISE = f"Fix what it reports. {PROVE}"
+_OTHERWISE = f"Fix the reported problem. {PROVE}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def actions(report: Report, certificate_days: int) -> list[Action]:
 
 def api_unread(failure: str) -> Problem:
     do = "On the control plane: systemctl status kubelet, crictl ps -a --name kube-apiserver. Then run again."
-    return Problem(API_UNREAD, f"the API was not read: {failure}", "", "", do)
+    return Problem(API_UNREAD, f"the API could not be read: {failure}", "", "", do)
 
 
 def _of_problem(problem: Problem) -> Action:
@@ -79,8 +79,8 @@ def _action(kind: str, severity: str, problem: str, host: str, what: str, do: st
 def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterator[Action]:
     if entry.get("reachable") is False:
         name = text(entry.get("inventory_name")) or host
-        do = f"See that it is up and reached by SSH: ansible {name} -m ping -i INVENTORY."
-        failure = text(entry.get("failure")) or "the host was not reached"
+        do = f"Check that the host is up and reachable through SSH: ansible {name} -m ping -i INVENTORY."
+        failure = text(entry.get("failure")) or "the host could not be reached"
         yield _action("unreachable", ERROR, "host_unreachable", host, failure, do)
         return
     for device in dictionaries(entry.get("devices")):
@@ -101,8 +101,8 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
             )
     yield from _isolation(host, entry)
     if text(entry.get("xids_failure")):
-        what = f"the kernel log was not read: {text(entry['xids_failure'])}"
-        do = "Errors of GPUs (Xids) are unknown without it. See, on the host: journalctl -k."
+        what = f"the kernel log could not be read: {text(entry['xids_failure'])}"
+        do = "Without it, errors of GPUs (Xids) are unknown. On the host, check: journalctl -k."
         yield _action("xids", WARNING, "kernel_log_unread", host, what, do)
     yield from _certificates(host, entry, certificate_days)
 
@@ -120,20 +120,22 @@ def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:
 
 def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> Iterator[Action]:
     if text(entry.get("certificates_failure")):
-        what = f"the certificates were not read: {text(entry['certificates_failure'])}"
+        what = f"the certificates could not be read: {text(entry['certificates_failure'])}"
         do = "On the host: kubeadm certs check-expiration."
         yield _action("certificate", WARNING, "certificates_unread", host, what, do)
     for each in dictionaries(entry.get("certificates")):
         name, days = text(each.get("name")), number(each.get("days_left"))
         renew = f"On {host}: kubeadm certs renew {name}, then restart the control plane's static pods."
         if each.get("externally_managed") is True:
-            renew = "Its CA is managed outside of the cluster: renew it there."
+            renew = "Its CA is managed outside the cluster: renew it there."
         if each.get("authority") is True:
-            renew = "A CA is replaced by hand: see Manual Rotation of CA Certificates in Kubernetes' documentation."
+            renew = (
+                "A CA must be replaced manually: see Manual Rotation of CA Certificates in Kubernetes' documentation."
+            )
         what, kind, label = f"certificate {name}", "expired", "certificate"
         if each.get("apt_key") is True:
             what, kind, label = f"the key of the apt source {name}", "certificate", "apt_key"
-            renew = f"Fetch the renewed key, once the repository or the mirror has one: {SITE}."
+            renew = f"When the repository or the mirror has a renewed key, fetch it: {SITE}."
         if days is not None and days < 0:
             yield _action(kind, ERROR, f"{label}_expired", host, f"{what} has expired", renew)
         elif days is not None and days < certificate_days:

@@ -170,7 +170,7 @@ def _tile(place: int, device: dict[str, Any], reachable: bool, sharing: str) -> 
     index = number(device.get("index"))
     state, note = text(device.get("state")), text(device.get("reason"))
     if not reachable:
-        state, note = "unknown", "the host was not reached"
+        state, note = "unknown", "the host could not be reached"
     elif device.get("healthy") is False:
         state, note = "unhealthy", "; ".join(texts(device.get("health"))) or note
     elif state in ("proven", "in_use") and sharing:

@@ -14,11 +14,11 @@ from ...module_utils._acceptance.problems import SITE
 from .._driver.version import AUTO, pinned
 from .._preflight.existing import kept_version
 
-_VERSION = f"Install it: {SITE}. Or set the variable of this version to what is installed."
+_VERSION = f"Install it: {SITE}. Or set the variable of this version to the installed version."
 _FILE = f"Restore it; the changed file is kept next to it: {SITE}."
-_UPGRADE = "Bring the nodes to one version: ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY."
-_SWAP = f"Turn it off: {SITE}. If a script runs swapon, remove that line, or swap is on again after a reboot."
-_ANY = "a version of the table"
+_UPGRADE = "Install the same version on all nodes: ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY."
+_SWAP = f"Turn it off: {SITE}. If a script runs swapon, remove that line; otherwise, swap is on again after a reboot."
+_ANY = "a version in the table"
 _HOLD = f"Without a hold, apt may change the version. Restore it: {SITE}."
 _PACKAGED_DRIVER = ("cuda_repository", "distribution")
 _EPOCH = re.compile(r"^\d+:")
@@ -73,7 +73,7 @@ def compare(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Row]
         found = f"{area['name']}, turned on by {origin}" if area["name"] else f"on at the next boot by {origin}"
         yield Row("swap", "off, also after a reboot", found, advice=_SWAP)
     for path in seen.get("files", []):
-        yield Row(path, "the file that the collection writes", "another one, or none", advice=_FILE)
+        yield Row(path, "the file that the collection writes", "another file, or none", advice=_FILE)
 
 
 def version_fits(wanted: str, found: str) -> bool:
@@ -117,5 +117,8 @@ def _kernel(kernel: Mapping[str, Any]) -> Iterator[Row]:
         return
     advice = f"Install linux-headers-{newest}, for which DKMS then builds the driver, or remove that kernel."
     if kernel["newest_has_headers"]:
-        advice = f"Its headers are installed. Build the driver, or see why not: dkms autoinstall -k {newest}."
+        advice = (
+            "Its headers are installed. Build the driver, or find out why the build fails: dkms autoinstall -k "
+            f"{newest}."
+        )
     yield Row("kernel of the next boot", "one with an NVIDIA driver", f"{newest}, which has none", advice=advice)

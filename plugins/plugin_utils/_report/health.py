@@ -29,7 +29,7 @@ def unhealthy_gpus(report: Report) -> tuple[tuple[str, ...], tuple[Row, ...], st
         return (
             _COLUMNS,
             tuple(map(_row, rows)),
-            f"Nothing is known of {counted(unknown, 'GPU')}: hosts were not reached.",
+            f"The state of {counted(unknown, 'GPU')} is unknown: hosts could not be reached.",
         )
     only = "The only GPU is healthy." if len(gpus) == 1 else f"All {len(gpus)} GPUs are healthy."
     return _COLUMNS, tuple(map(_row, rows)), only if gpus else "No host has reported a GPU."

@@ -34,7 +34,7 @@ def kept(seen: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unread(host: Mapping[str, Any]) -> dict[str, Any]:
     """The agent of a host with Docker that did not answer, or whose module failed."""
-    trouble = f"its host was not read: {text(host.get('msg'))}"
+    trouble = f"its host could not be read: {text(host.get('msg'))}"
     return {"name": "", "namespace": text(host.get("item")), "alive": False, "trouble": trouble}
 
 
@@ -56,8 +56,8 @@ def _words(launch: Mapping[str, Any]) -> list[str]:
 def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
     """What is wrong, each with whether it is an error rather than a warning."""
     if text(launch.get("failure")):
-        what = f"W&B Launch was not read: {text(launch['failure'])}"
-        yield True, _problem("launch_unread", what, "Do what it says, and run the report again.")
+        what = f"W&B Launch could not be read: {text(launch['failure'])}"
+        yield True, _problem("launch_unread", what, "Follow the advice in the message, and run the report again.")
     for agent in dictionaries(launch.get("agents")):
         if agent.get("alive") is not True:
             log = " / ".join(texts(agent.get("log")))
@@ -78,13 +78,15 @@ def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
 def _remedy(trouble: str) -> str:
     if "Insufficient nvidia.com/gpu" in trouble:
         return (
-            "It runs when GPUs become free. One that asks for more GPUs than a node has never runs: delete it at W&B."
+            "The job runs when GPUs become free. A job that requests more GPUs than any node has never runs: delete "
+            "it at W&B."
         )
     if "pulled" in trouble:
         return (
-            "Correct its image, or let nodes pull it. The agent does not end it: delete the Job, which fails it at W&B."
+            "Correct the image, or make sure that the nodes can pull it. The agent does not stop the job: delete the "
+            "Job; W&B then marks the run as failed."
         )
-    return "Look at its pod: kubectl describe pod, kubectl logs."
+    return "Check its pod: kubectl describe pod, kubectl logs."
 
 
 def _problem(kind: str, what: str, do: str) -> Problem:

@@ -18,15 +18,17 @@ Sample = tuple[str, dict[str, str], int]
 
 _HELP = {
     "gpulab_gpus_expected": "GPUs that the hosts must have.",
-    "gpulab_gpus_proven": "GPUs on which a pod of the last verification computed.",
-    "gpulab_gpus_in_use": "GPUs that the last verification left to running pods.",
+    "gpulab_gpus_proven": "GPUs that a pod of the last verification has proven.",
+    "gpulab_gpus_in_use": "GPUs that running pods used during the last verification.",
     "gpulab_nodes": "Nodes in the report.",
     "gpulab_node_reachable": "1 if the node was reached for the report, otherwise 0.",
     "gpulab_gpu_healthy": "1 if the driver reports no problem with the GPU, otherwise 0.",
     "gpulab_problems": "Problems in the report, by severity.",
     "gpulab_version_drift": "Components of the node that differ from their pinned state.",
-    "gpulab_certificate_expiration_timestamp_seconds": "When a certificate or the key of an apt source expires.",
-    "gpulab_report_timestamp_seconds": "When hosts and API were read for the report.",
+    "gpulab_certificate_expiration_timestamp_seconds": (
+        "Time at which a certificate or the key of an apt source expires."
+    ),
+    "gpulab_report_timestamp_seconds": "Time at which the hosts and the API were read for the report.",
 }
 
 

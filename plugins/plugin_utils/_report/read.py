@@ -14,7 +14,10 @@ from ansible.errors import AnsibleFilterError
 Report = dict[str, Any]
 
 _NEEDED = (("hosts", dict), ("totals", dict), ("problems", list))
-_ADVICE = "Give the JSON file that site.yml, verify.yml or report.yml wrote, or run one of them for a new one."
+_ADVICE = (
+    "Use the JSON file that site.yml, verify.yml or report.yml wrote, or run one of these playbooks to create a new "
+    "report."
+)
 
 
 class ReportError(AnsibleFilterError):  # type: ignore[misc]  # Ansible has no types.
@@ -30,7 +33,7 @@ def read_report(value: Any) -> Report:
             raise ReportError(f"Error while reading the report: it is not valid JSON: {error}. {_ADVICE}") from None
     found = _plain(value)
     if not isinstance(found, dict):
-        raise ReportError(f"Error while reading the report: it is not a dictionary but {_kind(found)}. {_ADVICE}")
+        raise ReportError(f"Error while reading the report: it is {_kind(found)} instead of a dictionary. {_ADVICE}")
     for key, kind in _NEEDED:
         if not isinstance(found.get(key), kind):
             what = f"its {key} is {_kind(found[key])}" if key in found else f"it has no {key}"
@@ -38,7 +41,8 @@ def read_report(value: Any) -> Report:
     for name, entry in found["hosts"].items():
         if not isinstance(entry, dict):
             raise ReportError(
-                f"Error while reading the report: the entry of host {name} is {_kind(entry)}, no dictionary. {_ADVICE}"
+                f"Error while reading the report: the entry of host {name} is {_kind(entry)} instead of a dictionary. "
+                f"{_ADVICE}"
             )
     return found
 
@@ -47,7 +51,7 @@ def read_seen(value: Any) -> dict[str, Any]:
     """A dictionary that Ansible hands over, plain."""
     found = _plain(value)
     if not isinstance(found, dict):
-        raise ReportError(f"Error while completing the report: {_kind(found)} was given in place of a dictionary")
+        raise ReportError(f"Error while completing the report: {_kind(found)} was given instead of a dictionary")
     return found
 
 

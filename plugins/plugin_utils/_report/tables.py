@@ -83,9 +83,9 @@ def _xids(report: Report) -> Table:
         "What drivers reported since the last boot, or since the isolation of the GPUs last ended (Xids).",
         _XID_COLUMNS,
         rows,
-        "No error needs action." if rest else "No driver reported an error.",
+        "No error requires action." if rest else "No driver reported an error.",
         wide=True,
-        fold=Fold(f"{len(rest)} that need no action", _XID_COLUMNS, rest),
+        fold=Fold(f"{len(rest)} that require no action", _XID_COLUMNS, rest),
     )
 
 
@@ -141,7 +141,7 @@ def _versions(report: Report) -> Table:
     return Table(
         "versions",
         "Versions",
-        "Pinned is what the variables and the collection's table of versions ask for.",
+        "Pinned versions come from the variables and the collection's table of versions.",
         _VERSION_COLUMNS,
         tuple(row for state, row in rows if state == 0),
         f"All versions are as pinned{unknown}." if rest else "No host has reported its versions.",
@@ -161,10 +161,11 @@ def _certificates(report: Report) -> Table:
     return Table(
         "certificates",
         "Certificates",
-        "Those of the control plane, as kubeadm counts them, and keys of apt sources. Kubelet renews its own.",
+        "Certificates of the control plane, as reported by kubeadm, and keys of apt sources. The kubelet renews its "
+        "own certificates.",
         _CERTIFICATE_COLUMNS,
         rows,
-        f"None expires within {SOON} days." if rest else "No control plane has reported its certificates.",
+        f"No certificate expires within {SOON} days." if rest else "No control plane has reported its certificates.",
         fold=Fold(f"{counted(len(rest), 'certificate')} valid for longer", _CERTIFICATE_COLUMNS, rest),
     )
 
@@ -197,6 +198,8 @@ def _paths(report: Report) -> Table:
         "Whether a pod on the first node reached a pod on the second.",
         _PATH_COLUMNS,
         tuple(row for ok, row in rows if not ok),
-        f"Pods reached each other on {counted(len(good), 'path')} between nodes." if good else "It was not tested.",
+        f"Pods reached each other on {counted(len(good), 'path')} between nodes."
+        if good
+        else ("The pod network was not tested."),
         fold=fold,
     )

@@ -56,7 +56,7 @@ def isolation(found: dict[str, Any]) -> str:
     seeing = ", ".join(name for name, ok in found.items() if ok is not True)
     if not found:
         return "not tested"
-    return f"a pod that asks for no GPU sees some on {seeing}" if seeing else "a pod that asks for no GPU sees none"
+    return f"a pod that requests no GPUs sees some on {seeing}" if seeing else "a pod that requests no GPUs sees none"
 
 
 def phases(rows: list[dict[str, Any]]) -> tuple[tuple[Phase, ...], str]:

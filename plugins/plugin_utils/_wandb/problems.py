@@ -62,10 +62,13 @@ def problems(
 ) -> Iterator[str]:
     """Sentences, each with what to do. ``queues`` are as M(gpulab.kubernetes.wandb_queue) takes them."""
     if docker and not docker.version:
-        yield "no Docker answers on this host: run gpulab.kubernetes.docker first"
+        yield "Docker does not respond on this host: run gpulab.kubernetes.docker first"
     for name, count in Counter([*(queue["name"] for queue in queues), *absent]).items():
         if count > 1:
-            yield f"the queue {name} is named {count} times: keep one of them, in wandb_launch_queues or in _absent"
+            yield (
+                f"the queue {name} is named {count} times: keep only one entry, in wandb_launch_queues or "
+                "wandb_launch_queues_absent"
+            )
     for queue in queues:
         for text in _of_queue(queue):
             yield f"queue {queue['name']}: {text}"
@@ -74,8 +77,8 @@ def problems(
                 yield f"queue {queue['name']}: {text}"
         if docker and queue["resource"] == "local-container" and (wanted := _docker_gpus(queue)) > docker.gpus:
             yield (
-                f"queue {queue['name']}: its jobs may ask for {wanted} GPUs, and this host has {docker.gpus}: lower "
-                f"gpus, or the maximum of the variable"
+                f"queue {queue['name']}: its jobs may request {wanted} GPUs, but this host has {docker.gpus}: lower "
+                "gpus, or the maximum of the variable"
             )
 
 
@@ -85,11 +88,11 @@ def _of_queue(queue: Mapping[str, Any]) -> Iterator[str]:
     for refused in refusals(queue["resource"], queue["resource_args"]):
         yield f"the launch agent refuses {refused}"
     for name in queue["unused"]:
-        yield f"{name} means something on a cluster only: take it out"
+        yield f"{name} has an effect only on a cluster: remove it"
     used = set(_VARIABLE.findall(json.dumps(queue["resource_args"])))
     declared = set(queue["template_variables"])
     for name in sorted(declared - used):
-        yield f"nothing uses the variable {name}: take it out, or put {{{{{name}}}}} into resource_args"
+        yield f"nothing uses the variable {name}: remove it, or put {{{{{name}}}}} into resource_args"
     for name in sorted(used - declared):
         yield f"{{{{{name}}}}} is not one of its variables: declare it"
     for name, schema in queue["template_variables"].items():
@@ -126,14 +129,14 @@ def _on_cluster(queue: Mapping[str, Any], cluster: Cluster, own_namespace: str) 
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if claim and not cluster.has_claim(namespace, claim):
             yield (
-                f"there is no claim {claim} in the namespace {namespace}: make it, such as with "
+                f"the namespace {namespace} has no claim {claim}: create it, for example with "
                 f"gpulab.kubernetes.storage -e nfs_cache_namespace={namespace} -e nfs_cache_claim={claim}"
             )
     wanted, most = _gpus(queue, pod), cluster.gpus(pod.get("nodeSelector") or {})
     if wanted > most:
         yield (
-            f"its jobs may ask for {wanted} GPUs, and no node that they may run on has more than {most}: lower the "
-            f"maximum of the variable gpus, or look at node_selector"
+            f"its jobs may request {wanted} GPUs, but no node on which they may run has more than {most}: lower the "
+            "maximum of the variable gpus, or check node_selector"
         )
 
 

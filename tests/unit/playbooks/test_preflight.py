@@ -123,13 +123,13 @@ def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: 
     assert status != 0 and traces == [], output
     for words in (
         "must be one of: cuda_repository, distribution, preinstalled, operator, daemonset, got: mine",
-        "It looks like cluster_pod_network misspelt",
+        "It looks like a misspelling of cluster_pod_network",
         "missing required arguments: endpoint",
         "cluster_expected_gpus' is of type str",
         "cluster_dns_domain is not a valid template",
         "cluster_node_taints has an entry that is not a mapping: [None]",
-        "the value of the label a is not a string: True; put it into quotes",
-        "12.9 is not a string: a number loses its zeros",
+        "the value of the label a is not a string: True; put it in quotes",
+        "12.9 is not a string: a number loses trailing zeros",
     ):
         assert words in output
     # What refers to a fact can't be judged yet.
@@ -176,10 +176,10 @@ def test_what_the_inventory_tells_is_wrong_before_any_host_is_reached(run: Run) 
     )
     assert status != 0 and traces == [] and "UNREACHABLE" not in output, output
     for words in (
-        "control_plane must hold exactly one host, it has 2 (cp1, cp2)",
+        "control_plane must contain exactly one host, but it has 2 (cp1, cp2)",
         "cluster_kubernetes_version is 1.99.0",
         "'10.244.0.0/33', which is not a valid IPv4 network",
-        "lost is in no group",
+        "lost does not belong to any group",
     ):
         assert words in output
     assert "Traceback" not in output and "is undefined" not in output
@@ -215,7 +215,7 @@ def test_control_plane_that_limit_leaves_out_and_that_cannot_be_reached_is_named
 def test_containerd_settings_that_do_not_fit_are_found_before_they_are_written(run: Run) -> None:
     settings = {"containerd_cri_settings": {"enable_cdi": False, "containerd": {"default_runtime_name": "gone"}}}
     _status, output, _traces = run(f"[control_plane]\ncp1 {HERE}\n[workers]\ncp1\n", "-e", json.dumps(settings))
-    for words in ("default runtime gone is not among the runtimes runc", "CDI is switched off"):
+    for words in ("default runtime gone is not among the runtimes runc", "CDI is disabled"):
         assert words in output
     assert "/etc/containerd/config.toml" in output
 
@@ -224,7 +224,7 @@ def test_groups_have_the_names_that_one_gives_them(run: Run) -> None:
     names = ("-e", "cluster_control_plane_group=masters", "-e", "cluster_workers_group=nodes")
     status, output, _traces = run(f"[masters]\none {HERE}\ntwo {HERE}\n", *names)
     assert status != 0
-    assert "masters must hold exactly one host, it has 2 (one, two)" in output
+    assert "masters must contain exactly one host, but it has 2 (one, two)" in output
 
 
 def test_repositories_are_asked_for_all_that_roles_install_and_for_their_keys(run: Run, tmp_path: Path) -> None:

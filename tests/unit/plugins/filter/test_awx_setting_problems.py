@@ -19,13 +19,13 @@ AGREE = {"identifier": "agree", "approval": {"name": "agree"}, "success_nodes": 
     [
         ([LAB], None),
         ([LAB, {**LAB, "name": "rack"}], None),
-        ([LAB, LAB], "lab is there more than once"),
-        ([{"name": "lab"}], "the entry lab needs a path inside of the project (awx_configure_inventory_path is empty)"),
-        ([LAB, {"name": "rack", "path": ""}], "the entry rack needs a path inside of the project"),
+        ([LAB, LAB], "lab occurs more than once"),
+        ([{"name": "lab"}], "the entry lab needs a path inside the project (awx_configure_inventory_path is empty)"),
+        ([LAB, {"name": "rack", "path": ""}], "the entry rack needs a path inside the project"),
         ([LAB, {"name": "rack", "path": 7}], "the entry rack needs a path"),
         ([{"path": "a.ini"}], "an entry has no name"),
         ([{"name": 7, "path": "a.ini"}], "an entry has no name"),
-        *((given, "has to be a list") for given in (None, 7, "lab", {}, [], ["lab"], {"lab": LAB}, [None])),
+        *((given, "must be a list") for given in (None, 7, "lab", {}, [], ["lab"], {"lab": LAB}, [None])),
     ],
 )
 def test_inventories(inventories: Any, said: str | None) -> None:
@@ -41,8 +41,8 @@ def test_inventories(inventories: Any, said: str | None) -> None:
         ([{"name": "a", "nodes": [{**CHECK, **AGREE}]}], "the node agree of a needs either a job_template or"),
         ([{"name": "a", "nodes": [{"identifier": "x"}]}], "the node x of a needs either a job_template or an approval"),
         ([{"name": "a", "nodes": [CHECK]}], "the node check of a leads to agree, which that workflow does not have"),
-        ([{"name": name, "nodes": [AGREE]} for name in "ab"], "nodes: agree is there more than once"),
-        ([{"name": "a", "nodes": []}] * 2, "a is there more than once"),
+        ([{"name": name, "nodes": [AGREE]} for name in "ab"], "nodes: agree occurs more than once"),
+        ([{"name": "a", "nodes": []}] * 2, "a occurs more than once"),
         ([{"name": "a", "nodes": [{"approval": {}, "job_template": "x"}]}], "an entry has no identifier"),
         *((given, "a list of nodes") for given in (None, "a", [{"name": "a"}], [{"name": "a", "nodes": [7]}])),
     ],

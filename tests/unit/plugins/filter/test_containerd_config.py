@@ -154,11 +154,11 @@ def test_cdi_is_on_by_default_from_containerd_2(text: str, release: str, cdi: bo
 @pytest.mark.parametrize(
     ("old", "new", "kind", "words"),
     [
-        ("version = 4", 'version = 4\ndisabled_plugins = ["cri"]', "cri_disabled", "CRI plugin is switched off"),
+        ("version = 4", 'version = 4\ndisabled_plugins = ["cri"]', "cri_disabled", "CRI plugin is disabled"),
         ("'nvidia'\n", "'gone'\n", "default_runtime_missing", "default runtime gone is not among the runtimes nvidia"),
         ("options = {SystemdCgroup = true}", "", "systemd_cgroup", "not for runc"),
         ("runtime'\nSystemdCgroup = true", "runtime'", "systemd_cgroup", "not for nvidia"),
-        ("enable_cdi = true", "enable_cdi = false", "cdi_disabled", "CDI is switched off"),
+        ("enable_cdi = true", "enable_cdi = false", "cdi_disabled", "CDI is disabled"),
         (
             "certs.d'\n",
             "certs.d'\nmirrors = {'docker.io' = {endpoint = ['http://m']}}\n",

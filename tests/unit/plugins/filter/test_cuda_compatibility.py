@@ -35,15 +35,15 @@ def test_each_kind(cuda: object, driver: object, options: dict[str, object], kin
 @pytest.mark.parametrize(
     ("cuda", "driver", "options", "message"),
     [
-        (12.4, "550.54.14", {}, r"the CUDA version has to be text, not 12\.4 \(float\); put it into quotes"),
-        ("12.4", 550.54, {}, r"the driver version has to be text, not 550\.54 \(float\); put it into quotes"),
-        (True, "550", {}, r"the CUDA version has to be text, not True \(bool\)$"),
-        (None, "550", {}, "the CUDA version has to be text, not None"),
-        ("12.4", ["550"], {}, r"the driver version has to be text, not \['550'\] \(list\)"),
-        ("12.4", "550", {"gpu": {}}, "the GPU has to be text"),
-        ("12.4", "550", {"data_center": "no"}, "data_center is true or false, not 'no'"),
-        ("latest", "550", {}, r"reading a CUDA version: 'latest' is none\. Write it as in 12\.4"),
-        ("12.4", "N/A", {}, "reading a driver version: 'N/A' is none of a Linux driver"),
+        (12.4, "550.54.14", {}, r"the CUDA version must be text, not 12\.4 \(float\); put it in quotes"),
+        ("12.4", 550.54, {}, r"the driver version must be text, not 550\.54 \(float\); put it in quotes"),
+        (True, "550", {}, r"the CUDA version must be text, not True \(bool\)$"),
+        (None, "550", {}, "the CUDA version must be text, not None"),
+        ("12.4", ["550"], {}, r"the driver version must be text, not \['550'\] \(list\)"),
+        ("12.4", "550", {"gpu": {}}, "the GPU must be text"),
+        ("12.4", "550", {"data_center": "no"}, "data_center must be true or false, not 'no'"),
+        ("latest", "550", {}, r"reading a CUDA version: 'latest' is not a valid CUDA version\. Write it as in 12\.4"),
+        ("12.4", "N/A", {}, "reading a driver version: 'N/A' is not a valid version of a Linux driver"),
     ],
 )
 def test_bad_input_is_one_clear_error(cuda: object, driver: object, options: dict[str, object], message: str) -> None:

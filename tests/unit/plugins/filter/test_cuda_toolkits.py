@@ -29,7 +29,7 @@ def test_the_oldest_comes_first_and_each_has_its_place() -> None:
     assert first["packages"] == [{"name": "cuda-toolkit-12-9", "version": "12.9.1-1"}]
     assert second["priority"] == 130
     assert [each["kind"] for each in (first, second)] == ["native", "native"]
-    assert first["words"].startswith("CUDA 12.9.1: native: Driver 580.178.04 is as new as")
+    assert first["words"].startswith("CUDA 12.9.1: native: Driver 580.178.04 meets the requirement of")
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_the_oldest_comes_first_and_each_has_its_place() -> None:
         ("", [], ""),
         ("Debian 12", [], ""),
         ("Ubuntu 24.04", [], ""),
-        ("Debian 13", ["12.8.1", "13.0.2"], "13.1, 13.2, 13.3, 13.4, and nothing older"),
-        ("Ubuntu 26.04", ["12.8.1", "13.0.2", "13.1.1"], "13.3, 13.4, and nothing older"),
+        ("Debian 13", ["12.8.1", "13.0.2"], "13.1, 13.2, 13.3, 13.4, but no older versions"),
+        ("Ubuntu 26.04", ["12.8.1", "13.0.2", "13.1.1"], "13.3, 13.4, but no older versions"),
     ],
 )
 def test_toolkits_that_a_distribution_never_had(system: str, absent: list[str], there: str) -> None:
@@ -58,7 +58,7 @@ def test_the_newest_package_for_forward_compatibility_of_12_8_is_empty() -> None
 @pytest.mark.parametrize(
     ("version", "driver", "gpus", "accept", "kind", "accepted", "words"),
     [
-        ("13.1.1", "580.178.04", [], KINDS[:2], KINDS[1], True, "What is lost: compiling this toolkit's PTX"),
+        ("13.1.1", "580.178.04", [], KINDS[:2], KINDS[1], True, "It can't compile this toolkit's PTX"),
         ("13.1.1", "580.178.04", [], KINDS[:1], KINDS[1], False, "590.48.01"),
         ("13.0.2", "535.274.02", ["0x1eb8"], KINDS[:2], KINDS[2], False, "cuda-compat-13-0"),
         ("13.0.2", "535.274.02", ["0x1eb8"], KINDS[:3], KINDS[2], True, "cuda-compat-13-0"),
@@ -83,12 +83,12 @@ def test_what_the_driver_makes_of_it(
 @pytest.mark.parametrize(
     ("versions", "words"),
     [
-        (["12.9"], "Write three digits"),
+        (["12.9"], "Write all three numbers"),
         (["twelve"], "not a release"),
-        (["12.9.0", "12.9.1"], "can't be side by side"),
-        ([12.9], "put it into quotes"),
-        ("12.9.1", "have to be a list"),
-        (None, "have to be a list"),
+        (["12.9.0", "12.9.1"], "can't be installed side by side"),
+        ([12.9], "put it in quotes"),
+        ("12.9.1", "must be a list"),
+        (None, "must be a list"),
     ],
 )
 def test_what_is_no_list_of_releases(versions: Any, words: str) -> None:
@@ -97,7 +97,7 @@ def test_what_is_no_list_of_releases(versions: Any, words: str) -> None:
 
 
 def test_a_driver_that_is_none() -> None:
-    with pytest.raises(AnsibleFilterError, match="none of a Linux driver"):
+    with pytest.raises(AnsibleFilterError, match="not a valid version of a Linux driver"):
         cuda_toolkits(["12.9.1"], driver="new")
 
 

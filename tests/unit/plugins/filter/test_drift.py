@@ -108,7 +108,7 @@ def test_as_pinned() -> None:
         (
             changed("files", ["/etc/containerd/config.toml"]),
             "/etc/containerd/config.toml",
-            "another one",
+            "another file",
             "gpulab.kubernetes.site",
         ),
         (
@@ -165,7 +165,7 @@ def test_auto_is_one_version_for_a_pool() -> None:
     assert {(row["host"], row["wanted"]) for row in rows} == {("gpu1", "595.91.07")}
     rows = drift({"gpu1": {"seen": other, "wanted": auto}})
     assert {(row["component"], row["wanted"]) for row in rows} == {
-        (component, "a version of the table") for component in ("NVIDIA driver", "NVIDIA driver's library")
+        (component, "a version in the table") for component in ("NVIDIA driver", "NVIDIA driver's library")
     }
     assert [row["component"] for row in drift({"gpu1": {"seen": {"failure": "gone"}, "wanted": auto}})] == ["host"]
 

@@ -93,13 +93,13 @@ def test_proprietary_modules_end_with_610() -> None:
         (
             {"a": host(gpu=V100), "b": host("Debian 13")},
             "b",
-            [f"a can have {OLD} (Debian 12)", f"b can have {NEW} (Debian 13)", "cluster_node_pool"],
+            [f"a: {OLD} (Debian 12)", f"b: {NEW} (Debian 13)", "cluster_node_pool"],
         ),
-        ({"a": host("Debian 11")}, "a", ["a can have none of the table (Debian 11)"]),
+        ({"a": host("Debian 11")}, "a", ["a: no version in the table (Debian 11)"]),
         (
             {"a": host(driver=OLD), "b": host("Debian 13")},
             "b",
-            [f"runs {OLD}", f"this host (Debian 13) can have {NEW}", "playbook gpulab.kubernetes.upgrade_driver"],
+            [f"run {OLD}", f"this host (Debian 13) supports only {NEW}", "playbook gpulab.kubernetes.upgrade_driver"],
         ),
         (
             {"a": host(nvidia_driver_source="distribution")},
@@ -114,7 +114,7 @@ def test_proprietary_modules_end_with_610() -> None:
         (
             {"a": host(nvidia_driver_source="daemonset", nvidia_driver_installer_image="r/installer:latest")},
             "a",
-            ["the tag of nvidia_driver_installer_image names no version"],
+            ["the tag of nvidia_driver_installer_image contains no version"],
         ),
     ],
 )

@@ -74,7 +74,7 @@ def test_unknown_gpu_has_no_family(gpu: str) -> None:
 
 @pytest.mark.parametrize("gpu", [None, True, ["Tesla T4"], {}, 1.5])
 def test_what_is_no_text_is_an_error(gpu: object) -> None:
-    with pytest.raises(AnsibleFilterError, match="gpu_family: the GPU has to be text"):
+    with pytest.raises(AnsibleFilterError, match="gpu_family: the GPU must be text"):
         describe(gpu)
 
 

@@ -125,9 +125,9 @@ def test_the_values_follow_from_what_the_hosts_have(
 @pytest.mark.parametrize(
     ("hosts", "words"),
     [
-        ([{"host": "gpu1", "toolkit": "1"}], ["gpu1", "no driver that answers", "nvidia_driver_source=operator"]),
-        ([FULL, {**FULL, "host": "gpu2", "toolkit": ""}], ["toolkit is on gpu1, and not on gpu2"]),
-        ([{**BARE, "toolkit": "1"}], ["gpu2 has a container toolkit of its own"]),
+        ([{"host": "gpu1", "toolkit": "1"}], ["gpu1", "No driver responds", "nvidia_driver_source=operator"]),
+        ([FULL, {**FULL, "host": "gpu2", "toolkit": ""}], ["toolkit is on gpu1, but not on gpu2"]),
+        ([{**BARE, "toolkit": "1"}], ["gpu2 already has a container toolkit"]),
         (
             [{**FULL, "source": "daemonset", "root": "/opt/a"}, {**FULL, "host": "gpu2"}],
             ["different directories: /, /opt/a", "nvidia_driver_root"],

@@ -36,7 +36,7 @@ def test_file(active: bool, kubelet: str | None, finished: bool, wanted: str, sh
 
 
 def test_a_host_that_was_not_read_is_an_error() -> None:
-    with pytest.raises(AnsibleFilterError, match=r"choosing the resolv\.conf of kubelet"):
+    with pytest.raises(AnsibleFilterError, match=r"choosing the kubelet's resolv\.conf"):
         choose({})
 
 

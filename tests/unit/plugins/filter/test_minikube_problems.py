@@ -56,10 +56,10 @@ def test_gpus_are_given_to_the_driver_and_the_runtime_docker_only(
     [
         ({"version": "1.0.0"}, {}, "minikube 1.0.0 is not in the table of versions: set minikube_version to 1.38.1"),
         ({"version": "1.0.0", "sha256": "1" * 64}, {}, ""),
-        ({"profile": "lab"}, {}, "has one profile, minikube, and no lab"),
+        ({"profile": "lab"}, {}, "supports only the profile minikube, not lab"),
         ({"container_runtime": "docker"}, {}, "runs in the host's containerd"),
         ({"user": "ada"}, {}, "belongs to root"),
-        ({}, {"cluster": True}, "is a node of a cluster that minikube has not made"),
+        ({}, {"cluster": True}, "is a node of a cluster that minikube did not create"),
         ({}, {"cluster": True, "profile": "stopped"}, ""),
         ({}, {"hardened": "2"}, ""),
         (IN_DOCKER, {"hardened": "2"}, ""),

@@ -43,11 +43,11 @@ def test_exports(path: str, to: list[str], options: list[str], root: bool, expec
         ("/srv/../etc", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
         ("/srv *(rw)", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
         ("/srv/", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
-        ("/srv", [], OPTIONS, "there is no address to export to"),
+        ("/srv", [], OPTIONS, "there is no address to which to export"),
         ("/srv", ["*"], OPTIONS, "'\\*' must be an address or a network"),
         ("/srv", ["gpu1"], OPTIONS, "'gpu1' must be an address or a network"),
-        ("/srv", ["0.0.0.0/0"], OPTIONS, "every address there is"),
-        ("/srv", ["::/0"], OPTIONS, "every address there is"),
+        ("/srv", ["0.0.0.0/0"], OPTIONS, "includes all addresses"),
+        ("/srv", ["::/0"], OPTIONS, "includes all addresses"),
         ("/srv", ["192.0.2.1/24"], OPTIONS, "must be an address or a network"),
         ("/srv", ["192.0.2.1"], ["no_root_squash"], "set nfs_server_no_root_squash instead"),
         ("/srv", ["192.0.2.1"], ["anonuid=0"], "anonuid=0 must be a number from 1 to 4294967294"),
@@ -86,5 +86,5 @@ def test_clients_are_the_node_addresses_of_all_hosts() -> None:
         "gpu2": {"ansible_facts": {}, "cluster_node_address": ""},
     }
     assert clients(hostvars, ["cp1", "gpu1", "cp1"]) == ["192.0.2.1", "192.0.2.2"]
-    with pytest.raises(AnsibleFilterError, match=r"the address of gpu2 is not known. Run without --limit"):
+    with pytest.raises(AnsibleFilterError, match=r"the address of gpu2 is unknown. Run without --limit"):
         clients(hostvars, ["cp1", "gpu2"])

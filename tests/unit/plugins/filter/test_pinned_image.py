@@ -34,8 +34,8 @@ def test_images(reference: str, digests: dict[str, str], expected: str) -> None:
 @pytest.mark.parametrize(
     ("reference", "digests", "words"),
     [
-        (None, {}, "the image has to be text"),
-        (IMAGE, [], "has to be a dictionary"),
+        (None, {}, "the image must be text"),
+        (IMAGE, [], "must be a dictionary"),
         (IMAGE, {IMAGE: "1" * 64}, "is not a digest of localhost:5000/a/flannel:v1; write sha256:"),
         (IMAGE, {"another:1": "sha256:" + "A" * 64}, "is not a digest of another:1"),
         (IMAGE, {IMAGE: None}, "None is not a digest"),

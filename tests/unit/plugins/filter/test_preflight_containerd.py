@@ -22,17 +22,21 @@ NVIDIA = f"version = 3\n[{CRI}.runtimes.nvidia.options]\n"
     ("host", "text", "words"),
     [
         ("gpu1", "version = 3\nx =\n", ["(/etc/containerd/conf.d/99-nvidia.toml): Invalid", "does not start"]),
-        ("gpu1", "version = 5\n", ["has version 5", "knows 4 at most", "/etc/containerd/conf.d/99-nvidia.toml"]),
+        (
+            "gpu1",
+            "version = 5\n",
+            ["has version 5", "supports versions up to 4", "/etc/containerd/conf.d/99-nvidia.toml"],
+        ),
         ("cp1", NVIDIA + "BinaryName = '/n'", ["not for nvidia", "/etc/containerd/conf.d/99-nvidia.toml"]),
         ("gpu1", NVIDIA + "BinaryName = '/opt/toolkit/n'", ["50-nvidia.toml", "'/opt/toolkit/n'"]),
         (
             "gpu1",
             f"version = 3\n[{CRI}]\ndefault_runtime_name = 'runc'",
-            ["makes runc the default", "has made it nvidia"],
+            ["makes runc the default", "has already set it to nvidia"],
         ),
         ("cp1", f"version = 3\n[{CRI}]\ndefault_runtime_name = 'crun'", ["crun is not among the runtimes runc"]),
-        ("cp1", "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.runtime']", ["CRI plugin is switched off"]),
-        ("cp1", "version = 3\nimports = ['gone.toml']", ["/gone.toml is imported and does not exist"]),
+        ("cp1", "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.runtime']", ["CRI plugin is disabled"]),
+        ("cp1", "version = 3\nimports = ['gone.toml']", ["/gone.toml is imported but does not exist"]),
     ],
 )
 def test_drop_in_of_another_hand_that_does_not_fit(host: str, text: str, words: list[str]) -> None:

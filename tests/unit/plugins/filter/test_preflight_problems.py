@@ -245,9 +245,12 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.facts.resolver.files": {"/etc/resolv.conf": ["127.0.0.53", "::1"]}},
             "gpu1",
-            ["/etc/resolv.conf names 127.0.0.53, ::1, which no pod can reach", "Set kubeadm_resolv_conf"],
+            [
+                "/etc/resolv.conf contains no name server that pods can reach (127.0.0.53, ::1)",
+                "Set kubeadm_resolv_conf",
+            ],
         ),
-        ({"gpu1.facts.resolver.files": {"/etc/resolv.conf": []}}, "gpu1", ["names no name server"]),
+        ({"gpu1.facts.resolver.files": {"/etc/resolv.conf": []}}, "gpu1", ["contains no name server"]),
         ({"gpu1.settings.resolv_conf": "/etc/upstream.conf"}, "gpu1", ["in /etc/upstream.conf", "no such file"]),
         (
             {
@@ -256,7 +259,11 @@ def test_disk_for_a_driver_where_one_will_be_installed(
                 "gpu1.facts.resolver.kubelet": "/run/systemd/resolve/resolv.conf",
             },
             "gpu1",
-            ["Set resolvConf to /etc/resolv.conf there", "systemctl restart kubelet", "/var/lib/kubelet/config.yaml"],
+            [
+                "Set resolvConf to /etc/resolv.conf in this file",
+                "systemctl restart kubelet",
+                "/var/lib/kubelet/config.yaml",
+            ],
         ),
         ({"cp1.facts.is_root": False}, "cp1", ["not root", "ansible_become_user"]),
         (
@@ -270,7 +277,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"cp1.facts.kernel_modules": {"br_netfilter": "missing"}},
             "cp1",
-            ["6.1.0-40-amd64", "br_netfilter", "reboot; else install the modules that belong to this kernel"],
+            ["6.1.0-40-amd64", "br_netfilter", "reboot; otherwise, install the modules that belong to this kernel"],
         ),
         (
             {"gpu1.facts.kernel_modules": {"vxlan": "missing", "nf_conntrack": "missing", "overlay": "builtin"}},
@@ -335,7 +342,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         ({"gpu1.settings.node_name": "localhost"}, "gpu1", ["localhost"]),
         ({"gpu1.settings.node_name": ""}, "gpu1", ["''"]),
         ({"gpu1.settings.node_name": "cp1"}, "", ["cp1, gpu1", "same node name"]),
-        ({"gpu1.facts.machine_id": f"{11:032x}"}, "", ["cp1, gpu1", "machine id", "systemd-machine-id-setup"]),
+        ({"gpu1.facts.machine_id": f"{11:032x}"}, "", ["cp1, gpu1", "machine ID", "systemd-machine-id-setup"]),
         ({"gpu1.settings.node_address": ""}, "gpu1", ["no default route", "192.168.7.12"]),
         ({"gpu1.settings.node_address": "10.9.9.9"}, "gpu1", ["10.9.9.9", "not on this host", "192.168.7.12"]),
         ({"gpu1.facts.clock_offset": 45.0}, "gpu1", ["45 s ahead of", "timedatectl"]),
@@ -353,7 +360,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
                 ]
             },
             "gpu1",
-            ["does not hold kubelet 1.36.4-1.1", "It holds 1.36.3-1.1"],
+            ["does not contain kubelet 1.36.4-1.1", "It contains 1.36.3-1.1"],
         ),
         (
             {
@@ -375,10 +382,10 @@ def test_disk_for_a_driver_where_one_will_be_installed(
                 [f"The key of the repository Kubernetes {what}: X", "http://r/key", do],
             )
             for bad, what, do in (
-                ("unexpected", "is not the expected one", "name it in kubeadm_repository_key_fingerprints"),
+                ("unexpected", "is not the expected one", "add it to kubeadm_repository_key_fingerprints"),
                 ("expired", "has expired", "Check the host's clock"),
-                ("unreachable", "can't be read", "a mirror (kubeadm_repository_url) has to hold this file"),
-                ("unreadable", "can't be read", "a proxy may do so"),
+                ("unreachable", "can't be read", "a mirror (kubeadm_repository_url) must also contain this file"),
+                ("unreadable", "can't be read", "it may be a proxy"),
             )
         ),
         ({"gpu1.facts.installed": {"containerd": "1.6.20", "runc": "1.1"}}, "gpu1", ["containerd 1.6.20, runc 1.1"]),
@@ -404,7 +411,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.settings.gpu_sharing": {"mode": "mig", "layout": "all-1g.5gb"}},
             "gpu1",
-            ["partitioned by MIG", "Turing GPUs can't be", "nvidia_device_plugin_sharing"],
+            ["MIG is configured", "Turing GPUs can't be partitioned", "nvidia_device_plugin_sharing"],
         ),
         (
             {
@@ -418,7 +425,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.facts.os": {"key": "Debian 13", "pretty_name": "Debian 13"}},
             "gpu1",
-            ["repository for Debian 13 does not hold", "For Debian 13 it holds 595.91.07"],
+            ["is not in NVIDIA's repository for Debian 13", "For Debian 13, the table contains 595.91.07"],
         ),
         (
             {
@@ -426,7 +433,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
                 "gpu1.settings.driver_choice": {"version": "", "why": "no version fits", "advice": "Make pools"},
             },
             "gpu1",
-            ["auto, and no version can be chosen: no version fits", "Make pools"],
+            ["auto, but no version can be chosen: no version fits", "Make pools"],
         ),
         (
             {
@@ -435,7 +442,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
                 "gpu1.settings.nvidia_driver_upgrading": True,
             },
             "gpu1",
-            ["no version is named", "-e nvidia_driver_version=VERSION"],
+            ["No version is set", "-e nvidia_driver_version=VERSION"],
         ),
         (
             {
@@ -488,7 +495,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.settings.nvidia_driver_source": "operator", "gpu1.facts.nvidia_driver": CUDA},
             "gpu1",
-            ["GPU Operator is to bring one", "nvidia_driver_source=preinstalled"],
+            ["GPU Operator is configured to install one", "nvidia_driver_source=preinstalled"],
         ),
         (
             {"gpu1.settings.nvidia_driver_source": "distribution", "gpu1.facts.nvidia_driver": CUDA},
@@ -504,7 +511,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.facts.secure_boot": True, "gpu1.settings.nvidia_driver_source": "distribution"},
             "gpu1",
-            ["Secure Boot is on", "Turn Secure Boot off"],
+            ["Secure Boot is on", "Turn off Secure Boot"],
         ),
         (
             {"cp1.facts.cluster": CONTROL_PLANE, "gpu1.facts.cluster": WORKER},
@@ -589,7 +596,7 @@ def test_ubuntu_s_signed_modules_are_the_way_with_secure_boot() -> None:
     table = {"580.178.04": {"packages": {"Debian 12": "1", "Ubuntu 24.04": "1"}}}
     settings = {"distributions": ["Debian 12", "Ubuntu 24.04"], "nvidia_driver_versions": table}
     (problem,) = check(changes, **settings)
-    assert "Take Ubuntu's own driver, whose modules are signed: nvidia_driver_source=distribution" in problem["do"]
+    assert "Use Ubuntu's own driver, whose modules are signed: nvidia_driver_source=distribution" in problem["do"]
     assert check({**changes, "gpu1.settings.nvidia_driver_source": "distribution"}, **settings) == []
 
 
@@ -910,4 +917,4 @@ def test_python_that_ansible_core_does_not_know(core: str, python: str, refused:
     said = f"/usr/lib/python{python.rpartition('.')[0]}/ast.py line 1: SyntaxError"
     failed = {"facts": {}, "failure": {"msg": "MODULE FAILURE", "module_stderr": said}, "settings": {}}
     (problem,) = find({**machines(), "gpu2": failed}, {**SETTINGS, "ansible_core": core})
-    assert (f"ansible-core {core} on the controller knows Python up to" in problem["what"]) == refused
+    assert (f"ansible-core {core} on the controller supports Python only up to" in problem["what"]) == refused

@@ -115,14 +115,14 @@ def test_any_entry_of_a_host_gives_a_page(key: str, value: Any, device: Any) -> 
     [
         ("{", "it is not valid JSON"),
         ("", "it is not valid JSON"),
-        ([1], "it is not a dictionary but a list"),
-        ("null", "it is not a dictionary but nothing"),
+        ([1], "it is a list instead of a dictionary"),
+        ("null", "it is nothing instead of a dictionary"),
         ({}, "it has no hosts"),
         ({"hosts": {"a": 1}, "totals": {}, "problems": []}, "the entry of host a is a number"),
     ],
 )
 def test_what_is_no_report_is_one_clear_error(value: Any, words: str) -> None:
-    with pytest.raises(AnsibleFilterError, match=f"Error while reading the report: {words}.*Give the JSON file"):
+    with pytest.raises(AnsibleFilterError, match=f"Error while reading the report: {words}.*Use the JSON file"):
         make(value, TEMPLATES)
 
 

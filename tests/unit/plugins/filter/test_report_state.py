@@ -93,13 +93,13 @@ def test_a_host_that_is_well_adds_its_state_and_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("versions", "wanted"), [(["570.1.02", "580.178.04"], "580.178.04"), (["570.1.02"], "a version of the table")]
+    ("versions", "wanted"), [(["570.1.02", "580.178.04"], "580.178.04"), (["570.1.02"], "a version in the table")]
 )
 def test_auto_means_a_version_of_the_table_that_is_there(versions: list[str], wanted: str) -> None:
     pins = {**PINS, "packages": {}, "driver": "auto", "pool": "", "versions": versions}
     row = state(proof(), {"gpu1": seen(pins=pins)}, SETTINGS)["hosts"]["gpu1"]["versions"][0]
     assert (row["component"], row["wanted"]) == ("NVIDIA driver", wanted)
-    assert row["drift"] == (wanted == "a version of the table")
+    assert row["drift"] == (wanted == "a version in the table")
 
 
 def test_what_the_proof_says_stays_as_it_was() -> None:
@@ -132,7 +132,7 @@ def test_first_things_come_first() -> None:
     assert whats(found) == [
         "certificate admin.conf has expired",
         "gone",
-        "the API was not read: refused",
+        "the API could not be read: refused",
         "GPU 0 is unhealthy: GPU is lost",
         "0 of 1 GPUs are allocatable (capacity 1)",
         "containerd.io: expected 2.3.6, found nothing",
@@ -181,14 +181,14 @@ def test_a_kernel_log_that_was_not_read_is_told() -> None:
     blind = seen()
     blind["driver"] |= {"xids": None, "xids_failure": "dmesg: Operation not permitted"}
     found = state(proof(), {"gpu1": blind}, SETTINGS)
-    assert whats(found) == ["the kernel log was not read: dmesg: Operation not permitted"]
+    assert whats(found) == ["the kernel log could not be read: dmesg: Operation not permitted"]
     assert found["hosts"]["gpu1"]["xids"] == []
 
 
 def test_trouble_with_the_api_is_told_once_however_often_it_is_looked_at() -> None:
     first = state(proof(), {}, SETTINGS | {"api_failure": "refused"})
     again = state(first, {}, SETTINGS | {"api_failure": "timed out"})
-    assert whats(again) == ["the API was not read: timed out"]
+    assert whats(again) == ["the API could not be read: timed out"]
     assert whats(state(again, {}, SETTINGS)) == []
 
 
@@ -234,7 +234,7 @@ def test_certificates_that_are_missing_are_no_fault_and_those_unread_are_told() 
     host = seen(certificates={"certificates": [certificate("super-admin.conf", None)], "certificate_authorities": []})
     assert state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["certificates"] == []
     found = state(proof(), {"gpu1": seen(certificates={"msg": "kubeadm is not there"})}, SETTINGS)
-    assert whats(found) == ["the certificates were not read: kubeadm is not there"]
+    assert whats(found) == ["the certificates could not be read: kubeadm is not there"]
 
 
 def test_where_the_time_went_in_the_order_of_the_run() -> None:

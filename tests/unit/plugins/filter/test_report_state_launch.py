@@ -36,7 +36,13 @@ def test_it_says_how_many_wait_run_and_are_alive() -> None:
 @pytest.mark.parametrize(
     ("launch", "severity", "problem", "what", "do"),
     [
-        ({"failure": "the key has expired"}, "error", "launch_unread", "the key has expired", "Do what it says"),
+        (
+            {"failure": "the key has expired"},
+            "error",
+            "launch_unread",
+            "the key has expired",
+            "Follow the advice in the message",
+        ),
         ({"queues": {"gpu": None}}, "error", "launch_queue_missing", "W&B has no queue gpu", "wandb_launch -i"),
         (
             {"agents": [{**AGENT, "alive": False, "trouble": "CrashLoopBackOff", "log": ["not all queues found"]}]},
@@ -57,7 +63,7 @@ def test_it_says_how_many_wait_run_and_are_alive() -> None:
             "warning",
             "launch_job_waits",
             "image x can't be pulled",
-            "Correct its image",
+            "Correct the image",
         ),
         (
             {"jobs": [{**JOB, "trouble": "FailedMount: no claim"}]},
@@ -81,7 +87,7 @@ def test_agents_and_jobs_of_hosts_with_docker_count_and_one_that_was_not_read_is
     found = report(hosts=[box, gone, {"item": "none", "agents": [], "jobs": []}])
     assert found["launch"]["words"][2:] == ["agents: 2 of 3 alive", "jobs: 2 running on 4 GPUs, 0 not running yet"]
     (action,) = found["actions"]
-    assert "the launch agent gone is not alive: its host was not read: no route to host" in action["what"]
+    assert "the launch agent gone is not alive: its host could not be read: no route to host" in action["what"]
 
 
 def test_a_report_without_it_has_nothing_of_it() -> None:

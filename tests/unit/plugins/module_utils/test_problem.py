@@ -208,11 +208,11 @@ def test_a_report_of_before_there_were_kinds_is_read() -> None:
     old["problems"] = [
         {"host": "gpu1", "gpu": "GPU-1", "cause": "no pod was given this GPU"},
         {"host": "gpu1", "gpu": "GPU-2", "cause": "no pod was given this GPU"},
-        {"host": "", "gpu": "", "cause": "the API was not read: refused"},
+        {"host": "", "gpu": "", "cause": "the API could not be read: refused"},
     ]
     [both, api] = together(old["problems"])
     assert (both.kind, both.gpu, both.do, api.host) == ("", "GPU-1, GPU-2", "", "")
     found = report_state(old, {}, {})
     assert [each["what"] for each in found["actions"]] == ["no pod was given this GPU"]
-    assert found["actions"][0]["do"].startswith("Fix what it reports")
+    assert found["actions"][0]["do"].startswith("Fix the reported problem")
     assert summary.problems(old)[0] == "gpu1: GPU-1, GPU-2: no pod was given this GPU" and summary.remedies(old) == []

@@ -237,7 +237,7 @@ def test_entry_with_further_addresses_is_not_disabled(apply: Apply, host: Host) 
     text = f"Types: deb\nURIs: {URI} http://other/\nSuites: /\n"
     (host.etc / "sources.list.d/a.sources").write_text(text)
     result = apply(replace_conflicting=True)
-    assert result["failed"] and "further addresses" in result["msg"]
+    assert result["failed"] and "other addresses" in result["msg"]
     assert host.files() == {"sources.list.d/a.sources": text}
 
 
@@ -324,7 +324,7 @@ def test_a_key_that_expires_later_is_left_alone(apply: Apply, host: Host) -> Non
 @pytest.mark.parametrize(
     ("served", "words"),
     [
-        (public_key(1, days_left=20), "has no renewed one yet"),
+        (public_key(1, days_left=20), "has no renewed key yet"),
         (public_key(2, days_left=400), f"its fingerprint is {fingerprint(2)}"),
         (b"<html>", "it begins with"),
         (None, "No such file"),

@@ -111,10 +111,10 @@ def test_every_gpu_is_verified(host: Host) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "words"),
     [
-        ("all", LISTED.splitlines()[0], "a container that asks for all GPUs has GPU-1"),
-        (GPUS[1], LISTED, f"a container that asks for the GPU {GPUS[1]} has GPU-1"),
-        (GPUS[1], "", f"a container that asks for the GPU {GPUS[1]} has none"),
-        ("none", "/dev/nvidia0 /dev/nvidiactl\n", "asks for no GPU has /dev/nvidia0, /dev/nvidiactl"),
+        ("all", LISTED.splitlines()[0], "a container that requests all GPUs has GPU-1"),
+        (GPUS[1], LISTED, f"a container that requests the GPU {GPUS[1]} has GPU-1"),
+        (GPUS[1], "", f"a container that requests the GPU {GPUS[1]} has none"),
+        ("none", "/dev/nvidia0 /dev/nvidiactl\n", "requests no GPUs has /dev/nvidia0, /dev/nvidiactl"),
         ("check", "echo 'no CUDA device' >&2; exit 1\n", f"the check on the GPU {GPUS[0]} failed: no CUDA device"),
         ("all-of-the-host", "", "nvidia-smi -L lists none"),
     ],

@@ -146,7 +146,7 @@ def test_a_run_for_some_hosts_leaves_the_proof_of_the_others(lab: Lab) -> None:
     lab.hosts = everyone[1:2]
     limited = lab.verify(force=True)
     assert list(limited["report"]["hosts"]) == ["gpu1"]
-    assert "Network: pod to pod not tried, there is one node, Service ok, DNS ok" in limited["summary"]
+    assert "Network: pod to pod not tested, there is only one node, Service ok, DNS ok" in limited["summary"]
     lab.hosts = everyone
     lab.cluster.created.clear()
     whole = lab.verify()

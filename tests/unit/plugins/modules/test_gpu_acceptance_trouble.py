@@ -35,7 +35,7 @@ def test_no_allocatable_gpu_never_passes_in_silence(lab: Lab) -> None:
     [
         ("pull_error", "manifest unknown", "ImagePullBackOff: image check:1 can't be pulled: manifest unknown"),
         ("check_fails", True, "container check failed: exit status 1: Test FAILED"),
-        ("extra_gpu", "GPU-t9", "asked for 1 GPU and saw 2"),
+        ("extra_gpu", "GPU-t9", "requested 1 GPU but saw 2"),
     ],
 )
 def test_each_gpu_that_is_missed_has_its_reason(lab: Lab, attribute: str, value: Any, said: str) -> None:
@@ -71,7 +71,7 @@ def test_a_gpu_that_the_host_does_not_have_is_named(lab: Lab) -> None:
 def test_a_pod_that_sees_gpus_without_asking_is_a_problem(lab: Lab) -> None:
     lab.node("gpu1").leaks = ["/dev/nvidia0", "GPU 0: Tesla T4 (UUID: GPU-t0)"]
     result = lab.verify()
-    assert any("a pod that asked for no GPU sees /dev/nvidia0" in cause for cause in causes(result, "gpu1"))
+    assert any("a pod that requested no GPUs sees /dev/nvidia0" in cause for cause in causes(result, "gpu1"))
     assert result["report"]["isolation"] == {"gpu1": False, "gpu2": True}
 
 
@@ -82,7 +82,7 @@ def test_with_a_device_plugin_of_others_leaks_and_labels_are_no_problem(lab: Lab
     result = lab.verify()
     assert result["report"]["problems"] == []
     assert result["report"]["isolation"] == {"gpu1": False, "gpu2": True}
-    assert "Isolation: a pod that asks for no GPU sees some on gpu1" in result["summary"]
+    assert "Isolation: a pod that requests no GPUs sees some on gpu1" in result["summary"]
     assert lab.verify()["changed"] is False
 
 
@@ -111,7 +111,7 @@ def test_wrong_labels_are_a_problem(lab: Lab) -> None:
     lab.node("gpu1").labels = {}
     lab.node("gpu2").labels = {**lab.node("gpu2").body()["metadata"]["labels"], "nvidia.com/gpu.count": "1"}
     result = lab.verify()
-    assert any("GPU feature discovery has not labelled it" in cause for cause in causes(result, "gpu1"))
+    assert any("GPU feature discovery has not labeled it" in cause for cause in causes(result, "gpu1"))
     assert causes(result, "gpu2") == ["label nvidia.com/gpu.count is 1, nvidia-smi has 2"]
 
 
@@ -119,7 +119,7 @@ def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:
     lab.cluster.deaf = {("gpu1", "gpu2")}
     result = lab.verify(timeout=1)
     [cause] = causes(result, "gpu1")
-    assert "does not reach" in cause and "on gpu2: dial tcp: i/o timeout" in cause
+    assert "can't reach" in cause and "on gpu2: dial tcp: i/o timeout" in cause
     assert {"from": "gpu1", "to": "gpu2", "ok": False} in result["report"]["network"]["pod_to_pod"]
     assert result["report"]["totals"]["proven"] == 5
 
@@ -168,7 +168,7 @@ def test_a_gpu_that_the_driver_has_lost_is_named_from_the_earlier_report(lab: La
     lab.node("gpu1").allocatable = 2
     result = lab.verify()
     assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "proven", "GPU-t2": "missing"}
-    assert "gpu1: GPU-t2: nvidia-smi does not list it any more" in result["problems"]
+    assert "gpu1: GPU-t2: nvidia-smi no longer lists it" in result["problems"]
     assert "gpu1: nvidia-smi: GPU is lost" in result["problems"]
     assert states(lab.verify(), "gpu1")["GPU-t2"] == "missing"
 
@@ -198,7 +198,7 @@ def test_a_simulated_check_says_so(lab: Lab) -> None:
     assert result["report"]["simulated"] is True
     assert any("simulated" in line for line in result["summary"])
     assert result["report"]["checks"] == ["[simulated] no GPU computes here", "Test PASSED"]
-    assert "Each check said: [simulated] no GPU computes here / Test PASSED" in result["summary"]
+    assert "Output of each check: [simulated] no GPU computes here / Test PASSED" in result["summary"]
 
 
 def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
@@ -218,7 +218,7 @@ def test_a_namespace_of_somebody_else_is_left_alone(lab: Lab) -> None:
     lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance", "uid": "theirs"}}
     result = lab.verify()
     assert result["failed"]
-    assert "is not ours" in result["msg"]
+    assert "was not created by this collection" in result["msg"]
     assert "gpulab-acceptance" in lab.cluster.namespaces
 
 

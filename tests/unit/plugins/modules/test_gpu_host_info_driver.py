@@ -108,4 +108,4 @@ def test_what_the_driver_says_is_a_state_and_a_wrong_time_a_failure(root: Path, 
     found = run_module("gpu_host_info", {"root": str(root), "nvidia_smi": asked})
     assert (found["failed"], found["nvidia_smi"]["state"], found["nvidia_smi"]["rc"]) == (False, state, rc)
     wrong = run_module("gpu_host_info", {"root": str(root), "nvidia_smi": {**asked, "xids_since": "yesterday"}})
-    assert wrong["failed"] and "give it as in 2026-11-22T05:06:25Z" in wrong["msg"]
+    assert wrong["failed"] and "write it as in 2026-11-22T05:06:25Z" in wrong["msg"]

@@ -85,7 +85,7 @@ def test_what_follows_a_state_that_requires_a_reboot_is_left_out() -> None:
         ({"module": "no_such"}, "value of module must be one of: apt_packages,"),
         ({"args": {"no_such": 1}}, "; unsupported: no_such. Supported parameters include: "),
         ({"args": {}}, "two: managed_files: missing required arguments: files"),
-        ({"name": "one"}, "Error while reading states: one: each needs a name of its own"),
+        ({"name": "one"}, "Error while reading states: one: each needs a unique name"),
     ],
 )
 def test_wrong_arguments_are_found_before_anything_changes(

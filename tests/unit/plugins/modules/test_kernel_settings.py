@@ -127,7 +127,7 @@ def test_refused_value_gives_the_answer_of_the_kernel(run_module: Any, root: Pat
     (root / "proc/sys/net/ipv4/odd").mkdir()
     result = run_module("kernel_settings", {"sysctls": {"net.ipv4.odd": 1}, "root": str(root)})
     assert result["failed"]
-    assert "net.ipv4.odd: the kernel does not take '1': Is a directory" in result["msg"]
+    assert "net.ipv4.odd: the kernel rejects '1': Is a directory" in result["msg"]
 
 
 def test_later_file_that_wins_is_a_warning(run_module: Any, root: Path) -> None:

@@ -107,7 +107,10 @@ def test_tokens_of_an_older_kubeadm(kubeadm: Kubeadm) -> None:
 def test_unreadable_tokens_are_told_without_secrets(kubeadm: Kubeadm) -> None:
     kubeadm.prints("token list -o json", texts.token_json() + f"and {texts.TOKEN} too\n")
     result = kubeadm.run("tokens")
-    assert "Error while reading the bootstrap tokens of kubeadm: between or behind JSON objects" in result["msg"]
+    assert (
+        "Error while reading the bootstrap tokens of kubeadm: there is other text between or after JSON objects"
+        in result["msg"]
+    )
     assert "'and ******** too'" in result["msg"]
     assert texts.SECRET not in json.dumps(result)
 
@@ -195,6 +198,9 @@ def test_failures_of_kubeadm(kubeadm: Kubeadm, programs: Any, subject: str) -> N
     assert texts.SECRET not in json.dumps(result)
     assert "there is no such program on this host" in kubeadm.run(subject, executable="kubeadm-is-not-here")["msg"]
     programs.add("other", "sleep 600")
-    assert "other: no answer within 1 s, it was killed" in kubeadm.run(subject, executable=str(other), timeout=1)["msg"]
+    assert (
+        "other: no response within 1 s, so it was killed"
+        in kubeadm.run(subject, executable=str(other), timeout=1)["msg"]
+    )
     programs.add("other", "kill -SEGV $$")
     assert kubeadm.run(subject, executable=str(other))["rc"] == -11

@@ -423,7 +423,9 @@ def test_hung_kubeadm_is_killed_and_cleared_away_by_the_next_run(host: Host) -> 
     (host.root / "stop").write_text("manifests")
     result = host.run(timeout=2)
     assert result["failed"]
-    assert result["msg"] == "Error while initializing the control plane: kubeadm: no answer within 2 s, it was killed"
+    assert (
+        result["msg"] == "Error while initializing the control plane: kubeadm: no response within 2 s, so it was killed"
+    )
     (host.root / "stop").unlink()
     assert host.run()["initialized"]
 

@@ -133,8 +133,8 @@ def test_list_that_is_not_readable_is_no_reason_to_fail(cp: ControlPlane) -> Non
     result = cp.run()
     assert (result["token"], result["expires"]) == (NEW, None)
     warnings = json.dumps(result["warnings"])
-    assert "A new token is made instead of using one again" in warnings
-    assert "when it expires is not known" in warnings
+    assert "A new token is created instead of reusing an existing one" in warnings
+    assert "its expiry time is unknown" in warnings
     assert OLD not in json.dumps(result)
 
 
@@ -266,7 +266,7 @@ def test_list_that_fails_after_the_token_was_made_is_no_failure(cp: ControlPlane
     programs.add("kubeadm", f'test "$2" = create && echo "{command}" || {{ echo "error: no ({TOKEN})" >&2; exit 1; }}')
     result = cp.run()
     assert (result["token"], result["expires"]) == (TOKEN, None)
-    said = "Error while listing the join tokens: error: no (********). The new token is valid all the same"
+    said = "Error while listing the join tokens: error: no (********). The new token is valid nevertheless"
     assert said in json.dumps(result["warnings"])
     assert SECRET not in json.dumps(result["warnings"])
 
@@ -280,4 +280,4 @@ def test_kubeconfig_that_is_not_readable_is_named(cp: ControlPlane, text: str) -
 
 def test_hung_kubeadm(cp: ControlPlane, programs: Any) -> None:
     programs.add("kubeadm", "sleep 600")
-    assert "kubeadm: no answer within 1 s, it was killed" in cp.run(timeout=1)["msg"]
+    assert "kubeadm: no response within 1 s, so it was killed" in cp.run(timeout=1)["msg"]

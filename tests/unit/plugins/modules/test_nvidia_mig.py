@@ -82,7 +82,7 @@ def test_the_same_parts_elsewhere_are_as_good(make: Make, run_module: Run) -> No
         (a100(), ["4g.20gb", "4g.20gb"], "2 x 4g.20gb do not fit on it together; 4g.20gb: 1 at most"),
         (a100(), ["3g.20gb", "3g.20gb", "1g.5gb"], "1g.5gb, 2 x 3g.20gb do not fit"),
         (a100(), {"3": "all-1g.5gb"}, "there is no GPU 3, this host has 0"),
-        (T4, "all-1g.5gb", "GPU 0 (Tesla T4): it can't do MIG"),
+        (T4, "all-1g.5gb", "GPU 0 (Tesla T4): it does not support MIG"),
         ({**a100(), "name": "NVIDIA RTX PRO 6000 Blackwell"}, "all-1g.24gb", "nvidia-smi -i 0 -mig 1 once"),
     ],
 )
@@ -101,7 +101,7 @@ def test_what_cannot_be_is_one_error_before_anything_changes(
     ("gpu", "more", "words"),
     [
         (a100(held=True), {}, "its MIG mode is still off and changes with the next reset of the GPU"),
-        (a100(True), {"refuses": True}, "its MIG devices are nothing, and not 1g.5gb, 1g.5gb"),
+        (a100(True), {"refuses": True}, "its MIG devices are nothing, not 1g.5gb, 1g.5gb"),
     ],
 )
 def test_the_result_is_read_and_not_believed(
@@ -150,7 +150,7 @@ def test_a_host_without_a_driver_is_left_alone_unless_it_shall_be_cut(make: Make
     assert not run_module("nvidia_mig", {})["changed"]
     assert run_module("nvidia_mig", {"layout": "all-1g.5gb"}, check=True)["gpus"] == []
     result = run_module("nvidia_mig", {"layout": "all-1g.5gb"})
-    assert result["failed"] and "asking nvidia-smi for the GPUs" in result["msg"]
+    assert result["failed"] and "querying nvidia-smi for the GPUs" in result["msg"]
 
 
 def test_the_script_for_the_boot_makes_the_same_parts(

@@ -98,7 +98,7 @@ def test_hung_program_is_killed(run_module: Any, prints: Any) -> None:
     result = run_module("nvidia_smi_info", {"timeout": 1})
     assert time.monotonic() - begun < 20
     assert (result["state"], result["rc"]) == ("timeout", None)
-    assert "no answer within 1 s" in result["message"]
+    assert "no response within 1 s" in result["message"]
 
 
 def test_program_that_kills_itself(run_module: Any, prints: Any) -> None:
@@ -179,7 +179,7 @@ def test_time_limit_that_is_none(run_module: Any, prints: Any) -> None:
     prints(smi.xml())
     result = run_module("nvidia_smi_info", {"timeout": 0})
     assert result["failed"]
-    assert result["msg"] == "Error while reading the GPUs: timeout is 0 s; give it 1 s or more"
+    assert result["msg"] == "Error while reading the GPUs: timeout is 0 s; set it to 1 s or more"
 
 
 def test_file_that_is_no_program(run_module: Any, programs: Any) -> None:
@@ -363,4 +363,4 @@ def test_a_kernel_log_that_cannot_be_read_is_told(run_module: Any, prints: Any, 
 def test_a_time_that_is_none(run_module: Any, prints: Any) -> None:
     prints(smi.xml())
     result = run_module("nvidia_smi_info", {"gather": ["xids"], "xids_since": "yesterday"})
-    assert result["failed"] and "give it as in 2026-11-22T05:06:25Z" in result["msg"]
+    assert result["failed"] and "write it as in 2026-11-22T05:06:25Z" in result["msg"]

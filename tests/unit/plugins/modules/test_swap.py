@@ -182,9 +182,9 @@ exit 4""",
 @pytest.mark.parametrize(
     ("obstacle", "words", "on_again"),
     [
-        ("reload", "telling systemd that swap is off for good: no bus. Not everything could be put back: ", True),
+        ("reload", "telling systemd that swap is off permanently: no bus. Not everything could be put back: ", True),
         ("mask", "masking srv-swap.swap: Is a directory. Nothing was changed.", True),
-        ("comes back", "and stop that. Nothing was changed.", False),
+        ("comes back", "and stop it. Nothing was changed.", False),
         ("swapon", "Is a directory. Not everything could be put back: /dev/sda2 is off and could not", True),
     ],
 )
@@ -222,7 +222,7 @@ def test_fstab_that_may_not_be_written_stops_before_anything_changes(host: Host)
     finally:
         subprocess.run(["chattr", "-i", host.fstab], check=True)
     assert result["failed"]
-    assert f"{host.fstab} may not be written" in result["msg"] and "nothing was changed" in result["msg"]
+    assert f"{host.fstab} can't be written" in result["msg"] and "nothing was changed" in result["msg"]
     assert host.log == [] and host.fstab.read_text() == FSTAB
 
 

@@ -136,7 +136,7 @@ def test_a_job_of_somebody_else_is_left_alone(cluster: Cluster, step: str) -> No
     cluster.job(labels={})
     result = cluster.step(step)
     assert result["failed"]
-    assert "a job team/train that this collection has not made" in result["msg"]
+    assert "a job team/train that this collection did not create" in result["msg"]
     assert "torch_ddp_name" in result["msg"]
     assert cluster.writes() == []
 
@@ -154,7 +154,7 @@ def test_a_claim_that_is_not_there_is_told_before_anything_changes(cluster: Clus
     job = {**MINE, "spec": {"template": {"spec": {"volumes": volumes}}}}
     result = cluster.step("start", job=job)
     assert result["failed"]
-    assert "in namespace team: there is no claim cache. Make it" in result["msg"]
+    assert "in namespace team: there is no claim cache. Create it" in result["msg"]
     assert cluster.writes() == []
     cluster.api.answers[f"{CORE}/persistentvolumeclaims/cache"] = (200, {"metadata": {"name": "cache"}})
     assert not cluster.step("start", job=job)["failed"]
@@ -180,7 +180,11 @@ def test_the_log_is_told_once(cluster: Cluster) -> None:
     cluster.pods(pod(0), pod(1))
     cluster.log(0, "2026-11-22T02:00:00.000000001Z epoch 1\n2026-11-22T02:00:00.000000002Z epoch 2\n")
     first = cluster.step("watch")
-    assert (first["state"], first["text"], first["lines"]) == ("running", "2 of 2 pods run", ["epoch 1", "epoch 2"])
+    assert (first["state"], first["text"], first["lines"]) == (
+        "running",
+        "2 of 2 pods are running",
+        ["epoch 1", "epoch 2"],
+    )
     cluster.log(0, "2026-11-22T02:00:00.000000002Z epoch 2\n2026-11-22T02:00:00.000000003Z epoch 3\n")
     second = cluster.step("watch", since=first["since"])
     assert second["lines"] == ["epoch 3"]

@@ -111,9 +111,9 @@ def test_a_queue_is_created_changed_and_deleted_once(site: Site) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"api_key": "x" * 40}, "does not know the key"),
-        ({"entity": "other"}, "Look at wandb_launch_entity (other)"),
-        ({"resource_args": {"hostPID": True}}, "would refuse each job of it: hostPID: "),
+        ({"api_key": "x" * 40}, "rejects the key"),
+        ({"entity": "other"}, "Check wandb_launch_entity (other)"),
+        ({"resource_args": {"hostPID": True}}, "would refuse each of its jobs: hostPID: "),
     ],
 )
 def test_an_error_says_what_to_do_and_not_the_key(site: Site, arguments: dict[str, Any], words: str) -> None:
@@ -175,7 +175,7 @@ def test_agents_and_jobs_are_read_with_what_ails_them() -> None:
     found = read(Cluster())  # type: ignore[arg-type]  # It has what is called.
     (agent,), (job,) = found["agents"], found["jobs"]
     assert (agent["name"], agent["alive"], agent["pod"]) == ("launch-agent", False, "a-1")
-    assert "CrashLoopBackOff: container agent keeps ending" in agent["trouble"]
+    assert "CrashLoopBackOff: container agent keeps exiting" in agent["trouble"]
     assert agent["log"] == ["Starting", "Not all of requested queues (gpu) found"]
     assert job == {
         "name": "job-1",

@@ -43,7 +43,7 @@ def test_supported(cuda: str, driver: str, gpu: str | None, expected: bool) -> N
 
 
 def test_bad_input_is_named() -> None:
-    with pytest.raises(AnsibleFilterError, match=r"cuda_supported_by: .*'x' is none of a Linux driver"):
+    with pytest.raises(AnsibleFilterError, match=r"cuda_supported_by: .*'x' is not a valid version of a Linux driver"):
         supported("12.4", "x")
 
 

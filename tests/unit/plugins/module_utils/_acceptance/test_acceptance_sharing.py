@@ -110,7 +110,7 @@ def test_each_part_is_proven_by_a_pod_of_its_own() -> None:
     [
         ([(SMALL, "MIG-0-0"), ("nvidia.com/gpu", "GPU-1")], "no pod was given this GPU"),
         ([(SMALL, "MIG-0-0"), (LARGE, "MIG-0-0")], "pods pod-0 and pod-1 were given the same GPU"),
-        ([(SMALL, "MIG-0-1")], f"pod pod-0 asked for {SMALL} and was given a {LARGE}"),
+        ([(SMALL, "MIG-0-1")], f"pod pod-0 requested {SMALL} but was given a {LARGE}"),
         ([(SMALL, "MIG-9-9")], "reported a GPU that the host does not have"),
         ([(SMALL, "GPU-0")], "reported a GPU that the host does not have"),
     ],

@@ -129,7 +129,7 @@ def test_a_redirect_to_another_host_gets_no_password(server: Server, name: str, 
         ({"machine": "https://ci:S3CRET@mirror.example"}, "the machine of entry 1 must be a host"),
         ({"machine": "two words"}, "the machine of entry 1 must be a host"),
         ({"machine": "ftp://mirror.example"}, "the machine of entry 1 must be a host"),
-        ({"password": "S3CRET two"}, "the password of entry 1 is empty or holds a space"),
+        ({"password": "S3CRET two"}, "the password of entry 1 is empty or contains a space"),
         ({"username": ""}, "the username of entry 1 is empty"),
     ],
 )

@@ -127,8 +127,8 @@ def test_a_second_run_goes_on_with_what_the_first_one_knew() -> None:
     ("pods", "protected", "words"),
     [
         ([pod("train-0"), pod("web-0")], {"train-0"}, "team/train-0: a disruption budget protects it (Cannot evict"),
-        ([pod("train-0", deletionTimestamp="2026-11-22T05:00:00Z")], set(), "team/train-0: it has been told to end"),
-        ([pod("web-0"), pod("alone", "")], set(), "nothing would make these pods again elsewhere: team/alone"),
+        ([pod("train-0", deletionTimestamp="2026-11-22T05:00:00Z")], set(), "team/train-0: it was told to end"),
+        ([pod("web-0"), pod("alone", "")], set(), "nothing would create these pods again on another node: team/alone"),
     ],
 )
 def test_a_drain_that_cannot_be_done_is_undone(

@@ -103,12 +103,12 @@ UNSCHEDULABLE = {
             waiting(
                 "CrashLoopBackOff", lastState={"terminated": {"exitCode": 1, "reason": "Error", "message": "no NVML"}}
             ),
-            "CrashLoopBackOff: container c keeps ending: exit status 1: no NVML",
+            "CrashLoopBackOff: container c keeps exiting: exit status 1: no NVML",
             True,
         ),
         (
             ended(exitCode=137, reason="OOMKilled"),
-            "container c failed: OOMKilled: it needed more memory than it may use",
+            "container c failed: OOMKilled: it exceeded its memory limit",
             True,
         ),
         (ended(exitCode=1, reason="Error"), "container c failed: exit status 1", True),

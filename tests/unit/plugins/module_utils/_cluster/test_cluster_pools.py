@@ -98,15 +98,15 @@ def test_a_record_that_nobody_can_read_claims_nothing() -> None:
 @pytest.mark.parametrize(
     ("labels", "taints", "words"),
     [
-        ({"a b": "1"}, [], "has a key that Kubernetes does not take"),
-        ({"a": "b c"}, [], "has a value that Kubernetes does not take: 'b c'"),
+        ({"a b": "1"}, [], "has a key that Kubernetes does not accept"),
+        ({"a": "b c"}, [], "has a value that Kubernetes does not accept: 'b c'"),
         ({"a": "x" * 64}, [], "has a value"),
-        ({"nvidia.com/gpu.product": "T4"}, [], "feature discovery writes itself"),
-        ({"feature.node.kubernetes.io/pci": "1"}, [], "feature discovery writes itself"),
-        ({"kubernetes.io/os": "linux"}, [], "feature discovery writes itself"),
+        ({"nvidia.com/gpu.product": "T4"}, [], "feature discovery itself"),
+        ({"feature.node.kubernetes.io/pci": "1"}, [], "feature discovery itself"),
+        ({"kubernetes.io/os": "linux"}, [], "feature discovery itself"),
         ({}, [{"key": "a", "effect": "NoExecute"}], "ends running pods; choose NoSchedule or Prefer"),
-        ({}, [{"key": "node.kubernetes.io/not-ready"}], "Kubernetes sets itself"),
-        ({}, [{"key": "a b"}], "none that Kubernetes takes"),
+        ({}, [{"key": "node.kubernetes.io/not-ready"}], "Kubernetes itself"),
+        ({}, [{"key": "a b"}], "not valid in Kubernetes"),
         ({"node-role.kubernetes.io/gpu": "", "example.org/a": "b.c", "x": "1"}, [GPU, {"key": "a"}], ""),
     ],
 )
@@ -121,7 +121,7 @@ def test_what_is_not_ours_to_write_is_refused(labels: Json, taints: list[Json], 
         ({"a": True}, [], "the value of the label a is not a string: True"),
         ({"a": None}, [], "the value of the label a is not a string: None"),
         ({}, [{"key": "a", "value": 1}], "the value of the taint a is not a string: 1"),
-        ({}, [GPU, {"key": "nvidia.com/gpu"}], "the taint nvidia.com/gpu:NoSchedule is there twice"),
+        ({}, [GPU, {"key": "nvidia.com/gpu"}], "the taint nvidia.com/gpu:NoSchedule occurs twice"),
     ],
 )
 def test_what_is_no_text_or_there_twice_can_not_be_wanted(labels: Json, taints: list[Json], words: str) -> None:
@@ -133,8 +133,11 @@ def test_what_is_no_text_or_there_twice_can_not_be_wanted(labels: Json, taints: 
 @pytest.mark.parametrize(
     ("before", "words"),
     [
-        (node({"gpulab.io/pool": "b"}), ["label gpulab.io/pool=b, not managed by this collection"]),
-        (node({}, [{**GPU, "value": "no"}]), ["taint nvidia.com/gpu=no:NoSchedule, not managed by this collection"]),
+        (node({"gpulab.io/pool": "b"}), ["label gpulab.io/pool=b, which is not managed by this collection"]),
+        (
+            node({}, [{**GPU, "value": "no"}]),
+            ["taint nvidia.com/gpu=no:NoSchedule, which is not managed by this collection"],
+        ),
         (node({"gpulab.io/pool": "b"}, [], {"labels": {"gpulab.io/pool": "b"}, "taints": []}), []),
         (node(POOL, [GPU]), []),
         (node({}, [{**GPU, "effect": "PreferNoSchedule", "value": "no"}]), []),

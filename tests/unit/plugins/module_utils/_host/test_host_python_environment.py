@@ -67,7 +67,10 @@ def test_an_index_by_http_is_trusted(url: str, trusted: str | None) -> None:
 
 def test_the_reason_of_pip_is_said() -> None:
     said = "WARNING: Retrying\nERROR: No matching distribution found for wandb==0.31.0\nsomething else"
-    with pytest.raises(DomainError, match=r"No matching distribution found.*See whether this host reaches the index"):
+    with pytest.raises(
+        DomainError,
+        match=r"No matching distribution found.*Check whether this host can reach the Python package index, and",
+    ):
         PythonEnvironment(Programs(Result((), 1, "", said)), "/opt/x").install("wandb", "0.31.0", {})  # type: ignore[arg-type]
 
 

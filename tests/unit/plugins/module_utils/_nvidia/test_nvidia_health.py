@@ -96,9 +96,9 @@ def account(**more: Any) -> Problem:
         (account(recovery="Drain and Reset"), "recovery action: Drain and Reset", "--gpu-reset"),
         (account(recovery="Reboot"), "recovery action: Reboot", "Reboot the host"),
         (account(memory={"pending": None, "failure": True}), "row remapping failed", "vendor"),
-        (account(memory={"pending": True, "failure": None}), "bad memory waits for a reset", "next reset"),
+        (account(memory={"pending": True, "failure": None}), "defective memory will be disabled", "next reset"),
         (account(fabric={"state": "In Progress"}), "fabric state: In Progress", "nvidia-fabricmanager"),
-        (faults([("temperature", "Unknown Error")])[0], "temperature: Unknown Error", "Look at nvidia-smi -q"),
+        (faults([("temperature", "Unknown Error")])[0], "temperature: Unknown Error", "Check nvidia-smi -q"),
     ],
 )
 def test_every_problem_has_its_advice(problem: Problem, said: str, words: str) -> None:

@@ -288,7 +288,7 @@ REASONS = (
 def test_only_gpu_can_not_be_opened(reason: str, rc: int) -> None:
     found = facts(always(HANDLE.format("0: 0000:01:00.0", reason) + "No devices were found\n", rc), ["gpus"])
     assert (found["state"], found["count"]) == ("unreadable", 1)
-    assert found["advice"].startswith("nvidia-smi can't open GPU 00000000:01:00.0. Look at the kernel log")
+    assert found["advice"].startswith("nvidia-smi can't open GPU 00000000:01:00.0. Check the kernel log")
     (gpu,) = found["gpus"]
     assert (gpu["index"], gpu["pci_bus_id"], gpu["healthy"]) == (0, "00000000:01:00.0", False)
     assert gpu["problems"] == [reason.replace("\n", " ")]
@@ -317,7 +317,7 @@ def test_xml_that_lacks_a_gpu_is_completed_by_others() -> None:
     assert [gpu["architecture"] for gpu in found["gpus"]] == ["Turing", "Turing", None, "Turing"]
     alone = facts(Program(xml=text), ["gpus"])
     assert (alone["state"], alone["count"], len(alone["gpus"])) == ("degraded", 4, 3)
-    assert "4 GPUs are attached, 3 could be read" in alone["message"]
+    assert "4 GPUs are attached, but only 3 could be read" in alone["message"]
     assert [gpu["index"] for gpu in alone["gpus"]] == [None, None, None], "nobody can tell which one is missing"
 
 

@@ -210,7 +210,9 @@ def test_what_can_not_become_the_wanted_volume_is_an_error() -> None:
         with pytest.raises(DomainError, match=r"nfs_cache_state=absent, which keeps the data.*Nothing was changed"):
             other.present(dry)
     memory.objects["/api/v1/persistentvolumes/default-cache"]["metadata"]["labels"] = {}
-    with pytest.raises(DomainError, match=r"PersistentVolume default-cache was not made by this collection, and stays"):
+    with pytest.raises(
+        DomainError, match=r"PersistentVolume default-cache was not created by this collection, and stays"
+    ):
         other.absent(False)
     with pytest.raises(DomainError, match=r"there is no namespace team. Create it first"):
         NfsVolume(cast(Api, memory), Wanted("team", "cache", "192.0.2.10", "/srv", "1Gi")).present(False)

@@ -42,7 +42,7 @@ OTHER_NAMESPACE = thing("Namespace", "lps", ours=False)
 OTHER_DEPLOYMENT = thing("Deployment", "provisioner", "lps", ours=False)
 OTHER_CONFIG = thing("ConfigMap", "config", "lps", ours=False)
 OTHER_CLASS = storage_class("local", ours=False)
-USE = "Use what is there, and leave local_path out of cluster_storage, or remove it with what made it"
+USE = "Use the existing class, and remove local_path from cluster_storage, or remove it with the tool that created it"
 
 
 @pytest.mark.parametrize(
@@ -55,27 +55,31 @@ USE = "Use what is there, and leave local_path out of cluster_storage, or remove
         (
             [storage_class("nfs", default="true", ours=False, provisioner="nfs")],
             "true",
-            "StorageClass nfs is the default of this cluster already. Set local_path_default_class to false",
+            "StorageClass nfs is already the default of this cluster. Set local_path_default_class to false",
         ),
-        ([storage_class("before", default="true")], "true", "StorageClass before is the default"),
+        ([storage_class("before", default="true")], "true", "StorageClass before is already the default"),
         ([storage_class("before")], "true", ""),
-        ([storage_class("local", "Delete")], "true", "has the reclaim policy Delete, Retain is wanted"),
+        ([storage_class("local", "Delete")], "true", "has the reclaim policy Delete, but Retain is wanted"),
         (
             [storage_class("local", ours=False, provisioner="nfs")],
             "true",
-            "StorageClass local was not made by this collection. Choose another local_path_class",
+            "StorageClass local was not created by this collection. Choose another local_path_class",
         ),
-        ([OTHER_CLASS], "true", f"StorageClass local was not made by this collection. {USE}"),
-        ([storage_class("fast", ours=False)], "false", f"StorageClass fast was not made by this collection. {USE}"),
-        ([OTHER_NAMESPACE], "true", "Namespace lps was not made by this collection. Choose another local_path_name"),
-        ([wanted()[0], OTHER_DEPLOYMENT], "true", f"Deployment lps/provisioner was not made by this collection. {USE}"),
-        ([wanted()[0], OTHER_CONFIG], "true", f"ConfigMap lps/config was not made by this collection. {USE}"),
+        ([OTHER_CLASS], "true", f"StorageClass local was not created by this collection. {USE}"),
+        ([storage_class("fast", ours=False)], "false", f"StorageClass fast was not created by this collection. {USE}"),
+        ([OTHER_NAMESPACE], "true", "Namespace lps was not created by this collection. Choose another local_path_name"),
+        (
+            [wanted()[0], OTHER_DEPLOYMENT],
+            "true",
+            f"Deployment lps/provisioner was not created by this collection. {USE}",
+        ),
+        ([wanted()[0], OTHER_CONFIG], "true", f"ConfigMap lps/config was not created by this collection. {USE}"),
         ([thing("Deployment", "provisioner", "elsewhere", ours=False)], "true", ""),
         (
             [OTHER_CLASS, OTHER_NAMESPACE, OTHER_CONFIG, OTHER_DEPLOYMENT],
             "true",
-            "StorageClass local, Namespace lps, ConfigMap lps/config, Deployment lps/provisioner were not made by this "
-            f"collection. {USE}",
+            "StorageClass local, Namespace lps, ConfigMap lps/config, Deployment lps/provisioner were not created by "
+            f"this collection. {USE}",
         ),
     ],
 )
@@ -102,17 +106,27 @@ OWN_PODS = [thing("Pod", "provisioner-1", "lps"), thing("Pod", "helper-pod-creat
         (wanted()[:2], "", ALL[2:], ""),
         ([*wanted(), *OWN_PODS], "", ALL, ""),
         ([*wanted(), volume("local", "Released"), volume("nfs", "Bound")], "", ALL, ""),
-        ([*wanted(), volume("local", "Bound")], "claims hold volumes of it: default/train. Delete them", [], ""),
-        ([*wanted()[:3], OTHER_CLASS], "StorageClass local was not made by this collection", [], ""),
-        ([wanted()[0], OTHER_DEPLOYMENT], "Deployment lps/provisioner was not made by this collection", [], ""),
         (
-            [OTHER_NAMESPACE, OTHER_CONFIG, OTHER_DEPLOYMENT],
-            "Deployment lps/provisioner, ConfigMap lps/config were not made by this collection",
+            [*wanted(), volume("local", "Bound")],
+            "claims have volumes of this class: default/train. Delete them",
             [],
             "",
         ),
-        ([OTHER_NAMESPACE, *wanted()[1:]], "", ALL[:3], "The namespace lps stays: it was not made by this collection."),
-        ([OTHER_NAMESPACE], "", [], "The namespace lps stays: it was not made by this collection."),
+        ([*wanted()[:3], OTHER_CLASS], "StorageClass local was not created by this collection", [], ""),
+        ([wanted()[0], OTHER_DEPLOYMENT], "Deployment lps/provisioner was not created by this collection", [], ""),
+        (
+            [OTHER_NAMESPACE, OTHER_CONFIG, OTHER_DEPLOYMENT],
+            "Deployment lps/provisioner, ConfigMap lps/config were not created by this collection",
+            [],
+            "",
+        ),
+        (
+            [OTHER_NAMESPACE, *wanted()[1:]],
+            "",
+            ALL[:3],
+            "The namespace lps stays: it was not created by this collection.",
+        ),
+        ([OTHER_NAMESPACE], "", [], "The namespace lps stays: it was not created by this collection."),
         (
             [
                 *wanted(),
@@ -121,7 +135,8 @@ OWN_PODS = [thing("Pod", "provisioner-1", "lps"), thing("Pod", "helper-pod-creat
             ],
             "",
             ALL[:3],
-            "stays: it holds what is not part of the provisioner: PersistentVolumeClaim lps/db, Pod lps/web.",
+            "stays: it contains objects that do not belong to the provisioner: PersistentVolumeClaim lps/db, "
+            "Pod lps/web.",
         ),
         ([*wanted(), storage_class("fast", ours=False)], "", ALL, ""),
     ],

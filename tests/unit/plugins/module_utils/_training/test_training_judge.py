@@ -97,13 +97,13 @@ def test_a_deadline_has_no_pod_to_blame() -> None:
 def test_a_pod_that_was_lost_is_waited_for() -> None:
     lost = pod("a", "Failed", **terminated(137, "1"))
     verdict = judge.judge(Seen(JOB, [lost, pod("b")]), Wanted(2, 2))
-    assert (verdict.state, verdict.text, verdict.troubled) == ("waiting", "1 of 2 pods run", {})
+    assert (verdict.state, verdict.text, verdict.troubled) == ("waiting", "1 of 2 pods are running", {})
 
 
 def test_a_trouble_of_one_pod_is_told_but_not_final() -> None:
     event = {"type": "Warning", "reason": "FailedMount", "message": "no such volume", "involvedObject": {"uid": "a"}}
     verdict = judge.judge(Seen(JOB, [pod("a", "Pending"), pod("b")], events=[event]), Wanted(2, 2))
-    assert verdict.text == "1 of 2 pods run; pod a: FailedMount: no such volume"
+    assert verdict.text == "1 of 2 pods are running; pod a: FailedMount: no such volume"
     assert verdict.troubled == {}
 
 

@@ -27,7 +27,7 @@ REFUSED = ["wandb: Starting launch agent ✨", "wandb: ERROR Not all of requeste
             {**RUNS, "ActiveState": "activating", "SubState": "auto-restart", "NRestarts": "3"},
             REFUSED,
             200.0,
-            "it ends again and again (3 restarts)",
+            "it keeps exiting (3 restarts)",
         ),
         (
             {"ActiveState": "inactive", "SubState": "dead", "Result": "success"},

@@ -114,16 +114,19 @@ def test_a_queue_is_read_as_it_was_written(config: Any) -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("AuthenticationError: API key must have 40+ characters, has 5.", "the key is not one of W&B: Authentication"),
-        ("AuthenticationError: Failed to verify credentials with x: invalid API key", "does not know the key: it has"),
+        (
+            "AuthenticationError: API key must have 40+ characters, has 5.",
+            "this is not a W&B API key: Authentication",
+        ),
+        ("AuthenticationError: Failed to verify credentials with x: invalid API key", "rejects the key: it has"),
         ('WandbApiFailedError: input: Cannot query field "upsertRunQueue" on type "Mutation".', "is too old for it"),
         ("CommError: Error fetching entity x check that you have access to this entity", "wandb_launch_entity (team)"),
         ("WandbApiFailedError: input: permission denied: entity", "may change that team"),
-        ("CommError: dial tcp 192.0.2.1:443: connect: connection refused", "does not answer"),
-        ("AuthenticationError: Failed to verify credentials with x: connection refused", "does not answer"),
+        ("CommError: dial tcp 192.0.2.1:443: connect: connection refused", "does not respond"),
+        ("AuthenticationError: Failed to verify credentials with x: connection refused", "does not respond"),
         (
             "AuthenticationError: Failed to verify: the service process is busy and did not respond in time",
-            "does not answer",
+            "does not respond",
         ),
         ("Error: disk full.", "Error: disk full"),
     ],
