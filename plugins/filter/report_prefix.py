@@ -16,8 +16,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Returns the directory of the inventory with a slash. If the inventory is a directory, returns its path with a hyphen,
-    so that the reports are next to it, because Ansible would read reports inside it as inventories.
+  - Returns the directory of the inventory with a slash. If the inventory is a directory, returns its path with a
+    hyphen, so that the reports are next to it, because Ansible would read reports inside it as inventories.
   - If the directory that contains such an inventory is not writable, returns the inventory with a slash.
 positional: _input, directory
 options:
