@@ -17,6 +17,21 @@ attributes:
     description: A second run with the same arguments changes nothing and reports no change.
 """
 
+    # For modules whose attributes need no details.
+    FULL = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+    description: Predicts in check mode what would change, and changes nothing.
+  diff_mode:
+    support: full
+    description: Returns what has changed, or in check mode would change, when in diff mode.
+  idempotent:
+    support: full
+    description: A second run with the same arguments changes nothing and reports no change.
+"""
+
     # For modules that only read.
     READER = r"""
 options: {}

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
+from ..module_utils._acceptance.summary import counted
+
 DOCUMENTATION = r"""
 name: report_failure
 short_description: Decide whether the problems in a report make a run fail
@@ -48,7 +50,7 @@ def report_failure(report: Mapping[str, Any], fail_on: str) -> str:
     if not found:
         return ""
     named = "; ".join(f"{each['host'] or 'cluster'}: {each['what'].rstrip('.')}" for each in found)
-    count = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+    count = counted(len(found), "problem")
     return f"Error while reporting the present state: {count} (acceptance_report_fail_on is {fail_on}): {named}."
 
 

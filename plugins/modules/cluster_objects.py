@@ -31,14 +31,7 @@ options:
     type: str
     default: gpulab.kubernetes
 extends_documentation_fragment:
-  - gpulab.kubernetes.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - gpulab.kubernetes.attributes.full
 requirements:
   - kubernetes (Python package)
   - PyYAML

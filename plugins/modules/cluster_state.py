@@ -50,14 +50,7 @@ options:
         type: dict
         default: {}
 extends_documentation_fragment:
-  - gpulab.kubernetes.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - gpulab.kubernetes.attributes.full
 requirements:
   - kubernetes (Python package)
 """

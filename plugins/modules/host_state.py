@@ -92,14 +92,7 @@ options:
             type: str
             required: true
 extends_documentation_fragment:
-  - gpulab.kubernetes.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - gpulab.kubernetes.attributes.full
 """
 
 EXAMPLES = r"""

@@ -108,15 +108,8 @@ options:
     type: float
     default: 900
 extends_documentation_fragment:
-  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.full
   - gpulab.kubernetes.attributes.root
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 """
 
 EXAMPLES = r"""

@@ -58,14 +58,7 @@ options:
     elements: str
     default: []
 extends_documentation_fragment:
-  - gpulab.kubernetes.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - gpulab.kubernetes.attributes.full
 requirements:
   - kubernetes (Python package)
 """

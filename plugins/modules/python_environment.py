@@ -52,14 +52,7 @@ options:
     type: float
     default: 900
 extends_documentation_fragment:
-  - gpulab.kubernetes.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - gpulab.kubernetes.attributes.full
 """
 
 EXAMPLES = r"""

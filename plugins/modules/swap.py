@@ -39,15 +39,8 @@ options:
     type: path
     default: /proc/swaps
 extends_documentation_fragment:
-  - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.full
   - gpulab.kubernetes.attributes.root
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 notes:
   - Swap files and partitions themselves are not deleted.
 """

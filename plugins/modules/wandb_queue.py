@@ -48,14 +48,7 @@ options:
     default: DISABLED
 extends_documentation_fragment:
   - gpulab.kubernetes.wandb
-  - gpulab.kubernetes.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - gpulab.kubernetes.attributes.full
 """
 
 EXAMPLES = r"""

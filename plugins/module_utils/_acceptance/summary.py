@@ -17,7 +17,7 @@ def summary(report: Report) -> list[str]:
     """A few lines for a person: what is proven, where, by what, and what is wrong."""
     totals = report["totals"]
     with_gpus = {name: entry for name, entry in report["hosts"].items() if entry["gpus"]["expected"]}
-    line = f"{totals['proven']} of {totals['gpus']} GPUs proven on {_count(len(with_gpus), 'host')}"
+    line = f"{totals['proven']} of {totals['gpus']} GPUs proven on {counted(len(with_gpus), 'host')}"
     if totals["in_use"]:
         line += f", {totals['in_use']} in use by others"
     lines = [line + _kept(report)]
@@ -80,5 +80,6 @@ def _kept(report: Report) -> str:
     return " (partly kept from an earlier verification)"
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """1 problem, 2 problems."""
     return f"{number} {what}{'' if number == 1 else 's'}"

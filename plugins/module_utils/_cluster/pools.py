@@ -16,6 +16,7 @@ from typing import Any
 
 from .._errors import DomainError
 from . import objects
+from .nodes import annotations_of, labels_of
 from .objects import Object
 
 ANNOTATION = "gpulab.io/node-pool"
@@ -102,7 +103,7 @@ def contested(node: Object, want: Wanted) -> Iterator[str]:
     """Labels and taints of another hand that stand in the way, as the end of a sentence."""
     own_labels, own_taints = _own(node)
     for key, value in want.labels.items():
-        have = _labels(node).get(key)
+        have = labels_of(node).get(key)
         if have not in (None, value) and own_labels.get(key) != have:
             yield f"it has the label {key}={have}, which is not managed by this collection, but {value!r} is wanted"
     for taint, value in want.taints.items():
@@ -115,7 +116,7 @@ def contested(node: Object, want: Wanted) -> Iterator[str]:
 def plan(node: Object, want: Wanted) -> Plan:
     """How a node gets what is wanted, and loses what was wanted once; what others have changed since stays."""
     own_labels, own_taints = _own(node)
-    labels, taints = _labels(node), _taints(node)
+    labels, taints = labels_of(node), _taints(node)
     gone = [key for key in own_labels if key not in want.labels and labels.get(key) == own_labels[key]]
     left = {taint for taint in own_taints if taint not in want.taints and taints.get(taint) == own_taints[taint]}
     mine = {key: value for key, value in want.labels.items() if key in own_labels or key not in labels}
@@ -151,10 +152,6 @@ def homeless(nodes: Sequence[Object], wishes: Mapping[str, Wanted]) -> bool:
     return any(want.taints for want in wishes.values()) and all(closed(node) for node in nodes)
 
 
-def _labels(node: Object) -> Mapping[str, str]:
-    return node["metadata"].get("labels") or {}
-
-
 def _taints(node: Object) -> dict[Taint, str]:
     return {_id(taint): taint.get("value") or "" for taint in node["spec"].get("taints") or []}
 
@@ -168,7 +165,7 @@ def _taint(taint: Taint, value: str) -> dict[str, str]:
 
 
 def _annotation(node: Object) -> str | None:
-    return (node["metadata"].get("annotations") or {}).get(ANNOTATION)
+    return annotations_of(node).get(ANNOTATION)
 
 
 def _own(node: Object) -> tuple[dict[str, str], dict[Taint, str]]:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...module_utils._acceptance.problems import PROVE, SITE
+from ...module_utils._acceptance.summary import counted
 from ...module_utils._nvidia_smi.faults import DO_LOOK
 from ...module_utils._problem import Problem, together
 from .drift import Row
 from .launch import problems as launch_problems
 from .read import Report, dictionaries, dictionary, number, text, texts
-from .todo import counted
 
 ERROR, WARNING = "error", "warning"
 API_UNREAD = "api_unread"

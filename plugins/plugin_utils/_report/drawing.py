@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import todo, words
+from ...module_utils._acceptance.summary import counted
+from . import words
 from .links import Links, links
 from .read import Report, dictionaries, dictionary, number, text, texts
 
@@ -115,7 +116,7 @@ def is_fleet(report: Report) -> bool:
 def count_states(states: Sequence[str], noun: str = "GPU") -> str:
     """8 GPUs, all proven; 8 GPUs: 7 proven, 1 in use."""
     counts = Counter(states)
-    whole = todo.counted(len(states), noun)
+    whole = counted(len(states), noun)
     if len(counts) == 1:
         word = WORDS[states[0]]
         return f"{whole}, {word}" if len(states) == 1 else f"{whole}, all {word}"
@@ -129,7 +130,7 @@ def _pools(nodes: list[Node]) -> tuple[Pool, ...]:
     # Those without GPUs last.
     names = sorted(grouped, key=lambda name: not any(node.dots for node in grouped[name]))
     return tuple(
-        Pool(name, ", ".join([todo.counted(len(found), "node"), *[count_states(states)][: len(states)]]), tuple(found))
+        Pool(name, ", ".join([counted(len(found), "node"), *[count_states(states)][: len(states)]]), tuple(found))
         for name in names
         for found in [grouped[name]]
         for states in [[state for node in found for state in node.dots]]
@@ -147,7 +148,7 @@ def _node(report: Report, name: str, entry: dict[str, Any], fleet: bool, errors:
     elif link == "broken":
         state, word = "bad", "pod network broken"
     elif entry.get("problems") or any(tile.state in _IN_FULL for tile in tiles):
-        state, word = "bad", todo.counted(max(1, errors.get(name, 0)), "problem")
+        state, word = "bad", counted(max(1, errors.get(name, 0)), "problem")
     elif dictionary(entry.get("isolated")):
         state, word = "warn", "isolated"
     else:

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from ...module_utils._acceptance.summary import counted
 from .read import Report, dictionaries, number, text, texts
 from .table import Cell, Fold, Row
-from .todo import counted
 
 _COLUMNS = ("GPU", "Health", "Temperature", "Memory used", "Power", "ECC errors", "PCI address, UUID")
 _OF_A_NODE = ("Node", "GPUs", "Temperature", "Memory used", "Power", "ECC errors")

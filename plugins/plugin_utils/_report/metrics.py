@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+from .origin import severities
 from .read import Report, dictionaries, dictionary, number, text
 
 Sample = tuple[str, dict[str, str], int]
@@ -56,9 +57,8 @@ def _samples(report: Report) -> Iterator[Sample]:
         if count is not None:
             yield f"gpulab_gpus_{name}", {}, count
     yield "gpulab_nodes", {}, len(report["hosts"])
-    found = [text(each.get("severity")) for each in dictionaries(report.get("actions"))]
-    for severity in ("error", "warning"):
-        yield "gpulab_problems", {"severity": severity}, found.count(severity)
+    for severity, count in severities(report).items():
+        yield "gpulab_problems", {"severity": severity.removesuffix("s")}, count
     observed = _seconds(report.get("observed"))
     if observed is not None:
         yield "gpulab_report_timestamp_seconds", {}, observed

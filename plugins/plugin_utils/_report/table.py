@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 # More rows than this are not shown on the page; the JSON report has all of them.
 MOST_ROWS = 100
@@ -45,8 +45,8 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     words: str
+    fold: Fold
     wide: bool = False
-    fold: Fold | None = field(default=None)
 
     @property
     def shown(self) -> tuple[Row, ...]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ...module_utils._acceptance.summary import counted
 from .health import healthy_gpus, unhealthy_gpus
 from .read import Report, dictionaries, dictionary, number, text
 from .table import Cell, Fold, Row, Table
-from .todo import counted
 from .words import moment
 
 SOON, AT_ONCE = 30, 7

@@ -100,8 +100,3 @@ def _tidy(pieces: list[Piece]) -> Iterator[Piece]:
             words = words[:1].upper() + words[1:]
         if words:
             yield Piece(piece.kind, words)
-
-
-def counted(amount: int, one: str, several: str = "") -> str:
-    """1 problem, 2 problems."""
-    return f"{amount} {one if amount == 1 else several or one + 's'}"

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...module_utils._acceptance.summary import counted
 from ...module_utils._problem import read
 from . import tables, words
 from .drawing import Drawing, drawing, is_fleet
 from .origin import verified
 from .read import Report, dictionaries, dictionary, number, text, texts
 from .table import Table
-from .todo import Todo, counted, todo
+from .todo import Todo, todo
 
 # More than these are folded.
 MOST_TODO = 20

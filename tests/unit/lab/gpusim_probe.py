@@ -12,6 +12,7 @@ from typing import Any
 
 from lab.gpusim import hardware, models
 
+DRIVER = "580.178.04"
 # What nvml.h calls these codes.
 SUCCESS, UNINITIALIZED, INVALID, NOT_SUPPORTED = 0, 1, 2, 3
 DRIVER_NOT_LOADED, TIMEOUT, GPU_IS_LOST, VERSION_MISMATCH, UNKNOWN = 9, 10, 15, 18, 999

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gpusim_probe import INVALID, NOT_SUPPORTED, SUCCESS, Machine, machine
+from gpusim_probe import DRIVER, INVALID, NOT_SUPPORTED, SUCCESS, Machine, machine
 
-from lab.depot.cache import DepotError
 from lab.gpusim import library, models
 
-DRIVER = "580.178.04"
 NOT_FOUND, IN_USE, INSUFFICIENT_RESOURCES = 6, 19, 23
 Make = Callable[..., Machine]
 
@@ -46,17 +43,6 @@ nvml.nvmlInit_v2()
 gpu = device(0)[1]
 """
 ONE_G, THREE_G = "cut(gpu, 19, {}, 0)[0]", "cut(gpu, 9, {}, 2)[0]"
-
-
-@pytest.fixture(scope="module")
-def built() -> Path:
-    """The compiled library; its header comes from the Python package index once."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc here")
-    try:
-        return library.library(DRIVER)
-    except DepotError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

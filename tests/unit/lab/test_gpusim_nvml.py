@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpusim_probe import (
+    DRIVER,
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
     NOT_SUPPORTED,
@@ -25,20 +26,8 @@ from gpusim_probe import (
 from lab.depot.cache import DepotError
 from lab.gpusim import library, models
 
-DRIVER = "580.178.04"
 LATER = "595.91.07"
 Make = Callable[..., Machine]
-
-
-@pytest.fixture(scope="module")
-def built() -> Path:
-    """The compiled library; its header comes from the Python package index once."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc here")
-    try:
-        return library.library(DRIVER)
-    except DepotError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from apiserver import ApiServer, Authority, rotated_kubeconfig
+from fake_host import FakeHost
 
 SECRET = "abcdef.0123456789abcdef"
 CONFIG = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nbootstrapTokens:\n- token: {SECRET}\n"
@@ -113,11 +112,9 @@ print("kubeadm join 127.0.0.1:6443 --token {secret} --discovery-token-ca-cert-ha
 PHASES = ["preflight", "certs", "kubeconfig", "manifests", "kubelet_start", "wait_control_plane"]
 
 
-class Host:
+class Host(FakeHost):  # type: ignore[misc]
     def __init__(self, root: Path, programs: Any, run: Any, api: ApiServer, authority: Authority) -> None:
-        self.root = root
-        self.programs = programs
-        self._run = run
+        super().__init__(root, programs, run)
         self.api = api
         self.etc = root / "etc/kubernetes"
         self.data = root / "var/lib/etcd/member/snap/db"
@@ -154,23 +151,7 @@ class Host:
 
     def interrupt(self, phase: str, kill_kubeadm: bool = True) -> None:
         """Start an init and kill it, as far as the module and perhaps kubeadm go, in the middle of a phase."""
-        (self.root / "stop").write_text(phase)
-        process = self._run.start("kubeadm_init", self.args())
-        deadline = time.monotonic() + 30
-        while not (self.root / "stopped").exists():
-            assert time.monotonic() < deadline, process.communicate()
-            time.sleep(0.05)
-        (kubeadm,) = (
-            int(path.name)
-            for path in Path("/proc").iterdir()
-            if path.name.isdigit() and str(self.kubeadm).encode() in _read(path / "cmdline")
-        )
-        process.kill()
-        process.communicate()
-        if kill_kubeadm:
-            os.kill(kubeadm, signal.SIGKILL)
-            (self.root / "stop").unlink()
-        (self.root / "stopped").unlink()
+        self._interrupt("kubeadm_init", self.args(), self.kubeadm, phase, kill_kubeadm)
 
     def files(self) -> dict[str, str]:
         skipped = ("log", "config", "stop", "cleanups")
@@ -178,20 +159,8 @@ class Host:
         return {str(path.relative_to(self.root)): path.read_text() for path in paths}
 
     @property
-    def log(self) -> list[str]:
-        path = self.root / "log"
-        return path.read_text().splitlines() if path.exists() else []
-
-    @property
     def inits(self) -> int:
         return sum(line.startswith("kubeadm init") for line in self.log)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 @pytest.fixture

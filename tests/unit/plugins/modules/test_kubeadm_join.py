@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from apiserver import ApiServer, Authority, rotated_kubeconfig
+from fake_host import FakeHost
 
 TOKEN = "abcdef.0123456789abcdef"
 NODE = "/api/v1/nodes/gpu1"
@@ -61,13 +61,11 @@ hang("registered")
 """
 
 
-class Host:
+class Host(FakeHost):  # type: ignore[misc]
     def __init__(self, root: Path, programs: Any, run: Any, api: ApiServer, authority: Authority) -> None:
-        self.root = root
-        self.programs = programs
+        super().__init__(root, programs, run)
         self.api = api
         self.authority = authority
-        self._run = run
         self.etc = root / "etc/kubernetes"
         seed = root / "seed"
         seed.mkdir(parents=True)
@@ -98,38 +96,12 @@ class Host:
         return result
 
     def interrupt(self, point: str, kill_kubeadm: bool = True) -> None:
-        (self.root / "stop").write_text(point)
-        process = self._run.start("kubeadm_join", self.args())
-        deadline = time.monotonic() + 30
-        while not (self.root / "stopped").exists():
-            assert time.monotonic() < deadline, process.communicate()
-            time.sleep(0.05)
-        needle = str(self.kubeadm).encode()
-        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-        (kubeadm,) = (pid for pid in pids if needle in _read(Path(f"/proc/{pid}/cmdline")))
-        process.kill()
-        process.communicate()
-        if kill_kubeadm:
-            os.kill(kubeadm, signal.SIGKILL)
-            (self.root / "stop").unlink()
-        (self.root / "stopped").unlink()
+        self._interrupt("kubeadm_join", self.args(), self.kubeadm, point, kill_kubeadm)
 
     def files(self) -> dict[str, str]:
         roots = (self.root / "etc", self.root / "var")
         paths = (path for root in roots for path in root.rglob("*") if path.is_file())
         return {str(path.relative_to(self.root)): path.read_text() for path in paths}
-
-    @property
-    def log(self) -> list[str]:
-        path = self.root / "log"
-        return path.read_text().splitlines() if path.exists() else []
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 @pytest.fixture

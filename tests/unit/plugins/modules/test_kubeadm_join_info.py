@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.x509 import certificates, public_key_hash
 from apiserver import Authority
+from fake_host import FakeHost
 from kubeadm_texts import H1, INIT, JOIN_FORMS, KEY, NODES, PINNED, SECRET, TOKEN, table
 
 OLD = "oldold.0123456789abcdef"
@@ -51,11 +52,10 @@ def token(name: str, life: timedelta | None = timedelta(hours=2), **changes: Any
     return json.dumps({**data, **changes}, indent=4) + "\n"
 
 
-class ControlPlane:
+class ControlPlane(FakeHost):  # type: ignore[misc]
     def __init__(self, root: Path, programs: Any, run: Any, authority: Authority) -> None:
+        super().__init__(root, programs, run)
         root.mkdir()
-        self.root = root
-        self._run = run
         self.hash = authority.hash
         self.kubeconfig = root / "admin.conf"
         self.kubeconfig.write_text(authority.kubeconfig("https://api.example.org:6443"))
@@ -74,11 +74,6 @@ class ControlPlane:
         args = {"kubeconfig": str(self.kubeconfig), **options}
         result: dict[str, Any] = self._run("kubeadm_join_info", args, check=check)
         return result
-
-    @property
-    def log(self) -> list[str]:
-        path = self.root / "log"
-        return path.read_text().splitlines() if path.exists() else []
 
     @property
     def creates(self) -> list[str]:

@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_host import FakeHost
 
 DEVICES = ["0", "1", "GPU-a", "GPU-b", "all"]
 SHOW = "LoadState=loaded\\nActiveState={0}\\nUnitFileState={1}\\nInvocationID=\\nNeedDaemonReload=no\\n"
 
 
-class Host:
+class Host(FakeHost):  # type: ignore[misc]
     """nvidia-ctk lists what the file holds; starting the service puts ``after`` there."""
 
     def __init__(self, root: Path, programs: Any, run: Any) -> None:
-        self.root = root
+        super().__init__(root, programs, run)
         (root / "tools").mkdir(parents=True)
         for tool in ("grep", "cp"):
             (root / "tools" / tool).symlink_to(shutil.which(tool) or "")
-        self.programs = programs
-        self._run = run
         self.spec = root / "nvidia.yaml"
         self.after = root / "after"
         programs.add("nvidia-ctk", f"[ ! -f {self.spec} ] || grep -o 'nvidia.com/gpu=[^ ]*' {self.spec}; exit 0")
@@ -51,11 +50,6 @@ esac""",
         path = f"{self.programs.directory}:{self.root}/tools"
         result: dict[str, Any] = self._run("nvidia_cdi_spec", args, check=check, path=path)
         return result
-
-    @property
-    def log(self) -> list[str]:
-        path = self.root / "log"
-        return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture

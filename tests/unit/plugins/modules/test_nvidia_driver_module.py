@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_host import FakeHost
 
 VERSION = "580.178.04"
 RELEASE = os.uname().release
@@ -29,11 +30,9 @@ esac
 """
 
 
-class Host:
+class Host(FakeHost):  # type: ignore[misc]
     def __init__(self, root: Path, programs: Any, run: Any) -> None:
-        self.root = root
-        self.programs = programs
-        self._run = run
+        super().__init__(root, programs, run)
         for name in ("proc/driver/nvidia", "dev", "boot", "etc/modprobe.d", f"lib/modules/{RELEASE}"):
             (root / name).mkdir(parents=True)
         (root / "proc/modules").write_text("overlay 200704 0 - Live 0x0\n")
@@ -54,11 +53,6 @@ class Host:
         args = {"version": VERSION, "root": str(self.root), **options}
         result: dict[str, Any] = self._run("nvidia_driver_module", args, check=check)
         return result
-
-    @property
-    def log(self) -> list[str]:
-        path = self.root / "log"
-        return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.swap_state import fstab_swaps
+from fake_host import FakeHost
 
 HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 FSTAB = "UUID=1 / ext4 defaults 0 1\n/swapfile\tnone\tswap\tsw\t0\t0\n/dev/sda3 /mnt/swap ext4 defaults 0 2"
@@ -32,11 +33,9 @@ mv {root}/proc/swaps.new {root}/proc/swaps
 """
 
 
-class Host:
+class Host(FakeHost):  # type: ignore[misc]
     def __init__(self, root: Path, programs: Any, run: Any) -> None:
-        self.root = root
-        self.programs = programs
-        self._run = run
+        super().__init__(root, programs, run)
         for directory in ("proc", "etc/systemd/system", "run/systemd/system", "run/systemd/generator"):
             (root / directory).mkdir(parents=True)
         self.swaps = root / "proc/swaps"
@@ -54,11 +53,6 @@ class Host:
     def run(self, check: bool = False) -> dict[str, Any]:
         result: dict[str, Any] = self._run("swap", {"root": str(self.root)}, check=check)
         return result
-
-    @property
-    def log(self) -> list[str]:
-        path = self.root / "log"
-        return path.read_text().splitlines() if path.exists() else []
 
     def masked(self) -> list[str]:
         units = (self.root / "etc/systemd/system").iterdir()
