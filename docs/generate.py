@@ -33,6 +33,7 @@ ROLES = (
     "flannel",
     "gpu_sharing",
     "nvidia_device_plugin",
+    "dcgm_exporter",
     "gpu_operator",
     "acceptance",
     "report",

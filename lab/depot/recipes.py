@@ -216,6 +216,20 @@ def local_path_provisioner(tag: str) -> Recipe:
     )
 
 
+def dcgm_exporter() -> Recipe:
+    """What stands in for NVIDIA's dcgm-exporter, which can't be had as a Go module everywhere, and needs DCGM."""
+    programs = {"dcgm-exporter": "main.go"}
+    return Recipe(
+        "dcgm-exporter",
+        "github.com/NVIDIA/go-nvml",
+        versions.GO_NVML,
+        programs,
+        cgo=True,
+        external_ldflags=_NVML_AT_RUN_TIME,
+        own="dcgm_exporter",
+    )
+
+
 def helm() -> Recipe:
     """The package manager that installs the GPU Operator's chart."""
     flags = (

@@ -31,7 +31,7 @@ ANSWERS = {"gpulab train": {"torch_ddp_gpus_per_node": 2, "torch_ddp_timeout": 9
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    lab_command("build", "--with", "ee", "--with", "torch")
+    lab_command("build", "--with", "ee", "--with", "torch", "--with", "dcgm")
     with running("awx", SPEC) as started:
         yield started
 

@@ -41,6 +41,8 @@ _SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
+# Prometheus takes samples for missing after 5 minutes.
+_LONGEST_INTERVAL = 300
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
 
@@ -234,6 +236,11 @@ def _verified(value: Any) -> Iterator[str]:
         yield f"it must be 1 to {_MOST_VERIFIED} MiB, because a pod keeps the data in memory, not {value}"
 
 
+def _interval(value: Any) -> Iterator[str]:
+    if not 1 <= int(value) <= _LONGEST_INTERVAL:
+        yield f"it must be 1 to {_LONGEST_INTERVAL} seconds, not {value}"
+
+
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_device_plugin_sharing": sharing.problems,
@@ -275,6 +282,8 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nfs_server_path": _nfs.path_problems,
     "nfs_server_clients": _nfs.client_problems,
     "nfs_server_options": _nfs.option_problems,
+    "dcgm_exporter_namespace": _label,
+    "dcgm_exporter_interval": _interval,
     "local_path_class": _label,
     "local_path_namespace": _label,
     "local_path_directory": _nfs.path_problems,

@@ -34,6 +34,7 @@ SETTINGS = {
     "images": [
         *("flannel_image", "flannel_cni_plugin_image", "nvidia_device_plugin_image", "nvidia_device_plugin_nfd_image"),
         *("acceptance_image", "acceptance_network_image", "torch_ddp_image", "local_path_image"),
+        "dcgm_exporter_image",
     ],
 }
 PLAYBOOK = """

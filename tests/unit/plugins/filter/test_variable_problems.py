@@ -164,6 +164,8 @@ def test_good_variables_have_no_problems() -> None:
         ("nfs_server_options", ["no_root_squash"], "set nfs_server_no_root_squash instead"),
         ("local_path_directory", "/a/../b", "it must be an absolute path of letters"),
         ("local_path_class", "a_b", "it must consist of at most 63 lower-case letters"),
+        ("dcgm_exporter_namespace", "a_b", "it must consist of at most 63 lower-case letters"),
+        ("dcgm_exporter_interval", 0, "it must be 1 to 300 seconds, not 0"),
         ("nvidia_driver_upgrade_serial", "101%", "not '101%'"),
         ("nvidia_driver_upgrade_serial", "0.5", "not '0.5'"),
         ("nvidia_driver_upgrade_serial", "", "not ''"),

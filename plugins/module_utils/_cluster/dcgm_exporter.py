@@ -1,0 +1,150 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The DCGM exporter: what keeps it from being installed, what of it may be removed, and which GPUs its metrics name.
+
+Pure. ``found`` are objects as the API gives them, ``wanted`` the manifests of the role.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from . import objects
+from .objects import Object
+
+APP = "dcgm-exporter"
+PORT = 9400
+# The last Xid of a GPU stays when nothing else of it can be read any more.
+_XID = "DCGM_FI_DEV_XID_ERRORS"
+_SAMPLE = re.compile(r"^(DCGM_FI_\w+)\{(.*)\} \S+$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``obstacle``: why it can't be installed, as sentences. ``removed`` goes in this order; ``kept``: what stays."""
+
+    obstacle: str
+    removed: Sequence[Object]
+    kept: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of a host. What the driver does not tell is empty; ``complaint`` is what it says is wrong."""
+
+    index: str
+    uuid: str
+    address: str
+    complaint: str
+
+    def __str__(self) -> str:
+        names = ", ".join(filter(None, (self.uuid, self.address)))
+        if not names:
+            return f"GPU {self.index}" if self.index else "a GPU that is not on the PCI bus"
+        return f"GPU {self.index} ({names})" if self.index else f"a GPU ({names})"
+
+
+def plan(found: Sequence[Object], wanted: Sequence[Object]) -> Plan:
+    there = {_key(each): each for each in found}
+    ours = [each for each in reversed(wanted) if _key(each) in there and objects.is_ours(there[_key(each)])]
+    spaces = {objects.name(each) for each in ours if each["kind"] == "Namespace"}
+    others = sorted(
+        objects.full_name(each)
+        for each in found
+        if each["kind"] == "Pod" and each["metadata"].get("namespace") in spaces and not objects.is_ours(each)
+    )
+    removed = [each for each in ours if each["kind"] != "Namespace" or not others]
+    kept = f"Its namespace stays, because it has other pods: {', '.join(others)}." if others else ""
+    return Plan(_obstacle(found, wanted), removed, kept)
+
+
+def _obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
+    keys = [_key(each) for each in wanted]
+    for each in found:
+        kind, namespace, name = _key(each)
+        if kind == "DaemonSet" and _key(each) not in keys and _exports(each):
+            if not objects.is_ours(each):
+                return (
+                    f"the DaemonSet {namespace}/{name}, not managed by this collection, exports the metrics of the "
+                    "GPUs already, and only one program at a time can profile a GPU. Keep it and don't run this "
+                    "playbook, or remove it with what installed it and run again"
+                )
+            return (
+                f"it runs in the namespace {namespace} already. Keep dcgm_exporter_namespace={namespace}, or remove it "
+                f"there first with -e dcgm_exporter_state=absent -e dcgm_exporter_namespace={namespace}"
+            )
+    theirs = [each for each in found if _key(each) in keys and not objects.is_ours(each)]
+    if theirs:
+        words = ", ".join(" ".join(filter(None, _key(each))) for each in theirs)
+        return f"not created by this collection: {words}. Choose another dcgm_exporter_namespace"
+    if not any(each["kind"] == "RuntimeClass" for each in found):
+        return (
+            "the cluster has no RuntimeClass nvidia, with which pods reach the driver. "
+            "Run ansible-playbook gpulab.kubernetes.site -i INVENTORY first"
+        )
+    return ""
+
+
+def _exports(daemonset: Object) -> bool:
+    containers = daemonset["spec"]["template"]["spec"].get("containers") or []
+    return any(each.get("image", "").rpartition("/")[2].startswith(APP) for each in containers)
+
+
+def _key(each: Object) -> tuple[str, str, str]:
+    return each["kind"], each["metadata"].get("namespace") or "", objects.name(each)
+
+
+def gpus_of(entry: Mapping[str, Any]) -> list[Gpu]:
+    """The GPUs of a host, from what its driver (``gpus``) and its PCI bus (``pci``) tell.
+
+    Those that only the bus knows count up to ``expected``, which is None for all of them. Those that are expected and
+    that neither knows have no name.
+    """
+    listed = [
+        Gpu(
+            index=str(gpu["index"]) if gpu.get("index") is not None else "",
+            uuid=gpu.get("uuid") or "",
+            address=_address(gpu.get("pci_bus_id") or ""),
+            complaint="; ".join(gpu.get("problems") or []),
+        )
+        for gpu in entry.get("gpus") or []
+    ]
+    places = {gpu.address for gpu in listed}
+    bare = [address for address in map(_address, entry.get("pci") or []) if address not in places]
+    unplaced = sum(not gpu.address for gpu in listed)
+    expected = entry.get("expected")
+    more = max(0, len(bare) - unplaced if expected is None else int(expected) - len(listed))
+    unknown = [*bare, *[""] * more][:more]
+    return [*listed, *(Gpu("", "", address, entry.get("complaint") or "") for address in unknown)]
+
+
+def unmeasured(gpus: Sequence[Gpu], text: str) -> list[Gpu]:
+    """The GPUs without a measured value in what an exporter answers.
+
+    Of a lost one the driver often tells its number alone. What the exporter still knows of that number names it.
+    """
+    named: dict[str, Gpu] = {}
+    measured: set[str] = set()
+    for family, labels in _SAMPLE.findall(text):
+        found = dict(_LABEL.findall(labels))
+        gpu = Gpu(found.get("gpu", ""), found.get("UUID", ""), _address(found.get("pci_bus_id", "")), "")
+        named[gpu.uuid] = gpu
+        if family != _XID:
+            measured |= {gpu.uuid, gpu.address} - {""}
+    silent = {gpu.index: gpu for gpu in named.values() if gpu.uuid not in measured}
+    return [
+        gpu if gpu.uuid or gpu.address else replace(silent.get(gpu.index, gpu), complaint=gpu.complaint)
+        for gpu in gpus
+        if (gpu.uuid or gpu.address) not in measured
+    ]
+
+
+def _address(text: str) -> str:
+    """A PCI address in one form: programs write its domain with 4 or 8 digits."""
+    domain, colon, rest = text.lower().partition(":")
+    return f"{domain[-8:].lstrip('0').zfill(4)}:{rest}" if colon else ""
