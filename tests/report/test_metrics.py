@@ -33,6 +33,11 @@ WRITE = """
         dest: metrics.json
         mode: "0644"
 """
+# As the DCGM exporter of each node writes it.
+DCGM = """DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1",modelName="Tesla T4",Hostname="gpu1"} 0
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-1",modelName="Tesla T4",Hostname="gpu1"} %s
+DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-1",modelName="Tesla T4",Hostname="gpu1",err_code="%s"} %s
+"""
 Report = dict[str, Any]
 
 
@@ -140,10 +145,36 @@ def test_each_situation_fires_its_alerts_and_no_other(texts: dict[str, str], tmp
     promtool("test", "rules", tmp_path / "tests.yml")
 
 
+@pytest.mark.parametrize(
+    ("temperature", "xid", "minutes", "alert"),
+    [
+        (33, 0, 15, ""),
+        (33, 13, 15, ""),
+        (33, 79, 1, "GpulabGpuXid"),
+        (90, 0, 9, ""),
+        (90, 0, 11, "GpulabGpuHot"),
+    ],
+)
+def test_the_metrics_of_a_gpu_fire_its_alerts(
+    tmp_path: Path, temperature: int, xid: int, minutes: int, alert: str
+) -> None:
+    samples = [line.rpartition(" ") for line in (DCGM % (temperature, xid, xid)).splitlines()]
+    firing = {
+        "expr": 'count by (alertname) (ALERTS{alertstate="firing", alertname=~"GpulabGpu(Xid|Hot)"})',
+        "eval_time": f"{minutes}m",
+        "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if alert else [],
+    }
+    series = [{"series": sample, "values": f"{value}+0x20"} for sample, _space, value in samples]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": [firing]}
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}))
+    promtool("test", "rules", tmp_path / "tests.yml")
+
+
 @pytest.fixture(scope="module")
 def live(texts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, Path]]:
     folder = tmp_path_factory.mktemp("textfile")
     expose(folder / "gpulab.prom", texts["now-ill"])
+    expose(folder / "dcgm.prom", DCGM % (33, 0, 0))
     with prometheus(folder, RULES, tmp_path_factory.mktemp("prometheus")) as found:
         yield found, folder / "gpulab.prom"
 

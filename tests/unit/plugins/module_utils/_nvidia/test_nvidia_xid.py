@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia import xid_catalog as data
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid import (
     Event,
@@ -22,6 +25,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid impo
     written,
 )
 
+ROOT = Path(__file__).resolve().parents[5]
 FALLEN = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 GPU = "00000000:3B:00.0"
 TO_NONE = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)"
@@ -263,3 +267,12 @@ def test_every_number_has_an_action() -> None:
     assert {each.action for each in data.XIDS.values()} <= set(data.ACTIONS)
     assert {severity for severity, _advice in data.ACTIONS.values()} == set(data.SEVERITIES)
     assert {data.RECOVERY, data.LOST, *data.NVLINK5} <= set(data.XIDS)
+
+
+def test_prometheus_alerts_on_the_critical_ones() -> None:
+    rules = yaml.safe_load((ROOT / "examples" / "monitoring" / "rules.yml").read_text())
+    (rule,) = [each for group in rules["groups"] for each in group["rules"] if each["alert"] == "GpulabGpuXid"]
+    pattern = re.fullmatch(r'DCGM_FI_DEV_XID_ERRORS\{err_code=~"(.*)"}', rule["expr"])
+    assert pattern
+    critical = {number for number, xid in data.XIDS.items() if data.ACTIONS[xid.action][0] == data.CRITICAL}
+    assert {number for number in range(1000) if re.fullmatch(pattern[1], str(number))} == critical
