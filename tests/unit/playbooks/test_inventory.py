@@ -44,7 +44,7 @@ def test_an_inventory_directory_holds_no_report_which_the_next_run_would_read(tm
     for _ in range(2):
         status, output = run_ansible(tmp_path, "-i", "prod", "report.yml")
         assert status == 0 and "[WARNING]" not in output, output
-    assert {path.name for path in tmp_path.glob("gpulab-*")} == {"gpulab-report.json", "gpulab-report.html"}
+    assert {path.name for path in tmp_path.glob("*gpulab-*")} == {"prod-gpulab-report.json", "prod-gpulab-report.html"}
     assert [path.name for path in (tmp_path / "prod").iterdir()] == ["hosts.ini"]
 
 

@@ -102,4 +102,4 @@ def test_a_report_is_not_written_into_an_inventory(folder: Path) -> None:
     status, said = run_ansible(folder, "play.yml", "-i", "site", "-e", "kubeadm_kubeconfig=''")
     assert status == 0, said
     assert [each.name for each in (folder / "site").iterdir()] == ["hosts.ini"]
-    assert (folder / "gpulab-report.html").exists()
+    assert (folder / "site-gpulab-report.html").exists()

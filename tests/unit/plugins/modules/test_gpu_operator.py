@@ -160,7 +160,7 @@ def program(path: Path, says: str) -> str:
     [
         ("v3.22.0+g0000000", "", []),
         ("v4.1.0", "chart", []),
-        ("v3.2.1", "", ["has version 3.2.1, and 3.8 or newer"]),
+        ("v3.2.1", "", ["has version 3.2.1, but 3.8 or newer"]),
         ("no idea", "", ["it printed 'no idea'"]),
         ("v3.22.0", "gone.tgz", ["gone.tgz", "gpu_operator_chart_path"]),
     ],

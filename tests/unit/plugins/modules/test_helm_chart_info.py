@@ -63,7 +63,7 @@ def test_values_that_the_chart_reads(ask: Callable[..., dict[str, Any]], values:
 @pytest.mark.parametrize(
     ("values", "kind", "words"),
     [
-        ({"nonsense": {"deep": 1}}, "chart_value_unread", ["does not read nonsense.deep", "leave it out"]),
+        ({"nonsense": {"deep": 1}}, "chart_value_unread", ["does not read nonsense.deep", "remove it"]),
         ({"driver": {"envs": []}}, "chart_value_unread", ["does not read driver.envs", "driver.env looks like it"]),
         (
             {"operator": {"imge": 1}},
