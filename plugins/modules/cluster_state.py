@@ -10,8 +10,8 @@ module: cluster_state
 short_description: Apply several states to a cluster in one execution
 version_added: 0.2.0
 description:
-  - Runs the modules listed in O(states) in order, with the same arguments and results, in one process. This saves about
-    a second per module.
+  - Runs the modules listed in O(states) in order, in one process. Each module takes the same arguments and returns the
+    same results as on its own. This saves about a second per module.
   - In check mode, it returns all changes that are pending in the cluster.
   - All arguments are validated before the first state is applied. The module stops at the first state that fails.
 author:

@@ -13,7 +13,8 @@ description:
   - Taints or cordons a node, and records in its annotation C(gpulab.io/gpu-isolation) the reason, the time, and whether
     the node was cordoned before. Running pods are not evicted.
   - Ending the isolation undoes only what this module did. A node that was cordoned before stays cordoned.
-  - The module verifies nothing. The role C(gpu_isolation) ends the isolation of a node only after its GPUs are proven.
+  - The module verifies nothing. The role C(gpu_isolation) ends the isolation of a node only after its GPUs have
+    been verified.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:

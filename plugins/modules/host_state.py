@@ -10,8 +10,8 @@ module: host_state
 short_description: Apply several states to a host in one remote execution
 version_added: 0.2.0
 description:
-  - Runs the modules listed in O(states) in order, with the same arguments and results, in one process. This saves about
-    half a second per module.
+  - Runs the modules listed in O(states) in order, in one process. Each module takes the same arguments and returns the
+    same results as on its own. This saves about half a second per module.
   - In check mode, it returns all changes that are pending on the host.
   - All arguments are validated before the first state is applied. The module stops at the first state that fails or
     that requires a reboot.

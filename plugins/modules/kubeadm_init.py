@@ -60,7 +60,7 @@ options:
     elements: str
     default: []
   timeout:
-    description: Time limit in seconds for C(kubeadm init), and for another running kubeadm.
+    description: Time limit in seconds for C(kubeadm init), and for waiting until another running kubeadm has ended.
     type: int
     default: 900
   api_timeout:

@@ -65,7 +65,7 @@ options:
     description: Name of the node. The default is the host name. Not used if O(config) is given.
     type: str
   timeout:
-    description: Time limit in seconds for C(kubeadm join), and for another running kubeadm.
+    description: Time limit in seconds for C(kubeadm join), and for waiting until another running kubeadm has ended.
     type: int
     default: 600
   api_timeout:

@@ -191,7 +191,7 @@ HOPPER = Family(
 )
 GRACE_HOPPER = Family(
     "Grace Hopper",
-    "GH100 behind a Grace processor",
+    "GH100 with a Grace CPU",
     OPEN_REQUIRED,
     ("11.8", "open modules", "kernel modules"),
     first_branch=535,

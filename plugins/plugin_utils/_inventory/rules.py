@@ -147,7 +147,7 @@ def _lease(value: Any) -> Iterator[str]:
 
 def _delegate(value: Any) -> Iterator[str]:
     if not str(value).strip():
-        yield "it is empty; set a host of the inventory, or remove it to use the controller"
+        yield "it is empty; set it to a host in the inventory, or remove it to use the controller"
 
 
 def _cluster_configuration(value: Any) -> Iterator[str]:

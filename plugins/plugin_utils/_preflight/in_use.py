@@ -169,7 +169,7 @@ def documents(cluster: Cluster) -> Iterator[Problem]:
                     "cluster_configuration_differs",
                     f"{variable} sets {path} to {want!r:.120}, but the cluster's {kind} has {_shown(there)}",
                     variable,
-                    "kubeadm reads it once, when the cluster is created, so it would not take effect",
+                    "kubeadm reads this setting only when it creates the cluster, so the change would not take effect",
                     f"Remove it from {variable}; or change the cluster: {change}",
                 )
 

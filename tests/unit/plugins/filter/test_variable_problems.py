@@ -149,7 +149,7 @@ def test_good_variables_have_no_problems() -> None:
         ("preflight_disk_mib", {"/usr": "2 GB"}, "/usr must have a whole number of MiB, such as 2000, not '2 GB'"),
         ("preflight_driver_disk_mib", {"/usr": -1}, "not -1"),
         ("preflight_driver_disk_mib", {"usr": 1}, "'usr' is not an absolute path"),
-        ("cluster_api_delegate", "", "it is empty; set a host of the inventory"),
+        ("cluster_api_delegate", "", "it is empty; set it to a host in the inventory"),
         ("nfs_cache_server", "nas:/srv", "it must be an address or a name, such as 192.0.2.10"),
         ("nfs_cache_path", "/srv/a b", "it must be an absolute path of letters"),
         ("nfs_cache_path", "/", "it must be an absolute path of letters"),
