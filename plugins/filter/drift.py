@@ -24,11 +24,12 @@ options:
       - A dictionary with C(seen) and C(wanted) for each host name.
       - C(seen) is the result of M(gpulab.kubernetes.gpu_host_info) with C(files) (paths of configuration files that
         differ), or a C(failure).
-      - C(wanted) contains C(packages) and C(gpu_packages) (name to version, the latter on hosts with GPUs), C(loose)
-        (packages that don't need to be held), C(minimums) and C(existing) (other versions that may stay, see
-        P(gpulab.kubernetes.kept_version#filter)), C(source) and C(driver) (where the driver comes from, and its
-        version), and for the driver V(auto) the host's C(pool) and the C(versions) of the table. If it is empty,
-        nothing is compared.
+      - C(wanted) describes the pinned state. If it is empty, nothing is compared.
+      - C(wanted.packages) and C(wanted.gpu_packages) contain versions by package name; the latter apply only to hosts
+        with GPUs. Packages in C(wanted.loose) don't need to be held. C(wanted.minimums) and C(wanted.existing)
+        determine which other versions may stay (see P(gpulab.kubernetes.kept_version#filter)).
+      - C(wanted.source) is the source of the driver, and C(wanted.driver) is its version. If the version is V(auto),
+        C(wanted.pool) is the host's pool, and C(wanted.versions) lists the driver versions in the version table.
     type: dict
     required: true
 """

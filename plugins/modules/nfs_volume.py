@@ -64,7 +64,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Give pods a directory of an NFS server
+- name: Give pods a directory on an NFS server
   gpulab.kubernetes.nfs_volume:
     kubeconfig: /run/user/1000/kubeconfig
     claim: datasets

@@ -49,7 +49,7 @@ options:
       - What to read. The GPUs themselves are always read.
       - V(mig) for the profiles of MIG devices, and with older drivers also their UUIDs. Otherwise, they are null.
       - V(processes) for RV(gpus[].processes). Otherwise it is empty.
-      - V(topology) for RV(topology). Otherwise it is null. This needs an additional call.
+      - V(topology) for RV(topology), which needs an additional call. Otherwise it is null.
       - V(xids) for RV(xids), from C(journalctl), or from C(dmesg) if there is no journal. Otherwise it is null.
     type: list
     elements: str

@@ -86,7 +86,7 @@ options:
       key_url:
         description:
           - URL of the repository's key. C({key}) is replaced with O(repositories[].key), in addition to the
-            replacements in O(repositories[].uri). Without both options the key is not checked.
+            replacements in O(repositories[].uri). The key is checked only if both options are set.
         type: str
         version_added: 0.2.0
       fingerprints:

@@ -50,8 +50,8 @@ def option_problems(options: Iterable[Any]) -> Iterator[str]:
             yield f"{str(option)!r:.60} is not an option of exports(5), such as rw, sync or anonuid=1000"
         elif (found := _ANONYMOUS.fullmatch(str(option))) and not _is_identity(found[1]):
             yield (
-                f"{option} must be a number from 1 to {_LARGEST_IDENTITY}: with 0, a squashed root would remain root. "
-                "Set nfs_server_no_root_squash if you want that"
+                f"the value in {option} must be a number from 1 to {_LARGEST_IDENTITY}: with 0, a squashed root would "
+                "remain root. Set nfs_server_no_root_squash if you want that"
             )
 
 

@@ -376,7 +376,7 @@ def _cache(host: str, values: Values) -> Iterator[Problem]:
             "nfs_cache_source_missing",
             f"cluster_storage contains nfs_cache without {listing(missing)}",
             ", ".join(missing),
-            "The cache is a directory of an NFS server",
+            "The cache is a directory on an NFS server",
             "Set the server and the directory that it exports",
             host,
         )
