@@ -111,7 +111,11 @@ class Site:
         job = {"docker_image": image, "project": "p", "entity": ENTITY, "template_variables": {"gpus": gpus}}
         job["queue_name"] = queue
         argument = json.dumps({**job, **(more or {"entry_point": ["python3", "-c", JOB]})})
-        own = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": self.wandb.url, "WANDB_ERROR_REPORTING": "false"}
+        own = {
+            "WANDB_API_KEY": self.key.read_text().strip(),
+            "WANDB_BASE_URL": self.wandb.url,
+            "WANDB_ERROR_REPORTING": "false",
+        }
         command = [str(PYTHON), "-c", LAUNCH, argument]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **own})
         assert done.returncode == 0, done.stderr
