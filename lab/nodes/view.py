@@ -91,12 +91,18 @@ def shell(lab: State, name: str, command: list[str]) -> list[str]:
     return machine.ssh(lab.name, member.address, *command, terminal=os.isatty(0))
 
 
-def kubectl(lab: State) -> tuple[Path, Path]:
-    """Return the depot's kubectl for a lab and the kubeconfig of its cluster, fetched now. Raises LabError."""
+def kubectl_program(lab: State) -> Path:
+    """Return the depot's kubectl for a lab. Raises LabError."""
     version = str(lab.described().vars.get(_VERSION, depot.DEFAULT_KUBERNETES))
     program = paths.component_dir("kubernetes", f"v{version}") / "kubectl"
     if not program.is_file():
         raise LabError(f"Error while looking for kubectl {version}: it isn't built. `python -m lab build` builds it.")
+    return program
+
+
+def kubectl(lab: State) -> tuple[Path, Path]:
+    """Return the depot's kubectl for a lab and the kubeconfig of its cluster, fetched now. Raises LabError."""
+    program = kubectl_program(lab)
     for candidate in _nodes(lab):
         if "control_plane" not in candidate.groups:
             continue

@@ -1,7 +1,8 @@
 """W&B Launch: queues at W&B, agents on the cluster and with Docker, jobs on simulated GPUs, and what goes wrong.
 
 wandb's SDK, its agent and its Kubernetes runner are real, in the image that the lab builds of PyPI's package. W&B's
-cloud is a stand-in (tests/support/wandb_stand_in.py).
+cloud is a stand-in (tests/support/wandb_stand_in.py). The commands of docs/wandb-launch.md do what they can, in the
+page's order.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from support import wandb_index, wandb_stand_in
 from support.cluster import Cluster
+from support.guides import Checkout, Guide, blocks
 from support.hosts import ROOT, Host, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
@@ -30,16 +33,12 @@ from lab.depot.wandb_image import REFERENCE as IMAGE
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "launch.yml"
 PYTHON = ROOT / ".cache" / "venv-wandb" / "bin" / "python"
-NFS_SERVER, NFS_PATH = "192.0.2.10", "/srv/gpulab"
-SHARED = f"/var/lib/lab-nfs/{NFS_SERVER}{NFS_PATH}"
-CACHE = {"cluster_storage": ["nfs_cache"], "nfs_cache_server": NFS_SERVER, "nfs_cache_path": NFS_PATH}
-ONE_OR_TWO = {"type": "integer", "default": 1, "minimum": 1, "maximum": 2}
-QUEUE = {
-    "name": "gpu",
-    "variables": {"gpus": ONE_OR_TWO},
-    "shared_memory": "64Mi",
-    "volumes": {"/cache": "gpulab-cache"},
-}
+PAGE = "wandb-launch.md"
+GUIDE = yaml.safe_load(next(block.script for block in blocks(PAGE) if block.file == "group_vars/all.yml"))
+(QUEUE,) = GUIDE["wandb_launch_queues"]
+SHARED = f"/var/lib/lab-nfs/{GUIDE['nfs_cache_server']}{GUIDE['nfs_cache_path']}"
+# What the reader's editor writes into the file of the key.
+EDITOR = f"#!/bin/sh\necho {KEY} >$1\n"
 # Counts the GPUs that it sees, and how often it has run with this cache.
 JOB = """
 import pathlib, subprocess, wandb
@@ -86,12 +85,13 @@ class Site:
     inventory: Inventory
     cluster: Cluster
     wandb: StandIn
+    guide: Guide
     key: Path
 
     def variables(self, values: dict[str, Any]) -> list[str]:
         usual = {
             "wandb_launch_base_url": self.wandb.url,
-            "wandb_launch_entity": ENTITY,
+            "wandb_launch_entity": GUIDE["wandb_launch_entity"],
             "wandb_launch_api_key_file": str(self.key),
             "wandb_launch_python": str(PYTHON),
             "wandb_launch_image": IMAGE,
@@ -104,15 +104,18 @@ class Site:
 
     def report(self) -> dict[str, Any]:
         play(self.lab.path, *self.variables({}), playbook="playbooks/report.yml").expect_success()
-        found: dict[str, Any] = json.loads(self.lab.report.read_text())
-        return found
+        return read(self.lab.report)
 
     def push(self, gpus: int, image: str = IMAGE, queue: str = "gpu", **more: Any) -> dict[str, Any]:
         """Put a job into a queue through wandb's SDK, and return what W&B keeps of it."""
         job = {"docker_image": image, "project": "p", "entity": ENTITY, "template_variables": {"gpus": gpus}}
         job["queue_name"] = queue
         argument = json.dumps({**job, **(more or {"entry_point": ["python3", "-c", JOB]})})
-        own = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": self.wandb.url, "WANDB_ERROR_REPORTING": "false"}
+        own = {
+            "WANDB_API_KEY": self.key.read_text().strip(),
+            "WANDB_BASE_URL": self.wandb.url,
+            "WANDB_ERROR_REPORTING": "false",
+        }
         command = [str(PYTHON), "-c", LAUNCH, argument]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **own})
         assert done.returncode == 0, done.stderr
@@ -120,6 +123,11 @@ class Site:
 
     def agents(self) -> list[str]:
         return self.cluster.kubectl("get", "pods", "--namespace=wandb", "--output=name").split()
+
+
+def read(report: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(report.read_text())
+    return found
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> None:
@@ -141,14 +149,28 @@ def site() -> Iterator[Site]:
         play(lab.path).expect_success()
         inventory = lab.inventory()
         inventory.control_plane.run(f"mkdir -p -m 777 {SHARED}")
+        # The guide's job has an image of Docker Hub, which can't be reached. The agent's image has Python, and wandb,
+        # which the job would install. If the kubelet had pulled it, it would want to pull it by the other name, too.
+        job = json.loads((ROOT / "examples" / "launch" / "hello.json").read_text())["docker"]["docker_image"]
+        inventory.control_plane.run(f"crictl pull {IMAGE} && ctr --namespace k8s.io images tag {IMAGE} {job}")
         # This machine, as nodes and pods reach it.
         depot = urlsplit(inventory.control_plane.variables["kubeadm_repository_url"]).hostname or ""
         address = depot.rpartition(".")[0] + ".1"
-        key = lab.directory / "wandb.key"
-        key.write_text(f"{KEY}\n")
-        key.chmod(0o600)
+        home, editor = lab.directory / "home", lab.directory / "editor"
+        home.mkdir()
+        editor.write_text(EDITOR)
+        editor.chmod(0o700)
         with wandb_stand_in.running(address) as wandb:
-            yield Site(lab, inventory, Cluster.of(inventory), wandb, key)
+            reader = {"HOME": str(home), "EDITOR": str(editor)}
+            reader |= {"WANDB_BASE_URL": wandb.url, "WANDB_ERROR_REPORTING": "false"}
+            checkout = Checkout(lab.directory / "checkout", reader)
+            checkout.fill()
+            mine = {"wandb_launch_base_url": wandb.url, "wandb_launch_image": IMAGE}
+            lines = [lab.path.read_text(), *(f"{name}={value}" for name, value in mine.items()), ""]
+            (checkout.path / "my.ini").write_text("\n".join(lines))
+            guide = Guide(PAGE, checkout)
+            guide.through("make wandb-tools")
+            yield Site(lab, inventory, Cluster.of(inventory), wandb, guide, home / "wandb.key")
         assert wandb.unknown == []
 
 
@@ -172,7 +194,7 @@ def test_what_is_refused_in_preflight_is_what_wandb_refuses() -> None:
         ({"wandb_launch_agent_config": {"maxjobs": 1}}, "maxjobs: Extra inputs are not permitted"),
         ({"wandb_launch_agent_config": {"builder": {"type": "podman"}}}, "builder.type: Input should be"),
         ({"wandb_launch_queues": [{**QUEUE, "gpus": 1, "variables": {}, "volumes": {"/cache": "no"}}]}, "no claim no"),
-        ({"wandb_launch_queues": [{"name": "gpu", "gpus": 3}]}, "no node on which they may run has more than 2"),
+        ({"wandb_launch_queues": [{"name": "gpu", "gpus": 5}]}, "no node on which they may run has more than 4"),
         (
             {
                 "wandb_launch_queues": [
@@ -193,17 +215,17 @@ def test_a_mistake_is_told_before_anything_changes(site: Site, values: dict[str,
 
 
 def test_check_apply_and_a_second_run_that_changes_nothing(site: Site) -> None:
-    play(site.lab.path, "-e", json.dumps(CACHE), playbook="playbooks/storage.yml").expect_success()
-    predicted = site.launch({}, "--check", "--diff").expect_success()
+    site.guide.through("kubernetes.storage")
+    predicted = site.guide.through("--check --diff")
     assert predicted.changed()
     assert site.wandb.queues == {}
-    run = site.launch({}, "--diff", "-vvv").expect_success()
+    run = site.guide.through("kubernetes.wandb_launch")
     assert predicted.changed() == run.changed()
-    assert KEY not in predicted.output + run.output
     assert '"nvidia.com/gpu": "{{gpus}}"' in json.dumps(site.wandb.configs)
     agents = site.agents()
     assert [agent["config"]["queues"] for agent in site.wandb.agents.values()] == [["gpu"]]
-    site.launch({}).expect_unchanged()
+    again = site.launch({}, "--diff", "-vvv").expect_unchanged()
+    assert KEY not in predicted.output + run.output + again.output
     site.launch({}, "--check").expect_unchanged()
     assert site.agents() == agents
 
@@ -232,13 +254,15 @@ def test_jobs_run_on_gpus_and_their_cache_survives(site: Site) -> None:
 
 
 def test_the_first_job_of_the_guide_runs(site: Site) -> None:
-    item = site.push(2, config=json.loads((ROOT / "examples" / "launch" / "hello.json").read_text()))
+    before = set(site.wandb.items)
+    site.guide.through("wandb launch")
+    (item,) = (site.wandb.items[identity] for identity in set(site.wandb.items) - before)
     wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
     assert site.wandb.runs[item["associatedRunId"]]["summary"]["gpus"] == 2
 
 
 def test_a_job_without_free_gpus_waits_and_says_so(site: Site) -> None:
-    site.cluster.start_gpu_pod("holder", 2)
+    site.cluster.start_gpu_pod("holder", 4)
     item = site.push(1)
     wait_for(lambda: bool(item["warnings"]), 60)
     assert "Insufficient nvidia.com/gpu" in item["warnings"][0]
@@ -247,8 +271,8 @@ def test_a_job_without_free_gpus_waits_and_says_so(site: Site) -> None:
 
 
 def test_more_gpus_than_the_queue_allows_are_refused_at_w_and_b(site: Site) -> None:
-    with pytest.raises(AssertionError, match="is greater than the maximum of 2"):
-        site.push(3)
+    with pytest.raises(AssertionError, match="is greater than the maximum of 4"):
+        site.push(5)
 
 
 def test_an_image_that_cannot_be_pulled_is_told_and_deleting_its_job_fails_it_at_w_and_b(site: Site) -> None:
@@ -263,10 +287,11 @@ def test_an_image_that_cannot_be_pulled_is_told_and_deleting_its_job_fails_it_at
 
 
 def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:
-    site.cluster.start_gpu_pod("holder", 2)
+    site.cluster.start_gpu_pod("holder", 4)
     item = site.push(1)
     wait_for(lambda: "Unschedulable" in site.cluster.kubectl("get", "pods", "--output=json"), 60)
-    report = site.report()
+    site.guide.through("kubernetes.report")
+    report = read(site.guide.checkout.path / site.lab.report.name)
     assert report["launch"]["queues"]["gpu"]["claimed"] == 1
     assert "agents: 1 of 1 alive" in report["launch"]["words"]
     assert "jobs: 0 running on 0 GPUs, 1 not running yet" in report["launch"]["words"]
@@ -308,7 +333,7 @@ def test_an_expired_key_is_told_and_a_new_one_restarts_the_agent(site: Site) -> 
     assert not run.changed()
     site.key.write_text(new)
     agents = site.agents()
-    run = site.launch({}).expect_success()
+    run = site.launch({}, "--diff", "-vvv").expect_success()
     assert new not in run.output
     assert site.agents() != agents
     site.launch({}).expect_unchanged()
@@ -326,22 +351,23 @@ def test_it_is_removed_and_queues_are_deleted_by_name_only(site: Site) -> None:
     gone = {"wandb_launch_state": "absent"}
     assert site.launch(gone, "--check").expect_success().changed()
     assert site.agents()
-    site.launch(gone).expect_success()
+    site.guide.through("wandb_launch_state=absent")
     site.launch(gone).expect_unchanged()
     assert [queue["name"] for queue in site.wandb.queues.values()] == ["gpu"]
     kinds = "deployments,secrets,configmaps,roles,rolebindings,serviceaccounts"
     left = site.cluster.kubectl("get", kinds, "--all-namespaces", "--output=name")
     assert "launch-agent" not in left
     deleted = {**gone, "wandb_launch_queues_absent": ["gpu"]}
-    site.launch(deleted).expect_success()
+    site.guide.through("wandb_launch_queues_absent")
     assert site.wandb.queues == {}
     site.launch(deleted).expect_unchanged()
+    assert site.guide.left() == []
 
 
 DOCKER_QUEUE = {
     "name": "box",
     "type": "local-container",
-    "variables": {"gpus": ONE_OR_TWO},
+    "variables": {"gpus": {"type": "integer", "default": 1, "minimum": 1, "maximum": 4}},
     "shared_memory": "64Mi",
     "memory": "2Gi",
     "cpu": "500m",
@@ -402,8 +428,8 @@ def test_a_host_without_docker_is_told_where_it_comes_from(box: Box) -> None:
             "volumes has an effect only on a cluster",
         ),
         (
-            {"wandb_launch_queues": [{**DOCKER_QUEUE, "variables": {}, "gpus": 3}]},
-            "request 3 GPUs, but this host has 2",
+            {"wandb_launch_queues": [{**DOCKER_QUEUE, "variables": {}, "gpus": 5}]},
+            "request 5 GPUs, but this host has 4",
         ),
         ({"wandb_launch_queues": [{**DOCKER_QUEUE, "resource_args": {"privileged": 1}}]}, "agent refuses privileged"),
         ({"wandb_launch_agent_config": {"builder": {"type": "podman"}}}, "builder.type: Input should be"),

@@ -1,4 +1,7 @@
-"""Kubernetes by minikube on a machine with GPUs: predicted, verified, changed, after a reboot, stopped, deleted."""
+"""Kubernetes by minikube on a machine with GPUs: predicted, verified, changed, after a reboot, stopped, deleted.
+
+The commands of docs/one-machine.md do what they can, in the page's order.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster import Cluster, gpu_deployment
+from support.guides import Checkout, Guide
 from support.hosts import ROOT, Host
 from support.lab import Lab, lab_command, running
 from support.minikube import minikube, write_inventory
@@ -33,8 +37,16 @@ def host(lab: Lab) -> Host:
 
 
 @pytest.fixture(scope="module")
-def inventory(lab: Lab, host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_inventory(tmp_path_factory.mktemp("minikube"), lab, host, without="containerd_cri_settings")
+def guide(lab: Lab, host: Host) -> Guide:
+    checkout = Checkout(lab.directory / "checkout", host=host)
+    checkout.fill()
+    return Guide("one-machine.md", checkout)
+
+
+@pytest.fixture(scope="module")
+def inventory(lab: Lab, host: Host, guide: Guide) -> Path:
+    """The lab's host in the group minikube, next to what the guide's reader has."""
+    return write_inventory(guide.checkout.path, lab, host, without="containerd_cri_settings")
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +65,9 @@ def wait_for_profile(host: Host, former: str) -> None:
     raise AssertionError(f"{host.name} is not back, or its profile is not: {now.stdout}{now.stderr}")
 
 
-def test_check_mode_predicts_and_changes_nothing(inventory: Path, host: Host) -> None:
-    run = minikube(inventory, "--check", "--diff").expect_success()
+@pytest.mark.usefixtures("inventory")
+def test_check_mode_predicts_and_changes_nothing(guide: Guide, host: Host) -> None:
+    run = guide.through("--check --diff")
     changed = {task.rpartition(" : ")[2] for task in run.changed_tasks()}
     assert {"Install minikube", "Make the profile what is declared"} <= changed
     assert host.run("command -v minikube kubectl containerd || true").strip() == ""
@@ -81,8 +94,8 @@ def test_what_minikube_refuses_is_refused_before_anything_changes(
     assert words in run.failures() and "Nothing was changed" in run.failures()
 
 
-def test_every_gpu_is_verified(inventory: Path, host: Host, cluster: Cluster) -> None:
-    run = minikube(inventory).expect_success()
+def test_every_gpu_is_verified(inventory: Path, guide: Guide, host: Host, cluster: Cluster) -> None:
+    run = guide.through("minikube -i my.ini")
     assert "4 of 4 GPUs proven" in run.output
     assert "Service ok, DNS ok" in run.output and "a pod that requests no GPUs sees none" in run.output
     assert cluster.allocatable_gpus() == {host.name: 4}
@@ -96,13 +109,13 @@ def test_a_second_run_changes_nothing(inventory: Path) -> None:
     minikube(inventory, "--check", "--diff").expect_unchanged()
 
 
-def test_the_manifests_of_the_guide_fit(host: Host, cluster: Cluster) -> None:
+def test_the_manifests_of_the_guide_fit(host: Host, guide: Guide, cluster: Cluster) -> None:
+    home = host.run(f"echo ~{host.variables['ansible_user']}").strip()
     for name in ("gpu-pod.yml", "notebook.yml"):
-        host.run(f"cat > /root/{name} <<'END'\n{(EXAMPLES / name).read_text()}\nEND")
-    host.run("kubectl apply -f /root/gpu-pod.yml && kubectl apply --dry-run=server -f /root/notebook.yml")
-    cluster.kubectl("wait", "pod/vectoradd", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s")
-    assert "Test PASSED" in cluster.kubectl("logs", "vectoradd")
+        host.run(f"cat > {home}/{name} <<'END'\n{(EXAMPLES / name).read_text()}\nEND")
+    guide.through("gpu-pod.yml")
     cluster.delete_pod("vectoradd")
+    host.run(f"kubectl apply --dry-run=server -f {home}/notebook.yml")
 
 
 def test_what_can_not_be_changed_is_refused_with_what_would_be_deleted(inventory: Path, cluster: Cluster) -> None:
@@ -137,17 +150,17 @@ def test_it_is_there_after_a_reboot(inventory: Path, host: Host, cluster: Cluste
     assert "4 of 4 GPUs proven" in run.output
 
 
-def test_it_is_stopped_and_started(inventory: Path, host: Host) -> None:
-    assert minikube(inventory, state="stopped").expect_success().changed()
+def test_it_is_stopped_and_started(inventory: Path, guide: Guide, host: Host) -> None:
+    assert guide.through("minikube_state=stopped").changed()
     assert host.run("systemctl is-active kubelet || true").strip() == "inactive"
     minikube(inventory, state="stopped").expect_unchanged()
-    assert "4 of 4 GPUs proven" in minikube(inventory).expect_success().output
+    assert "4 of 4 GPUs proven" in guide.through("minikube -i my.ini").output
 
 
-def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
+def test_it_is_deleted_by_its_name_only(inventory: Path, guide: Guide, host: Host) -> None:
     run = minikube(inventory, state="absent")
     assert run.status != 0 and run.changed() == set() and "-e minikube_delete=minikube" in run.failures()
-    run = minikube(inventory, state="absent", delete="minikube").expect_success()
+    run = guide.through("minikube_delete=minikube")
     assert "nvidia-device-plugin/nvidia-device-plugin-" in run.output
     for path in (
         "usr/local/bin/minikube",
@@ -160,3 +173,4 @@ def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
         host.run(f"test ! -e /{path}")
     assert host.run("systemctl is-active containerd").strip() == "active"
     minikube(inventory, state="absent", delete="minikube").expect_unchanged()
+    assert guide.left() == []

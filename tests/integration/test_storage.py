@@ -1,11 +1,13 @@
 """Volumes for pods: a claim that nodes share, local directories, and how both go without their data.
 
-NFS is simulated by the lab (`nfs: simulated` in the spec): mount.nfs mounts a directory that all nodes share.
+The commands of docs/storage.md do what they can, in the page's order. NFS is simulated by the lab (`nfs: simulated` in
+the spec): mount.nfs mounts a directory that all nodes share.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +15,23 @@ from typing import Any
 
 import pytest
 from support.cluster import IMAGE, Cluster
+from support.guides import Checkout, Guide
 from support.hosts import ROOT, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
 
+from lab.nodes import view
+
 SPEC = ROOT / "tests" / "integration" / "specs" / "storage.yml"
-SERVER, PATH = "192.0.2.10", "/srv/gpulab"
+# As in the guide.
+SERVER, PATH, CAPACITY = "192.0.2.10", "/srv/gpulab", "500Gi"
 SHARED = f"/var/lib/lab-nfs/{SERVER}{PATH}"
-CACHE = {"cluster_storage": ["nfs_cache"], "nfs_cache_server": SERVER, "nfs_cache_path": PATH}
+CACHE = {
+    "cluster_storage": ["nfs_cache"],
+    "nfs_cache_server": SERVER,
+    "nfs_cache_path": PATH,
+    "nfs_cache_capacity": CAPACITY,
+}
 LOCAL = {"cluster_storage": ["local_path"]}
 CLAIM = {"persistentVolumeClaim": {"claimName": "gpulab-cache"}}
 
@@ -30,6 +41,7 @@ class Site:
     lab: Lab
     inventory: Inventory
     cluster: Cluster
+    guide: Guide
 
     def storage(self, values: dict[str, Any], *arguments: str) -> Run:
         return play(self.lab.path, *arguments, "-e", json.dumps(values), playbook="playbooks/storage.yml")
@@ -53,10 +65,15 @@ class Site:
 def site() -> Iterator[Site]:
     lab_command("build", "--with", "torch", "--with", "local-path")
     with running("storage", SPEC) as lab:
-        play(lab.path).expect_success()
+        kubectl = view.kubectl_program(view.known(lab.name))
+        checkout = Checkout(lab.directory / "checkout", {"PATH": str(kubectl.parent)})
+        checkout.fill()
+        mine = checkout.path / "my.ini"
+        shutil.copy2(lab.path, mine)
+        play(mine).expect_success()
         inventory = lab.inventory()
         inventory.control_plane.run(f"mkdir -p -m 777 {SHARED}")
-        yield Site(lab, inventory, Cluster.of(inventory))
+        yield Site(lab, inventory, Cluster.of(inventory), Guide("storage.md", checkout))
 
 
 @pytest.mark.parametrize(
@@ -106,16 +123,16 @@ def test_a_kernel_without_an_nfs_server_is_told_and_nothing_changes(site: Site, 
 
 
 def test_nodes_share_a_claim_and_a_second_run_changes_nothing(site: Site) -> None:
-    predicted = site.storage(CACHE, "--check", "--diff").expect_success()
+    predicted = site.guide.through("--check --diff")
     assert predicted.changed()
     assert site.names("pv") == []
-    run = site.storage(CACHE).expect_success()
+    run = site.guide.through("storage -i my.ini")
     assert predicted.changed() == run.changed()
     assert "a pod on cp1 wrote 64 MiB at " in run.output
     assert "a pod on gpu1 read them at " in run.output
     volume = site.cluster.get("pv", "default-gpulab-cache")
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
-    assert volume["spec"]["capacity"] == {"storage": "100Gi"}
+    assert volume["spec"]["capacity"] == {"storage": CAPACITY}
     assert site.cluster.get("pvc", "gpulab-cache")["status"]["phase"] == "Bound"
     assert site.inventory.control_plane.run(f"ls --almost-all {SHARED}") == ""
     assert "storage-check" not in " ".join(site.names("pods"))
@@ -123,10 +140,18 @@ def test_nodes_share_a_claim_and_a_second_run_changes_nothing(site: Site) -> Non
     site.storage(CACHE, "--check").expect_unchanged()
 
 
+def test_a_second_namespace_has_a_claim_of_its_own(site: Site) -> None:
+    assert site.guide.through("nfs_cache_namespace=team").changed()
+    assert site.cluster.get("pvc", "gpulab-cache", "--namespace=team")["spec"]["volumeName"] == "team-gpulab-cache"
+    gone = {**CACHE, "nfs_cache_namespace": "team", "nfs_cache_state": "absent"}
+    site.storage(gone).expect_success()
+    assert site.names("pvc") == ["persistentvolumeclaim/gpulab-cache"]
+
+
 def test_what_kubernetes_does_not_change_is_told(site: Site) -> None:
     for values, words in (
         ({"nfs_cache_path": "/srv/other"}, f"the source {SERVER}:{PATH}, {SERVER}:/srv/other is wanted"),
-        ({"nfs_cache_capacity": "1Ti"}, "the capacity 100Gi, 1Ti is wanted"),
+        ({"nfs_cache_capacity": "1Ti"}, f"the capacity {CAPACITY}, 1Ti is wanted"),
     ):
         run = site.storage({**CACHE, **values})
         assert words in run.failures()
@@ -174,7 +199,7 @@ def test_a_claim_in_use_stays_and_a_removed_one_leaves_its_data(site: Site) -> N
 def test_local_directories_come_as_a_class_and_go_without_their_data(site: Site) -> None:
     assert site.storage(LOCAL, "--check", "--diff").expect_success().changed()
     assert site.names("sc") == []
-    run = site.storage(LOCAL).expect_success()
+    run = site.guide.through("storage -i my.ini")
     assert "another pod on gpu1 read them from the node's memory" in run.output
     assert site.names("pv") == site.names("pvc") == []
     site.storage(LOCAL).expect_unchanged()
@@ -187,12 +212,13 @@ def test_local_directories_come_as_a_class_and_go_without_their_data(site: Site)
     assert "claims have volumes of this class: default/scratch" in site.storage(gone).failures()
     site.cluster.delete_pod("user")
     site.cluster.kubectl("delete", "pvc", "scratch", "--timeout=60s")
-    run = site.storage(gone).expect_success()
+    run = site.guide.through("local_path_state=absent")
     assert "Volumes that their claims have left behind stay" in " ".join(run.output.split())
     site.storage(gone).expect_unchanged()
     assert site.names("sc") == []
     kept = [host.run("cat /var/lib/gpulab/local-path/*/kept 2>/dev/null || true") for host in site.inventory.workers]
     assert "".join(kept) == "kept\n"
+    assert site.guide.left() == []
 
 
 def test_another_default_class_and_another_policy_are_told(site: Site) -> None:

@@ -23,6 +23,6 @@ def write_inventory(directory: Path, lab: Lab, host: Host, without: str, **setti
     line = next(line for line in text.splitlines() if line.startswith(f"{host.name} "))
     shared = [line for line in text[text.index("[all:vars]") :].splitlines() if not line.startswith(f"{without}=")]
     own = [f"minikube_{name}={value!r}" for name, value in settings.items()]
-    path = directory / "minikube.ini"
+    path = directory / "my.ini"
     path.write_text("\n".join(["[minikube]", line, "", *shared, *own, ""]))
     return path

@@ -19,7 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Values = dict[str, Any]
-KEY, ENTITY, PROJECT = "only_for_the_stand_in_of_wandb".ljust(40, "0"), "gpulab", "model-registry"
+# The team of the guide.
+KEY, ENTITY, PROJECT = "only_for_the_stand_in_of_wandb".ljust(40, "0"), "my-team", "model-registry"
 _OPERATION = re.compile(r"^\s*(?:query|mutation)\s+(\w+)", re.MULTILINE)
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _USER = {"id": "VXNlcjox", "name": "Lab", "username": "lab", "email": "lab@example.org", "admin": False, "flags": "{}"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.guides import blocks, pages
+from support.guides import OTHER_LABS, Checkout, Guide, blocks, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted(
@@ -72,7 +72,22 @@ def test_the_marked_commands_of_a_guide_can_be_found(page: str) -> None:
         assert not re.search(r"--name[ =]", block.script), f"{block.name}: the test gives the lab its name"
 
 
-@pytest.mark.parametrize("marker", ["<!-- lab: never -->", "<!-- lab -->", "<!-- lab: prints -->"])
+def test_every_marked_command_is_run_by_a_group_of_long_tests() -> None:
+    marked = {page for page in pages() if blocks(page)}
+    assert set(OTHER_LABS) < marked
+    makefile = (ROOT / "Makefile").read_text()
+    for page, group in OTHER_LABS.items():
+        modules = re.search(rf"^tests_{group} := (.*)$", makefile, re.MULTILINE)
+        assert modules, f"{page}: there is no group {group}"
+        code = "".join((ROOT / "tests" / "integration" / module).read_text() for module in modules[1].split())
+        assert f'"{page}"' in code, f"{page}: the group {group} does not run its commands"
+        assert "guide.left() == []" in code, f"{page}: the group {group} does not see whether all of them have run"
+
+
+@pytest.mark.parametrize(
+    "marker",
+    ["<!-- lab: never -->", "<!-- lab -->", "<!-- lab: prints -->", "<!-- lab: file -->", "<!-- lab: fails my.ini -->"],
+)
 def test_a_marker_that_marks_nothing_is_an_error(marker: str, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text(f"# Page\n\n{marker}\n```text\nx\n```\n")
     with pytest.raises(ValueError, match=r"page\.md:3: "):
@@ -87,6 +102,47 @@ def test_what_a_block_prints_is_compared_line_by_line_spaces_and_line_ends_aside
     assert block.missing("x\n  a    b c\td\n") == ["not there"]
     assert block.missing("a\n  b\nc d\nnot\nthere") == []
     assert block.missing(f"a b\n{'c' * 300} d\nnot there") == ["a b ... d"]
+
+
+def test_a_guide_is_followed_in_its_order_and_files_are_written_and_extended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """1. Write:
+
+   <!-- lab: file a/my.ini -->
+   ```ini
+   [all]
+     one
+   ```
+
+<!-- lab: append a/my.ini -->
+```ini
+two
+```
+
+<!-- lab -->
+```sh
+read -r word || cat a/my.ini
+```
+
+<!-- lab: prints -->
+```text
+[all] one two
+```
+
+<!-- lab: fails -->
+```sh
+[ "$GIVEN" = no ]
+```
+"""
+    (tmp_path / "page.md").write_text(text)
+    monkeypatch.setattr("support.guides.blocks", lambda page: blocks(page, tmp_path))
+    guide = Guide("page.md", Checkout(tmp_path, {"GIVEN": "yes"}))
+    assert guide.through("cat").output == "[all]\n  one\ntwo\n"
+    assert [block.kind for block in guide.left()] == ["fails"]
+    with pytest.raises(AssertionError, match="no block with cat"):
+        guide.through("cat")
+    assert guide.left() == []
 
 
 def quotations() -> Iterator[tuple[str, str]]:
