@@ -106,7 +106,9 @@ def environment(**more: str) -> dict[str, str]:
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "TERM": "xterm",
     }
-    return {**{k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}, **mine, **more}
+    # The width is that of the terminal.
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_") and k not in ("COLUMNS", "LINES")}
+    return {**kept, **mine, **more}
 
 
 def command(playbook: Path, *arguments: str) -> list[str]:
