@@ -41,7 +41,7 @@ def test_an_inventory_directory_holds_no_report_which_the_next_run_would_read(tm
     (tmp_path / "prod").mkdir()
     (tmp_path / "prod" / "hosts.ini").write_text(f"[control_plane]\n{HOST}\n[workers]\n{HOST}\n")
     (tmp_path / "report.yml").write_text(PLAYBOOK.format(name="report"))
-    for _ in range(2):
+    for _run in range(2):
         status, output = run_ansible(tmp_path, "-i", "prod", "report.yml")
         assert status == 0 and "[WARNING]" not in output, output
     assert {path.name for path in tmp_path.glob("*gpulab-*")} == {"prod-gpulab-report.json", "prod-gpulab-report.html"}
@@ -53,11 +53,11 @@ def test_groups_and_hosts_are_named_in_the_order_of_the_inventory(tmp_path: Path
     lines = [line for name in names for line in (f"[{name}]", f"host-{name} cluster_expected_gpus=x")]
     (tmp_path / "hosts.ini").write_text("\n".join(lines))
     (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
-    _, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml")
+    _status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml")
     assert f"The inventory has the groups {', '.join(names)}." in " ".join(output.split()), output
     lines = ["[control_plane]", "host-zeta", "[workers]", *(f"host-{name}" for name in names[1:]), *lines]
     (tmp_path / "hosts.ini").write_text("\n".join(lines))
-    _, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml")
+    _status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml")
     assert ", ".join(f"host-{name}" for name in names) in " ".join(output.split()), output
 
 
