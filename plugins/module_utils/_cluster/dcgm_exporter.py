@@ -50,8 +50,8 @@ class Gpu:
 
 
 def plan(found: Sequence[Object], wanted: Sequence[Object]) -> Plan:
-    there = {_key(each): each for each in found}
-    ours = [each for each in reversed(wanted) if _key(each) in there and objects.is_ours(there[_key(each)])]
+    there = {objects.key(each) for each in found if objects.is_ours(each)}
+    ours = [each for each in reversed(wanted) if objects.key(each) in there]
     spaces = {objects.name(each) for each in ours if each["kind"] == "Namespace"}
     others = sorted(
         objects.full_name(each)
@@ -64,10 +64,10 @@ def plan(found: Sequence[Object], wanted: Sequence[Object]) -> Plan:
 
 
 def _obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
-    keys = [_key(each) for each in wanted]
+    keys = [objects.key(each) for each in wanted]
     for each in found:
-        kind, namespace, name = _key(each)
-        if kind == "DaemonSet" and _key(each) not in keys and _exports(each):
+        kind, namespace, name = objects.key(each)
+        if kind == "DaemonSet" and objects.key(each) not in keys and _exports(each):
             if not objects.is_ours(each):
                 return (
                     f"the DaemonSet {namespace}/{name}, not managed by this collection, exports the metrics of the "
@@ -78,9 +78,9 @@ def _obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
                 f"it runs in the namespace {namespace} already. Keep dcgm_exporter_namespace={namespace}, or remove it "
                 f"there first with -e dcgm_exporter_state=absent -e dcgm_exporter_namespace={namespace}"
             )
-    theirs = [each for each in found if _key(each) in keys and not objects.is_ours(each)]
+    theirs = [each for each in found if objects.key(each) in keys and not objects.is_ours(each)]
     if theirs:
-        words = ", ".join(" ".join(filter(None, _key(each))) for each in theirs)
+        words = ", ".join(" ".join(filter(None, objects.key(each))) for each in theirs)
         return f"not created by this collection: {words}. Choose another dcgm_exporter_namespace"
     if not any(each["kind"] == "RuntimeClass" for each in found):
         return (
@@ -93,10 +93,6 @@ def _obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
 def _exports(daemonset: Object) -> bool:
     containers = daemonset["spec"]["template"]["spec"].get("containers") or []
     return any(each.get("image", "").rpartition("/")[2].startswith(APP) for each in containers)
-
-
-def _key(each: Object) -> tuple[str, str, str]:
-    return each["kind"], each["metadata"].get("namespace") or "", objects.name(each)
 
 
 def gpus_of(entry: Mapping[str, Any]) -> list[Gpu]:

@@ -41,6 +41,11 @@ def full_name(pod: Object) -> str:
     return f"{pod['metadata'].get('namespace', 'default')}/{name(pod)}"
 
 
+def key(thing: Object) -> tuple[str, str, str]:
+    """Its kind, its namespace (empty for none) and its name."""
+    return thing["kind"], thing["metadata"].get("namespace") or "", name(thing)
+
+
 def node_of(pod: Object) -> str:
     return pod["spec"].get("nodeName") or ""
 

@@ -42,9 +42,9 @@ def obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
 
 def removal(found: Sequence[Object], wanted: Sequence[Object]) -> Removal:
     """What goes, in this order. Objects that something else made are not touched."""
-    there = {_key(each): each for each in found}
-    present = [each for each in reversed(wanted) if _key(each) in there]
-    theirs = [each for each in present if each["kind"] != _NAMESPACE and not objects.is_ours(there[_key(each)])]
+    there = {objects.key(each): each for each in found}
+    present = [each for each in reversed(wanted) if objects.key(each) in there]
+    theirs = [each for each in present if each["kind"] != _NAMESPACE and not objects.is_ours(there[objects.key(each)])]
     if theirs:
         return Removal(f"{_not_ours(theirs)}. Remove it with the tool that created it, or choose another name", [], "")
     holders = _holders(found, wanted)
@@ -56,7 +56,7 @@ def removal(found: Sequence[Object], wanted: Sequence[Object]) -> Removal:
         objects.name(each): words
         for each in present
         if each["kind"] == _NAMESPACE
-        for words in [_kept(there[_key(each)], found)]
+        for words in [_kept(there[objects.key(each)], found)]
         if words
     }
     removed = [each for each in present if each["kind"] != _NAMESPACE or objects.name(each) not in kept]
@@ -104,7 +104,7 @@ def _class_obstacle(classes: Iterable[Object], wanted: Object) -> str:
 
 def _in_the_way(found: Object, wanted: Iterable[Object]) -> bool:
     """Two provisioners of one name would both answer each claim."""
-    return found.get("provisioner") == PROVISIONER or _key(found) in map(_key, wanted)
+    return found.get("provisioner") == PROVISIONER or objects.key(found) in map(objects.key, wanted)
 
 
 def _advice(theirs: Iterable[Object]) -> str:
@@ -124,12 +124,8 @@ def _not_ours(theirs: Sequence[Object]) -> str:
 
 
 def _words(each: Object) -> str:
-    kind, namespace, name = _key(each)
+    kind, namespace, name = objects.key(each)
     return f"{kind} {namespace + '/' if namespace else ''}{name}"
-
-
-def _key(each: Object) -> tuple[str, str, str]:
-    return each["kind"], each["metadata"].get("namespace") or "", objects.name(each)
 
 
 def _is_default(found: Object) -> bool:
