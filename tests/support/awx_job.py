@@ -44,8 +44,8 @@ class Job:
         return {(one["host"], one["task"]) for one in data if one["res"].get("changed")}
 
     def report(self) -> dict[str, Any]:
-        """Return the report, which lies beside the inventory."""
-        loaded: dict[str, Any] = json.loads((self.directory / "inventory" / "gpulab-report.json").read_text())
+        """Return the report, which lies next to the inventory directory and begins with its name."""
+        loaded: dict[str, Any] = json.loads((self.directory / "inventory-gpulab-report.json").read_text())
         return loaded
 
     def expect_success(self) -> Job:
