@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.programs import run_ansible
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -75,9 +76,10 @@ def test_check_mode_writes_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("gpulab*"))
 
 
-def test_an_earlier_report_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{broken", "[]", '{"hosts": 1}'])
+def test_an_earlier_report_that_cannot_be_read_is_replaced(tmp_path: Path, text: str) -> None:
     written = tmp_path / "gpulab-report.json"
-    written.write_text("{broken")
+    written.write_text(text)
     said = run(tmp_path)
     assert f"{written} can't be read as a report, so it is replaced." in " ".join(said.split())
     assert len(json.loads(written.read_text())["hosts"]) == 2
