@@ -55,7 +55,7 @@ def host_plan(
     reading: Mapping[str, Any], roles: Iterable[str], pending: Mapping[str, Iterable[str]] | None = None
 ) -> dict[str, list[str]]:
     roles = list(roles)
-    if reading.get("failed") or "states" not in reading:
+    if _unread(reading, roles):
         return {role: ["everything, since the host could not be read"] for role in roles}
     found: dict[str, list[str]] = {role: [] for role in roles}
     for name, result in reading["states"].items():
@@ -68,6 +68,12 @@ def host_plan(
         if found.get(role) and not found.get(needed, True):
             found[needed].append("an answer")
     return {role: words for role, words in found.items() if words}
+
+
+def _unread(reading: Mapping[str, Any], roles: list[str]) -> bool:
+    """Whether what is pending is unknown. A failure of a state that is none of these roles' does not matter."""
+    failed_role, _separator, _state = str(reading.get("failed_state", "")).partition("/")
+    return "states" not in reading or bool(reading.get("failed") and failed_role in ("", *roles))
 
 
 def _restart(result: Mapping[str, Any]) -> str:

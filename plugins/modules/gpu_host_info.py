@@ -171,79 +171,14 @@ nvidia_smi:
   sample: {state: ok, message: null, driver_version: 580.178.04, count: 1, xids: []}
 """
 
-import os
-import time
-from pathlib import Path
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._apt.key import ending_keys
-from ..module_utils._containerd.files import config_files
-from ..module_utils._errors import DomainError
-from ..module_utils._kubeadm.info import certs_info
-from ..module_utils._kubeadm.run import Kubeadm
 from ..module_utils._module import run
-from ..module_utils._nvidia.gpu_state import gpu_state
-from ..module_utils._nvidia.installed import read
-from ..module_utils._nvidia.kernel_log import given_back
-from ..module_utils._nvidia.kubelet_devices import held, running_gpu_pods
-from ..module_utils._nvidia.pci import gpus
-
-_NVIDIA_SMI: dict[str, dict[str, Any]] = {
-    "driver_root": {"type": "path", "default": "/"},
-    "expected_gpus": {"type": "int", "default": 0},
-    "xids_since": {"type": "str", "default": ""},
-}
-
-
-def run_module(module: AnsibleModule) -> dict[str, Any]:
-    params, top = module.params, module.params["root"]
-    root = Path(top)
-    pods = running_gpu_pods(root / "var/lib/kubelet", root / "proc", root / "var/log/pods")
-    config, drop_ins = params["containerd_config"], params["containerd_drop_ins"]
-    files = config_files(top, config, drop_ins) if config else []
-    pci, settled = gpus(top)[0], given_back(top)
-    return {
-        "pci": [{name: gpu[name] for name in ("address", "device_id")} for gpu in pci],
-        "held": held(pods),
-        "given_back": settled,
-        "apt_keys": ending_keys(root / "etc/apt/keyrings", time.time()),
-        **read(top, params["packages"], os.uname().release),
-        "containerd_files": files,
-        "certificates": _certificates(module) if params["certificates"] else {},
-        "nvidia_smi": _nvidia_smi(module, len(pci), settled),
-    }
-
-
-def _nvidia_smi(module: AnsibleModule, pci: int, settled: str) -> dict[str, Any]:
-    asked = module.params["nvidia_smi"]
-    if not asked or not max(pci, asked["expected_gpus"]):
-        return {}
-    since = asked["xids_since"] or settled
-    return gpu_state(module, ["gpus", "mig", "topology", "xids"], driver_root=asked["driver_root"], xids_since=since)
-
-
-def _certificates(module: AnsibleModule) -> dict[str, Any]:
-    try:
-        return certs_info(Kubeadm(module, "kubeadm", 120), "/etc/kubernetes/admin.conf")
-    except DomainError as error:
-        return {"msg": str(error)}
+from ..module_utils._states.gpu_host_info import SPECIFICATION, ensure
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "packages": {"type": "list", "elements": "str", "default": ["nvidia-container-toolkit"]},
-            "containerd_config": {"type": "path"},
-            "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
-            "certificates": {"type": "bool", "default": False},
-            "nvidia_smi": {"type": "dict", "options": _NVIDIA_SMI},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
-    run(module, run_module)
+    run(AnsibleModule(**SPECIFICATION), ensure)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ options:
           - apt_packages
           - apt_source
           - docker_daemon_config
+          - gpu_host_info
           - kernel_settings
           - kubeadm_images
           - kubeadm_init
@@ -152,6 +153,7 @@ from ..module_utils._states import (
     apt_packages,
     apt_source,
     docker_daemon_config,
+    gpu_host_info,
     kernel_settings,
     kubeadm_images,
     kubeadm_init,
@@ -169,6 +171,7 @@ STATES = by_name(
     apt_packages,
     apt_source,
     docker_daemon_config,
+    gpu_host_info,
     kernel_settings,
     kubeadm_images,
     kubeadm_init,
