@@ -38,7 +38,7 @@ LIMITS = {
     "second_run_by_hand": 0.15,
     "second_run_tasks": 60,
     "plan_second_run": 1.0,
-    "remote_executions_per_host": 4,
+    "remote_executions_per_host": 3,
     "runner_overhead": runner.LIMIT,
 }
 # What whoever runs it sees, and waits for.

@@ -67,6 +67,10 @@ def test_what_does_not_count_is_not_read(when: bool | str) -> None:
         # What is wrong is the role's to tell.
         ({"failed": True, "msg": "apt"}, {}, UNREAD),
         ({"unreachable": True}, {}, UNREAD),
+        ({**reading(host__swap=True), "failed": True, "failed_state": "containerd/service"}, {}, UNREAD),
+        # What the verification reads is read again by the role acceptance, which reports the failure.
+        ({**reading(host__swap=True), "failed": True, "failed_state": "acceptance/host"}, {}, {"host": ["swap"]}),
+        (reading(acceptance__host=False), {}, {}),
     ],
 )
 def test_a_role_is_pending_where_one_of_its_states_is(
