@@ -14,7 +14,7 @@ from support.hosts import ROOT
 from support.play import play
 from support.state import services
 
-EXECUTIONS_PER_HOST, ON_CONTROL_PLANE = 3, 4
+EXECUTIONS_PER_HOST, ON_CONTROL_PLANE = 2, 3
 TASKS = 60
 
 
