@@ -76,7 +76,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 return self._failure(result["text"], result["cause"], result["last_words"])
             if now - started >= limit:
                 words = self._step("last_words").get("lines", [])
-                reason = f"it has not ended within {limit} s (torch_ddp_timeout); {result['text']}"
+                reason = f"it did not finish within {limit} s (torch_ddp_timeout); {result['text']}"
                 return self._failure(reason, "", words)
 
     def _failure(self, reason: str, cause: str, words: list[str]) -> dict[str, Any]:

@@ -150,8 +150,8 @@ def test_a_second_namespace_has_a_claim_of_its_own(site: Site) -> None:
 
 def test_what_kubernetes_does_not_change_is_told(site: Site) -> None:
     for values, words in (
-        ({"nfs_cache_path": "/srv/other"}, f"the source {SERVER}:{PATH}, {SERVER}:/srv/other is wanted"),
-        ({"nfs_cache_capacity": "1Ti"}, f"the capacity {CAPACITY}, 1Ti is wanted"),
+        ({"nfs_cache_path": "/srv/other"}, f"the source {SERVER}:{PATH} instead of {SERVER}:/srv/other"),
+        ({"nfs_cache_capacity": "1Ti"}, f"the capacity {CAPACITY} instead of 1Ti"),
     ):
         run = site.storage({**CACHE, **values})
         assert words in run.failures()

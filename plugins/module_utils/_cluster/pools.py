@@ -105,12 +105,12 @@ def contested(node: Object, want: Wanted) -> Iterator[str]:
     for key, value in want.labels.items():
         have = labels_of(node).get(key)
         if have not in (None, value) and own_labels.get(key) != have:
-            yield f"it has the label {key}={have}, which is not managed by this collection, but {value!r} is wanted"
+            yield f"it has the label {key}={have}, which is not managed by this collection, instead of {value!r}"
     for taint, value in want.taints.items():
         have = _taints(node).get(taint)
         if have not in (None, value) and own_taints.get(taint) != have:
             name = f"{taint[0]}={have}:{taint[1]}"
-            yield f"it has the taint {name}, which is not managed by this collection, but {value!r} is wanted"
+            yield f"it has the taint {name}, which is not managed by this collection, instead of {value!r}"
 
 
 def plan(node: Object, want: Wanted) -> Plan:

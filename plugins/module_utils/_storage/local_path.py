@@ -95,8 +95,8 @@ def _class_obstacle(classes: Iterable[Object], wanted: Object) -> str:
                 )
         elif found.get("reclaimPolicy") != wanted["reclaimPolicy"]:
             return (
-                f"StorageClass {name} has the reclaim policy {found.get('reclaimPolicy')}, but "
-                f"{wanted['reclaimPolicy']} is wanted, and Kubernetes can't change it. Choose another "
+                f"StorageClass {name} has the reclaim policy {found.get('reclaimPolicy')} instead of "
+                f"{wanted['reclaimPolicy']}, and Kubernetes can't change it. Choose another "
                 "local_path_class, or remove it first with local_path_state=absent"
             )
     return ""

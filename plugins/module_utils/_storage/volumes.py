@@ -33,7 +33,7 @@ def obstacle(found: Object | None, wanted: Object) -> str:
         return f"{what} was not created by this collection. {_RENAME}"
     if not belongs_to(found, wanted):
         return f"{what} belongs to the claim {_claim(found)}. {_RENAME}"
-    differing = [f"{key} {_short(was)}, {_short(will)} is wanted" for key, was, will in _differences(found, wanted)]
+    differing = [f"{key} {_short(was)} instead of {_short(will)}" for key, was, will in _differences(found, wanted)]
     if differing:
         return f"{what} has {'; '.join(differing)}, but Kubernetes can't change it. {_REMOVE}"
     phase = (found.get("status") or {}).get("phase") or ""

@@ -61,7 +61,7 @@ def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         shown = listing(f"{name} {version}" for name, version in other.items())
         yield reading.problem(
             "package_version_differs",
-            f"{shown} {'is' if len(other) == 1 else 'are'} installed, but {wanted} is wanted"
+            f"{shown} {'is' if len(other) == 1 else 'are'} installed instead of {wanted}"
             + (f" ({listing(in_use)})" if in_use else ""),
             "dpkg",
             "Packages that this collection does not manage are not replaced or downgraded unless you ask for it",

@@ -10,6 +10,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_plan import cl
 from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_rollouts import device_plugin_rollouts
 from ansible_collections.gpulab.kubernetes.plugins.filter.host_plan import host_plan
 from ansible_collections.gpulab.kubernetes.plugins.filter.host_states import host_states
+from ansible_collections.gpulab.kubernetes.plugins.filter.plan_lines import plan_lines
 
 ALL = ["host", "containerd", "nvidia_driver", "nvidia_container_toolkit"]
 UNREAD = {role: ["everything, since the host could not be read"] for role in ALL}
@@ -141,3 +142,19 @@ def test_each_way_of_sharing_has_a_rollout() -> None:
     assert shared["daemonsets"][-1] == "nvidia-mps-control-daemon-mps-4"
     assert shared["allocatable"] == {"gpu2": {"nvidia.com/gpu": 8}}
     assert device_plugin_rollouts([], "ours") == []
+
+
+@pytest.mark.parametrize(
+    ("plans", "expected"),
+    [
+        ({}, []),
+        ({"cp1": {}}, []),
+        (
+            {"cp1": {"host": ["swap"]}, "gpu1": {"host": ["swap"], "nvidia_driver": ["packages", "headers"]}, "gpu2": {}},
+            ["cp1:", "  host: swap", "gpu1:", "  host: swap", "  nvidia_driver: packages, headers"],
+        ),
+        ({"gpu1": {"host": ["swap"]}, "cp1": {}, "gpu2": {"host": ["swap"]}}, ["gpu1, gpu2:", "  host: swap"]),
+    ],
+)
+def test_hosts_with_the_same_plan_share_its_lines(plans: dict[str, Any], expected: list[str]) -> None:
+    assert plan_lines(plans) == expected

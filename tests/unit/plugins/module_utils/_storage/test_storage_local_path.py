@@ -59,7 +59,7 @@ USE = "Use the existing class, and remove local_path from cluster_storage, or re
         ),
         ([storage_class("before", default="true")], "true", "StorageClass before is already the default"),
         ([storage_class("before")], "true", ""),
-        ([storage_class("local", "Delete")], "true", "has the reclaim policy Delete, but Retain is wanted"),
+        ([storage_class("local", "Delete")], "true", "has the reclaim policy Delete instead of Retain"),
         (
             [storage_class("local", ours=False, provisioner="nfs")],
             "true",

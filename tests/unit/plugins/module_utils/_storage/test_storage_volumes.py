@@ -56,12 +56,12 @@ def found(body: dict[str, Any], *, labels: dict[str, str] | None = None, phase: 
         (
             found(VOLUME, nfs={"server": "192.0.2.11", "path": "/srv/gpulab"}),
             VOLUME,
-            "has the source 192.0.2.11:/srv/gpulab, 192.0.2.10:/srv/gpulab is wanted, but Kubernetes can't change",
+            "has the source 192.0.2.11:/srv/gpulab instead of 192.0.2.10:/srv/gpulab, but Kubernetes can't change",
         ),
         (found(VOLUME, nfs=None), VOLUME, "has the source None:None"),
-        (found(VOLUME, capacity={"storage": "1Gi"}), VOLUME, "has the capacity 1Gi, 100Gi is wanted"),
-        (found(CLAIM, resources={"requests": {"storage": "1Gi"}}), CLAIM, "has the capacity 1Gi, 100Gi is wanted"),
-        (found(CLAIM, volumeName="pvc-1"), CLAIM, "has the volume pvc-1, default-cache is wanted"),
+        (found(VOLUME, capacity={"storage": "1Gi"}), VOLUME, "has the capacity 1Gi instead of 100Gi"),
+        (found(CLAIM, resources={"requests": {"storage": "1Gi"}}), CLAIM, "has the capacity 1Gi instead of 100Gi"),
+        (found(CLAIM, volumeName="pvc-1"), CLAIM, "has the volume pvc-1 instead of default-cache"),
         (found(VOLUME, claimRef=None), VOLUME, ""),
         (
             found(TEAM),
