@@ -223,7 +223,17 @@ def cuda() -> str:
         "supported the ended branches, but it no longer lists them.\n",
         table(("package", "driver branches", "ended branches", "sources"), forward),
         "## GPUs\n",
-        table(("architecture", "chips", "driver branches", "toolkits that generate code for it", "open modules", "sources"), families),
+        table(
+            (
+                "architecture",
+                "chips",
+                "driver branches",
+                "toolkits that generate code for it",
+                "open modules",
+                "sources",
+            ),
+            families,
+        ),
         "## Sources\n",
         "\n".join(f"- {name}: {address}" for name, address in data["SOURCES"].items()) + "\n",
     ]

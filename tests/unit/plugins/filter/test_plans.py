@@ -150,8 +150,8 @@ def test_each_way_of_sharing_has_a_rollout() -> None:
         ({}, []),
         ({"cp1": {}}, []),
         (
-            {"cp1": {"host": ["swap"]}, "gpu1": {"host": ["swap"], "nvidia_driver": ["packages", "headers"]}, "gpu2": {}},
-            ["cp1:", "  host: swap", "gpu1:", "  host: swap", "  nvidia_driver: packages, headers"],
+            {"cp1": {"host": ["swap"]}, "gpu1": {"host": ["swap"], "nvidia_driver": ["packages", "pins"]}, "gpu2": {}},
+            ["cp1:", "  host: swap", "gpu1:", "  host: swap", "  nvidia_driver: packages, pins"],
         ),
         ({"gpu1": {"host": ["swap"]}, "cp1": {}, "gpu2": {"host": ["swap"]}}, ["gpu1, gpu2:", "  host: swap"]),
     ],
