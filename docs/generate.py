@@ -159,7 +159,7 @@ def versions() -> str:
         for version, entry in known["nvidia_driver"].items():
             systems = [system for system in everywhere if system in entry["packages"]]
             found.append(version if systems == everywhere else f"{version} ({', '.join(systems)})")
-        return f"{', '.join(found)}; by default, the newest version that suits all hosts of a pool"
+        return f"{', '.join(found)}; by default, the newest version that suits all hosts in a pool"
 
     rows = [
         ("Hosts", ", ".join(table["cluster_distributions"]) + " (amd64)"),
@@ -270,7 +270,7 @@ def listed(numbers: Iterable[int]) -> str:
 def between(first: object, last: object) -> str:
     if first and last:
         return f"{first} to {last}"
-    return f"from {first}" if first else f"to {last}" if last else "all"
+    return f"{first} or later" if first else f"up to {last}" if last else "all"
 
 
 def defaults() -> dict[str, Any]:
