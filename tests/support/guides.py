@@ -142,7 +142,9 @@ class Checkout:
                 timeout=900,
             )
             lines = events.read_text().splitlines() if events.is_file() else []
-        with (ROOT / ".cache" / "guides.log").open("a") as log:
+        written = ROOT / ".cache" / "guides.log"
+        written.parent.mkdir(exist_ok=True)
+        with written.open("a") as log:
             log.write(f"$ # {block.name}\n{block.script}\n{done.stdout}\nexit status {done.returncode}\n\n")
         told = f"{block.name} ended with {done.returncode}:\n{block.script}\n{done.stdout[-6000:]}"
         assert (done.returncode != 0) == (block.kind == "fails"), told

@@ -42,7 +42,7 @@ def clear(clean: Callable[[], object], look: Callable[[], Sequence[str]], patien
         if not left:
             return
     raise DomainError(
-        "Error while cleaning up an init that never finished: containers of the previous attempt do not stop: "
+        "Error while cleaning up an init that never finished: containers from the previous attempt did not stop: "
         f"{', '.join(left)}. The data of etcd was not changed. Check crictl ps and journalctl -u containerd, and "
         "remove the containers (crictl rmp --force ID), or reboot this host; then run again."
     )

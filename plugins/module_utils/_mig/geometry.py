@@ -170,7 +170,7 @@ class Geometry:
             return "it is gone"
         if now.current != now.pending:
             return (
-                f"its MIG mode is still {'on' if now.current else 'off'} and changes with the next reset of the GPU. "
+                f"its MIG mode is still {'on' if now.current else 'off'} and will change at the next GPU reset. "
                 "Something on this host uses it: check fuser -v /dev/nvidia*, and stop that process or reboot; then "
                 "run again"
             )

@@ -90,8 +90,9 @@ def _columns(char: str) -> int:
 
 def what_failed(res: Mapping[Any, Any]) -> str:
     """Return a failed result in full, the message first, everything else that is not noise below it."""
-    if res.get("censored"):
-        return printable(str(res["censored"]))
+    censored = str(res.get("censored") or "").strip()
+    if censored:
+        return printable(censored)
     message = _value(res.get("msg") or "no reason given")
     label = res.get("_ansible_item_label", res.get("item"))
     lines = [message if label is None else f"{_value(label)}: {message}"]

@@ -250,7 +250,7 @@ def test_containers_that_do_not_end_leave_etcd_untouched(host: Host) -> None:
     host.programs.add("crictl", f"echo '{RUNNING}'")
     result = host.run(cleanup_timeout=0)
     assert result["failed"]
-    assert "containers of the previous attempt do not stop: container kube-scheduler, port 2379 " in result["msg"]
+    assert "containers from the previous attempt did not stop: container kube-scheduler, port 2379 " in result["msg"]
     assert "coredns" not in result["msg"]
     assert host.data.read_text() == data and host.inits == 1
     assert (host.root / "cleanups").read_text() == "data\ndata\n", "cleaned up once more"

@@ -100,7 +100,7 @@ def test_what_cannot_be_is_one_error_before_anything_changes(
 @pytest.mark.parametrize(
     ("gpu", "more", "words"),
     [
-        (a100(held=True), {}, "its MIG mode is still off and changes with the next reset of the GPU"),
+        (a100(held=True), {}, "its MIG mode is still off and will change at the next GPU reset"),
         (a100(True), {"refuses": True}, "its MIG devices are nothing, not 1g.5gb, 1g.5gb"),
     ],
 )
