@@ -123,3 +123,11 @@ def test_a_silent_host_is_asked_for_by_its_name(tmp_path: Path) -> None:
     run(tmp_path, playbook=tmp_path / "play.yml")
     asked = json.loads((tmp_path / "nodes.json").read_text())
     assert [(node["name"], node["state"]) for node in asked] == [("node-1", "read"), ("cp1", "silent")]
+
+
+def test_a_page_is_made_of_an_existing_report_only(tmp_path: Path) -> None:
+    said = " ".join(run(tmp_path, "-e", f"acceptance_report_source={tmp_path}/none.json", fails=True).split())
+    assert f"Error while reading the report {tmp_path}/none.json: there is no such file." in said
+    (tmp_path / "some.json").write_text(json.dumps(EARLIER))
+    run(tmp_path, "-e", f"acceptance_report_source={tmp_path}/some.json")
+    assert "GPU-1" in (tmp_path / "some.html").read_text()
