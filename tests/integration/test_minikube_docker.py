@@ -117,6 +117,8 @@ def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
         assert "minikube" not in host.run(f"docker {kind}"), kind
     assert host.run("systemctl is-active docker").strip() == "active"
     minikube(inventory, state="absent", delete="minikube").expect_unchanged()
+    # What minikube leaves is a kubeconfig without a context.
+    minikube(inventory, "--check").expect_success()
 
 
 def test_every_gpu_is_verified_by_the_other_mode(inventory: Path, host: Host) -> None:
