@@ -158,11 +158,11 @@ options:
     version_added: 0.2.0
   gather_subset:
     description:
-      - Facts to gather, as in M(ansible.builtin.setup), so that no task with that module is needed. An empty list means
-        none.
-      - Local facts (C(facts.d)) are not gathered.
+      - Facts to gather, as with these subsets of M(ansible.builtin.setup) and without its minimal subset, so that no task
+        with that module is needed. An empty list means none.
     type: list
     elements: str
+    choices: [distribution, network, platform]
     default: []
     version_added: 0.2.0
 extends_documentation_fragment:
@@ -185,7 +185,7 @@ EXAMPLES = r"""
 
 - name: Read the host, and gather the facts of its network
   gpulab.kubernetes.preflight_info:
-    gather_subset: ["!all", "!min", network]
+    gather_subset: [network]
 """
 
 RETURN = r"""
@@ -590,7 +590,12 @@ def main() -> None:
             "timeout": {"type": "float", "default": 10},
             "cloud_init_timeout": {"type": "float", "default": 0},
             "api_timeout": {"type": "float", "default": 30},
-            "gather_subset": {"type": "list", "elements": "str", "default": []},
+            "gather_subset": {
+                "type": "list",
+                "elements": "str",
+                "choices": ["distribution", "network", "platform"],
+                "default": [],
+            },
             "root": {"type": "path", "default": "/"},
             **CREDENTIALS_OPTION,
             **PROXY_OPTIONS,
