@@ -158,8 +158,8 @@ options:
     version_added: 0.2.0
   gather_subset:
     description:
-      - Facts to gather, as with these subsets of M(ansible.builtin.setup) and without its minimal subset, so that no task
-        with that module is needed. An empty list means none.
+      - Facts to gather, as with these subsets of M(ansible.builtin.setup) and without its minimal subset, so that no
+        task with that module is needed. An empty list means none.
     type: list
     elements: str
     choices: [distribution, network, platform]
