@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._nvidia_smi.values import bus_id
 from . import objects
 from .objects import Object
 
@@ -105,13 +106,13 @@ def gpus_of(entry: Mapping[str, Any]) -> list[Gpu]:
         Gpu(
             index=str(gpu["index"]) if gpu.get("index") is not None else "",
             uuid=gpu.get("uuid") or "",
-            address=_address(gpu.get("pci_bus_id") or ""),
+            address=gpu.get("pci_bus_id") or "",
             complaint="; ".join(gpu.get("problems") or []),
         )
         for gpu in entry.get("gpus") or []
     ]
     places = {gpu.address for gpu in listed}
-    bare = [address for address in map(_address, entry.get("pci") or []) if address not in places]
+    bare = [address for address in map(bus_id, entry.get("pci") or []) if address and address not in places]
     unplaced = sum(not gpu.address for gpu in listed)
     expected = entry.get("expected")
     more = max(0, len(bare) - unplaced if expected is None else int(expected) - len(listed))
@@ -128,7 +129,7 @@ def unmeasured(gpus: Sequence[Gpu], text: str) -> list[Gpu]:
     measured: set[str] = set()
     for family, labels in _SAMPLE.findall(text):
         found = dict(_LABEL.findall(labels))
-        gpu = Gpu(found.get("gpu", ""), found.get("UUID", ""), _address(found.get("pci_bus_id", "")), "")
+        gpu = Gpu(found.get("gpu", ""), found.get("UUID", ""), bus_id(found.get("pci_bus_id")) or "", "")
         named[gpu.uuid] = gpu
         if family != _XID:
             measured |= {gpu.uuid, gpu.address} - {""}
@@ -138,9 +139,3 @@ def unmeasured(gpus: Sequence[Gpu], text: str) -> list[Gpu]:
         for gpu in gpus
         if (gpu.uuid or gpu.address) not in measured
     ]
-
-
-def _address(text: str) -> str:
-    """A PCI address in one form: programs write its domain with 4 or 8 digits."""
-    domain, colon, rest = text.lower().partition(":")
-    return f"{domain[-8:].lstrip('0').zfill(4)}:{rest}" if colon else ""

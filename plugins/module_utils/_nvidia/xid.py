@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from .._nvidia_smi.values import bus_id
 from .._problem import Problem
 from . import xid_catalog as data
 
 # Longer lines are none of the driver's.
 _LONGEST = 2000
-_ADDRESS = r"(?:PCI:)?(?P<address>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2,4}:[0-9A-Fa-f]{2})(?:\.[0-7])?"
+_ADDRESS = r"(?:PCI:)?(?P<address>(?:[0-9A-Fa-f]{4,8}:)?(?:00)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?"
 _XID = re.compile(
     rf"NVRM:\s{{0,9}}Xid\s{{0,9}}\({_ADDRESS}(?:\s{{1,9}}GPU-I:\d{{1,3}})?(?:\s{{1,9}}GPU-CI:\d{{1,3}})?\)"
     r":\s{0,9}(?P<xid>\d{1,4})(?!\d)(?:,?\s{0,9}(?P<text>.*))?"
@@ -101,7 +102,7 @@ def read_message(line: str, time: float | None = None) -> Event | None:
     process = _PROCESS.match(text)
     return Event(
         xid=int(match["xid"]) if match else data.LOST,
-        address=_address(found["address"]),
+        address=bus_id(f"{found['address']}.0") or "",
         text=text[process.end() :].strip() if process else text,
         time=time,
         pid=_number(process["pid"]) if process else None,
@@ -259,12 +260,6 @@ def _iso(line: str) -> float | None:
         return datetime.strptime(f"{match[1]}.{match[2]}{zone}", "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def _address(text: str) -> str:
-    parts = text.upper().split(":")
-    domain = parts[0].zfill(8) if len(parts) == 3 else "0" * 8
-    return f"{domain}:{parts[-2][-2:]}:{parts[-1]}.0"
 
 
 def _number(text: str | None) -> int | None:

@@ -19,7 +19,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\ufffe\uffff\ud800-
 # 610 sets it behind the values of names that it will give up.
 _REMARK = re.compile(r"\s\[Deprecated[^\]]{0,200}\]$")
 NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?:\s*([A-Za-z%]+))?")
-_BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+# Old drivers write a bus with four digits into the kernel log.
+_BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{4,8}):)?(?:00)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _MIB = {"MiB": 1.0, "MB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, None: 1.0}
 
 _UNKNOWN = {
@@ -154,7 +155,7 @@ def mode(raw: str | None) -> str | None:
 
 
 def bus_id(raw: str | None) -> str | None:
-    """A PCI address with a domain of 8 digits, in upper case."""
+    """A PCI address with a domain of 8 digits, in upper case; Linux writes 4 of them, in lower case."""
     match = _BUS_ID.fullmatch(word(raw) or "")
     return f"{(match[1] or '').zfill(8)}:{match[2]}:{match[3]}.{match[4]}".upper() if match else None
 

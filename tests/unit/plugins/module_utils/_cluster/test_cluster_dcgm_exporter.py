@@ -86,14 +86,14 @@ PCI = ["0000:3b:00.0", "0000:5e:00.0"]
     [
         ({}, []),
         ({"gpus": [], "pci": []}, []),
-        ({"gpus": [ONE], "pci": PCI[:1]}, ["GPU 0 (GPU-1, 0000:3b:00.0)"]),
-        ({"gpus": [ONE], "pci": PCI}, ["GPU 0 (GPU-1, 0000:3b:00.0)", "a GPU (0000:5e:00.0)"]),
-        ({"gpus": [ONE], "pci": PCI, "expected": 1}, ["GPU 0 (GPU-1, 0000:3b:00.0)"]),
-        ({"gpus": [], "pci": PCI, "complaint": "no driver"}, ["a GPU (0000:3b:00.0)", "a GPU (0000:5e:00.0)"]),
+        ({"gpus": [ONE], "pci": PCI[:1]}, ["GPU 0 (GPU-1, 00000000:3B:00.0)"]),
+        ({"gpus": [ONE], "pci": PCI}, ["GPU 0 (GPU-1, 00000000:3B:00.0)", "a GPU (00000000:5E:00.0)"]),
+        ({"gpus": [ONE], "pci": PCI, "expected": 1}, ["GPU 0 (GPU-1, 00000000:3B:00.0)"]),
+        ({"gpus": [], "pci": PCI, "complaint": "no driver"}, ["a GPU (00000000:3B:00.0)", "a GPU (00000000:5E:00.0)"]),
         # One whose place the driver does not tell is one of the others on the bus.
-        ({"gpus": [ONE, {"index": 1}], "pci": PCI}, ["GPU 0 (GPU-1, 0000:3b:00.0)", "GPU 1"]),
-        ({"pci": PCI[:1], "expected": 2}, ["a GPU (0000:3b:00.0)", "a GPU that is not on the PCI bus"]),
-        ({"pci": ["10001:3b:00.0"]}, ["a GPU (10001:3b:00.0)"]),
+        ({"gpus": [ONE, {"index": 1}], "pci": PCI}, ["GPU 0 (GPU-1, 00000000:3B:00.0)", "GPU 1"]),
+        ({"pci": PCI[:1], "expected": 2}, ["a GPU (00000000:3B:00.0)", "a GPU that is not on the PCI bus"]),
+        ({"pci": ["10001:3b:00.0"]}, ["a GPU (00010001:3B:00.0)"]),
     ],
 )
 def test_the_gpus_of_a_host(entry: dict[str, Any], names: list[str]) -> None:
@@ -144,14 +144,14 @@ def test_a_gpu_without_a_measured_value_is_missing(text: str, missing: list[str]
 
 def test_a_gpu_of_which_the_driver_tells_nothing_is_known_by_its_address() -> None:
     gpus = gpus_of({"pci": PCI})
-    assert [gpu.address for gpu in unmeasured(gpus, FIRST)] == ["0000:5e:00.0"]
+    assert [gpu.address for gpu in unmeasured(gpus, FIRST)] == ["00000000:5E:00.0"]
     assert len(unmeasured(gpus_of({"gpus": [{"index": 0}]}), sample("DCGM_FI_DEV_GPU_TEMP", "", ""))) == 1
 
 
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        (FIRST + XID, "GPU 1 (GPU-2, 0000:5e:00.0)"),
+        (FIRST + XID, "GPU 1 (GPU-2, 00000000:5E:00.0)"),
         (FIRST, "GPU 1"),
         # Its number may be another one's by now.
         (FIRST + SECOND, "GPU 1"),

@@ -414,11 +414,16 @@ def test_final_states_are_not_asked_for_again() -> None:
         ("0000:a8:00.0", "00000000:A8:00.0"),
         ("a8:00.0", "00000000:A8:00.0"),
         ("10000:01:00.0", "00010000:01:00.0"),
+        ("0003:00.0", "00000000:03:00.0"),
+        ("0103:00.0", None),
+        ("0000:53:00", None),
+        ("", None),
+        (None, None),
         ("N/A", None),
         ("GPU-1", None),
     ],
 )
-def test_pci_addresses(raw: str, address: str | None) -> None:
+def test_pci_addresses(raw: str | None, address: str | None) -> None:
     assert bus_id(raw) == address
 
 
