@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._nvidia_smi.values import bus_id
-from . import objects
+from . import manifests, objects
 from .objects import Object
 
 APP = "dcgm-exporter"
@@ -51,16 +51,9 @@ class Gpu:
 
 
 def plan(found: Sequence[Object], wanted: Sequence[Object]) -> Plan:
-    there = {objects.key(each) for each in found if objects.is_ours(each)}
-    ours = [each for each in reversed(wanted) if objects.key(each) in there]
-    spaces = {objects.name(each) for each in ours if each["kind"] == "Namespace"}
-    others = sorted(
-        objects.full_name(each)
-        for each in found
-        if each["kind"] == "Pod" and each["metadata"].get("namespace") in spaces and not objects.is_ours(each)
-    )
-    removed = [each for each in ours if each["kind"] != "Namespace" or not others]
-    kept = f"Its namespace stays, because it has other pods: {', '.join(others)}." if others else ""
+    removed, others = manifests.removable(found, wanted)
+    names = ", ".join(map(objects.full_name, others))
+    kept = f"Its namespace stays, because it has other pods: {names}." if others else ""
     return Plan(_obstacle(found, wanted), removed, kept)
 
 
@@ -81,7 +74,7 @@ def _obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
             )
     theirs = [each for each in found if objects.key(each) in keys and not objects.is_ours(each)]
     if theirs:
-        words = ", ".join(" ".join(filter(None, objects.key(each))) for each in theirs)
+        words = ", ".join(map(objects.words, theirs))
         return f"not created by this collection: {words}. Choose another dcgm_exporter_namespace"
     if not any(each["kind"] == "RuntimeClass" for each in found):
         return (

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from .._errors import DomainError
+from . import objects
 from .api import Api, ApiError
 from .objects import Object
 from .waiting import until
@@ -61,14 +62,31 @@ def apply(api: Api, definitions: Iterable[Object], manager: str, dry: bool) -> l
     for body in definitions:
         path = resources.path(body) if dry else until(partial(resources.path, body), bool, _ESTABLISHED)
         if not path and not dry:
-            raise DomainError(
-                f"Error while applying {_name(body)}: the API has no kind {body['kind']} in {body['apiVersion']}."
-            )
+            missing = f"{body['kind']} in {body['apiVersion']}"
+            raise DomainError(f"Error while applying {objects.words(body)}: the API has no kind {missing}.")
         before = api.find(path) if path else None
         after = _applied(api, path, body, manager, dry)
         if before is None or shown(before) != shown(after):
-            changes.append(Change(_name(body), shown(before or {}), shown(after)))
+            changes.append(Change(objects.words(body), shown(before or {}), shown(after)))
     return changes
+
+
+def removable(
+    found: Sequence[Object], wanted: Sequence[Object], contents: Sequence[str] = ("Pod",)
+) -> tuple[list[Object], list[Object]]:
+    """What this collection made of ``wanted``, last first, without its namespace if there are ``contents`` of others.
+
+    Those are the second list.
+    """
+    there = {objects.key(each) for each in found if objects.is_ours(each)}
+    ours = [each for each in reversed(wanted) if objects.key(each) in there]
+    spaces = {objects.name(each) for each in ours if each["kind"] == "Namespace"}
+    others = [
+        each
+        for each in sorted(found, key=objects.key)
+        if each["kind"] in contents and each["metadata"].get("namespace") in spaces and not objects.is_ours(each)
+    ]
+    return [each for each in ours if each["kind"] != "Namespace" or not others], others
 
 
 def _applied(api: Api, path: str, body: Object, manager: str, dry: bool) -> Object:
@@ -89,8 +107,3 @@ def shown(body: Object) -> dict[str, Any]:
     if "metadata" in kept:
         kept["metadata"] = {key: value for key, value in kept["metadata"].items() if key not in _OWN}
     return kept
-
-
-def _name(body: Object) -> str:
-    namespace = body["metadata"].get("namespace")
-    return f"{body['kind']} {namespace + '/' if namespace else ''}{body['metadata']['name']}"

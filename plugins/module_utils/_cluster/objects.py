@@ -46,6 +46,12 @@ def key(thing: Object) -> tuple[str, str, str]:
     return thing["kind"], thing["metadata"].get("namespace") or "", name(thing)
 
 
+def words(thing: Object) -> str:
+    """Its kind and its name, with the namespace if there is one."""
+    kind, namespace, own = key(thing)
+    return f"{kind} {namespace}/{own}" if namespace else f"{kind} {own}"
+
+
 def node_of(pod: Object) -> str:
     return pod["spec"].get("nodeName") or ""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .._cluster import objects
+from .._cluster import manifests, objects
 from .._cluster.objects import Object
 from . import volumes
 
@@ -23,16 +23,44 @@ _HELPER = "helper-pod-"
 
 
 @dataclass(frozen=True)
-class Removal:
-    """``refused``: why nothing may be removed, empty if something may. ``kept``: what stays, as a sentence."""
+class Plan:
+    """``obstacle``: why the class can't be made. ``refused``: why nothing may be removed. Both as a sentence, or empty.
 
-    refused: str
-    removed: Sequence[Object]
-    kept: str
+    ``removed`` goes in this order; ``kept``: what stays, as a sentence.
+    """
+
+    obstacle: str
+    refused: str = ""
+    removed: Sequence[Object] = ()
+    kept: str = ""
 
 
-def obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
-    """Why the provisioner and its class can't be made, as a sentence; empty if nothing stands in the way."""
+def plan(found: Sequence[Object], wanted: Sequence[Object]) -> Plan:
+    """What something else made is not touched."""
+    foreign = {objects.key(each) for each in found if not objects.is_ours(each)}
+    theirs = [each for each in reversed(wanted) if objects.key(each) in foreign]
+    parts = [each for each in theirs if each["kind"] != _NAMESPACE]
+    obstacle = _obstacle(found, wanted)
+    if parts:
+        return Plan(obstacle, f"{_not_ours(parts)}. Remove it with the tool that created it, or choose another name")
+    holders = _holders(found, wanted)
+    if holders:
+        refused = f"claims have volumes of this class: {', '.join(holders)}. Delete them, or keep the class"
+        return Plan(obstacle, refused)
+    own = [each for each in found if not objects.name(each).startswith(_HELPER)]
+    removed, others = manifests.removable(own, wanted, _HOLDINGS)
+    kept = ""
+    if theirs:
+        kept = f"The namespace {objects.name(theirs[0])} stays: it was not created by this collection."
+    elif others:
+        kept = (
+            f"The namespace {others[0]['metadata']['namespace']} stays: it contains objects that do not belong to the "
+            f"provisioner: {', '.join(map(objects.words, others))}."
+        )
+    return Plan(obstacle, "", removed, kept)
+
+
+def _obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
     theirs = [each for each in found if not objects.is_ours(each) and _in_the_way(each, wanted)]
     if theirs:
         return f"{_not_ours(theirs)}. {_advice(theirs)}"
@@ -40,48 +68,10 @@ def obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
     return next((words for each in wanted if each["kind"] == _CLASS for words in [_class_obstacle(classes, each)]), "")
 
 
-def removal(found: Sequence[Object], wanted: Sequence[Object]) -> Removal:
-    """What goes, in this order. Objects that something else made are not touched."""
-    there = {objects.key(each): each for each in found}
-    present = [each for each in reversed(wanted) if objects.key(each) in there]
-    theirs = [each for each in present if each["kind"] != _NAMESPACE and not objects.is_ours(there[objects.key(each)])]
-    if theirs:
-        return Removal(f"{_not_ours(theirs)}. Remove it with the tool that created it, or choose another name", [], "")
-    holders = _holders(found, wanted)
-    if holders:
-        return Removal(
-            f"claims have volumes of this class: {', '.join(holders)}. Delete them, or keep the class", [], ""
-        )
-    kept = {
-        objects.name(each): words
-        for each in present
-        if each["kind"] == _NAMESPACE
-        for words in [_kept(there[objects.key(each)], found)]
-        if words
-    }
-    removed = [each for each in present if each["kind"] != _NAMESPACE or objects.name(each) not in kept]
-    return Removal("", removed, " ".join(f"The namespace {name} stays: {words}." for name, words in kept.items()))
-
-
 def _holders(found: Iterable[Object], wanted: Iterable[Object]) -> list[str]:
     there = [each for each in found if each["kind"] == _VOLUME]
     names = [objects.name(each) for each in wanted if each["kind"] == _CLASS]
     return [claim for name in names for claim in volumes.claims_of_class(there, name)]
-
-
-def _kept(namespace: Object, found: Iterable[Object]) -> str:
-    """Why a namespace stays."""
-    if not objects.is_ours(namespace):
-        return "it was not created by this collection"
-    others = sorted(
-        _words(each)
-        for each in found
-        if each["kind"] in _HOLDINGS
-        and each["metadata"].get("namespace") == objects.name(namespace)
-        and not objects.is_ours(each)
-        and not objects.name(each).startswith(_HELPER)
-    )
-    return f"it contains objects that do not belong to the provisioner: {', '.join(others)}" if others else ""
 
 
 def _class_obstacle(classes: Iterable[Object], wanted: Object) -> str:
@@ -120,12 +110,7 @@ def _advice(theirs: Iterable[Object]) -> str:
 
 def _not_ours(theirs: Sequence[Object]) -> str:
     verb = "was" if len(theirs) == 1 else "were"
-    return f"{', '.join(map(_words, theirs))} {verb} not created by this collection"
-
-
-def _words(each: Object) -> str:
-    kind, namespace, name = objects.key(each)
-    return f"{kind} {namespace + '/' if namespace else ''}{name}"
+    return f"{', '.join(map(objects.words, theirs))} {verb} not created by this collection"
 
 
 def _is_default(found: Object) -> bool:

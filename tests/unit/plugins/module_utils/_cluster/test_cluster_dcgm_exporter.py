@@ -48,7 +48,7 @@ EXPORTER = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
         ),
         (
             [RUNTIME, thing("Namespace"), thing("Service", namespace=SPACE, ours=False)],
-            "not created by this collection: Service dcgm-exporter dcgm-exporter.",
+            "not created by this collection: Service dcgm-exporter/dcgm-exporter.",
         ),
     ],
 )

@@ -6,12 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.local_path_obstacle import FilterModule as Obstacle
-from ansible_collections.gpulab.kubernetes.plugins.filter.local_path_removal import FilterModule as Removal
+from ansible_collections.gpulab.kubernetes.plugins.filter.local_path_plan import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage.volumes import DEFAULT_CLASS
 
-obstacle = Obstacle().filters()["local_path_obstacle"]
-removal = Removal().filters()["local_path_removal"]
+plan = FilterModule().filters()["local_path_plan"]
 OURS = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
 RANCHER = "rancher.io/local-path"
 
@@ -84,7 +82,7 @@ USE = "Use the existing class, and remove local_path from cluster_storage, or re
     ],
 )
 def test_what_stands_in_the_way_of_the_class(found: list[Any], default: str, words: str) -> None:
-    said = obstacle(found, wanted(default))
+    said = plan(found, wanted(default))["obstacle"]
     assert words in said and bool(said) == bool(words)
 
 
@@ -142,7 +140,7 @@ OWN_PODS = [thing("Pod", "provisioner-1", "lps"), thing("Pod", "helper-pod-creat
     ],
 )
 def test_what_is_removed(found: list[Any], refused: str, removed: list[str], kept: str) -> None:
-    result = removal(found, wanted())
+    result = plan(found, wanted())
     assert refused in result["refused"] and bool(result["refused"]) == bool(refused)
     assert [each["kind"] for each in result["removed"]] == removed
     assert kept in result["kept"] and bool(result["kept"]) == bool(kept)

@@ -10,12 +10,15 @@ from typing import Any, Callable
 from ..module_utils._storage import local_path
 
 DOCUMENTATION = r"""
-name: local_path_removal
-short_description: Decide which objects of a StorageClass for local directories to remove
+name: local_path_plan
+short_description: Decide whether a StorageClass for local directories can be created, and what of it to remove
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
+  - It can't be created if this collection did not create an object of the same name, or if there is a StorageClass of
+    another installation of the same provisioner, a StorageClass of the same name with another reclaim policy, or
+    another default class if the wanted class should be the default.
   - Nothing is removed while claims have volumes of the class, or if the class or a part of the provisioner was not
     created by this collection.
   - The namespace is kept if it was not created by this collection, or if it contains other pods or claims.
@@ -23,8 +26,8 @@ positional: _input, wanted
 options:
   _input:
     description:
-      - Existing objects with the names of the manifests, all PersistentVolumes, and the pods and claims of the
-        namespace, as returned by the API.
+      - StorageClasses of the cluster, and existing objects with the wanted names, as returned by the API. For a removal
+        also all PersistentVolumes, and the pods and claims of the namespace.
     type: list
     elements: dict
     required: true
@@ -36,16 +39,20 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show what would be removed
-  ansible.builtin.debug:
-    msg: "{{ (found | gpulab.kubernetes.local_path_removal(definitions)).removed }}"
+- name: Fail if the class can't be created
+  ansible.builtin.assert:
+    that: (found | gpulab.kubernetes.local_path_plan(wanted)).obstacle | length == 0
 """
 
 RETURN = r"""
 _value:
-  description: The objects to remove, or the reason why nothing may be removed.
+  description: The decision.
   type: dict
   contains:
+    obstacle:
+      description: Why the class can't be created and what to do, or empty.
+      type: str
+      sample: Namespace storage was not created by this collection. Choose another local_path_namespace
     refused:
       description: Reason why nothing may be removed, or empty.
       type: str
@@ -59,12 +66,12 @@ _value:
 """
 
 
-def local_path_removal(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def local_path_plan(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     # Not asdict, which copies containers by their type: Ansible's refuse that.
-    decided = local_path.removal(found, wanted)
-    return {"refused": decided.refused, "removed": list(decided.removed), "kept": decided.kept}
+    plan = local_path.plan(found, wanted)
+    return {"obstacle": plan.obstacle, "refused": plan.refused, "removed": list(plan.removed), "kept": plan.kept}
 
 
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"local_path_removal": local_path_removal}
+        return {"local_path_plan": local_path_plan}
