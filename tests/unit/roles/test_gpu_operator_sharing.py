@@ -75,11 +75,12 @@ def site(tmp_path: Path) -> Shared:
 def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) -> None:
     status, output, calls = site.run()
     assert status == 0, output
-    assert calls == ["nvidia_mig", "k8s absent", "k8s", "helm", "wait_for_rollout"]
+    assert calls == ["nvidia_mig", "k8s absent", "cluster_objects", "helm", "wait_for_rollout"]
     [waited] = site.asked("wait_for_rollout")
     assert waited["cluster_policy"] == "cluster-policy" and waited["namespace"] == "gpu-operator"
     assert waited["allocatable"] == {"gpu1": {"nvidia.com/gpu": 1}} and waited["tolerate_unhealthy"]
-    asked = [each for module in ("gpu_plugins_info", "k8s", "helm", "wait_for_rollout") for each in site.asked(module)]
+    modules = ("gpu_plugins_info", "k8s", "cluster_objects", "helm", "wait_for_rollout")
+    asked = [each for module in modules for each in site.asked(module)]
     assert {each["kubeconfig"] for each in asked} == {"/nowhere"}
     assert not int(waited["settle"])
 
@@ -106,8 +107,11 @@ def test_resource_definitions_are_updated_before_a_first_installation(site: Shar
     site.answer("helm_chart_info", {"changed": False, "problems": [], "objects": [definition]})
     status, output, calls = site.run()
     assert status == 0, output
-    assert calls == ["nvidia_mig", "k8s absent", "k8s", "k8s", "helm", "wait_for_rollout"]
-    assert [definition] in [asked.get("definition") for asked in site.asked("k8s")]
+    assert calls == ["nvidia_mig", "k8s absent", "cluster_objects", "helm", "wait_for_rollout"]
+    [applied] = site.asked("cluster_objects")
+    assert applied["definitions"][0]["metadata"]["name"] == "gpu-operator" and applied["definitions"][1:] == [
+        definition
+    ]
 
 
 def test_a_value_that_the_chart_does_not_read_ends_the_run(site: Shared) -> None:
@@ -152,7 +156,7 @@ def test_the_operators_pods_leave_before_the_gpus_are_cut_and_return_after_the_c
     assert calls == [
         "nvidia_mig",
         *("gpu_sharing changing", "gpu_sharing changing", "nvidia_mig", "managed_service", "nvidia_cdi_spec"),
-        *("k8s absent", "k8s", "helm", "gpu_sharing", "wait_for_rollout"),
+        *("k8s absent", "cluster_objects", "helm", "gpu_sharing", "wait_for_rollout"),
     ]
     begun, left = (asked for asked in site.asked("gpu_sharing") if asked.get("state") == "changing")
     assert begun["pause"] == left["pause"] == PAUSE

@@ -79,7 +79,7 @@ def test_a_pod_brings_the_driver_where_that_is_chosen(site: Site) -> None:
     status, output, calls = install(site, BARE, **more)
     assert status == 0, output
     name = f"driver-{NEW.replace('.', '-')}"
-    namespace, daemonset = site.asked("k8s")[0]["definition"]
+    namespace, daemonset = site.asked("cluster_objects")[0]["definitions"]
     assert namespace["metadata"]["name"] == "gpulab-driver" and daemonset["metadata"]["name"] == name
     assert site.asked("wait_for_rollout")[0]["nodes"] == ["gpu1"]
-    assert [call.split()[0] for call in calls] == ["k8s", "wait_for_rollout", "nvidia_cdi_spec"]
+    assert [call.split()[0] for call in calls] == ["cluster_objects", "wait_for_rollout", "nvidia_cdi_spec"]
