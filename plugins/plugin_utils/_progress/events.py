@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ...module_utils._json import as_text
 from .model import COUNTS, Host, Line, Phase, Row, Task
 from .text import clock, names, one_line, said, seconds_of, what_failed
 
@@ -79,14 +80,14 @@ class Progress:
         data: Mapping[Any, Any] = given if isinstance(given, Mapping) else {}
         self.now = seconds_of(event.get("created"), self.now)
         self.started = min(self.started, self.now)
-        kind, host = _text(event.get("event")), _text(data.get("host"))
+        kind, host = as_text(event.get("event")), as_text(data.get("host"))
         if kind == "playbook_on_play_start":
-            return self._play(_text(data.get("name")) or _text(data.get("play")), _text(data.get("number")))
+            return self._play(as_text(data.get("name")) or as_text(data.get("play")), as_text(data.get("number")))
         if kind == "playbook_on_task_start":
-            name = _text(data.get("task")) or _text(data.get("name"))
+            name = as_text(data.get("task")) or as_text(data.get("name"))
             # Only here the name has its variables filled in.
-            self._names[_text(data.get("task_uuid"))] = name
-            return self._begin(name, "" if _text(data.get("task_action")) in CHECKS else _text(data.get("role")))
+            self._names[as_text(data.get("task_uuid"))] = name
+            return self._begin(name, "" if as_text(data.get("task_action")) in CHECKS else as_text(data.get("role")))
         if kind == "playbook_on_stats":
             return self._end(data)
         if host:
@@ -169,7 +170,7 @@ class Progress:
     def _on_host(self, kind: str, host: Host, data: Mapping[Any, Any]) -> list[Line]:
         given = data.get("res")
         res: Mapping[Any, Any] = given if isinstance(given, Mapping) else {}
-        task = self._names.get(_text(data.get("task_uuid"))) or _text(data.get("task"))
+        task = self._names.get(as_text(data.get("task_uuid"))) or as_text(data.get("task"))
         if kind == "runner_on_start":
             host.phase, host.task, host.since, host.attempt, host.state = self.phase, task, self.now, "", "running"
             if self._task:
@@ -177,7 +178,7 @@ class Progress:
         elif kind == "runner_retry":
             host.attempt = f"attempt {res.get('attempts', '?')} of {res.get('retries', '?')}"
         elif kind in ENDS:
-            lines = self._succeeded(ENDS[kind], host, task, res, _text(data.get("task_action")))
+            lines = self._succeeded(ENDS[kind], host, task, res, as_text(data.get("task_action")))
             if not data.get("closing"):
                 return lines
             self.closing += lines
@@ -186,7 +187,7 @@ class Progress:
         elif kind == "runner_item_on_failed":
             self._shown.add((host.name, task))
             return [Line("failed", host.name, f"{one_line(task)}: {what_failed(res)}")]
-        elif kind == "runner_item_on_ok" and _text(data.get("task_action")) in DEBUG:
+        elif kind == "runner_item_on_ok" and as_text(data.get("task_action")) in DEBUG:
             self._shown.add((host.name, task))
             return [Line("message", host.name, said(res))]
         return []
@@ -300,7 +301,3 @@ class Progress:
                 h.name: {"state": state.get(h.state, h.state), "task": h.task, **h.counts} for h in self.hosts.values()
             },
         }
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
