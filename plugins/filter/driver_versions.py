@@ -24,7 +24,7 @@ description:
 positional: _input, hostvars, versions
 options:
   _input:
-    description: Names of the hosts.
+    description: Names of the hosts. A host that is named twice counts once.
     type: list
     elements: str
     required: true
@@ -68,7 +68,7 @@ def driver_versions(
     further: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     read = {each["item"]: each for each in further if each.get("gpus") is not None and "os" in each}
-    hosts = {str(name): _host(str(name), hostvars[name], read.get(name, {})) for name in names}
+    hosts = {str(name): _host(str(name), hostvars[name], read.get(name, {})) for name in dict.fromkeys(names)}
     try:
         found = {name: asdict(choice) for name, choice in choose(hosts, versions).items()}
         return {"hosts": found, "unread": unread(hosts, versions)}

@@ -26,7 +26,7 @@ options:
     type: str
     required: true
   port:
-    description: The local port.
+    description: The local port. If it is V(0), there is no tunnel, and the kubeconfig is unchanged.
     type: int
     required: true
 """
@@ -48,7 +48,7 @@ _value:
 
 def kubeconfig_through_tunnel(text: str, port: int) -> str:
     try:
-        return through_tunnel(str(text), int(port))
+        return through_tunnel(str(text), int(port)) if int(port) else str(text)
     except TunnelError as error:
         raise AnsibleFilterError(f"Error while writing a kubeconfig for the tunnel to the API: {error}") from error
 

@@ -55,7 +55,7 @@ QUESTIONS = """
         tasks_from: settings
     - name: Write it down
       ansible.builtin.copy:
-        content: "{{{{ _preflight_repositories | to_json }}}}"
+        content: "{{{{ _preflight_repositories | gpulab.kubernetes.applicable | to_json }}}}"
         dest: "{trace}/questions"
         mode: "0600"
 """
@@ -152,7 +152,7 @@ def test_hosts_that_limit_leaves_out_are_compared_before_any_host_is_reached(run
 def test_vxlan_is_looked_for_where_flannel_uses_it(run: Run, backend: str, wanted: bool) -> None:
     playbook = SETTINGS.replace(
         "_preflight_host_settings['nvidia_driver_replace_foreign'] is false",
-        "(_preflight_kernel_modules | sort) == (expected | sort)",
+        "(_preflight_needs['kernel_modules'] | sort) == (expected | sort)",
     )
     always = ["overlay", "br_netfilter", "nf_conntrack", "ip_tables", "nf_tables"]
     variables = {

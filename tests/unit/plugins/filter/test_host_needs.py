@@ -1,0 +1,32 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.host_needs import host_needs
+
+NEEDS = {
+    "node": {"ports": ["10250/tcp"], "reachable_ports": ["10250/tcp"], "kernel_modules": ["overlay"]},
+    "control_plane": {"ports": ["6443/tcp"], "reachable_ports": ["6443/tcp"]},
+    "networks": {"flannel": {"vxlan": {"reachable_ports": ["8472/udp"], "kernel_modules": ["vxlan"]}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("host", "network", "backend", "ports", "reachable", "modules"),
+    [
+        ("gpu1", "external", "vxlan", ["10250"], ["10250"], ["overlay"]),
+        ("gpu1", "flannel", "host-gw", ["10250"], ["10250"], ["overlay"]),
+        ("gpu1", "flannel", "vxlan", ["10250"], ["10250", "8472"], ["overlay", "vxlan"]),
+        ("cp1", "external", "vxlan", ["10250", "6443"], ["10250", "6443"], ["overlay"]),
+        ("cp1", "flannel", "vxlan", ["10250", "6443"], ["10250", "6443", "8472"], ["overlay", "vxlan"]),
+    ],
+)
+def test_a_host_needs_what_its_role_and_its_network_need(
+    host: str, network: str, backend: str, ports: list[str], reachable: list[str], modules: list[str]
+) -> None:
+    found = host_needs(NEEDS, host, ["cp1"], network, backend)
+    assert [each.split("/")[0] for each in found["ports"]] == ports
+    assert [each.split("/")[0] for each in found["reachable_ports"]] == reachable
+    assert found["kernel_modules"] == modules
