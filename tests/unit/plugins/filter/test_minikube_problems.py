@@ -10,6 +10,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_of_context import kubeconfig_of_context
 from ansible_collections.gpulab.kubernetes.plugins.filter.minikube_problems import minikube_problems
+from ansible_collections.gpulab.kubernetes.plugins.filter.minikube_settings import minikube_settings
 
 TABLE = {"1.38.1": "0" * 64}
 ON_HOST = {
@@ -75,6 +76,59 @@ def test_what_is_in_the_way_is_said_with_what_to_do(
     problems = said({**ON_HOST, **settings}, **found)
     assert len(problems) == (1 if words else 0)
     assert not words or words in problems[0]
+
+
+DECLARED = {
+    "driver": "none",
+    "container_runtime": "auto",
+    "gpus": "auto",
+    "user": "root",
+    "home": "",
+    "options": ["--a=b"],
+    "host": "gpu1",
+    "api_delegate": "localhost",
+    "connection": "",
+}
+RESOLVED = {
+    "container_runtime": "containerd",
+    "gpus": "none",
+    "home": "/root",
+    "engine": "containerd",
+    "options": ["--force-systemd=true", "--a=b"],
+    "gives_gpus": True,
+    "needs_tunnel": False,
+}
+DOCKER = {"driver": "docker", "user": "ada"}
+OF_DOCKER = {
+    "container_runtime": "docker",
+    "gpus": "all",
+    "home": "~ada",
+    "engine": "docker",
+    "options": ["--a=b"],
+    "needs_tunnel": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("declared", "resolved"),
+    [
+        ({}, {}),
+        ({"home": "/srv"}, {"home": "/srv"}),
+        ({"gpus": "all"}, {"gpus": "all"}),
+        (DOCKER, OF_DOCKER),
+        ({**DOCKER, "gpus": "none"}, {**OF_DOCKER, "gpus": "none", "gives_gpus": False}),
+        ({**DOCKER, "gpus": "nvidia.com"}, {**OF_DOCKER, "gpus": "nvidia.com"}),
+        (
+            {**DOCKER, "container_runtime": "containerd"},
+            {**OF_DOCKER, "container_runtime": "containerd", "gpus": "none", "gives_gpus": False},
+        ),
+        # Only the host itself reaches Docker's network.
+        ({**DOCKER, "api_delegate": "gpu1"}, {**OF_DOCKER, "needs_tunnel": False}),
+        ({**DOCKER, "connection": "local"}, {**OF_DOCKER, "needs_tunnel": False}),
+    ],
+)
+def test_settings_that_follow_from_the_driver(declared: dict[str, Any], resolved: dict[str, Any]) -> None:
+    assert minikube_settings({**DECLARED, **declared}) == {**DECLARED, **declared, **RESOLVED, **resolved}
 
 
 KUBECONFIG = yaml.safe_dump(
