@@ -17,7 +17,7 @@ description:
   - A role is pending if one of its states is pending, or if another pending role needs it. The container toolkit needs
     a working driver, so if its role is pending, the driver's role is also pending.
   - If the host could not be read, all of its roles are pending, so that the role concerned reports the problem.
-positional: _input, roles, pending
+positional: _input, roles, finished, driver_source, driver_loaded
 options:
   _input:
     description: Result of M(gpulab.kubernetes.host_state) in check mode, with states named C(role/state).
@@ -28,10 +28,19 @@ options:
     type: list
     elements: str
     required: true
-  pending:
-    description: Other pending changes by role, such as C(join the cluster).
-    type: dict
-    default: {}
+  finished:
+    description: Whether the host is part of the cluster.
+    type: bool
+    default: true
+  driver_source:
+    description: Where the host's driver comes from, as in C(nvidia_driver_source).
+    type: str
+    default: cuda_repository
+  driver_loaded:
+    description: >-
+      Whether the driver is loaded. If it is not, and the collection does not install it, the driver's role is pending.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -44,7 +53,7 @@ RETURN = r"""
 _value:
   description: Pending changes, as a list by role. Roles without pending changes are omitted.
   type: dict
-  sample: {host: [swap], kubeadm: [join the cluster]}
+  sample: {host: [swap], kubeadm: [membership in the cluster]}
 """
 
 # Role -> the role without which it can't do its work.
@@ -52,7 +61,11 @@ _NEEDS = {"nvidia_container_toolkit": "nvidia_driver"}
 
 
 def host_plan(
-    reading: Mapping[str, Any], roles: Iterable[str], pending: Mapping[str, Iterable[str]] | None = None
+    reading: Mapping[str, Any],
+    roles: Iterable[str],
+    finished: bool = True,
+    driver_source: str = "cuda_repository",
+    driver_loaded: bool = True,
 ) -> dict[str, list[str]]:
     roles = list(roles)
     if _unread(reading, roles):
@@ -62,8 +75,10 @@ def host_plan(
         role, _separator, state = name.partition("/")
         if result["changed"]:
             found[role].append(state + _restart(result))
-    for role, words in (pending or {}).items():
-        found[role].extend(words)
+    if not finished:
+        found["kubeadm"].append("membership in the cluster")
+    if "nvidia_driver" in found and driver_source in ("preinstalled", "daemonset") and not driver_loaded:
+        found["nvidia_driver"].append("an answer")
     for role, needed in _NEEDS.items():
         if found.get(role) and not found.get(needed, True):
             found[needed].append("an answer")

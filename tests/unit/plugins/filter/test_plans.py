@@ -6,11 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.applicable import applicable
 from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_plan import cluster_plan
 from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_rollouts import device_plugin_rollouts
 from ansible_collections.gpulab.kubernetes.plugins.filter.host_plan import host_plan
 from ansible_collections.gpulab.kubernetes.plugins.filter.host_states import host_states
 from ansible_collections.gpulab.kubernetes.plugins.filter.plan_lines import plan_lines
+from ansible_collections.gpulab.kubernetes.plugins.filter.plan_summary import plan_summary
 
 ALL = ["host", "containerd", "nvidia_driver", "nvidia_container_toolkit"]
 UNREAD = {role: ["everything, since the host could not be read"] for role in ALL}
@@ -46,38 +48,71 @@ def test_states_carry_the_names_of_their_roles() -> None:
 def test_what_does_not_count_is_not_read(when: bool | str) -> None:
     states = Lazy(host=[Lazy(name="swap", module="swap", when=when, args="fails")], containerd="fails")
     assert host_states(states, ["host"]) == []
+    assert applicable([states["host"][0], {"name": "b", "when": True}, {"name": "c"}]) == [{"name": "b"}, {"name": "c"}]
+    assert applicable({"a": states["host"][0], "b": {"when": "true", "c": 1}}) == {"b": {"c": 1}}
 
 
 @pytest.mark.parametrize(
-    ("result", "more", "expected"),
+    ("result", "expected"),
     [
-        (reading(host__swap=False, containerd__packages=False), {}, {}),
-        (reading(host__swap=True, containerd__packages=False), {}, {"host": ["swap"]}),
-        (reading(), {"containerd": ["a word"]}, {"containerd": ["a word"]}),
+        (reading(host__swap=False, containerd__packages=False), {}),
+        (reading(host__swap=True, containerd__packages=False), {"host": ["swap"]}),
         # CDI needs a driver that answers.
         (
             reading(nvidia_container_toolkit__CDI=True),
-            {},
             {"nvidia_driver": ["an answer"], "nvidia_container_toolkit": ["CDI"]},
         ),
         (
             {"states": {"containerd/service": {"changed": True, "restart": True}}},
-            {},
             {"containerd": ["service (restart)"]},
         ),
         # What is wrong is the role's to tell.
-        ({"failed": True, "msg": "apt"}, {}, UNREAD),
-        ({"unreachable": True}, {}, UNREAD),
-        ({**reading(host__swap=True), "failed": True, "failed_state": "containerd/service"}, {}, UNREAD),
+        ({"failed": True, "msg": "apt"}, UNREAD),
+        ({"unreachable": True}, UNREAD),
+        ({**reading(host__swap=True), "failed": True, "failed_state": "containerd/service"}, UNREAD),
         # What the verification reads is read again by the role acceptance, which reports the failure.
-        ({**reading(host__swap=True), "failed": True, "failed_state": "acceptance/host"}, {}, {"host": ["swap"]}),
-        (reading(acceptance__host=False), {}, {}),
+        ({**reading(host__swap=True), "failed": True, "failed_state": "acceptance/host"}, {"host": ["swap"]}),
+        (reading(acceptance__host=False), {}),
     ],
 )
-def test_a_role_is_pending_where_one_of_its_states_is(
-    result: dict[str, Any], more: dict[str, list[str]], expected: dict[str, list[str]]
+def test_a_role_is_pending_where_one_of_its_states_is(result: dict[str, Any], expected: dict[str, list[str]]) -> None:
+    assert host_plan(result, ALL) == expected
+
+
+@pytest.mark.parametrize(
+    ("roles", "finished", "source", "loaded", "expected"),
+    [
+        (["host", "kubeadm"], True, "cuda_repository", False, {}),
+        (["host", "kubeadm"], False, "cuda_repository", False, {"kubeadm": ["packages", "membership in the cluster"]}),
+        # A driver that others install has no state.
+        (["kubeadm"], True, "daemonset", False, {}),
+        (["kubeadm", "nvidia_driver"], True, "daemonset", False, {"nvidia_driver": ["an answer"]}),
+        (["kubeadm", "nvidia_driver"], True, "preinstalled", False, {"nvidia_driver": ["an answer"]}),
+        (["kubeadm", "nvidia_driver"], True, "preinstalled", True, {}),
+        (["kubeadm", "nvidia_driver"], True, "cuda_repository", False, {}),
+        (["kubeadm", "nvidia_driver"], True, "operator", False, {}),
+    ],
+)
+def test_more_than_states_is_pending(
+    roles: list[str], finished: bool, source: str, loaded: bool, expected: dict[str, list[str]]
 ) -> None:
-    assert host_plan(result, ALL, more) == expected
+    assert host_plan(reading(kubeadm__packages=not finished), roles, finished, source, loaded) == expected
+
+
+@pytest.mark.parametrize(
+    ("hosts", "cluster", "known", "empty"),
+    [
+        ({"cp1": {}, "gpu1": {}}, {}, True, True),
+        ({"cp1": {}, "gpu1": {"host": ["swap"]}}, {}, True, False),
+        ({"cp1": {}}, {"flannel": ["DaemonSet f/f"]}, True, False),
+        ({"cp1": {}}, {}, False, False),
+    ],
+)
+def test_nothing_is_pending_where_all_is_known(
+    hosts: dict[str, Any], cluster: dict[str, Any], known: bool, empty: bool
+) -> None:
+    summary = plan_summary({"hosts": hosts, "cluster": cluster, "cluster_is_known": known})
+    assert summary == ("Nothing is pending." if empty else "site.yml would change what is shown above.")
 
 
 WELL: dict[str, Any] = {
