@@ -118,6 +118,35 @@ def _toolkit(version: str, driver: str | None, gpus: Sequence[str], accept: Sequ
     return Toolkit(version, minor, home, packages, worst.kind, worst.reason, worst.advice, accepted, compat, order)
 
 
+def problem(toolkits: Sequence[Mapping[str, Any]], default: str, remove: Sequence[str], accept: Sequence[str]) -> str:
+    """What prevents the installation, and what to do, empty for nothing. The toolkits are those of ``plan``."""
+    both = [toolkit["minor"] for toolkit in toolkits if toolkit["minor"] in remove]
+    versions = [toolkit["version"] for toolkit in toolkits]
+    absent = [toolkit["absent"] for toolkit in toolkits if toolkit["absent"]]
+    refused = [shown(toolkit) for toolkit in toolkits if not toolkit["accepted"]]
+    if both:
+        what = f"both wanted and removed is {', '.join(both)}. Correct the variables."
+    elif default and default not in versions:
+        listed = ", ".join(versions)
+        what = (
+            f"cuda_toolkit_default is {default}, which is not among cuda_toolkit_versions ({listed}). Correct the "
+            "variables."
+        )
+    elif absent:
+        do = "Choose others for this host (cuda_toolkit_versions)"
+        what = _listed("the repository lacks some of them", absent, do)
+    elif refused:
+        do = "Leave them out, change the driver, or accept it (cuda_toolkit_accept)"
+        what = _listed(f"these verdicts are not among {', '.join(accept)}", refused, do)
+    else:
+        return ""
+    return f"Error while planning CUDA toolkits: {what}"
+
+
+def _listed(what: str, words: Iterable[str], do: str) -> str:
+    return "\n".join([f"{what}:", *(f"- {each}" for each in words), f"Nothing was changed. {do}."])
+
+
 def shown(toolkit: Mapping[str, Any]) -> str:
     """A toolkit in a sentence, for people."""
     if toolkit["kind"] is None:

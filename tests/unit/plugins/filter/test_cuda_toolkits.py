@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_packages import cuda_packages
+from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_toolkit_problem import cuda_toolkit_problem
 from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_toolkits import cuda_toolkits
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda.plan import packages_of, plan
 from hypothesis import given
@@ -99,6 +100,39 @@ def test_what_is_no_list_of_releases(versions: Any, words: str) -> None:
 def test_a_driver_that_is_none() -> None:
     with pytest.raises(AnsibleFilterError, match="not a valid version of a Linux driver"):
         cuda_toolkits(["12.9.1"], driver="new")
+
+
+@pytest.mark.parametrize(
+    ("system", "driver", "default", "remove", "words"),
+    [
+        ("", "580.178.04", "", [], []),
+        ("", "", "12.8.1", ["12.9"], []),
+        ("", "", "", ["13.1", "12.8"], ["both wanted and removed is 12.8, 13.1. Correct the variables."]),
+        ("", "", "13.0.2", [], ["is 13.0.2, which is not among cuda_toolkit_versions (12.8.1, 13.1.1). Correct the"]),
+        (
+            "Debian 13",
+            "",
+            "",
+            [],
+            ["the repository lacks some of them:\n- CUDA 12.8.1: NVIDIA's", "\nNothing was changed"],
+        ),
+        (
+            "",
+            "535.274.02",
+            "",
+            [],
+            ["among native, minor_version_compatibility:\n- CUDA 13.1.1: f", "(cuda_toolkit_accept)."],
+        ),
+    ],
+)
+def test_what_prevents_an_installation(
+    system: str, driver: str, default: str, remove: list[str], words: list[str]
+) -> None:
+    found = cuda_toolkit_problem(
+        cuda_toolkits(["13.1.1", "12.8.1"], driver, ["0x1eb8"], system=system), default, remove, KINDS[:2]
+    )
+    assert found.startswith("Error while planning CUDA toolkits: ") == bool(words)
+    assert bool(found) == bool(words) and all(each in found for each in words)
 
 
 INSTALLED = [
