@@ -35,12 +35,20 @@ options:
     description: Host on which C(kubectl) works if it doesn't work on the controller.
     type: str
     required: true
-  direct:
-    description: Whether the controller reaches the API.
+  delegate:
+    description: Host that works against the API.
+    type: str
+    default: localhost
+  tunnel:
+    description: Whether it reaches the API only through SSH.
     type: bool
-    default: true
-  terse:
-    description: Omit the commands.
+    default: false
+  kept:
+    description: Whether the run has kept an earlier verification. The commands are then omitted.
+    type: bool
+    default: false
+  is_job:
+    description: Whether the run is a job of AWX. The commands are then omitted.
     type: bool
     default: false
 """
@@ -59,17 +67,25 @@ _value:
 """
 
 
-def next_steps(server: str, kubeconfig: str, control_plane: str, direct: bool = True, terse: bool = False) -> list[str]:
+def next_steps(
+    server: str,
+    kubeconfig: str,
+    control_plane: str,
+    delegate: str = "localhost",
+    tunnel: bool = False,
+    kept: bool = False,
+    is_job: bool = False,
+) -> list[str]:
     inventories = [str(each) for each in context.CLIARGS.get("inventory") or ()]
     access = Access(
         server=str(server),
         control_plane=str(control_plane),
         kubeconfig=str(kubeconfig),
-        kubectl=direct and shutil.which("kubectl") is not None,
+        kubectl=delegate == "localhost" and not tunnel and shutil.which("kubectl") is not None,
         inventory=inventories,
         asks_password=any(context.CLIARGS.get(name) for name in ("become_ask_pass", "become_password_file")),
     )
-    return access.next_steps(Path.cwd(), terse)
+    return access.next_steps(Path.cwd(), terse=kept or is_job)
 
 
 class FilterModule:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.api_server import api_server
 from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_path import kubeconfig_path
+from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_through_tunnel import kubeconfig_through_tunnel
+from ansible_collections.gpulab.kubernetes.plugins.filter.next_steps import next_steps
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_prefix import report_prefix
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.access import Access
 from support.programs import run_ansible
@@ -125,6 +129,45 @@ def test_a_success_names_the_cluster_its_kubeconfig_and_three_commands(
         f"  ansible-playbook gpulab.kubernetes.verify{given}   # verify every GPU again",
     ]
     assert found.next_steps(HERE, terse=True) == [first]
+
+
+@pytest.mark.parametrize(
+    ("given", "kubectl", "terse"),
+    [
+        ({}, True, False),
+        ({"delegate": "cp1"}, False, False),
+        ({"tunnel": True}, False, False),
+        ({"kept": True}, True, True),
+        ({"is_job": True}, True, True),
+    ],
+)
+def test_kubectl_is_named_where_it_works_and_nothing_after_a_run_that_kept_all(
+    given: dict[str, Any], kubectl: bool, terse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    _first, *commands = next_steps("10.0.0.11:6443", "/srv/a.conf", "cp1", **given)
+    assert (commands == []) is terse
+    assert terse or commands[1].startswith("  kubectl --kubeconfig /srv/a.conf" if kubectl else "  sudo kubectl")
+
+
+@pytest.mark.parametrize(
+    ("address", "endpoint", "expected"),
+    [
+        ("10.0.0.11", "", "10.0.0.11:6443"),
+        ("fd00::11", "", "[fd00::11]:6443"),
+        ("fd00::11", "k8s.example.org:443", "k8s.example.org:443"),
+        ("", "k8s.example.org:443", "k8s.example.org:443"),
+        ("", "", ""),
+    ],
+)
+def test_the_api_server_is_the_control_plane_unless_an_endpoint_is_declared(
+    address: str, endpoint: str, expected: str
+) -> None:
+    assert api_server(address, endpoint) == expected
+
+
+def test_without_a_tunnel_a_kubeconfig_stays_as_it_is() -> None:
+    assert kubeconfig_through_tunnel("not even YAML: [", 0) == "not even YAML: ["
 
 
 PLAY = """

@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_failure import report_failure
+from ansible_collections.gpulab.kubernetes.plugins.filter.report_targets import report_targets
 
 ERROR = {"severity": "error", "host": "gpu1", "what": "GPU 0 is unhealthy"}
 WARNING = {"severity": "warning", "host": "", "what": "a certificate expires in 9 days"}
@@ -28,3 +31,25 @@ START = "Error while reporting the present state: "
 )
 def test_one_sentence_names_the_problems_that_count(actions: list[dict[str, str]], fail_on: str, expected: str) -> None:
     assert report_failure({"actions": actions}, fail_on) == (START + expected if expected else "")
+
+
+@pytest.mark.parametrize(
+    ("report", "settings", "written"),
+    [
+        ({"problems": []}, {}, {"config_map", "metrics"}),
+        ({"problems": []}, {"verified": True}, {"config_map", "metrics", "changed"}),
+        ({"problems": []}, {"metrics": ""}, {"config_map"}),
+        ({"problems": []}, {"config_map": False}, {"metrics"}),
+        ({"problems": []}, {"api_failure": "no answer"}, {"metrics"}),
+        # A report alone reads no kubeconfig. Before there is a cluster, the verification is predicted.
+        ({"problems": []}, {"kubeconfig": None}, {"metrics"}),
+        ({}, {"kubeconfig": ""}, {"changed"}),
+        ({}, {}, set()),
+    ],
+)
+def test_a_report_is_kept_where_it_is_wanted(
+    report: dict[str, Any], settings: dict[str, Any], written: set[str]
+) -> None:
+    usual = {"metrics": "a.prom", "config_map": True, "kubeconfig": "/tmp/k", "verified": False, "api_failure": ""}
+    targets = report_targets(report, {**usual, **settings})
+    assert {name for name, value in targets.items() if value} == written
