@@ -106,7 +106,7 @@ PARTS = """
         file: {vars}
     - name: Let one host answer
       ansible.builtin.set_fact:
-        __acceptance_host: {{name: node-1, state: read}}
+        acceptance_seen: {{host: {{name: node-1, state: read}}}}
       when: inventory_hostname == "here"
     - name: Write them down
       ansible.builtin.copy:

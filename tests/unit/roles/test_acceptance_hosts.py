@@ -30,7 +30,7 @@ PLAYBOOK = """
       ansible.builtin.copy:
         dest: "{{ place }}/found"
         mode: "0644"
-        content: "{{ {'host': __acceptance_host, 'seen': acceptance_seen} | to_json }}"
+        content: "{{ {'host': acceptance_seen['host'], 'seen': acceptance_seen} | to_json }}"
 """
 FOUND: dict[str, Any] = {
     "pci": [{"address": "0000:3b:00.0", "device_id": "0x1eb8"}],

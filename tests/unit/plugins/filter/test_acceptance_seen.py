@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance_nodes import acceptance_nodes
-from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance_sharing import acceptance_sharing
+from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance_seen import acceptance_seen
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,21 @@ def test_a_host_that_did_not_answer_is_not_missing(
     assert [node["name"] for node in found if node.get("state") == "silent" and node["complaint"]] == silent
 
 
+FOUND: dict[str, Any] = {
+    "pci": [],
+    "packages": {"nvidia-container-toolkit": None},
+    "held": {},
+    "containerd_files": [],
+    "apt_keys": [],
+    "certificates": {},
+}
+SETTINGS: dict[str, Any] = {
+    "node": "gpu1",
+    "roles": ["worker"],
+    "pins": {},
+    "own_plugin": True,
+    "containerd_own": [],
+}
 SHARED = {"mode": "time_slicing", "replicas": 4}
 MIG = {"mode": "mig", "layout": ["3g.20gb"]}
 GPU = {"index": 0}
@@ -56,6 +71,7 @@ def test_what_is_verified_of_shared_gpus(
     amounts: dict[str, int] | None,
     complaint: str,
 ) -> None:
-    found = acceptance_sharing(declaration, gpus, expected, mig)
+    settings = {**SETTINGS, "sharing": declaration, "expected": expected, "mig": mig}
+    found = acceptance_seen({**FOUND, "nvidia_smi": {"gpus": gpus}}, settings)["host"]["sharing"]
     assert found.get("amounts") == amounts
     assert found.get("complaint", "").startswith(complaint) and bool(found.get("complaint")) == bool(complaint)
