@@ -51,7 +51,7 @@ _ROLES = Path(__file__).resolve().parents[2] / "roles"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class LookupModule(LookupBase):
+class LookupModule(LookupBase):  # type: ignore[misc]
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[list[Any]]:
         self.set_options(var_options=variables, direct=kwargs)
         return [self._objects(_ROLES / term) for term in terms]
