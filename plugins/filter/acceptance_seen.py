@@ -86,7 +86,7 @@ _DIFFERS = "the MIG devices differ from nvidia_device_plugin_sharing; site.yml p
 
 def _sharing(settings: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     declaration, expected = settings["sharing"], settings.get("expected")
-    count = len(gpus) if expected is None else int(expected)
+    count = len(gpus) if expected is None else int(expected or 0)
     # A whole GPU for each pod needs no words.
     if count <= 0 or declaration.get("mode", "exclusive") == "exclusive":
         return {}

@@ -56,6 +56,7 @@ CUT = {"profiles": ["3g.20gb", "3g.20gb"]}
         (SHARED, [], None, {}, None, ""),
         (SHARED, [GPU], 0, {}, None, ""),
         (SHARED, [GPU], None, {}, {"nvidia.com/gpu": 4}, ""),
+        (SHARED, [GPU], "", {}, None, ""),
         (SHARED, [GPU], "2", {}, {"nvidia.com/gpu": 8}, ""),
         (MIG, [GPU], None, {"skipped": True}, {"nvidia.com/gpu": 1}, ""),
         (MIG, [GPU], None, {"gpus": [CUT], "differs": False}, {"nvidia.com/mig-3g.20gb": 2}, ""),
