@@ -125,7 +125,7 @@ def test_a_pod_installs_the_driver_where_packages_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"cluster_node_taints": [{"key": "nvidia.com/gpu"}]}, ["DNS", "leave the control plane"]),
+        ({"cluster_node_taints": [{"key": "nvidia.com/gpu"}]}, ["DNS", "Remove the taints from one node"]),
         ({"cluster_node_labels": {"nvidia.com/gpu.count": "9"}}, ["gpu1", "feature discovery"]),
         ({"cluster_node_labels": {"team": "speech"}}, ["gpu1", "team=vision, which is not managed by this collection"]),
         ({"cluster_node_taints": [{"key": "a", "effect": "NoExecute"}]}, ["cluster_node_taints", "NoExecute"]),
