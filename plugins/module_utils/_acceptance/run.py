@@ -145,6 +145,10 @@ class Run:
         if phase == "Succeeded" and proof.ended is None:
             proof.ended = time.monotonic()
         silent = proof.ended is not None and time.monotonic() - proof.ended >= _LOG_GRACE
+        if silent and not proof.again:
+            # The log of a container that ends within a moment is sometimes lost.
+            self._start_again(proof)
+            return None
         if phase == "Failed" or silent:
             proof.done = True
             # The first container that failed is the last one that said something.
@@ -156,7 +160,7 @@ class Run:
     def _start_again(self, proof: PodProof) -> None:
         """Once, under another name, since the former one is taken until its pod is gone."""
         self._api.delete(f"{self._core}/pods/{proof.name}", gracePeriodSeconds="0")
-        proof.again, proof.name = True, f"{proof.name}-again"
+        proof.again, proof.name, proof.ended = True, f"{proof.name}-again", None
         self._api.create(
             f"{self._core}/pods", {**proof.body, "metadata": {**proof.body["metadata"], "name": proof.name}}
         )

@@ -1,0 +1,38 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from acceptance_lab import T4
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import run as verification
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.pods import Settings
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import Gpu, Host, targets
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api
+from fake_cluster import FakeCluster, FakeNode
+
+FIRST, SECOND = "isolation-gpu1", "isolation-gpu1-again"
+SILENT = f"pod {SECOND} has not reported (Succeeded)"
+
+
+@pytest.mark.parametrize(
+    ("silent", "last", "trouble"),
+    [(set(), FIRST, ""), ({FIRST}, SECOND, ""), ({FIRST, SECOND}, SECOND, SILENT)],
+)
+def test_a_pod_whose_log_was_lost_gets_a_second_one(
+    silent: set[str], last: str, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "_LOG_GRACE", 0)
+    cluster = FakeCluster(FakeNode("gpu1", T4))
+    cluster.no_logs = silent
+    with cluster.serve(tmp_path) as kubeconfig:
+        api = Api(str(kubeconfig))
+        run = verification.Run(api, Settings("proof", "check:1", "agnhost:1", 20))
+        host = Host("gpu1", tuple(Gpu(uuid, "Tesla T4") for uuid in T4), len(T4))
+        with run.namespace():
+            run.verify(targets([host], api.items("/api/v1/nodes"), [], "proof"), [])
+    [proof] = run.of("isolation")
+    assert (proof.name, proof.trouble) == (last, trouble)
+    assert all(proof.done for proof in run.proofs)
