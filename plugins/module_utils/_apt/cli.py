@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .._command import CommandError, Result, Runner
 from .._errors import DomainError
+from .dpkg import Package
 
 ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
@@ -44,7 +45,7 @@ class LockTimeoutError(DomainError):
 
 
 class Apt:
-    """apt-get, apt-mark, apt-cache and dpkg. ``lock_timeout`` (s) is how long another package manager may take.
+    """apt-get, apt-cache and dpkg. ``lock_timeout`` (s) is how long another package manager may take.
 
     ``waited`` has the seconds by who held the lock.
     """
@@ -79,19 +80,22 @@ class Apt:
         argv = ["dpkg", "--configure", "-a", *_KEEP_CONFIGURATION]
         return self._patiently(argv, "completing the interrupted work of dpkg")
 
-    def hold(self, names: Sequence[str]) -> Result:
-        return self._patiently(["apt-mark", "hold", *names], f"holding {', '.join(names)}")
+    def hold(self, packages: Sequence[Package]) -> Result:
+        """Hold installed packages. ``apt-mark hold`` does the same, but first builds apt's cache anew."""
+        names = [each.name if each.architecture == "all" else f"{each.name}:{each.architecture}" for each in packages]
+        selections = "".join(f"{name} hold\n" for name in names)
+        return self._patiently(["dpkg", "--set-selections"], f"holding {', '.join(names)}", selections)
 
     def madison(self, names: Sequence[str]) -> dict[str, list[str]]:
         """The versions that apt knows of each package, newest first as apt lists them."""
         result = self._runner.check(["apt-cache", "madison", *names], "asking apt for versions", environ=ENVIRONMENT)
         return read_madison(result.stdout)
 
-    def _patiently(self, argv: list[str], doing: str) -> Result:
+    def _patiently(self, argv: list[str], doing: str, data: str | None = None) -> Result:
         deadline = time.monotonic() + self._lock_timeout
         while True:
             begun = time.monotonic()
-            result = self._runner.run(argv, environ=ENVIRONMENT)
+            result = self._runner.run(argv, data=data, environ=ENVIRONMENT)
             if result.rc == 0:
                 return result
             text = f"{result.stdout}\n{result.stderr}"

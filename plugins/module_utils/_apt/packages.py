@@ -272,5 +272,5 @@ class Packages:
         database = self._read()
         loose = self._loose(wishes, database)
         if loose:
-            self._apt.hold(loose)
+            self._apt.hold([package for package in map(database.get, loose) if package])
         return held_of(wishes, database) | set(loose)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-# One program plays apt-get, apt-cache, apt-mark and dpkg upon a small world: state.json holds the packages
+# One program plays apt-get, apt-cache and dpkg upon a small world: state.json holds the packages
 # {name: [want, flag, state, version]}, what the index knows, and what the servers hold.
 PLAYER = r"""
 import json, os, pathlib, sys
@@ -26,7 +26,7 @@ with (here / "calls").open("a") as calls:
 def save():
     (here / "state.json").write_text(json.dumps(world))
     text = "".join(
-        f"Package: {p}\nStatus: {w} {f} {s}\nArchitecture: all\nVersion: {v}\n\n"
+        f"Package: {p}\nStatus: {w} {f} {s}\nArchitecture: amd64\nVersion: {v}\n\n"
         for p, (w, f, s, v) in world["packages"].items()
     )
     (here / "dpkg/status").write_text(text)
@@ -41,9 +41,12 @@ if name == "apt-cache":
     for package in args[1:]:
         for version in world["known"].get(package, []):
             print(f" {package} | {version} | http://depot / Packages")
-elif name == "apt-mark":
-    for package in args[1:]:
-        world["packages"][package][0] = "hold"
+elif args == ["--set-selections"]:
+    for line in sys.stdin:
+        with (here / "calls").open("a") as calls:
+            calls.write(line)
+        package, want = line.split()
+        world["packages"][package.partition(":")[0]][0] = want
 elif name == "dpkg":
     for journal in (here / "dpkg/updates").glob("[0-9]*"):
         journal.unlink()
@@ -113,12 +116,12 @@ class World:
             scripts_fail=[],
         )
 
-    def set(self, **values: Any) -> None:
+    def set(self, architecture: str = "amd64", **values: Any) -> None:
         path = self.directory / "state.json"
         state = {**(json.loads(path.read_text()) if path.exists() else {}), **values}
         path.write_text(json.dumps(state))
         text = "".join(
-            f"Package: {name}\nStatus: {want} {flag} {now}\nArchitecture: all\nVersion: {version}\n\n"
+            f"Package: {name}\nStatus: {want} {flag} {now}\nArchitecture: {architecture}\nVersion: {version}\n\n"
             for name, (want, flag, now, version) in state["packages"].items()
         )
         (self.directory / "dpkg/status").write_text(text)
@@ -136,7 +139,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, programs: Any) -> World:
-    for name in ("apt-get", "apt-cache", "apt-mark", "dpkg"):
+    for name in ("apt-get", "apt-cache", "dpkg"):
         programs.python(name, PLAYER.replace("{directory}", str(tmp_path)))
     return World(tmp_path)
 
@@ -192,11 +195,12 @@ def test_check_mode_foretells(ensure: Ensure, world: World, known: dict[str, lis
     assert not ensure(check=True)["changed"]
 
 
-def test_only_the_hold_is_missing(ensure: Ensure, world: World) -> None:
-    world.set(packages={"kubelet": installed("1.36.4-1.1", "install")})
+@pytest.mark.parametrize(("architecture", "line"), [("amd64", "kubelet:amd64 hold"), ("all", "kubelet hold")])
+def test_only_the_hold_is_missing(ensure: Ensure, world: World, architecture: str, line: str) -> None:
+    world.set(packages={"kubelet": installed("1.36.4-1.1", "install")}, architecture=architecture)
     assert ensure([KUBELET], check=True)["changed"]
     result = ensure([KUBELET])
-    assert result["changed"] and world.calls() == ["apt-mark hold kubelet"]
+    assert result["changed"] and world.calls() == ["dpkg --set-selections", line]
     assert result["diff"] == {"before": "kubelet 1.36.4-1.1\n", "after": "kubelet 1.36.4-1.1 held\n"}
     assert not ensure([KUBELET], hold=False)["changed"]
 

@@ -105,7 +105,9 @@ def test_fetch_and_survey_use_them(server: Server, tmp_path: Path) -> None:
     server.got.clear()
     (answer,) = survey([repository], Database(iter(())), tmp_path, 5, found)
     # What this server says is neither gzip nor a key, but it was reached.
-    assert set(server.got) == {HEADER} and "answered 401" not in answer["error"] and answer["key"]["kind"] == "unreadable"
+    assert (
+        set(server.got) == {HEADER} and "answered 401" not in answer["error"] and answer["key"]["kind"] == "unreadable"
+    )
 
 
 @pytest.mark.parametrize(("name", "sent"), [("127.0.0.1", HEADER), ("localhost", "")])
