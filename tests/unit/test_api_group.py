@@ -35,44 +35,30 @@ FILES = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml")
 WRITTEN = [task for path in FILES for task in written(path, load(path))]
 
 
-def rendered(text: str, variables: dict[str, Any]) -> str:
-    """With its variables, which may hold others."""
-    return JINJA.from_string(JINJA.from_string(text).render(variables)).render(variables)
-
-
 def walk(path: Path, entries: Any, above: dict[str, Any], known: dict[str, Any]) -> Iterator[tuple[Task, str, str]]:
     """Each task of the group that a play comes to, with its kubeconfig and where it runs."""
     for entry in entries or []:
         defaults = {**above.get("module_defaults", {}), **entry.get("module_defaults", {})}
         below = {**above, **entry, "module_defaults": defaults}
-        loop_variable = entry.get("loop_control", {}).get("loop_var", "item")
-        loop = entry.get("loop", [""])
-        items = loop if isinstance(loop, list) else [""]
+        variables = {**known, **entry.get("vars", {})}
         for module in GROUP & entry.keys():
             arguments = {**defaults.get("group/gpulab.kubernetes.api", {}), **(entry[module] or {})}
             yield (path, entry["name"], module), arguments.get("kubeconfig", ""), below.get("delegate_to", "")
-        for item in items:
-            yield from called(path, entry, above, below, {**known, loop_variable: item, **entry.get("vars", {})})
-
-
-def called(
-    path: Path, entry: dict[str, Any], above: dict[str, Any], below: dict[str, Any], variables: dict[str, Any]
-) -> Iterator[tuple[Task, str, str]]:
-    """What ``walk`` comes to in the blocks, files and roles of one entry."""
-    for part in PARTS:
-        yield from walk(path, entry.get(part), below, variables)
-    roles = [{"name": role["role"]} for role in entry.get("roles", [])]
-    for word in entry.keys() & CALLS:
-        call = {"file": entry[word]} if isinstance(entry[word], str) else entry[word]
-        # Keywords of an include are its own, except those that it applies.
-        below = {**above, **call.get("apply", {})} if "include" in word else below
-        roles += [call] if "name" in call else []
-        if "file" in call:
-            yield from walk(path.parent / call["file"], load(path.parent / call["file"]), below, variables)
-    for role in roles:
-        name, tasks = rendered(role["name"], variables), rendered(role.get("tasks_from", "main"), variables)
-        target = ROOT / "roles" / name.removeprefix("gpulab.kubernetes.") / "tasks" / f"{tasks}.yml"
-        yield from walk(target, load(target), below, variables)
+        for part in PARTS:
+            yield from walk(path, entry.get(part), below, variables)
+        roles = [{"name": role["role"]} for role in entry.get("roles", [])]
+        for word in entry.keys() & CALLS:
+            call = {"file": entry[word]} if isinstance(entry[word], str) else entry[word]
+            # Keywords of an include are its own, except those that it applies.
+            below = {**above, **call.get("apply", {})} if "include" in word else below
+            roles += [call] if "name" in call else []
+            if "file" in call:
+                yield from walk(path.parent / call["file"], load(path.parent / call["file"]), below, variables)
+        for role in roles:
+            name = JINJA.from_string(JINJA.from_string(role["name"]).render(variables)).render(variables)
+            tasks = JINJA.from_string(role.get("tasks_from", "main")).render(variables)
+            target = ROOT / "roles" / name.removeprefix("gpulab.kubernetes.") / "tasks" / f"{tasks}.yml"
+            yield from walk(target, load(target), below, variables)
 
 
 def test_the_group_is_what_needs_a_kubeconfig() -> None:
