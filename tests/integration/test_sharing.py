@@ -1,4 +1,4 @@
-"""How pods share GPUs, as declared: time-slicing, MIG mixed and single, back to whole GPUs, and what is refused."""
+"""How pods share GPUs, as declared: MIG mixed and single, back to whole GPUs, and what is refused."""
 
 from __future__ import annotations
 
