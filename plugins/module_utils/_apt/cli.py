@@ -81,7 +81,7 @@ class Apt:
         return self._patiently(argv, "completing the interrupted work of dpkg")
 
     def hold(self, packages: Sequence[Package]) -> Result:
-        """Hold installed packages. ``apt-mark hold`` does the same, but first builds apt's cache anew."""
+        """Hold installed packages. ``apt-mark hold`` does the same, but rebuilds apt's cache first."""
         names = [each.name if each.architecture == "all" else f"{each.name}:{each.architecture}" for each in packages]
         selections = "".join(f"{name} hold\n" for name in names)
         return self._patiently(["dpkg", "--set-selections"], f"holding {', '.join(names)}", selections)
