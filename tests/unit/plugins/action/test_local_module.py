@@ -13,30 +13,6 @@ from typing import Any
 import pytest
 from support.programs import run_ansible
 
-PLAYBOOK = """
-- name: Run a module here, and in a process of its own
-  hosts: all
-  gather_facts: false
-  tasks:
-    - name: Write a file
-      gpulab.kubernetes.managed_files:
-        files: "{{ files }}"
-        marker: ""
-      register: result
-      failed_when: false
-    - name: Ask an API that is not there
-      gpulab.kubernetes.cluster_state:
-        kubeconfig: "{{ kubeconfig }}"
-        states: [{name: nodes, module: wait_for_rollout, args: {namespace: kube-system, nodes: [gpu1]}}]
-      register: asked
-      failed_when: false
-    - name: Keep the results
-      ansible.builtin.copy:
-        content: "{{ [result, asked] | to_json }}"
-        dest: "{{ place }}/{{ inventory_hostname }}.json"
-        mode: "0600"
-      check_mode: false
-"""
 KUBECONFIG = {
     "apiVersion": "v1",
     "kind": "Config",
@@ -47,10 +23,26 @@ KUBECONFIG = {
 }
 
 
-def results(folder: Path, files: list[dict[str, Any]], *arguments: str) -> tuple[list[Any], list[Any]]:
+def write_file(path: Path | str) -> dict[str, Any]:
+    files = [{"path": str(path), "content": "text\n", "mode": "0640"}]
+    return {"gpulab.kubernetes.managed_files": {"files": files, "marker": ""}}
+
+
+def ask_api(kubeconfig: Path) -> dict[str, Any]:
+    """A task that asks an API that is not there."""
+    kubeconfig.write_text(json.dumps(KUBECONFIG))
+    question = {"name": "nodes", "module": "wait_for_rollout", "args": {"namespace": "kube-system", "nodes": ["gpu1"]}}
+    return {"gpulab.kubernetes.cluster_state": {"kubeconfig": str(kubeconfig), "states": [question]}}
+
+
+def results(folder: Path, tasks: list[dict[str, Any]], *arguments: str) -> tuple[list[Any], list[Any]]:
     """Return what the tasks returned in this process, and in processes of their own."""
-    (folder / "site.yml").write_text(PLAYBOOK)
-    (folder / "kubeconfig").write_text(json.dumps(KUBECONFIG))
+    registered = [f"result{number}" for number in range(len(tasks))]
+    run = [{**task, "register": name, "failed_when": False} for task, name in zip(tasks, registered)]
+    content, kept = "{{ [" + ", ".join(registered) + "] | to_json }}", f"{folder}/{{{{ inventory_hostname }}}}.json"
+    keep = {"ansible.builtin.copy": {"content": content, "dest": kept, "mode": "0600"}, "check_mode": False}
+    play = {"name": "Run modules", "hosts": "all", "gather_facts": False, "tasks": [*run, keep]}
+    (folder / "site.yml").write_text(json.dumps([play]))
     # The same Python by another name is another one.
     other = folder / "python"
     other.unlink(missing_ok=True)
@@ -60,8 +52,7 @@ def results(folder: Path, files: list[dict[str, Any]], *arguments: str) -> tuple
         f"here ansible_connection=local ansible_python_interpreter={sys.executable}\n"
         f"own ansible_connection=local ansible_python_interpreter={other}\n"
     )
-    given = {"files": files, "place": str(folder), "kubeconfig": str(folder / "kubeconfig")}
-    status, output = run_ansible(folder, "-i", "hosts.ini", "site.yml", "-e", json.dumps(given), *arguments)
+    status, output = run_ansible(folder, "-i", "hosts.ini", "site.yml", *arguments)
     assert status == 0, output
     assert "KEY" not in output
     here, own = (json.loads((folder / f"{name}.json").read_text()) for name in ("here", "own"))
@@ -74,18 +65,16 @@ def results(folder: Path, files: list[dict[str, Any]], *arguments: str) -> tuple
 
 @pytest.mark.parametrize("arguments", [(), ("--diff",), ("--check", "--diff")])
 def test_results(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    path = tmp_path / "file-{{ inventory_hostname }}"
-    here, own = results(tmp_path, [{"path": str(path), "content": "text\n", "mode": "0640"}], *arguments)
-    assert here[0]["changed"] is True
+    task = write_file(tmp_path / "file-{{ inventory_hostname }}")
+    here, own = results(tmp_path, [task, task], *arguments)
     assert json.loads(json.dumps(here).replace("file-here", "file-own")) == own
-    written = tmp_path / "file-here"
-    assert written.exists() is ("--check" not in arguments)
-    again, _own = results(tmp_path, [{"path": str(path), "content": "text\n", "mode": "0640"}], *arguments)
-    assert again[0]["changed"] is ("--check" in arguments)
+    check = "--check" in arguments
+    assert [result["changed"] for result in here] == [True, check]
+    assert (tmp_path / "file-here").exists() is not check
 
 
 def test_errors(tmp_path: Path) -> None:
-    here, own = results(tmp_path, [{"path": "/dev/null/file", "content": "text\n"}])
+    here, own = results(tmp_path, [write_file("/dev/null/file"), ask_api(tmp_path / "kubeconfig")])
     assert here == own and here[0]["msg"].startswith("Error while ")
     assert here[1]["msg"].startswith("nodes: Error while asking the API")
 
@@ -94,6 +83,6 @@ def test_no_key_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    results(tmp_path, [])
+    results(tmp_path, [ask_api(tmp_path / "kubeconfig")])
     left = [path for folder in (scratch, tmp_path / "tmp") for path in folder.rglob("*") if path.is_file()]
     assert [path for path in left if "KEY" in path.read_text(errors="replace")] == []
