@@ -40,9 +40,14 @@ SETTINGS = """
       ansible.builtin.import_role:
         name: gpulab.kubernetes.preflight
         tasks_from: settings
-    - name: See that it is false
+    - name: Compare them
       ansible.builtin.assert:
-        that: _preflight_host_settings['nvidia_driver_replace_foreign'] is false
+        that:
+          - _preflight_host_settings['nvidia_driver_replace_foreign'] is false
+          - (_preflight_needs['kernel_modules'] | sort) == (expected | sort)
+      vars:
+        always: [overlay, br_netfilter, nf_conntrack, ip_tables, nf_tables]
+        expected: "{{{{ always + (needs_vxlan | bool | ternary(['vxlan'], [])) }}}}"
 """
 QUESTIONS = """
 - name: Look at what repositories are asked
@@ -148,24 +153,16 @@ def test_hosts_that_limit_leaves_out_are_compared_before_any_host_is_reached(run
     assert "differs between hosts of the cluster: device_plugin for cp1; gpu_operator for gpu1" in output
 
 
-@pytest.mark.parametrize(("backend", "wanted"), [("", True), ("vxlan", True), ("host-gw", False)])
-def test_vxlan_is_looked_for_where_flannel_uses_it(run: Run, backend: str, wanted: bool) -> None:
-    playbook = SETTINGS.replace(
-        "_preflight_host_settings['nvidia_driver_replace_foreign'] is false",
-        "(_preflight_needs['kernel_modules'] | sort) == (expected | sort)",
+def test_settings_of_the_hosts(run: Run) -> None:
+    hosts = (
+        # vxlan is looked for where flannel uses it.
+        f"usual {HERE} needs_vxlan=true",
+        f"vxlan {HERE} needs_vxlan=true flannel_backend=vxlan",
+        f"other {HERE} needs_vxlan=false flannel_backend=host-gw",
+        # Ansible reads what an INI file says of false as a text, and a text is true.
+        f"false {HERE} needs_vxlan=true nvidia_driver_replace_foreign=false",
     )
-    always = ["overlay", "br_netfilter", "nf_conntrack", "ip_tables", "nf_tables"]
-    variables = {
-        "expected": [*always, *(["vxlan"] if wanted else [])],
-        **({"flannel_backend": backend} if backend else {}),
-    }
-    status, output, _traces = run(f"[workers]\ngpu1 {HERE}\n", "-e", json.dumps(variables), playbook=playbook)
-    assert status == 0, output
-
-
-def test_false_as_ini_files_write_it_is_false(run: Run) -> None:
-    """Ansible reads it as a text, and a text is true."""
-    status, output, _traces = run(f"[workers]\ngpu1 {HERE} nvidia_driver_replace_foreign=false\n", playbook=SETTINGS)
+    status, output, _traces = run("\n".join(("[workers]", *hosts, "")), playbook=SETTINGS)
     assert status == 0, output
 
 
@@ -241,7 +238,8 @@ def test_repositories_are_asked_for_all_that_roles_install_and_for_their_keys(ru
     }
     # Which packages make the driver is asked once its version is chosen.
     assert found["NVIDIA driver"]["packages"] == {}
-    assert found["NVIDIA driver"]["key"]["ubuntu2604"] == "60DF8A40.pub"
+    keys = {name: found["NVIDIA driver"]["key"][name] for name in ("debian13", "ubuntu2404", "ubuntu2604")}
+    assert keys == {"debian13": "8793F200.pub", "ubuntu2404": "3bf863cc.pub", "ubuntu2604": "60DF8A40.pub"}
     assert [(one["key_url"], len(one["fingerprints"])) for one in found.values()] == [
         ("https://pkgs.k8s.io/core:/stable:/v1.36/deb/{key}", 0),
         ("https://download.docker.com/linux/{id}/{key}", 1),

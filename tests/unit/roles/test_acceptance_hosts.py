@@ -75,26 +75,19 @@ def play(site: Site, driver: dict[str, Any], **more: Any) -> dict[str, Any]:
 def test_what_the_driver_says_is_of_the_host_and_in_the_report(
     tmp_path: Path, driver: dict[str, Any], host: dict[str, Any]
 ) -> None:
-    found = play(Site(tmp_path), driver)
+    site = Site(tmp_path)
+    found = play(site, driver)
     assert {name: found["host"][name] for name in host} == host
     assert found["host"]["pci"] == 1 and found["seen"]["driver"] == driver
+    asked = {"driver_root": "/", "expected_gpus": 0, "xids_since": ""}
+    assert [each["nvidia_smi"] for each in site.asked("gpu_host_info")] == [asked]
+    assert site.asked("nvidia_smi_info") == site.asked("nvidia_mig") == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "asked"),
-    [
-        ({}, {"driver_root": "/", "expected_gpus": 0, "xids_since": ""}),
-        (
-            {"cluster_expected_gpus": 2, "nvidia_driver_source": "daemonset", "acceptance_xids_since": "2026"},
-            {"driver_root": "/opt/nvidia/driver", "expected_gpus": 2, "xids_since": "2026"},
-        ),
-    ],
-)
-def test_one_module_reads_the_host_and_its_driver(
-    tmp_path: Path, settings: dict[str, Any], asked: dict[str, Any]
-) -> None:
+def test_a_driver_in_a_pod_is_read_by_the_same_module(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    play(site, FINE, **settings)
+    play(site, FINE, cluster_expected_gpus=2, nvidia_driver_source="daemonset", acceptance_xids_since="2026")
+    asked = {"driver_root": "/opt/nvidia/driver", "expected_gpus": 2, "xids_since": "2026"}
     assert [each["nvidia_smi"] for each in site.asked("gpu_host_info")] == [asked]
     assert site.asked("nvidia_smi_info") == site.asked("nvidia_mig") == []
 

@@ -83,6 +83,9 @@ def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) 
     asked = [each for module in modules for each in site.asked(module)]
     assert {each["kubeconfig"] for each in asked} == {"/nowhere"}
     assert not int(waited["settle"])
+    # A release whose removal was interrupted does not stop Helm.
+    (selectors,) = (each["label_selectors"] for each in site.asked("k8s") if each.get("kind") == "Secret")
+    assert "status in (pending-install,pending-upgrade,pending-rollback,uninstalling)" in selectors
 
 
 def policy(version: str) -> dict[str, Any]:
@@ -129,12 +132,6 @@ def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(si
     status, output, calls = site.run(cluster_hosts=["gpu1", "gpu2"])
     assert status == 0, output
     assert "helm" not in calls and site.asked("wait_for_rollout")[-1]["nodes"] == ["gpu1"]
-
-
-def test_a_release_whose_removal_was_interrupted_does_not_stop_helm(site: Shared) -> None:
-    site.run()
-    (selectors,) = (each["label_selectors"] for each in site.asked("k8s") if each.get("kind") == "Secret")
-    assert "status in (pending-install,pending-upgrade,pending-rollback,uninstalling)" in selectors
 
 
 def test_the_operator_leaves_without_its_hooks_and_before_its_cluster_policy(site: Shared) -> None:

@@ -130,42 +130,55 @@ KEEP = """
 """
 
 
-@pytest.mark.parametrize(
-    ("settings", "kept"),
-    [
-        ({}, "hosts-admin.conf"),
-        ({"cluster_kubeconfig": "mine.conf"}, "mine.conf"),
-        ({"cluster_kubeconfig": ""}, ""),
-        ({"awx_job_template_name": "site"}, ""),
-    ],
-)
-def test_the_kubeconfig_is_kept_for_its_owner_alone(tmp_path: Path, settings: dict[str, str], kept: str) -> None:
-    (tmp_path / "site.yml").write_text(KEEP)
-    (tmp_path / "hosts.ini").write_text(INVENTORY)
+ADMIN_CONF = f"token: {SECRET}\n"
 
-    def files() -> set[str]:
-        return {path.name for path in tmp_path.iterdir() if path.is_file()} - {"site.yml", "hosts.ini"}
 
-    def run(conf: str, *arguments: str) -> str:
+class Keeper:
+    """Keeps a kubeconfig of the run's in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "site.yml").write_text(KEEP)
+        (folder / "hosts.ini").write_text(INVENTORY)
+
+    def changes(self, conf: str, *arguments: str, **settings: str) -> bool:
         read = {"__kubeadm_admin_conf": {"content": base64.b64encode(conf.encode()).decode()}} if conf else {}
         found = {"kubeadm_kubeconfig": conf and "/tmp/private.conf", **read, **settings}
         words = ["-i", "hosts.ini", "site.yml", "-vvv", "--diff", "-e", json.dumps(found), *arguments]
-        status, output = run_ansible(tmp_path, *words, PWD=str(tmp_path))
+        status, output = run_ansible(self.folder, *words, PWD=str(self.folder))
         assert status == 0, output
         assert SECRET not in output
-        return "changed" if "changed=1" in output else "unchanged"
+        return "changed=1" in output
 
-    change = "changed" if kept else "unchanged"
-    assert run("", "--check") == change, "before there is a cluster"
-    assert files() == set()
-    assert run(f"token: {SECRET}\n") == change
-    assert run(f"token: {SECRET}\n") == run(f"token: {SECRET}\n", "--check") == "unchanged"
-    assert files() == ({kept} if kept else set())
-    if kept:
-        assert (tmp_path / kept).read_text() == f"token: {SECRET}\n"
-        (tmp_path / kept).chmod(0o644)
-        assert run(f"token: {SECRET}\n") == "changed"
-        assert (tmp_path / kept).stat().st_mode & 0o777 == 0o600
+    def kept(self) -> set[str]:
+        return {path.name for path in self.folder.iterdir() if path.is_file()} - {"site.yml", "hosts.ini"}
+
+
+def test_the_kubeconfig_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
+    keeper, path = Keeper(tmp_path), tmp_path / "hosts-admin.conf"
+    assert keeper.changes("", "--check"), "before there is a cluster"
+    assert keeper.kept() == set()
+    assert keeper.changes(ADMIN_CONF)
+    assert not keeper.changes(ADMIN_CONF) and not keeper.changes(ADMIN_CONF, "--check")
+    assert keeper.kept() == {path.name} and path.read_text() == ADMIN_CONF
+    path.chmod(0o644)
+    assert keeper.changes(ADMIN_CONF)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"cluster_kubeconfig": "mine.conf"}, {"mine.conf"}),
+        ({"cluster_kubeconfig": ""}, set()),
+        ({"awx_job_template_name": "site"}, set()),
+    ],
+)
+def test_the_kubeconfig_is_kept_where_it_is_wanted(tmp_path: Path, settings: dict[str, str], kept: set[str]) -> None:
+    keeper = Keeper(tmp_path)
+    for conf, arguments, files in (("", ["--check"], set()), (ADMIN_CONF, [], kept)):
+        assert keeper.changes(conf, *arguments, **settings) is bool(kept)
+        assert keeper.kept() == files
 
 
 RENDER = """
