@@ -97,7 +97,7 @@ lab-down: venv ## remove the lab and nothing else
 	@echo "lab-down: removing the lab $(NAME)"
 	python -m lab down --name $(NAME)
 
-test: lint unit report-test galaxy molecule ## lint, unit tests, report page, package, molecule on the lab (about 25 minutes)
+test: lint unit report-test galaxy molecule ## lint, unit tests, report page, package, molecule on the lab (about 21 minutes)
 
 test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 minutes)
 	@for group in $(GROUP); do
@@ -202,7 +202,7 @@ galaxy: venv ## the collection built, installed, and called by its name from ano
 	@echo "galaxy: build, install, syntax check from another directory"
 	$(PYTEST) tests/packaging
 
-molecule: venv ## molecule on its own lab (about 8 minutes once packages and images are built)
+molecule: venv ## molecule on its own lab (about 7 minutes once packages and images are built)
 	@echo "molecule: create, check, converge, idempotence, verify, destroy on the lab molecule-default"
 	python -m lab build --with torch
 	molecule test --scenario-name default
