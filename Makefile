@@ -107,8 +107,10 @@ test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 min
 	for group in $(GROUP); do $(MAKE) "$$group" || failed+=" $$group"; done
 	[ -z "$$failed" ] || { echo "test-all: failed:$$failed" >&2; exit 1; }
 
-older: # on Python 3.11, what differs least there: modules, which hosts run on their own Python, and roles
-	@$(MAKE) unit-old OLD_TESTS="plugins/module_utils plugins/modules roles"
+# What differs least on Python 3.11: modules, which hosts run on their own Python, and roles.
+OLDER := plugins/module_utils plugins/modules roles
+older: # the rest of the unit tests on Python 3.11
+	@$(MAKE) unit-old OLD_TESTS="$(OLDER)"
 
 $(filter-out older,$(GROUPS)): venv
 	@echo "$@: $(tests_$@)"
@@ -173,8 +175,8 @@ unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 if it is in
 	$(PYTEST) --numprocesses=4 --dist=worksteal tests/unit
 	$(MAKE) unit-old
 
-# What runs in the controller's process: playbooks, and the plugins of ansible-core.
-unit-old: OLD_TESTS ?= plugins/action plugins/callback plugins/filter plugins/lookup plugins/plugin_utils plugins/test playbooks
+# Playbooks, and all plugins but those of the group older.
+unit-old: OLD_TESTS ?= playbooks $(filter-out $(OLDER) %/__pycache__,$(patsubst tests/unit/%/,%,$(wildcard tests/unit/plugins/*/)))
 unit-old: venv
 	@if .ci/make-venv $(OLD) requirements-old.txt 3.11; then
 	  echo "unit: $(OLD_TESTS), and a syntax check, on $$($(OLD)/bin/python --version) with ansible-core 2.19"

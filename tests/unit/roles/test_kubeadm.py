@@ -154,31 +154,27 @@ class Keeper:
         return {path.name for path in self.folder.iterdir() if path.is_file()} - {"site.yml", "hosts.ini"}
 
 
-def test_the_kubeconfig_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
-    keeper, path = Keeper(tmp_path), tmp_path / "hosts-admin.conf"
-    assert keeper.changes("", "--check"), "before there is a cluster"
+@pytest.mark.parametrize(
+    ("settings", "name"), [({}, "hosts-admin.conf"), ({"cluster_kubeconfig": "mine.conf"}, "mine.conf")]
+)
+def test_the_kubeconfig_is_kept_for_its_owner_alone(tmp_path: Path, settings: dict[str, str], name: str) -> None:
+    keeper, path = Keeper(tmp_path), tmp_path / name
+    assert keeper.changes("", "--check", **settings), "before there is a cluster"
     assert keeper.kept() == set()
-    assert keeper.changes(ADMIN_CONF)
-    assert not keeper.changes(ADMIN_CONF) and not keeper.changes(ADMIN_CONF, "--check")
-    assert keeper.kept() == {path.name} and path.read_text() == ADMIN_CONF
+    assert keeper.changes(ADMIN_CONF, **settings)
+    assert not keeper.changes(ADMIN_CONF, **settings) and not keeper.changes(ADMIN_CONF, "--check", **settings)
+    assert keeper.kept() == {name} and path.read_text() == ADMIN_CONF
     path.chmod(0o644)
-    assert keeper.changes(ADMIN_CONF)
+    assert keeper.changes(ADMIN_CONF, **settings)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize(
-    ("settings", "kept"),
-    [
-        ({"cluster_kubeconfig": "mine.conf"}, {"mine.conf"}),
-        ({"cluster_kubeconfig": ""}, set()),
-        ({"awx_job_template_name": "site"}, set()),
-    ],
-)
-def test_the_kubeconfig_is_kept_where_it_is_wanted(tmp_path: Path, settings: dict[str, str], kept: set[str]) -> None:
+@pytest.mark.parametrize("settings", [{"cluster_kubeconfig": ""}, {"awx_job_template_name": "site"}])
+def test_no_kubeconfig_is_kept_where_none_is_wanted(tmp_path: Path, settings: dict[str, str]) -> None:
     keeper = Keeper(tmp_path)
-    for conf, arguments, files in (("", ["--check"], set()), (ADMIN_CONF, [], kept)):
-        assert keeper.changes(conf, *arguments, **settings) is bool(kept)
-        assert keeper.kept() == files
+    for conf, arguments in (("", ["--check"]), (ADMIN_CONF, []), (ADMIN_CONF, ["--check"])):
+        assert not keeper.changes(conf, *arguments, **settings)
+        assert keeper.kept() == set()
 
 
 RENDER = """

@@ -151,7 +151,15 @@ def test_no_persistence_daemon_is_no_failure(site: Upgrade) -> None:
     assert [asked.get("optional") for asked in site.asked("managed_service")] == [True]
 
 
-@pytest.mark.parametrize(("old", "name"), [("570.1.02", "cuda-drivers-570"), ("590.1.02", "nvidia-kernel-open-dkms")])
+@pytest.mark.parametrize(
+    ("old", "name"),
+    [
+        ("570.1.02", "nvidia-open-570"),
+        ("570.1.02", "cuda-drivers-570"),
+        ("590.1.02", "nvidia-open"),
+        ("590.1.02", "nvidia-kernel-open-dkms"),
+    ],
+)
 def test_a_version_that_is_not_in_the_table_returns_too(site: Upgrade, old: str, name: str) -> None:
     site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
     answers(site, old)
@@ -190,7 +198,16 @@ def test_a_service_needs_no_suffix(site: Upgrade) -> None:
     assert site.asked("nvidia_driver_users_info")[0]["services"][-2:] == ["jupyter.service", "exporter.socket"]
 
 
-@pytest.mark.parametrize(("name", "file"), [("debian13", "8793F200.pub"), ("ubuntu2204", "3bf863cc.pub")])
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("debian12", "3bf863cc.pub"),
+        ("debian13", "8793F200.pub"),
+        ("ubuntu2204", "3bf863cc.pub"),
+        ("ubuntu2404", "3bf863cc.pub"),
+        ("ubuntu2604", "60DF8A40.pub"),
+    ],
+)
 def test_each_distribution_has_its_own_signing_key(site: Upgrade, name: str, file: str) -> None:
     keys = {"debian": "Debian 12", "ubuntu": "Ubuntu 22.04"}
     system = {"key": keys[name.rstrip("0123456789")], "repository_name": name}
