@@ -160,7 +160,7 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	$(MAKE) lint-rest & rest=$$!
 	failed=0
 	python tests/sanity/run.py || failed=1
-	wait $$rest || failed=1
+	wait $$rest || { echo "lint: another check failed, see above" >&2; failed=1; }
 	exit $$failed
 
 lint-rest:
