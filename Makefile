@@ -160,10 +160,10 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 	$(MAKE) lint-rest & rest=$$!
 	failed=0
 	python tests/sanity/run.py || failed=1
-	wait $$rest || { echo "lint: another check failed, see above" >&2; failed=1; }
+	wait $$rest || { echo "lint: a check of 4/6 to 6/6 failed, see above" >&2; failed=1; }
 	exit $$failed
 
-lint-rest:
+lint-rest: venv
 	@echo "lint: 4/6 mypy and yamllint"
 	mypy --no-error-summary plugins examples lab tests docs upstream
 	yamllint --strict .
@@ -173,7 +173,7 @@ lint-rest:
 	else exit 1; fi
 	echo "lint: 6/6 ansible-lint, production profile"
 	ansible-lint --offline -q --strict
-	# Excluded there, which starts Ansible twice for each of them.
+	# .ansible-lint excludes these playbooks: ansible-lint would start Ansible twice for each of them.
 	ANSIBLE_HOST_PATTERN_MISMATCH=ignore ansible-playbook -i inventories/three-machines.ini --syntax-check examples/project/playbooks/*.yml >/dev/null
 
 unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 if it is installed
@@ -193,7 +193,7 @@ unit-old: venv
 
 report-test: venv $(AXE) ## the report's page in Chromium, which is installed if it's missing, with axe (1 minute)
 	@echo "report-test: looks, accessibility and escaping of the page"
-	$(PYTEST) --numprocesses=2 --dist=loadfile tests/report
+	$(PYTEST) tests/report
 
 # Without what it drives browsers with.
 $(AXE):
