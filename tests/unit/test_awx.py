@@ -50,6 +50,7 @@ def test_a_project_of_your_own_has_the_same_playbooks_from_the_collection() -> N
     assert set(awx_project.playbooks(skeleton)) == {template["playbook"] for template in TEMPLATES}
     for path in (skeleton / "playbooks").iterdir():
         (play,) = yaml.safe_load(path.read_text())
+        assert play.keys() == {"name", "ansible.builtin.import_playbook"}
         assert play["ansible.builtin.import_playbook"] == f"gpulab.kubernetes.{path.stem}"
     assert awx_project.inventories(skeleton) == ["inventories/cluster.ini"]
 
