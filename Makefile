@@ -61,7 +61,7 @@ tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
 LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator metrics pools driver-installer runner training storage docker minikube minikube-docker launch network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms vm cuda secrets
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old lint-rest galaxy molecule awx-tools wandb-tools report-test pictures bench docs site docs-tools docs-lint clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench docs site docs-tools docs-lint clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -196,6 +196,14 @@ report-test: venv $(AXE) ## the report's page in Chromium, which is installed if
 # Without what it drives browsers with.
 $(AXE):
 	@python -m pip install --quiet --no-deps --target .cache/axe axe-playwright-python==0.1.8
+
+gpu-kit: venv ## pack gpu-kit.tar.gz, which checks the claims about GPUs on a machine that has one (5 minutes the first time)
+	@echo "gpu-kit: the collection, Python packages, NVIDIA's container toolkit and runc"
+	PYTHONPATH=.:tests python -m gpu_check.build gpu-kit.tar.gz
+
+gpu-check: gpu-kit ## check them on this machine's GPUs; ARGS="--script FILE" also runs a script on them (3 minutes)
+	@echo "gpu-check: readers, modules, CDI, isolation, a kernel and a training on this machine's GPUs"
+	.cache/gpu-kit/gpu-check/gpu-check $(ARGS)
 
 pictures: venv ## make docs/images again: the report in Chromium, and the terminal, on labs (10 minutes)
 	@echo "pictures: the report"

@@ -1,0 +1,1 @@
+"""Compares what the collection claims about GPUs with the GPUs of this machine. Changes nothing on it."""

@@ -1,0 +1,100 @@
+"""Reads what the machine itself says of its GPUs, directly from /proc, /sys, /dev and dpkg: a second reference."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import stat
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PCI = Path("/sys/bus/pci/devices")
+_DRIVER = Path("/proc/driver/nvidia")
+_MAJOR = re.compile(r"^\s*(\d+) nvidia(?:-frontend)?$", re.MULTILINE)
+
+
+@dataclass
+class Machine:
+    """``pci`` maps the address of a GPU to (device id, class, driver); None if /sys doesn't have it.
+
+    ``minors`` maps an address to its device minor, ``kind`` is open or proprietary, both from the driver's own files.
+    ``owner`` is who maintains the package that the NVML library belongs to, empty if it belongs to none.
+    """
+
+    pci: dict[str, tuple[str, str, str]] | None = None
+    minors: dict[str, int] = field(default_factory=dict)
+    loaded: str = ""
+    kind: str = ""
+    nouveau: bool | None = None
+    owner: str | None = None
+    uninstaller: bool = False
+    major: int | None = None
+    simulated: bool = False
+
+
+def read(library: str) -> Machine:
+    """Return what the machine says. ``library`` is the path of the loaded NVML library, or empty."""
+    found = Machine(uninstaller=Path("/usr/bin/nvidia-uninstall").exists())
+    if _PCI.is_dir():
+        devices = {device.name: _device(device) for device in sorted(_PCI.iterdir())}
+        found.pci = {name: device for name, device in devices.items() if device}
+    version = _text(_DRIVER / "version")
+    words = version.splitlines()[0].split() if version else []
+    found.loaded = next((word for word in words if re.fullmatch(r"\d{3}(?:\.\d+)+", word)), "")
+    found.kind = ("open" if "Open" in words else "proprietary") if words else ""
+    found.simulated = "(simulated)" in version
+    gpus = _DRIVER / "gpus"
+    for gpu in sorted(gpus.iterdir()) if gpus.is_dir() else ():
+        minor = re.search(r"^Device Minor:\s*(\d+)", _text(gpu / "information"), re.MULTILINE)
+        if minor:
+            found.minors[gpu.name] = int(minor[1])
+    modules = _text(Path("/proc/modules"))
+    found.nouveau = any(line.startswith("nouveau ") for line in modules.splitlines()) if modules else None
+    major = _MAJOR.search(_text(Path("/proc/devices")))
+    found.major = int(major[1]) if major else None
+    found.owner = _owner(library)
+    return found
+
+
+def node_problem(minor: int, major: int | None) -> str:
+    """Return what is wrong with the device node of a GPU, empty if nothing is."""
+    node = Path(f"/dev/nvidia{minor}")
+    try:
+        status = node.stat()
+    except OSError as error:
+        return f"{node}: {error.strerror}"
+    if not stat.S_ISCHR(status.st_mode):
+        return f"{node} is not a character device"
+    found = (status.st_rdev >> 8 & 0xFFF, (status.st_rdev & 0xFF) | (status.st_rdev >> 12 & 0xFFF00))
+    return "" if found == (major or found[0], minor) else f"{node} is device {found[0]}:{found[1]}"
+
+
+def _device(device: Path) -> tuple[str, str, str] | None:
+    """Return (device id, class, driver) of one of NVIDIA's display devices, None for any other device."""
+    kind = _text(device / "class").strip()
+    if _text(device / "vendor").strip() != "0x10de" or not kind.startswith("0x03") or (device / "physfn").exists():
+        return None
+    driver = device / "driver"
+    return _text(device / "device").strip(), kind, driver.resolve().name if driver.exists() else ""
+
+
+def _owner(library: str) -> str | None:
+    """Return the maintainer of the package that owns a file, empty for none, None on a machine without dpkg."""
+    if not library or not shutil.which("dpkg-query"):
+        return None
+    path = Path(library)
+    for each in dict.fromkeys([str(path), str(path.resolve()), str(path.resolve()).removeprefix("/usr")]):
+        done = subprocess.run(["dpkg-query", "--search", each], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            package = done.stdout.splitlines()[0].partition(": ")[0].partition(",")[0]
+            show = ["dpkg-query", "--show", "--showformat=${Maintainer}", package]
+            return subprocess.run(show, capture_output=True, text=True, check=False).stdout.strip()
+    return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,165 @@
+"""Runs the collection's modules as Ansible runs them, and compares what they return with NVML, /proc and /sys."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpu_check.forms import compare_gpus, compare_topology
+from gpu_check.machine import Machine, node_problem
+from gpu_check.nvml import Facts
+from gpu_check.result import NotRunError, Part
+
+_TIMEOUT = 60
+# The fewest values to compare of each module.
+_MINIMUM = {"nvidia_smi_info": 14, "gpu_host_info": 2, "preflight_info": 3}
+_MODULES: dict[str, dict[str, Any]] = {
+    "nvidia_smi_info": {"gather": ["gpus", "mig", "processes", "topology", "xids"]},
+    "gpu_host_info": {"nvidia_smi": {}},
+    "preflight_info": {},
+}
+
+
+def run(
+    python: str, environment: Mapping[str, str], work: Path, facts: Facts, specification: Path | None
+) -> dict[str, Any]:
+    """Return the result of each module. ``specification`` is a CDI specification to check, None to leave it out.
+
+    Raises NotRunError if Ansible fails.
+    """
+    arguments = dict(_MODULES)
+    if specification:
+        arguments["nvidia_cdi_spec"] = {
+            "count": len(facts.gpus),
+            "uuids": [gpu["uuid"] for gpu in facts.gpus if gpu.get("mig.current") != "Enabled"],
+            "driver_version": facts.driver_version,
+            "path": str(specification),
+        }
+    results = work / "modules.json"
+    tasks: list[dict[str, Any]] = [
+        {
+            "name": f"Run {name}",
+            f"gpulab.kubernetes.{name}": parameters,
+            "register": f"result_{name}",
+            "check_mode": True,
+            "ignore_errors": True,
+        }
+        for name, parameters in arguments.items()
+    ]
+    known = "{{ {" + ", ".join(f"'{name}': result_{name}" for name in arguments) + "} | to_json }}"
+    tasks.append({"name": "Write the results", "ansible.builtin.copy": {"content": known, "dest": str(results)}})
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]
+    playbook = work / "modules.yml"
+    # JSON is YAML, too.
+    playbook.write_text(json.dumps(play))
+    inventory = f"localhost ansible_connection=local ansible_python_interpreter={python}\n"
+    (work / "modules.ini").write_text(inventory)
+    command = [python, "-m", "ansible", "playbook", "-i", str(work / "modules.ini"), str(playbook)]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotRunError(f"Ansible can't be run: {error}") from None
+    (work / "raw" / "ansible.txt").write_text(done.stdout + done.stderr)
+    if not results.is_file():
+        words = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise NotRunError(f"Ansible ended with {done.returncode}: {' '.join(words[-3:])}")
+    found: dict[str, Any] = json.loads(results.read_text())
+    return found
+
+
+def compare(
+    part: Part, results: Mapping[str, Any], before: Facts, after: Facts, machine: Machine, library: tuple[str, str]
+) -> None:
+    """Note in ``part`` what the modules return. ``library`` is the path and version of the loaded NVML library."""
+    for name, result in results.items():
+        if result.get("failed"):
+            part.differ(name, "result", str(result.get("msg", "")).strip()[:500], "no failure")
+    info, host, preflight = (results.get(name, {}) for name in _MODULES)
+    if not info.get("failed"):
+        _compare_info(part, info, before, after, machine)
+    if not host.get("failed"):
+        _compare_host(part, host, machine, library)
+    if not preflight.get("failed"):
+        _compare_preflight(part, preflight, machine)
+    specification = results.get("nvidia_cdi_spec")
+    if specification and not specification.get("failed"):
+        expected = {str(gpu["index"]) for gpu in before.gpus}
+        listed = {name for name in specification["devices"] if name in expected}
+        part.compare("nvidia_cdi_spec", "devices", listed, expected)
+        start = [action for action in specification["actions"] if action.startswith("start ")]
+        part.compare("nvidia_cdi_spec", "actions", start, [])
+    for name, least in _MINIMUM.items():
+        if not results[name].get("failed") and part.compared.get(name, 0) < least and machine.pci is not None:
+            part.differ(name, "number of compared values", part.compared.get(name, 0), f"at least {least}")
+
+
+def _compare_info(part: Part, info: Mapping[str, Any], before: Facts, after: Facts, machine: Machine) -> None:
+    where = "nvidia_smi_info"
+    expected = "ok" if all(gpu.get("problems") == [] for gpu in before.gpus) else info["state"]
+    part.compare(where, "state", info["state"], expected)
+    compare_gpus(part, where, info, before, after)
+    compare_topology(part, where, info["topology"], before)
+    for gpu in info["gpus"]:
+        address, minor = _sysfs_address(gpu["pci_bus_id"]), gpu["minor_number"]
+        if address in machine.minors:
+            part.compare(where, f"minor_number of GPU {gpu['index']}", minor, machine.minors[address])
+            problem = node_problem(machine.minors[address], machine.major)
+            part.compare(where, f"device node of GPU {gpu['index']}", problem, "")
+        else:
+            part.unavailable.append(f"{where}: device minor of GPU {gpu['index']} (/proc/driver/nvidia/gpus)")
+
+
+def _compare_host(part: Part, host: Mapping[str, Any], machine: Machine, library: tuple[str, str]) -> None:
+    where = "gpu_host_info"
+    if machine.pci is None:
+        part.unavailable.append(f"{where}: pci (/sys/bus/pci/devices)")
+    else:
+        found = [(gpu["address"], gpu["device_id"]) for gpu in host["pci"]]
+        part.compare(where, "pci", found, [(name, device[0]) for name, device in machine.pci.items()])
+    if machine.loaded:
+        part.compare(where, "driver.loaded", host["driver"]["loaded"], machine.loaded)
+    else:
+        part.unavailable.append(f"{where}: driver.loaded (/proc/driver/nvidia/version)")
+    if library[1] and library[0].startswith(("/usr/lib/x86_64-linux-gnu/", "/usr/lib64/")):
+        part.compare(where, "driver.library", host["driver"]["library"], library[1])
+    else:
+        part.unavailable.append(f"{where}: driver.library (the driver's root is not /: {library[0] or 'unknown'})")
+
+
+def _compare_preflight(part: Part, preflight: Mapping[str, Any], machine: Machine) -> None:
+    where = "preflight_info"
+    if machine.pci is None:
+        part.unavailable.append(f"{where}: gpus (/sys/bus/pci/devices)")
+    else:
+        found = {gpu["address"]: (gpu["device_id"], gpu["class"], gpu["driver"]) for gpu in preflight["gpus"]}
+        part.compare(where, "gpus", found, machine.pci)
+    driver = preflight["nvidia_driver"]
+    if machine.loaded:
+        part.compare(where, "nvidia_driver.loaded_version", driver["loaded_version"], machine.loaded)
+        part.compare(where, "nvidia_driver.loaded_modules", driver["loaded_modules"], machine.kind)
+    if machine.nouveau is not None:
+        part.compare(where, "nvidia_driver.nouveau_loaded", driver["nouveau_loaded"], machine.nouveau)
+    origins = _origins(machine)
+    if origins:
+        found_origin = driver["origin"]
+        part.compare(where, "nvidia_driver.origin", found_origin, found_origin if found_origin in origins else origins)
+    else:
+        part.unavailable.append(f"{where}: nvidia_driver.origin (no dpkg)")
+
+
+def _origins(machine: Machine) -> Sequence[str]:
+    """Return the origins that fit the owner of the NVML library."""
+    if machine.owner is None:
+        return ()
+    if machine.owner:
+        return ("cuda_repository",) if "nvidia.com" in machine.owner else ("distribution",)
+    return ("runfile",) if machine.uninstaller else ("other", "runfile") if machine.loaded else ("other", "none")
+
+
+def _sysfs_address(bus_id: str | None) -> str:
+    """Return a PCI address as Linux writes it: four digits of domain, in lower case."""
+    domain, _colon, rest = (bus_id or "").partition(":")
+    return f"{domain[-4:]}:{rest}".lower()

@@ -1,0 +1,304 @@
+"""Reads the GPUs through NVML with nvidia-ml-py, NVIDIA's own bindings: the reference that readers are compared with.
+
+Values have the names and units of the module nvidia_smi_info. A value that NVML doesn't have is absent, not None: None
+is what NVML itself reports as not applicable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpu_check.result import STATUS_NO_GPU, CheckError
+
+_ENABLED = {0: "Disabled", 1: "Enabled"}
+_COMPUTE = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
+_FABRIC = {0: None, 1: "Not Started", 2: "In Progress", 3: "Completed"}
+_LEVELS = {10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+# As nvidia-smi writes them; it has further names, which are not compared.
+_BRANDS = {1: "Quadro", 2: "Tesla", 5: "GeForce", 6: "Titan", 12: "Quadro RTX", 13: "NVIDIA RTX", 14: "NVIDIA"}
+_ARCHITECTURES = {
+    **{2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada Lovelace"},
+    **{9: "Hopper", 10: "Blackwell"},
+}
+_MIB = 2**20
+_NO_RECOVERY = 0
+_MOST_CPUS = 4096
+_FURTHER_DIRECTORIES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib")
+_LIBRARY = re.compile(r"/libnvidia-ml\.so\.(\d+(?:\.\d+)+)$")
+
+
+@dataclass
+class Facts:
+    """One reading. ``gpus`` by index; ``topology`` has a cell for each pair of indices, ``affinity`` CPUs by index.
+
+    ``profiles`` (name, id, most instances) and ``instances`` (profile id, id, start) of MIG are by index, too.
+    ``processes`` are (pid, name) of compute processes by index.
+    """
+
+    driver_version: str
+    cuda_version: str
+    gpus: list[dict[str, Any]] = field(default_factory=list)
+    topology: dict[tuple[int, int], str] = field(default_factory=dict)
+    affinity: dict[int, str] = field(default_factory=dict)
+    profiles: dict[int, set[tuple[str, int, int]]] = field(default_factory=dict)
+    instances: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
+    processes: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    serials: list[str] = field(default_factory=list)
+
+
+class Nvml:
+    """An open NVML. Use it as a context manager. Raises CheckError if there is no driver, no GPU, or a lost GPU."""
+
+    def __init__(self, library: Any = None) -> None:
+        if library is None:
+            import pynvml as library
+        self._nvml = library
+
+    def __enter__(self) -> Nvml:
+        nvml = self._nvml
+        _preload()
+        try:
+            nvml.nvmlInit()
+        except nvml.NVMLError as error:
+            raise CheckError(f"No NVIDIA driver answers on this machine ({error}).", STATUS_NO_GPU) from None
+        if not nvml.nvmlDeviceGetCount():
+            nvml.nvmlShutdown()
+            raise CheckError("The NVIDIA driver finds no GPU on this machine.", STATUS_NO_GPU)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        with contextlib.suppress(self._nvml.NVMLError):
+            self._nvml.nvmlShutdown()
+
+    def library(self) -> tuple[str, str]:
+        """Return the path of the loaded library and the version in its file name, empty if it has none."""
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            path = line.partition("/")[1] + line.partition("/")[2]
+            if "/libnvidia-ml.so" in path:
+                match = _LIBRARY.search(path)
+                return path, match[1] if match else ""
+        return "", ""
+
+    def read(self) -> Facts:
+        nvml = self._nvml
+        cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
+        facts = Facts(_text(nvml.nvmlSystemGetDriverVersion()), f"{cuda // 1000}.{cuda % 1000 // 10}")
+        handles = [self._open(index) for index in range(nvml.nvmlDeviceGetCount())]
+        for index, handle in enumerate(handles):
+            facts.gpus.append({"index": index, **self._gpu(handle)})
+            facts.profiles[index] = self._profiles(handle)
+            facts.instances[index] = self._instances(handle)
+            facts.processes[index] = [(one.pid, _process_name(one.pid)) for one in self._compute_processes(handle)]
+            with self._may_lack():
+                facts.serials.append(_text(nvml.nvmlDeviceGetSerial(handle)))
+            with self._may_lack():
+                words = -(-max(os.cpu_count() or 1, 1) // 64)
+                facts.affinity[index] = _ranges(_bits(nvml.nvmlDeviceGetCpuAffinity(handle, max(words, 16))))
+            for other, second in enumerate(handles):
+                with self._may_lack():
+                    facts.topology[index, other] = "X" if index == other else self._link(handle, second)
+        return facts
+
+    def _open(self, index: int) -> Any:
+        nvml = self._nvml
+        try:
+            return nvml.nvmlDeviceGetHandleByIndex(index)
+        except nvml.NVMLError as error:
+            raise CheckError(
+                f"GPU {index} can't be opened (NVML: {error}). Look for Xid messages in the kernel log "
+                "(dmesg | grep -e NVRM -e Xid), reset the GPU or reboot, then run gpu-check again."
+            ) from None
+
+    def _gpu(self, handle: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, read in self._fields().items():
+            with self._may_lack():
+                found[name] = read(handle)
+        if "GPU is lost" in found.get("name", ""):
+            del found["name"]
+        found["mig.capable"] = found.get("mig.current") is not None
+        if found.get("mig.current") == "Enabled":
+            # The driver then has no figure for the GPU as a whole.
+            found.pop("utilization_gpu_pct", None)
+        found["mig.devices"] = self._mig_devices(handle)
+        return found
+
+    def _fields(self) -> Mapping[str, Callable[[Any], Any]]:
+        nvml = self._nvml
+        return {
+            "minor_number": nvml.nvmlDeviceGetMinorNumber,
+            "uuid": lambda handle: _text(nvml.nvmlDeviceGetUUID(handle)),
+            "name": lambda handle: _text(nvml.nvmlDeviceGetName(handle)),
+            "brand": lambda handle: self._known(_BRANDS, nvml.nvmlDeviceGetBrand(handle)),
+            "architecture": lambda handle: self._known(_ARCHITECTURES, nvml.nvmlDeviceGetArchitecture(handle)),
+            "pci_bus_id": lambda handle: _text(nvml.nvmlDeviceGetPciInfo(handle).busId).upper(),
+            "memory_total_mib": lambda handle: self._memory(handle).total // _MIB,
+            "memory_used_mib": lambda handle: self._memory(handle).used // _MIB,
+            "compute_mode": lambda handle: _COMPUTE[nvml.nvmlDeviceGetComputeMode(handle)],
+            "persistence_mode": lambda handle: _ENABLED[nvml.nvmlDeviceGetPersistenceMode(handle)],
+            "temperature_c": lambda handle: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+            "power_draw_w": lambda handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+            "power_limit_w": lambda handle: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000,
+            "utilization_gpu_pct": lambda handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            "mig.current": lambda handle: _ENABLED[nvml.nvmlDeviceGetMigMode(handle)[0]],
+            "mig.pending": lambda handle: _ENABLED[nvml.nvmlDeviceGetMigMode(handle)[1]],
+            "ecc.current": lambda handle: _ENABLED[nvml.nvmlDeviceGetEccMode(handle)[0]],
+            "ecc.pending": lambda handle: _ENABLED[nvml.nvmlDeviceGetEccMode(handle)[1]],
+            "ecc.uncorrected_aggregate": lambda handle: nvml.nvmlDeviceGetTotalEccErrors(
+                handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC
+            ),
+            "retired_or_remapped.pending": self._pending,
+            "retired_or_remapped.failure": lambda handle: bool(nvml.nvmlDeviceGetRemappedRows(handle)[3]),
+            "fabric.state": lambda handle: _FABRIC[self._fabric(handle).state],
+            "processes": self._pids,
+            "problems": self._problems,
+        }
+
+    def _known(self, names: Mapping[int, str], number: int) -> str:
+        """Return the name of a number. One that has none here is treated as a value that NVML doesn't have."""
+        if number not in names:
+            raise self._nvml.NVMLError(self._nvml.NVML_ERROR_NOT_SUPPORTED)
+        return names[number]
+
+    @contextlib.contextmanager
+    def _may_lack(self) -> Iterator[None]:
+        with contextlib.suppress(self._nvml.NVMLError, KeyError):
+            yield
+
+    def _memory(self, handle: Any) -> Any:
+        nvml = self._nvml
+        with self._may_lack():
+            return nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+        return nvml.nvmlDeviceGetMemoryInfo(handle)
+
+    def _pending(self, handle: Any) -> bool:
+        """Whether a page or row waits for a reset. A GPU has one of the two mechanisms."""
+        found = []
+        with self._may_lack():
+            found.append(bool(self._nvml.nvmlDeviceGetRemappedRows(handle)[2]))
+        with self._may_lack():
+            found.append(bool(self._nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)))
+        if not found:
+            raise self._nvml.NVMLError(self._nvml.NVML_ERROR_NOT_SUPPORTED)
+        return any(found)
+
+    def _fabric(self, handle: Any) -> Any:
+        nvml = self._nvml
+        info = nvml.c_nvmlGpuFabricInfoV_t()
+        nvml.nvmlDeviceGetGpuFabricInfoV(handle, nvml.byref(info))
+        return info
+
+    def _compute_processes(self, handle: Any) -> list[Any]:
+        with self._may_lack():
+            return list(self._nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        return []
+
+    def _pids(self, handle: Any) -> list[int]:
+        nvml = self._nvml
+        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        with self._may_lack():
+            running = [*running, *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)]
+        return sorted({one.pid for one in running})
+
+    def _problems(self, handle: Any) -> list[str]:
+        """Return an empty list if NVML knows of nothing that is wrong; otherwise there is nothing to compare."""
+        nvml = self._nvml
+        with self._may_lack():
+            if self._pending(handle) or nvml.nvmlDeviceGetRemappedRows(handle)[3]:
+                raise KeyError("remapped rows")
+        with self._may_lack():
+            value = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]
+            if value.nvmlReturn == nvml.NVML_SUCCESS and value.value.uiVal != _NO_RECOVERY:
+                raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
+        return []
+
+    def _mig_devices(self, handle: Any) -> list[dict[str, Any]]:
+        nvml = self._nvml
+        devices: list[dict[str, Any]] = []
+        with self._may_lack():
+            for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+                with self._may_lack():
+                    device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+                    devices.append(
+                        {
+                            "uuid": _text(nvml.nvmlDeviceGetUUID(device)),
+                            "profile": _text(nvml.nvmlDeviceGetName(device)).rpartition("MIG ")[2],
+                            "gi": nvml.nvmlDeviceGetGpuInstanceId(device),
+                            "ci": nvml.nvmlDeviceGetComputeInstanceId(device),
+                        }
+                    )
+        return devices
+
+    def _profiles(self, handle: Any) -> set[tuple[str, int, int]]:
+        nvml, found = self._nvml, set()
+        for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+            with self._may_lack():
+                info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number)
+                found.add((_text(info.name).removeprefix("MIG "), info.id, info.instanceCount))
+        return found
+
+    def _instances(self, handle: Any) -> set[tuple[int, int]]:
+        """Return (id, start) of every GPU instance that holds a MIG device."""
+        nvml, found = self._nvml, set()
+        for device in self._mig_devices(handle):
+            with self._may_lack():
+                instance = nvml.nvmlDeviceGetGpuInstanceById(handle, device["gi"])
+                found.add((device["gi"], nvml.nvmlGpuInstanceGetInfo(instance).placement.start))
+        return found
+
+    def _link(self, one: Any, other: Any) -> str:
+        """Return how two GPUs are connected, in the words of ``nvidia-smi topo -m``."""
+        nvml, links = self._nvml, 0
+        address = nvml.nvmlDeviceGetPciInfo(other).busId
+        for number in range(nvml.NVML_NVLINK_MAX_LINKS):
+            with self._may_lack():
+                if nvml.nvmlDeviceGetNvLinkState(one, number) != nvml.NVML_FEATURE_ENABLED:
+                    continue
+                kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(one, number)
+                through_switch = kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
+                links += through_switch or nvml.nvmlDeviceGetNvLinkRemotePciInfo(one, number).busId == address
+        return f"NV{links}" if links else _LEVELS[nvml.nvmlDeviceGetTopologyCommonAncestor(one, other)]
+
+
+def _preload() -> None:
+    """Load NVML from where some container platforms have it; nvidia-ml-py then finds it by its name."""
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libnvidia-ml.so.1")
+        return
+    for directory in _FURTHER_DIRECTORIES:
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(f"{directory}/libnvidia-ml.so.1")
+            return
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _bits(words: Any) -> list[int]:
+    return [64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1]
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return numbers as nvidia-smi writes them: 0-3,8."""
+    parts: list[list[int]] = []
+    for number in numbers[:_MOST_CPUS]:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
+def _process_name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""

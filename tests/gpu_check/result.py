@@ -1,0 +1,99 @@
+"""What a check found: its parts, with differences and reasons, as a table, as JSON and as an exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+AGREES, DIFFERS, NOT_RUN = "agrees", "differs", "not run"
+# Exit statuses: every part ran and agrees; something differs; no GPU or no driver; something could not run.
+STATUS_AGREES, STATUS_DIFFERS, STATUS_NO_GPU, STATUS_NOT_RUN = range(4)
+
+
+class CheckError(Exception):
+    """The check can't run at all. The text says what, where, why and what to do; ``status`` is the exit status."""
+
+    def __init__(self, text: str, status: int = STATUS_NOT_RUN) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class NotRunError(Exception):
+    """One part can't run on this machine. The text says why."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value that the collection reads otherwise than an independent source does.
+
+    ``where`` is the form, module or program that was checked; ``field`` is the name of the value, with the GPU's index.
+    """
+
+    where: str
+    field: str
+    found: Any
+    expected: Any
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.field} is {self.found!r}, expected {self.expected!r}"
+
+
+@dataclass
+class Part:
+    """One part of the check. ``compared`` counts the compared values by form, module or program.
+
+    ``unavailable`` names values that this machine does not have, which are no differences.
+    """
+
+    name: str
+    reason: str = ""
+    compared: dict[str, int] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    unavailable: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def state(self) -> str:
+        if self.differences:
+            return DIFFERS
+        return NOT_RUN if self.reason else AGREES
+
+    def compare(self, where: str, name: str, found: Any, expected: Any) -> None:
+        self.compared[where] = self.compared.get(where, 0) + 1
+        if found != expected:
+            self.differ(where, name, found, expected)
+
+    def differ(self, where: str, name: str, found: Any, expected: Any) -> None:
+        self.differences.append(Difference(where, name, found, expected))
+
+    def fields(self) -> dict[str, Any]:
+        return {**asdict(self), "state": self.state, "seconds": round(self.seconds, 1)}
+
+
+def status(parts: Iterable[Part]) -> int:
+    """Return the exit status; a difference counts more than a part that could not run."""
+    states = {part.state for part in parts}
+    if DIFFERS in states:
+        return STATUS_DIFFERS
+    return STATUS_NOT_RUN if NOT_RUN in states else STATUS_AGREES
+
+
+def table(parts: Sequence[Part]) -> str:
+    """Return the closing table: a line per part, and below it what differs or why it did not run."""
+    rows = [("part", "result", "compared", "s")]
+    rows += [(part.name, part.state, str(sum(part.compared.values()) or "-"), f"{part.seconds:.1f}") for part in parts]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    lines = []
+    for number, row in enumerate(rows):
+        cells = [row[0].ljust(widths[0]), row[1].ljust(widths[1]), row[2].rjust(widths[2]), row[3].rjust(widths[3])]
+        lines.append("  ".join(cells))
+        if number:
+            part = parts[number - 1]
+            lines += [f"    {difference}" for difference in part.differences]
+            lines += [f"    not run: {part.reason}"] if part.reason else []
+            lines += [f"    not available here: {name}" for name in part.unavailable]
+            lines += [f"    {note}" for note in part.notes]
+    return "\n".join(lines)
