@@ -1,6 +1,6 @@
 """Packs the kit of gpu-check: the collection, Python packages, programs, and a root file system for a container.
 
-Usage: python -m gpu_check.build ARCHIVE. The archive has one directory, gpu-check, which is also left in .cache/gpu-kit.
+Usage: python -m gpu_check.build ARCHIVE. The archive has one directory, gpu-check, which stays in .cache/gpu-kit, too.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 import yaml
+
 from gpu_check.kit import MANIFEST
 from lab import paths, progress
 from lab.depot import golang, recipes, tools, versions
@@ -33,6 +34,8 @@ _NVML = f"nvidia-ml-py=={metadata.version('nvidia-ml-py')}"
 _PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64", "manylinux_2_34_x86_64")
 _CONTAINERD = next(iter(versions.RUNC))
 _MOST_MB = 50
+# Of the collection, what its modules are run with.
+_COLLECTION = ("plugins", "meta", "MANIFEST.json", "FILES.json")
 
 
 def main() -> None:
@@ -125,7 +128,7 @@ def _collection() -> None:
         target = KIT / "ansible_collections" / "gpulab" / "kubernetes"
         target.mkdir(parents=True)
         with tarfile.open(next(Path(work).glob("*.tar.gz"))) as packed:
-            members = [one for one in packed.getmembers() if one.name.startswith(("plugins", "meta", "MANIFEST", "FILES"))]
+            members = [member for member in packed.getmembers() if member.name.startswith(_COLLECTION)]
             packed.extractall(target, members, filter="data")
 
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,24 +64,25 @@ class Containers:
 
         where = "CDI specification"
         found: dict[str, Any] = yaml.safe_load(self.specification.read_text())
-        names = {str(device["name"]) for device in found["devices"]}
-        expected = {str(gpu["index"]) for gpu in facts.gpus if gpu.get("mig.current") != "Enabled"}
-        expected |= {f"{index}:{place}" for index, gpu in enumerate(facts.gpus) for place in range(_parts(gpu))}
-        part.compare(where, "devices", {name for name in names if re.fullmatch(r"\d+(:\d+)?", name)}, expected)
-        edits = [found.get("containerEdits") or {}, *(device.get("containerEdits") or {} for device in found["devices"])]
-        for node in sorted({node.get("hostPath") or node["path"] for edit in edits for node in edit.get("deviceNodes") or ()}):
+        part.compare(where, "devices", devices(str(device["name"]) for device in found["devices"]), wanted(facts))
+        edits = [one.get("containerEdits") or {} for one in (found, *found["devices"])]
+        nodes = {node.get("hostPath") or node["path"] for edit in edits for node in edit.get("deviceNodes") or ()}
+        files = {mount["hostPath"] for edit in edits for mount in edit.get("mounts") or ()}
+        for node in sorted(nodes):
             part.compare(where, f"device node {node}", Path(node).is_char_device(), True)
-        for mount in sorted({mount["hostPath"] for edit in edits for mount in edit.get("mounts") or ()}):
-            part.compare(where, f"file {mount}", Path(mount).exists(), True)
-        libraries = [mount["hostPath"] for edit in edits for mount in edit.get("mounts") or ()]
-        listed = any(f".so.{facts.driver_version}" in path for path in libraries)
+        for file in sorted(files):
+            part.compare(where, f"file {file}", Path(file).exists(), True)
+        listed = any(f".so.{facts.driver_version}" in file for file in files)
         part.compare(where, f"libraries of driver {facts.driver_version}", listed, True)
 
     def check_isolation(self, part: Part, image: Path, facts: Facts) -> None:
         """Start a container without a GPU, then one with each GPU. Raises NotRunError if runc can't start any."""
         rootfs = self._work / "rootfs"
         with tarfile.open(image) as archive:
-            archive.extractall(rootfs, filter="tar")
+            # Python 3.11 has filters from 3.11.4 on, and later versions ask for one. The archive is the kit's own.
+            if hasattr(tarfile, "tar_filter"):
+                archive.extraction_filter = tarfile.tar_filter
+            archive.extractall(rootfs)
         self._container("start", rootfs, ["/bin/true"], "")
         output = self._container("none", rootfs, ["/bin/sh", "-c", _LOOK], "")
         part.compare("container without a GPU", "GPUs", _seen(output), ([], []))
@@ -165,8 +166,18 @@ class Containers:
             raise NotRunError(f"{Path(argv[0]).name} can't be run: {error}") from None
 
 
-def _parts(gpu: Mapping[str, Any]) -> int:
-    return len(gpu["mig.devices"]) if gpu.get("mig.current") == "Enabled" else 0
+def devices(names: Iterable[str]) -> list[str]:
+    """Return the names of GPUs (0) and MIG devices (0:1) among the names of CDI devices."""
+    return sorted(name for name in names if re.fullmatch(r"\d+(:\d+)?", name))
+
+
+def wanted(facts: Facts) -> list[str]:
+    """Return the names that a specification must have: GPUs, and instead of a GPU in MIG mode its MIG devices."""
+    names = []
+    for index, gpu in enumerate(facts.gpus):
+        parts = [f"{index}:{place}" for place in range(len(gpu["mig.devices"]))]
+        names += parts if gpu.get("mig.current") == "Enabled" else [str(index)]
+    return sorted(names)
 
 
 def _seen(output: str) -> tuple[list[str], list[str]]:

@@ -122,19 +122,23 @@ def compare(part: Part, outputs: Mapping[str, Output], before: Facts, after: Fac
             # This version doesn't have the form, or this platform can't answer.
             words = [line.strip() for line in texts[name].splitlines() if line.strip()]
             part.unavailable.append(f"{name} (nvidia-smi: {words[-1] if words else 'no output'})")
-        elif name == "topo -m":
-            compare_topology(part, name, read(texts[name]).topology, before)
-        elif name == "mig -lgip":
-            _compare_profiles(part, name, texts[name], profiles.parse_profiles(texts[name]), before)
-        elif name == "mig -lgi":
-            _compare_instances(part, name, texts, profiles.parse_instances, before)
-        elif name != "mig -lci":
-            reading = read(texts[name])
-            found = {"driver_version": reading.driver_version, "cuda_version": reading.cuda_version}
-            found |= {"count": reading.attached, "gpus": reading.gpus}
-            lacking = _lacking(texts[name], before) if name == "csv" else {}
-            compare_gpus(part, name, found, before, after, lacking)
-            part.compare(name, "complete", reading.complete, True)
+            continue
+        try:
+            if name == "topo -m":
+                compare_topology(part, name, read(texts[name]).topology, before)
+            elif name == "mig -lgip":
+                _compare_profiles(part, name, texts[name], profiles.parse_profiles(texts[name]), before)
+            elif name == "mig -lgi":
+                _compare_instances(part, name, texts, profiles.parse_instances, before)
+            elif name != "mig -lci":
+                reading = read(texts[name])
+                found: dict[str, Any] = {"count": reading.attached, "gpus": reading.gpus}
+                found |= {"driver_version": reading.driver_version, "cuda_version": reading.cuda_version}
+                lacking = _lacking(texts[name], before) if name == "csv" else {}
+                compare_gpus(part, name, found, before, after, lacking)
+                part.compare(name, "complete", reading.complete, True)
+        except Exception as error:  # A reader is total: whatever it raises is a difference.
+            part.differ(name, "reading", f"{type(error).__name__}: {error}", "no exception")
     for name, form in FORMS.items():
         least = form.minimum * (len(before.gpus) if form.gpu else 1)
         if name not in refused and part.compared.get(name, 0) < least:

@@ -19,7 +19,8 @@ class Machine:
     """``pci`` maps the address of a GPU to (device id, class, driver); None if /sys doesn't have it.
 
     ``minors`` maps an address to its device minor, ``kind`` is open or proprietary, both from the driver's own files.
-    ``owner`` is who maintains the package that the NVML library belongs to, empty if it belongs to none.
+    ``origin`` says where the package that the NVML library belongs to comes from: nvidia, distribution, empty if it
+    belongs to none, None if that can't be read.
     """
 
     pci: dict[str, tuple[str, str, str]] | None = None
@@ -27,7 +28,7 @@ class Machine:
     loaded: str = ""
     kind: str = ""
     nouveau: bool | None = None
-    owner: str | None = None
+    origin: str | None = None
     uninstaller: bool = False
     major: int | None = None
     simulated: bool = False
@@ -38,7 +39,8 @@ def read(library: str) -> Machine:
     found = Machine(uninstaller=Path("/usr/bin/nvidia-uninstall").exists())
     if _PCI.is_dir():
         devices = {device.name: _device(device) for device in sorted(_PCI.iterdir())}
-        found.pci = {name: device for name, device in devices.items() if device}
+        # Some container platforms show a bus without the GPUs that they pass through.
+        found.pci = {name: device for name, device in devices.items() if device} or None
     version = _text(_DRIVER / "version")
     words = version.splitlines()[0].split() if version else []
     found.loaded = next((word for word in words if re.fullmatch(r"\d{3}(?:\.\d+)+", word)), "")
@@ -53,7 +55,7 @@ def read(library: str) -> Machine:
     found.nouveau = any(line.startswith("nouveau ") for line in modules.splitlines()) if modules else None
     major = _MAJOR.search(_text(Path("/proc/devices")))
     found.major = int(major[1]) if major else None
-    found.owner = _owner(library)
+    found.origin = _origin(library)
     return found
 
 
@@ -79,18 +81,28 @@ def _device(device: Path) -> tuple[str, str, str] | None:
     return _text(device / "device").strip(), kind, driver.resolve().name if driver.exists() else ""
 
 
-def _owner(library: str) -> str | None:
-    """Return the maintainer of the package that owns a file, empty for none, None on a machine without dpkg."""
+def _origin(library: str) -> str | None:
+    """Return where a file comes from, by its package's maintainer and by apt's sources of the installed version."""
     if not library or not shutil.which("dpkg-query"):
         return None
     path = Path(library)
     for each in dict.fromkeys([str(path), str(path.resolve()), str(path.resolve()).removeprefix("/usr")]):
-        done = subprocess.run(["dpkg-query", "--search", each], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            package = done.stdout.splitlines()[0].partition(": ")[0].partition(",")[0]
-            show = ["dpkg-query", "--show", "--showformat=${Maintainer}", package]
-            return subprocess.run(show, capture_output=True, text=True, check=False).stdout.strip()
+        package = _output("dpkg-query", "--search", each).partition(": ")[0].partition(",")[0]
+        if package:
+            maintainer = _output("dpkg-query", "--show", "--showformat=${Maintainer}", package)
+            installed = _output("apt-cache", "policy", package).partition(" *** ")[2].partition("\n     ")[2]
+            sources = re.split(r"\n {0,5}\S", installed)[0]
+            if "nvidia.com" in maintainer or "/cuda/repos/" in sources:
+                return "nvidia"
+            return "distribution" if re.search("debian|ubuntu", f"{maintainer} {sources}", re.IGNORECASE) else None
     return ""
+
+
+def _output(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
 
 
 def _text(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
 import json
@@ -13,11 +14,12 @@ import sys
 import tarfile
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gpu_check import containers, forms, machine, modules, programs, result, scrub
 from gpu_check.kit import Kit, require_space
@@ -27,11 +29,19 @@ from gpu_check.result import CheckError, NotRunError, Part
 # Seconds for the whole run. A part that would begin later is not run.
 _LIMIT = 170
 REPORT, ARCHIVE = "gpu-check.json", "gpu-check-raw.tar.gz"
-_EPILOG = """exit status: 0 all parts ran and agree; 1 something differs; 2 no GPU or no driver; 3 a part could not run"""
+_EPILOG = "exit status: 0 all parts agree; 1 something differs; 2 no GPU or no driver; 3 a part could not run"
+
+
+class Parser(argparse.ArgumentParser):
+    """Exits with the status of a check that could not run: argparse's own 2 means that there is no GPU."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(result.STATUS_NOT_RUN, f"{self.prog}: error: {message}\n")
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gpu-check",
         description="Compares what gpulab.kubernetes reads and claims about GPUs with the GPUs of this machine. "
         "Takes at most 3 minutes and changes nothing.",
@@ -57,10 +67,12 @@ class Check:
         self._kit, self._work, self._options = kit, work, options
         self._started = time.monotonic()
         (work / "raw").mkdir()
+        (work / "ansible.cfg").touch()
         self.parts: list[Part] = []
         self.facts = Facts("", "")
         self.machine = machine.Machine()
         self._library = ("", "")
+        self._has_topology = False
         self._own = _clean_environment(work)
         # Only Ansible gets the packages of the kit: PyTorch and NVIDIA's programs get the machine's own.
         site = kit.unpack(work)
@@ -71,7 +83,7 @@ class Check:
             "PYTHONPATH": str(site),
             "PATH": f"{kit.programs}:{self._own.get('PATH', '')}",
             "ANSIBLE_COLLECTIONS_PATH": str(kit.root),
-            "ANSIBLE_CONFIG": os.devnull,
+            "ANSIBLE_CONFIG": str(work / "ansible.cfg"),
             "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
             "ANSIBLE_LOCAL_TEMP": str(work / "ansible"),
             "ANSIBLE_REMOTE_TEMP": str(work / "ansible"),
@@ -116,6 +128,9 @@ class Check:
             work(part)
         except NotRunError as error:
             part.reason = str(error)
+        except Exception as error:  # The other parts and the report are worth having all the same.
+            part.reason = f"unexpected {type(error).__name__}: {error}. Report this with {ARCHIVE}"
+            (self._work / "raw" / f"traceback-{name}.txt").write_text(traceback.format_exc())
         part.seconds = time.monotonic() - begun
         _say(f"{part.state} ({part.seconds:.1f} s)")
 
@@ -133,6 +148,7 @@ class Check:
             (self._work / "raw" / f"nvidia-smi {name}.txt").write_text(output.text)
         self._keep("nvml.json", {"before": _jsonable(before), "after": _jsonable(after)})
         forms.compare(part, outputs, before, after)
+        self._has_topology = outputs["topo -m"].status == 0
 
     def _specification(self, part: Part, box: containers.Containers) -> None:
         box.generate(self._library[0])
@@ -147,7 +163,7 @@ class Check:
         before = nvml.read()
         results = modules.run(sys.executable, self._ansible, self._work, before, specification)
         self._keep("modules.json", results)
-        modules.compare(part, results, before, nvml.read(), self.machine, self._library)
+        modules.compare(part, results, before, nvml.read(), self.machine, self._library, self._has_topology)
 
     def _isolation(self, part: Part, box: containers.Containers, nvml: Nvml) -> None:
         if not box.specification.is_file():
@@ -205,7 +221,7 @@ class Check:
         raw[REPORT] = json.dumps(self.report(), indent=1, default=_plain) + "\n"
         uuids = scrub.identities(raw)
         names = {platform.node(): "host", str(self._work): "/tmp/gpu-check", str(self._kit.root): "/kit"}
-        names |= {serial: "0" for serial in self.facts.serials}
+        names |= dict.fromkeys(self.facts.serials, "0")
         names |= {name: "process" for one in self.facts.processes.values() for _pid, name in one if name}
         clean = {name: scrub.scrub(text, uuids, names) for name, text in raw.items()}
         _replace(directory / REPORT, clean[REPORT].encode())
@@ -224,6 +240,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     root = Path(__file__).resolve().parent.parent
     try:
         kit = Kit(root)
+        _require_writable(options.out)
         require_space(Path(tempfile.gettempdir()))
         with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
             check = Check(kit, Path(directory), options)
@@ -235,7 +252,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"gpu-check: {error}\n")
         return error.status
     except OSError as error:
-        sys.stderr.write(f"gpu-check: {error.strerror or error}: {error.filename or 'no file'}. Nothing was changed.\n")
+        sys.stderr.write(f"gpu-check: {error}\n")
         return result.STATUS_NOT_RUN
     _say("")
     status = result.status(check.parts)
@@ -245,8 +262,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _clean_environment(work: Path) -> dict[str, str]:
-    """Return this process's environment without what would change which GPUs or packages a program gets."""
-    dropped = ("CUDA_", "NVIDIA_", "ANSIBLE_", "PYTHON", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "TORCH_DDP_")
+    """Return this process's environment without what would change which GPUs a program gets, or how a module runs."""
+    dropped = ("CUDA_VISIBLE_", "CUDA_DEVICE_", "NVIDIA_", "ANSIBLE_", "TORCH_DDP_", "RANK", "WORLD_SIZE", "MASTER_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     path = kept.get("PATH", "")
     return {**kept, "PATH": f"{path}:/usr/local/nvidia/bin:/usr/sbin:/sbin", "HOME": str(work), "TMPDIR": str(work)}
@@ -279,13 +296,23 @@ def _system() -> str:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole, or not at all."""
+    """Write a file whole, or not at all. Raises CheckError."""
     work = path.with_name(f".{path.name}.new")
     try:
         work.write_bytes(content)
         work.replace(path)
-    finally:
-        work.unlink(missing_ok=True)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            work.unlink(missing_ok=True)
+        words = f"{path} can't be written: {error.strerror}. Use another directory (--out)."
+        raise CheckError(words) from None
+
+
+def _require_writable(directory: Path) -> None:
+    """Raise CheckError if no file can be written in a directory, before 3 minutes are spent."""
+    probe = directory / f".{REPORT}.probe"
+    _replace(probe, b"\n")
+    probe.unlink()
 
 
 def _say(text: str) -> None:

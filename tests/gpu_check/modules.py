@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpu_check.containers import devices, wanted
 from gpu_check.forms import compare_gpus, compare_topology
 from gpu_check.machine import Machine, node_problem
 from gpu_check.nvml import Facts
 from gpu_check.result import NotRunError, Part
 
 _TIMEOUT = 60
-# The fewest values to compare of each module.
-_MINIMUM = {"nvidia_smi_info": 14, "gpu_host_info": 2, "preflight_info": 3}
+# The fewest values of each module that are compared, or named as not available on this machine.
+_MINIMUM = {"nvidia_smi_info": 14, "gpu_host_info": 3, "preflight_info": 4}
 _MODULES: dict[str, dict[str, Any]] = {
     "nvidia_smi_info": {"gather": ["gpus", "mig", "processes", "topology", "xids"]},
     "gpu_host_info": {"nvidia_smi": {}},
@@ -71,29 +72,40 @@ def run(
 
 
 def compare(
-    part: Part, results: Mapping[str, Any], before: Facts, after: Facts, machine: Machine, library: tuple[str, str]
+    part: Part,
+    results: Mapping[str, Any],
+    before: Facts,
+    after: Facts,
+    machine: Machine,
+    library: tuple[str, str],
+    has_topology: bool,
 ) -> None:
-    """Note in ``part`` what the modules return. ``library`` is the path and version of the loaded NVML library."""
+    """Note in ``part`` what the modules return.
+
+    ``library`` is the path and version of the loaded NVML library; ``has_topology`` tells whether nvidia-smi could read
+    how the GPUs are connected.
+    """
     for name, result in results.items():
         if result.get("failed"):
             part.differ(name, "result", str(result.get("msg", "")).strip()[:500], "no failure")
     info, host, preflight = (results.get(name, {}) for name in _MODULES)
     if not info.get("failed"):
         _compare_info(part, info, before, after, machine)
+        if has_topology:
+            compare_topology(part, "nvidia_smi_info", info["topology"], before)
     if not host.get("failed"):
         _compare_host(part, host, machine, library)
     if not preflight.get("failed"):
         _compare_preflight(part, preflight, machine)
     specification = results.get("nvidia_cdi_spec")
     if specification and not specification.get("failed"):
-        expected = {str(gpu["index"]) for gpu in before.gpus}
-        listed = {name for name in specification["devices"] if name in expected}
-        part.compare("nvidia_cdi_spec", "devices", listed, expected)
+        part.compare("nvidia_cdi_spec", "devices", devices(specification["devices"]), wanted(before))
         start = [action for action in specification["actions"] if action.startswith("start ")]
         part.compare("nvidia_cdi_spec", "actions", start, [])
     for name, least in _MINIMUM.items():
-        if not results[name].get("failed") and part.compared.get(name, 0) < least and machine.pci is not None:
-            part.differ(name, "number of compared values", part.compared.get(name, 0), f"at least {least}")
+        named = sum(text.startswith(f"{name}: ") for text in part.unavailable)
+        if not results[name].get("failed") and part.compared.get(name, 0) + named < least:
+            part.differ(name, "number of compared values", part.compared.get(name, 0), f"at least {least - named}")
 
 
 def _compare_info(part: Part, info: Mapping[str, Any], before: Facts, after: Facts, machine: Machine) -> None:
@@ -101,7 +113,6 @@ def _compare_info(part: Part, info: Mapping[str, Any], before: Facts, after: Fac
     expected = "ok" if all(gpu.get("problems") == [] for gpu in before.gpus) else info["state"]
     part.compare(where, "state", info["state"], expected)
     compare_gpus(part, where, info, before, after)
-    compare_topology(part, where, info["topology"], before)
     for gpu in info["gpus"]:
         address, minor = _sysfs_address(gpu["pci_bus_id"]), gpu["minor_number"]
         if address in machine.minors:
@@ -140,22 +151,26 @@ def _compare_preflight(part: Part, preflight: Mapping[str, Any], machine: Machin
     if machine.loaded:
         part.compare(where, "nvidia_driver.loaded_version", driver["loaded_version"], machine.loaded)
         part.compare(where, "nvidia_driver.loaded_modules", driver["loaded_modules"], machine.kind)
+    else:
+        part.unavailable.append(f"{where}: nvidia_driver.loaded_version (/proc/driver/nvidia/version)")
     if machine.nouveau is not None:
         part.compare(where, "nvidia_driver.nouveau_loaded", driver["nouveau_loaded"], machine.nouveau)
+    else:
+        part.unavailable.append(f"{where}: nvidia_driver.nouveau_loaded (/proc/modules)")
     origins = _origins(machine)
     if origins:
         found_origin = driver["origin"]
         part.compare(where, "nvidia_driver.origin", found_origin, found_origin if found_origin in origins else origins)
     else:
-        part.unavailable.append(f"{where}: nvidia_driver.origin (no dpkg)")
+        part.unavailable.append(f"{where}: nvidia_driver.origin (neither dpkg nor apt knows)")
 
 
 def _origins(machine: Machine) -> Sequence[str]:
-    """Return the origins that fit the owner of the NVML library."""
-    if machine.owner is None:
+    """Return the origins that fit what dpkg and apt say of the NVML library."""
+    if machine.origin is None:
         return ()
-    if machine.owner:
-        return ("cuda_repository",) if "nvidia.com" in machine.owner else ("distribution",)
+    if machine.origin:
+        return ("cuda_repository",) if machine.origin == "nvidia" else ("distribution",)
     return ("runfile",) if machine.uninstaller else ("other", "runfile") if machine.loaded else ("other", "none")
 
 

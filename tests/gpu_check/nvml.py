@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -23,10 +24,9 @@ _FABRIC = {0: None, 1: "Not Started", 2: "In Progress", 3: "Completed"}
 _LEVELS = {10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 # As nvidia-smi writes them; it has further names, which are not compared.
 _BRANDS = {1: "Quadro", 2: "Tesla", 5: "GeForce", 6: "Titan", 12: "Quadro RTX", 13: "NVIDIA RTX", 14: "NVIDIA"}
-_ARCHITECTURES = {
-    **{2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada Lovelace"},
-    **{9: "Hopper", 10: "Blackwell"},
-}
+_ARCHITECTURES = dict(
+    enumerate(("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell"), 2)
+)
 _MIB = 2**20
 _NO_RECOVERY = 0
 _MOST_CPUS = 4096
@@ -57,9 +57,7 @@ class Nvml:
     """An open NVML. Use it as a context manager. Raises CheckError if there is no driver, no GPU, or a lost GPU."""
 
     def __init__(self, library: Any = None) -> None:
-        if library is None:
-            import pynvml as library
-        self._nvml = library
+        self._nvml = library or importlib.import_module("pynvml")
 
     def __enter__(self) -> Nvml:
         nvml = self._nvml
@@ -121,8 +119,6 @@ class Nvml:
         for name, read in self._fields().items():
             with self._may_lack():
                 found[name] = read(handle)
-        if "GPU is lost" in found.get("name", ""):
-            del found["name"]
         found["mig.capable"] = found.get("mig.current") is not None
         if found.get("mig.current") == "Enabled":
             # The driver then has no figure for the GPU as a whole.
@@ -209,14 +205,16 @@ class Nvml:
 
     def _problems(self, handle: Any) -> list[str]:
         """Return an empty list if NVML knows of nothing that is wrong; otherwise there is nothing to compare."""
-        nvml = self._nvml
+        nvml, wrong = self._nvml, False
         with self._may_lack():
-            if self._pending(handle) or nvml.nvmlDeviceGetRemappedRows(handle)[3]:
-                raise KeyError("remapped rows")
+            wrong = self._pending(handle)
+        with self._may_lack():
+            wrong = wrong or bool(nvml.nvmlDeviceGetRemappedRows(handle)[3])
         with self._may_lack():
             value = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]
-            if value.nvmlReturn == nvml.NVML_SUCCESS and value.value.uiVal != _NO_RECOVERY:
-                raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
+            wrong = wrong or (value.nvmlReturn == nvml.NVML_SUCCESS and value.value.uiVal != _NO_RECOVERY)
+        if wrong:
+            raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
         return []
 
     def _mig_devices(self, handle: Any) -> list[dict[str, Any]]:

@@ -71,7 +71,9 @@ def torch_python(chosen: str, environment: Mapping[str, str]) -> tuple[str, list
     raise NotRunError(f"no torch in {tried}; name the interpreter that has it with --python")
 
 
-def training(part: Part, python: str, torch: list[Any], script: Path, environment: Mapping[str, str], raw: Path) -> None:
+def training(
+    part: Part, python: str, torch: list[Any], script: Path, environment: Mapping[str, str], raw: Path
+) -> None:
     """Train with the example of the collection on all GPUs, and note its figures."""
     done = _torchrun(python, torch[2], [str(script), "--epochs", "3"], environment, raw / "training.txt")
     where = script.name

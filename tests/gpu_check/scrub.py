@@ -8,8 +8,10 @@ from collections.abc import Mapping
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
 # The UUIDs that take the place of real ones, and no others.
 REPLACED = re.compile(r"00000000-0000-0000-0000-\d{12}\Z")
-_NAMED = "serial|board_id|board_part_number|gpu_part_number|chassis_serial_number|img_version|oem_object|ecc_object|pwr_object"
-_XML = re.compile(rf"(<({_NAMED}|process_name|pdi|gpu_fabric_guid)>)(?!N/A|None)[^<]+(</\2>)")
+_XML = re.compile(
+    r"(<(serial|board_id|board_part_number|gpu_part_number|chassis_serial_number|img_version|oem_object|ecc_object"
+    r"|pwr_object|process_name|pdi|gpu_fabric_guid)>)(?!N/A|None)[^<]+(</\2>)"
+)
 _TEXT = re.compile(
     r"^(\s*(?:Serial Number|Board ID|Board Part Number|GPU Part Number|Chassis Serial Number|Image Version|OEM Object"
     r"|ECC Object|Power Management Object|GPU PDI|Name|GPU Fabric GUID)\s+:\s)(?!N/A|None).+$",

@@ -106,7 +106,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Machine:
         (root / "bin/nvidia-smi").symlink_to(nvidia_smi.nvidia_smi("trixie"))
     except (DepotError, OSError):
         pytest.skip("Debian's nvidia-smi can't be downloaded here")
-    return machine(root, root / "lib/libnvidia-ml.so.1", models.A100, 2, DRIVER)
+    made: Machine = machine(root, root / "lib/libnvidia-ml.so.1", models.A100, 2, DRIVER)
+    return made
 
 
 def run(script: str, collections: Path, *arguments: str, **environment: str) -> str:
@@ -120,7 +121,8 @@ def run(script: str, collections: Path, *arguments: str, **environment: str) -> 
 @pytest.fixture(scope="module")
 def captured(made: Machine) -> Path:
     """What NVML and nvidia-smi report, in a file. Only this much needs a process with the simulated library."""
-    file, program = made.root / "captured", made.root / "bin/nvidia-smi"
+    file: Path = made.root / "captured"
+    program = made.root / "bin/nvidia-smi"
     environment = {**made.environment, "LD_LIBRARY_PATH": str(made.library.parent), "LC_ALL": "C"}
     for words in (("-i", "0", "-mig", "1"), ("mig", "-i", "0", "-cgi", "9,14,19", "-C")):
         subprocess.run([program, *words], env={**os.environ, **environment}, check=True, capture_output=True)
@@ -137,8 +139,16 @@ def test_all_forms_agree(captured: Path) -> None:
     compared, differences, unavailable = compare(captured, ROOT / "collections")
     assert differences == []
     assert compared == {
-        **{"-L": 8, "table": 33, "-q": 54, "-q -x": 54, "csv": 40, "topo -m": 7, "--version": 3},
-        **{"mig -lgip": 1, "mig -lgi": 1, "mig -lci": 1},
+        "-L": 8,
+        "table": 33,
+        "-q": 54,
+        "-q -x": 54,
+        "csv": 40,
+        "topo -m": 7,
+        "--version": 3,
+        "mig -lgip": 1,
+        "mig -lgi": 1,
+        "mig -lci": 1,
     }
     assert unavailable == ["mig -lgip: profiles of GPU 1 (nvidia-smi lists none while MIG is off)"]
 
