@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 import tarfile
@@ -21,19 +22,20 @@ from lab import paths, progress
 from lab.depot import golang, recipes, tools, versions
 from lab.depot.cache import DepotError
 from lab.gpusim import sample_image
+from lab.nodes import system
+from lab.nodes.errors import LabError
 
 ROOT = paths.REPOSITORY
 KIT = ROOT / ".cache" / "gpu-kit" / "gpu-check"
 _HERE = Path(__file__).resolve().parent
-_LEFT_OUT = {"build.py"}
 # ansible-core for each Python, as in requirements.txt; the last one of 2.19 still runs on Python 3.11.
-_ANSIBLE = {"3.11": "ansible-core==2.19.*", "3.12": "ansible-core==2.21.*", "3.13": "ansible-core==2.21.*"}
-_ANSIBLE["3.14"] = _ANSIBLE["3.13"]
+_ANSIBLE = {"3.11": "ansible-core==2.19.*"} | dict.fromkeys(("3.12", "3.13", "3.14"), "ansible-core==2.21.*")
 _NVML = f"nvidia-ml-py=={metadata.version('nvidia-ml-py')}"
 # glibc of the oldest distribution that the collection supports, and older.
 _PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64", "manylinux_2_34_x86_64")
 _CONTAINERD = next(iter(versions.RUNC))
 _MOST_MB = 50
+_COMPILERS = ("gcc", "libc6-dev", "libseccomp-dev", "binutils")
 # Of the collection, what its modules are run with.
 _COLLECTION = ("plugins", "meta", "MANIFEST.json", "FILES.json")
 
@@ -41,15 +43,16 @@ _COLLECTION = ("plugins", "meta", "MANIFEST.json", "FILES.json")
 def main() -> None:
     archive = Path(sys.argv[1])
     try:
+        _require_packages()
         with progress.step("The kit of gpu-check") as step:
             build()
             pack(archive)
             size = archive.stat().st_size / 10**6
             step.note(f"{size:.1f} MB")
-    except DepotError as error:
+    except (DepotError, LabError) as error:
         sys.exit(str(error))
     if size > _MOST_MB:
-        sys.exit(f"Error while packing {archive}: it has {size:.1f} MB, at most {_MOST_MB} MB are allowed.")
+        sys.exit(f"Error while packing {archive}: it is {size:.1f} MB; the limit is {_MOST_MB} MB.")
     progress.say(f"{archive}: {size:.1f} MB. Unpack it on a machine with a GPU and run: python3 gpu-check/gpu-check")
 
 
@@ -64,7 +67,7 @@ def build() -> None:
     package = KIT / "gpu_check"
     package.mkdir()
     for file in sorted(_HERE.glob("*.py")):
-        if file.name not in _LEFT_OUT:
+        if file != Path(__file__).resolve():
             shutil.copy2(file, package)
     shutil.copy2(_HERE / "gpu-check", KIT)
     shutil.copy2(ROOT / "examples" / "training" / "train_ddp.py", KIT)
@@ -72,6 +75,17 @@ def build() -> None:
     version = str(yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"])
     files = {str(file.relative_to(KIT)): _digest(file) for file in sorted(KIT.rglob("*")) if file.is_file()}
     (KIT / MANIFEST).write_text(json.dumps({"version": version, "wheels": wheels, "files": files}, indent=1) + "\n")
+
+
+def _require_packages() -> None:
+    """Install what the programs are compiled with, or say what is missing. Raises DepotError."""
+    absent = [package for package in system.missing_packages() if package in _COMPILERS]
+    if absent and os.geteuid() != 0:
+        raise DepotError(
+            f"Error while packing the kit: install the missing packages: apt-get install {' '.join(absent)}"
+        )
+    if absent:
+        system.install(absent)
 
 
 def pack(archive: Path) -> None:
@@ -133,7 +147,7 @@ def _collection() -> None:
 
 
 def _digest(file: Path) -> str:
-    """Return the checksum of a file that nobody edits, empty for the collection and the check itself."""
+    """Return the checksum of a binary file; source files have none, so that they can be edited."""
     if file.suffix in (".py", ".json", ".yml") or "ansible_collections" in file.parts:
         return ""
     return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gpu_check.nvml import Facts
-from gpu_check.result import NotRunError, Part
+from gpu_check.process import run
+from gpu_check.result import Part, last_line
 
 _GPU = (
     *("index", "minor_number", "uuid", "name", "brand", "architecture", "pci_bus_id", "memory_total_mib"),
@@ -18,48 +19,52 @@ _GPU = (
     *("ecc.uncorrected_aggregate", "retired_or_remapped.pending", "retired_or_remapped.failure", "fabric.state"),
     *("processes", "problems", "mig.devices"),
 )
-_CSV = tuple(name for name in _GPU if name not in ("minor_number", "brand", "architecture", "processes", "mig.devices"))
+_NOT_IN_CSV = ("minor_number", "brand", "architecture", "processes", "mig.devices")
 _TABLE = (
     *("index", "name", "pci_bus_id", "memory_total_mib", "memory_used_mib", "compute_mode", "persistence_mode"),
     *("temperature_c", "power_draw_w", "power_limit_w", "utilization_gpu_pct", "mig.current", "ecc.current"),
     *("processes", "problems", "mig.devices"),
 )
-# How far a value that moves may lie outside of what NVML read before and after, absolute and as a share.
+# Allowed deviation of a value from what NVML read before and after: absolute, and as a share. All but the memory's
+# size and the limit, which are rounded, change by themselves.
 _BOUNDS = {
     "temperature_c": (4, 0.0),
     "power_draw_w": (25, 0.25),
+    "power_limit_w": (1, 0.0),
+    "memory_total_mib": (1, 0.0),
     "memory_used_mib": (64, 0.02),
     "utilization_gpu_pct": (100, 0.0),
 }
-# In the table, values are rounded to whole watts.
-_ROUNDED = {"power_limit_w": 1.0}
+_CHANGING = ("temperature_c", "power_draw_w", "memory_used_mib", "processes")
 
 
 @dataclass(frozen=True)
 class Form:
-    """One form. ``minimum`` is how many values are compared at least, for each GPU, on any GPU and driver.
+    """One form. ``minimum`` is how many values are compared at least, for each GPU if the form is about GPUs.
 
-    ``heading`` names values of the host, ``gpu`` values of each GPU.
+    ``heading`` names values of the host, ``gpu`` values of each GPU. ``optional`` forms don't exist in every
+    version, or depend on the platform.
     """
 
     arguments: tuple[str, ...]
     minimum: int
     heading: tuple[str, ...] = ()
     gpu: tuple[str, ...] = ()
+    optional: bool = False
 
 
-# Consumer GPUs have no ECC mode, and some report no power limit, so that the minimum is below what most GPUs have.
+# Consumer GPUs often have no ECC mode, and some report no power limit, so the minimum is below what most GPUs have.
 FORMS: dict[str, Form] = {
     "-L": Form(("-L",), 3, (), ("index", "uuid", "name", "mig.devices")),
     "table": Form((), 9, ("driver_version", "cuda_version"), _TABLE),
     "-q": Form(("-q",), 13, ("driver_version", "cuda_version", "count"), _GPU),
     "-q -x": Form(("-q", "-x"), 13, ("driver_version", "cuda_version", "count"), _GPU),
-    "csv": Form(("--query-gpu",), 11, ("driver_version", "count"), _CSV),
-    "topo -m": Form(("topo", "-m"), 1),
-    "--version": Form(("--version",), 1, ("driver_version", "cuda_version")),
-    "mig -lgip": Form(("mig", "-lgip"), 0),
-    "mig -lgi": Form(("mig", "-lgi"), 0),
-    "mig -lci": Form(("mig", "-lci"), 0),
+    "csv": Form(("--query-gpu",), 11, ("driver_version", "count"), tuple(n for n in _GPU if n not in _NOT_IN_CSV)),
+    "topo -m": Form(("topo", "-m"), 1, optional=True),
+    "--version": Form(("--version",), 1, ("driver_version", "cuda_version"), optional=True),
+    "mig -lgip": Form(("mig", "-lgip"), 0, optional=True),
+    "mig -lgi": Form(("mig", "-lgi"), 0, optional=True),
+    "mig -lci": Form(("mig", "-lci"), 0, optional=True),
 }
 # The column of each value that drivers may lack a column for, or a value.
 _COLUMNS = {
@@ -69,6 +74,8 @@ _COLUMNS = {
     "fabric.state": "fabric.state",
 }
 _MIG_ROW = r"^\|\s+{}\s+MIG "
+# topo -m cuts a list of CPUs off after so many ranges.
+_MOST_RANGES = 6
 
 
 @dataclass(frozen=True)
@@ -79,70 +86,68 @@ class Output:
     status: int
 
 
-def capture(
-    program: str, environment: Mapping[str, str], client: Callable[[Callable[[Sequence[str]], Any]], Any]
-) -> dict[str, Output]:
-    """Return the output of every form. ``client`` makes the collection's NvidiaSmi, which knows the fields of its CSV.
-
-    Raises NotRunError if nvidia-smi can't be run.
-    """
+def capture(program: str, environment: Mapping[str, str], timeout: float) -> dict[str, Output]:
+    """Return the output of every form. Raises NotRunError if nvidia-smi can't be run."""
+    # The client knows the fields of the CSV.
     from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Result
+    from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.facts import NvidiaSmi
 
     outputs: list[Output] = []
 
-    def run(arguments: Sequence[str]) -> Any:
-        try:
-            done = subprocess.run(
-                [program, *arguments], env=environment, capture_output=True, text=True, errors="replace", timeout=30
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise NotRunError(f"{program} {' '.join(arguments)} can't be run: {error}") from None
+    def ask(arguments: Sequence[str]) -> Result:
+        done = run([program, *arguments], environment, timeout)
         outputs.append(Output(done.stdout, done.returncode))
         return Result((program, *arguments), done.returncode, done.stdout, done.stderr)
 
     found = {}
     for name, form in FORMS.items():
         if name == "csv":
-            client(run)._query()
+            NvidiaSmi(ask).query()
         else:
-            run(form.arguments)
+            ask(form.arguments)
         found[name] = outputs[-1]
     return found
 
 
 def compare(part: Part, outputs: Mapping[str, Output], before: Facts, after: Facts) -> None:
     """Compare what the readers get from each form with what NVML read before and after, and note it in ``part``."""
+    for name, form in FORMS.items():
+        output = outputs[name]
+        if output.status and form.optional and not name.startswith("mig"):
+            part.unavailable.append(f"{name} (nvidia-smi: {last_line(output.text)})")
+            continue
+        if output.status and not form.optional:
+            part.compare(name, "exit status", output.status, 0)
+        try:
+            _compare_form(part, name, {key: each.text for key, each in outputs.items()}, before, after)
+        except Exception as error:  # Readers never raise, so an exception is a difference.
+            part.differ(name, "reading", f"{type(error).__name__}: {error}", "no exception")
+        least = form.minimum * (len(before.gpus) if form.gpu else 1)
+        if part.compared.get(name, 0) < least:
+            part.differ(name, "number of compared values", part.compared.get(name, 0), f"at least {least}")
+
+
+def may_be_passing(part: Part) -> bool:
+    """Return whether all differences are in values that change, so that another capture may agree."""
+    return bool(part.differences) and all(each.field.startswith(_CHANGING) for each in part.differences)
+
+
+def _compare_form(part: Part, name: str, texts: Mapping[str, str], before: Facts, after: Facts) -> None:
     from ansible_collections.gpulab.kubernetes.plugins.module_utils._mig import profiles
     from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.facts import read
 
-    texts = {name: output.text for name, output in outputs.items()}
-    refused = {name for name, output in outputs.items() if output.status and not name.startswith("mig")}
-    for name in FORMS:
-        if name in refused:
-            # This version doesn't have the form, or this platform can't answer.
-            words = [line.strip() for line in texts[name].splitlines() if line.strip()]
-            part.unavailable.append(f"{name} (nvidia-smi: {words[-1] if words else 'no output'})")
-            continue
-        try:
-            if name == "topo -m":
-                compare_topology(part, name, read(texts[name]).topology, before)
-            elif name == "mig -lgip":
-                _compare_profiles(part, name, texts[name], profiles.parse_profiles(texts[name]), before)
-            elif name == "mig -lgi":
-                _compare_instances(part, name, texts, profiles.parse_instances, before)
-            elif name != "mig -lci":
-                reading = read(texts[name])
-                found: dict[str, Any] = {"count": reading.attached, "gpus": reading.gpus}
-                found |= {"driver_version": reading.driver_version, "cuda_version": reading.cuda_version}
-                lacking = _lacking(texts[name], before) if name == "csv" else {}
-                compare_gpus(part, name, found, before, after, lacking)
-                part.compare(name, "complete", reading.complete, True)
-        except Exception as error:  # A reader is total: whatever it raises is a difference.
-            part.differ(name, "reading", f"{type(error).__name__}: {error}", "no exception")
-    for name, form in FORMS.items():
-        least = form.minimum * (len(before.gpus) if form.gpu else 1)
-        if name not in refused and part.compared.get(name, 0) < least:
-            part.differ(name, "number of compared values", part.compared.get(name, 0), f"at least {least}")
+    if name == "topo -m":
+        compare_topology(part, name, read(texts[name]).topology, before)
+    elif name == "mig -lgip":
+        _compare_profiles(part, name, texts[name], profiles.parse_profiles(texts[name]), before)
+    elif name == "mig -lgi":
+        _compare_instances(part, texts, profiles.parse_instances, before)
+    elif name != "mig -lci":
+        reading = read(texts[name])
+        found: dict[str, Any] = {"count": reading.attached, "gpus": reading.gpus}
+        found |= {"driver_version": reading.driver_version, "cuda_version": reading.cuda_version}
+        compare_gpus(part, name, found, before, after, _lacking(texts[name], before) if name == "csv" else {})
+        part.compare(name, "complete", reading.complete, True)
 
 
 def _lacking(text: str, facts: Facts) -> dict[int, set[str]]:
@@ -173,7 +178,9 @@ def compare_gpus(
     form = FORMS.get(where, FORMS["-q -x"])
     reference = {"driver_version": before.driver_version, "cuda_version": before.cuda_version}
     for name in form.heading:
-        part.compare(where, name, found[name], {**reference, "count": len(before.gpus)}[name])
+        expected = {**reference, "count": len(before.gpus)}[name]
+        if expected is not None:
+            part.compare(where, name, found[name], expected)
     gpus = found["gpus"]
     if form.gpu and len(gpus) != len(before.gpus):
         part.differ(where, "number of GPUs", len(gpus), len(before.gpus))
@@ -181,7 +188,7 @@ def compare_gpus(
     for number, gpu in enumerate(gpus if form.gpu else ()):
         for name in form.gpu:
             if name == "mig.devices":
-                _compare_parts(part, where, number, gpu, before.gpus[number])
+                _compare_mig_devices(part, where, number, gpu, before.gpus[number])
             elif name in (lacking or {}).get(number, ()):
                 continue
             elif name in before.gpus[number] and name in after.gpus[number]:
@@ -192,42 +199,44 @@ def _value(gpu: Mapping[str, Any], name: str) -> Any:
     if name == "processes":
         return sorted({process["pid"] for process in gpu["processes"]})
     first, _dot, second = name.partition(".")
-    value = gpu[first][second] if second else gpu[first]
-    return list(value) if isinstance(value, tuple) else value
+    return gpu[first][second] if second else gpu[first]
 
 
 def _compare_value(part: Part, where: str, number: int, name: str, value: Any, before: Facts, after: Facts) -> None:
     first, last = before.gpus[number][name], after.gpus[number][name]
     label = f"{name} of GPU {number}"
-    if name in _BOUNDS:
-        part.compare(where, label, value, value if _within(value, first, last, *_BOUNDS[name]) else first)
+    if name == "power_limit_w":
+        # Depending on its version, nvidia-smi prints the limit that was set, or the one that is in force.
+        limits = (first, before.gpus[number].get("enforced_power_limit_w", first))
+        part.check(where, label, any(_within(value, one, one, *_BOUNDS[name]) for one in limits), value, first)
+    elif name in _BOUNDS:
+        part.check(where, label, _within(value, first, last, *_BOUNDS[name]), value, first)
     elif first != last:
-        # It changed meanwhile, so that there is nothing to compare with.
-        part.unavailable.append(f"{where}: {label} (it changed during the check)")
+        part.unavailable.append(f"{where}: {label} (it changed between the readings)")
     elif name == "name" and where == "table":
-        part.compare(where, label, value, value if _is_shortened(value, first) else first)
-    elif name in _ROUNDED and where == "table":
-        part.compare(where, label, value, value if _within(value, first, last, _ROUNDED[name], 0) else first)
-    elif name == "processes" and where == "table" and value == [] and first:
-        part.unavailable.append(f"{where}: {label} (they are not shown inside of a container)")
+        part.check(where, label, _is_shortened(value, first), value, first)
+    elif name == "processes" and value == [] and first and not any(Path(f"/proc/{pid}").exists() for pid in first):
+        part.unavailable.append(f"{where}: {label} (they can't be seen from inside of this container)")
     else:
         part.compare(where, label, value, first)
 
 
 def _within(value: Any, first: float, last: float, absolute: float, share: float) -> bool:
-    if not isinstance(value, (int, float)):
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
         return False
     low, high = min(first, last), max(first, last)
     return low - absolute - share * low <= value <= high + absolute + share * high
 
 
 def _is_shortened(value: Any, name: str) -> bool:
-    """Whether a name in the table is the name of the GPU, which older versions cut off with dots."""
+    """Return whether a name in the table is the name of the GPU, which older versions cut off with dots."""
     text = str(value)
     return text == name or (text.endswith("...") and name.startswith(text[:-3].rstrip()) and len(text) > 10)
 
 
-def _compare_parts(part: Part, where: str, number: int, gpu: Mapping[str, Any], reference: Mapping[str, Any]) -> None:
+def _compare_mig_devices(
+    part: Part, where: str, number: int, gpu: Mapping[str, Any], reference: Mapping[str, Any]
+) -> None:
     """Compare the MIG devices of a GPU in their order. Only -L has the profiles, and the UUIDs with every driver."""
     keys = {"-L": ("uuid", "profile"), "nvidia_smi_info": ("uuid", "profile", "gi", "ci")}.get(where, ("gi", "ci"))
     found, expected = (
@@ -239,7 +248,7 @@ def _compare_parts(part: Part, where: str, number: int, gpu: Mapping[str, Any], 
 
 
 def compare_topology(part: Part, where: str, found: Mapping[str, Any] | None, facts: Facts) -> None:
-    """Compare how the GPUs are connected, and to which CPUs they are near."""
+    """Compare how the GPUs are connected, and which CPUs are closest."""
     names = [f"GPU{index}" for index in range(len(facts.gpus))]
     if found is None:
         part.differ(where, "topology", None, names)
@@ -251,8 +260,11 @@ def compare_topology(part: Part, where: str, found: Mapping[str, Any] | None, fa
         cell = found["matrix"][names[one]].get(names[other])
         part.compare(where, f"connection of GPU {one} to GPU {other}", cell, expected)
     for index, expected in facts.affinity.items():
+        text = found["cpu_affinity"].get(names[index])
+        whole = text == expected
+        cut_off = bool(text) and text.count(",") + 1 == _MOST_RANGES and expected.startswith(f"{text},")
         if expected:
-            part.compare(where, f"cpu_affinity of GPU {index}", found["cpu_affinity"].get(names[index]), expected)
+            part.check(where, f"cpu_affinity of GPU {index}", whole or cut_off, text, expected)
 
 
 def _compare_profiles(
@@ -266,14 +278,16 @@ def _compare_profiles(
 
 
 def _compare_instances(
-    part: Part, where: str, texts: Mapping[str, str], parse: Callable[[str, str], Sequence[Any]], facts: Facts
+    part: Part, texts: Mapping[str, str], parse: Callable[[str, str], Sequence[Any]], facts: Facts
 ) -> None:
+    """Compare the GPU instances that hold MIG devices. There may be others, which NVML lists no device of."""
     found = parse(texts["mig -lgi"], texts["mig -lci"])
     for index, expected in facts.instances.items():
-        mine = {(one.id, one.start) for one in found if one.gpu == index}
-        if expected or mine:
-            part.compare(where, f"instances of GPU {index}", mine, expected)
-            whole = {one.id for one in found if one.gpu == index and one.whole}
-            parts = facts.gpus[index]["mig.devices"]
-            alone = {part["gi"] for part in parts if "c." not in part["profile"]}
-            part.compare("mig -lci", f"whole instances of GPU {index}", whole, alone)
+        mine = [instance for instance in found if instance.gpu == index]
+        if not expected:
+            continue
+        places = {(instance.id, instance.start) for instance in mine}
+        part.check("mig -lgi", f"instances of GPU {index}", expected <= places, places, expected)
+        whole = {instance.id for instance in mine if instance.whole}
+        alone = {device["gi"] for device in facts.gpus[index]["mig.devices"] if "c." not in device["profile"]}
+        part.compare("mig -lci", f"whole instances of GPU {index}", whole, alone)

@@ -19,7 +19,7 @@ _NEEDED_MB = 200
 
 
 class Kit:
-    """A kit in ``root``. Raises CheckError if a file is missing or damaged, or the machine is none that it fits."""
+    """A kit in ``root``. Raises CheckError if a file is missing or damaged, or this machine is not supported."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

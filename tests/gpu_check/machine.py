@@ -1,4 +1,4 @@
-"""Reads what the machine itself says of its GPUs, directly from /proc, /sys, /dev and dpkg: a second reference."""
+"""Reads facts about GPUs directly from /proc, /sys, /dev, dpkg and apt: a second reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Machine:
 
     ``minors`` maps an address to its device minor, ``kind`` is open or proprietary, both from the driver's own files.
     ``origin`` says where the package that the NVML library belongs to comes from: nvidia, distribution, empty if it
-    belongs to none, None if that can't be read.
+    belongs to none, None if it can't be determined.
     """
 
     pci: dict[str, tuple[str, str, str]] | None = None
@@ -82,7 +82,7 @@ def _device(device: Path) -> tuple[str, str, str] | None:
 
 
 def _origin(library: str) -> str | None:
-    """Return where a file comes from, by its package's maintainer and by apt's sources of the installed version."""
+    """Return the origin of a file, by its package's maintainer and by apt's sources of the installed version."""
     if not library or not shutil.which("dpkg-query"):
         return None
     path = Path(library)
@@ -94,7 +94,8 @@ def _origin(library: str) -> str | None:
             sources = re.split(r"\n {0,5}\S", installed)[0]
             if "nvidia.com" in maintainer or "/cuda/repos/" in sources:
                 return "nvidia"
-            return "distribution" if re.search("debian|ubuntu", f"{maintainer} {sources}", re.IGNORECASE) else None
+            # Without package lists, apt knows of no source, and Ubuntu's maintainers stand for NVIDIA's packages, too.
+            return "distribution" if re.search("https?://|file:", sources) else None
     return ""
 
 

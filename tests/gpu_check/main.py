@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import getpass
 import importlib
-import io
 import json
-import os
 import platform
 import shutil
+import signal
 import sys
-import tarfile
 import tempfile
 import time
 import traceback
@@ -21,15 +20,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gpu_check import containers, forms, machine, modules, programs, result, scrub
+from gpu_check import archive, environment, forms, machine, modules, result
+from gpu_check.containers import Containers
 from gpu_check.kit import Kit, require_space
 from gpu_check.nvml import Facts, Nvml
+from gpu_check.programs import Programs, Torch, in_use
 from gpu_check.result import CheckError, NotRunError, Part
 
-# Seconds for the whole run. A part that would begin later is not run.
+# Seconds for the whole run. A part that would begin later is not run, and a program that takes longer is ended.
 _LIMIT = 170
-REPORT, ARCHIVE = "gpu-check.json", "gpu-check-raw.tar.gz"
-_EPILOG = "exit status: 0 all parts agree; 1 something differs; 2 no GPU or no driver; 3 a part could not run"
+_ROOT = Path(__file__).resolve().parent.parent
+_CLOSING = {
+    result.STATUS_AGREES: "All parts ran and agree.",
+    result.STATUS_DIFFERS: "Something differs, see above.",
+    result.STATUS_NOT_RUN: "A part could not run, see above.",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,13 +46,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    files = f"{archive.REPORT} and {archive.ARCHIVE}"
     parser = Parser(
         prog="gpu-check",
         description="Compares what gpulab.kubernetes reads and claims about GPUs with the GPUs of this machine. "
         "Takes at most 3 minutes and changes nothing.",
-        epilog=_EPILOG,
+        epilog="exit status: 0 all parts agree; 1 something differs; 2 no GPU or no driver; 3 a part could not run",
     )
-    parser.add_argument("--out", type=Path, default=Path(), help=f"directory for {REPORT} and {ARCHIVE} (default: .)")
+    parser.add_argument("--out", type=Path, default=Path(), help=f"directory for {files} (default: .)")
     parser.add_argument("--python", default="", metavar="PATH", help="Python interpreter that has PyTorch")
     parser.add_argument("--script", type=Path, metavar="FILE", help="also run this script under torchrun on all GPUs")
     chosen = parser.parse_args(argv)
@@ -66,139 +72,140 @@ class Check:
     def __init__(self, kit: Kit, work: Path, options: argparse.Namespace) -> None:
         self._kit, self._work, self._options = kit, work, options
         self._started = time.monotonic()
-        (work / "raw").mkdir()
-        (work / "ansible.cfg").touch()
+        self._raw = work / "raw"
+        self._raw.mkdir()
         self.parts: list[Part] = []
-        self.facts = Facts("", "")
+        self.facts = Facts("", None)
         self.machine = machine.Machine()
         self._library = ("", "")
         self._has_topology = False
-        self._own = _clean_environment(work)
-        # Only Ansible gets the packages of the kit: PyTorch and NVIDIA's programs get the machine's own.
-        site = kit.unpack(work)
-        sys.path[:0] = [str(site), str(kit.root)]
+        self._torch: Torch | None = None
+        # Only this process and Ansible get the packages of the kit: PyTorch gets the machine's own.
+        self._site = kit.unpack(work)
+        sys.path[:0] = [str(self._site), str(kit.root)]
         importlib.invalidate_caches()
-        self._ansible = {
-            **self._own,
-            "PYTHONPATH": str(site),
-            "PATH": f"{kit.programs}:{self._own.get('PATH', '')}",
-            "ANSIBLE_COLLECTIONS_PATH": str(kit.root),
-            "ANSIBLE_CONFIG": str(work / "ansible.cfg"),
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-            "ANSIBLE_LOCAL_TEMP": str(work / "ansible"),
-            "ANSIBLE_REMOTE_TEMP": str(work / "ansible"),
-            "LC_ALL": "C.UTF-8",
-        }
+        self._environment = environment.clean(work)
 
     def run(self) -> None:
         """Run all parts. Raises CheckError if there is no GPU, no driver, or a GPU is lost."""
         with Nvml() as nvml:
             self._library = nvml.library()
-            self._own = _with_libraries(self._own, self._library[0])
-            self._ansible = _with_libraries(self._ansible, self._library[0])
+            self._environment = environment.with_libraries(self._environment, self._library[0])
             self.machine = machine.read(self._library[0])
             self.facts = nvml.read()
             for gpu in self.facts.gpus:
                 memory = f"{gpu.get('memory_total_mib', '?')} MiB"
-                _say(f"GPU {gpu['index']}: {gpu.get('name', 'unknown')}, {memory}{self.simulated}")
-            _say(f"Driver {self.facts.driver_version}, CUDA {self.facts.cuda_version}")
+                _print(f"GPU {gpu['index']}: {gpu.get('name', 'unknown')}, {memory}{self.simulated}")
+            _print(f"Driver {self.facts.driver_version}, CUDA {self.facts.cuda_version or 'unknown'}")
+            containers = Containers(self._kit.programs, self._work, self._environment, self._remaining)
+            programs = Programs(self._environment, self._raw, self._remaining)
             self._part("readers", lambda part: self._readers(part, nvml))
-            box = containers.Containers(self._kit.programs, self._work, self._own)
-            self._part("CDI specification", lambda part: self._specification(part, box))
-            self._part("modules", lambda part: self._modules(part, nvml, box))
-            self._part("isolation", lambda part: self._isolation(part, box, nvml))
-            self._part("kernel", lambda part: self._kernel(part, nvml))
-            self._part("training", lambda part: self._training(part, nvml))
+            # Before the specification: the first program that uses CUDA may create a device node that it lists.
+            self._part("kernel", lambda part: self._kernel(part, nvml, programs))
+            self._part("CDI specification", lambda part: self._specification(part, containers))
+            self._part("modules", lambda part: self._modules(part, nvml, containers))
+            self._part("isolation", lambda part: self._isolation(part, nvml, containers))
+            self._part("training", lambda part: self._training(part, nvml, programs))
             if self._options.script:
-                self._part("script", lambda part: self._script(part, nvml))
+                self._part("script", lambda part: self._script(part, nvml, programs))
 
     @property
     def simulated(self) -> str:
         return " (simulated)" if self.machine.simulated else ""
 
+    def _remaining(self) -> float:
+        return self._started + _LIMIT - time.monotonic()
+
     def _part(self, name: str, work: Callable[[Part], None]) -> None:
         part = Part(name)
         self.parts.append(part)
-        begun = time.monotonic()
+        started = time.monotonic()
         sys.stdout.write(f"{name} ... ")
         sys.stdout.flush()
         try:
-            if begun - self._started > _LIMIT:
-                raise NotRunError(f"the {_LIMIT} s for the whole check are over")
+            if self._remaining() < 0:
+                raise NotRunError(f"the time limit of {_LIMIT} s is reached")
             work(part)
-        except NotRunError as error:
+        except (NotRunError, CheckError) as error:
             part.reason = str(error)
-        except Exception as error:  # The other parts and the report are worth having all the same.
-            part.reason = f"unexpected {type(error).__name__}: {error}. Report this with {ARCHIVE}"
-            (self._work / "raw" / f"traceback-{name}.txt").write_text(traceback.format_exc())
-        part.seconds = time.monotonic() - begun
-        _say(f"{part.state} ({part.seconds:.1f} s)")
+        except Exception as error:  # The other parts and the report are still useful.
+            part.reason = f"unexpected {type(error).__name__}: {error}. Report this with {archive.ARCHIVE}"
+            (self._raw / f"traceback-{name}.txt").write_text(traceback.format_exc())
+        part.seconds = time.monotonic() - started
+        _print(f"{part.state} ({part.seconds:.1f} s)")
 
     def _readers(self, part: Part, nvml: Nvml) -> None:
-        from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.facts import NvidiaSmi
-
-        program = shutil.which("nvidia-smi", path=self._own.get("PATH"))
+        program = shutil.which("nvidia-smi", path=self._environment["PATH"])
         if program is None:
             raise NotRunError("there is no nvidia-smi in PATH")
-        environment = {**self._own, "LC_ALL": "C"}
-        before = nvml.read()
-        outputs = forms.capture(program, environment, NvidiaSmi)
-        after = nvml.read()
+        for _attempt in range(2):
+            found = Part(part.name)
+            before = nvml.read()
+            outputs = forms.capture(program, {**self._environment, "LC_ALL": "C"}, min(20, self._remaining()))
+            after = nvml.read()
+            forms.compare(found, outputs, before, after)
+            # A process may have started or ended between the readings.
+            if not forms.may_be_passing(found):
+                break
+        vars(part).update(vars(found))
         for name, output in outputs.items():
-            (self._work / "raw" / f"nvidia-smi {name}.txt").write_text(output.text)
-        self._keep("nvml.json", {"before": _jsonable(before), "after": _jsonable(after)})
-        forms.compare(part, outputs, before, after)
+            (self._raw / f"nvidia-smi {name}.txt").write_text(output.text)
+        self._keep("nvml.json", {"before": _as_json(before), "after": _as_json(after)})
         self._has_topology = outputs["topo -m"].status == 0
 
-    def _specification(self, part: Part, box: containers.Containers) -> None:
-        box.generate(self._library[0])
-        shutil.copy(box.specification, self._work / "raw" / "cdi.yaml")
-        box.compare_with_files(part, self.facts)
+    def _specification(self, part: Part, containers: Containers) -> None:
+        containers.generate(self._library[0])
+        shutil.copy(containers.specification, self._raw / "cdi.yaml")
+        containers.compare_with_files(part, self.facts)
 
-    def _modules(self, part: Part, nvml: Nvml, box: containers.Containers) -> None:
-        specification: Path | None = box.specification
-        if not box.specification.is_file() or not Path("/run/systemd/system").is_dir():
+    def _modules(self, part: Part, nvml: Nvml, containers: Containers) -> None:
+        specification: Path | None = containers.specification
+        if not containers.specification.is_file() or not Path("/run/systemd/system").is_dir():
             part.unavailable.append("nvidia_cdi_spec (no systemd, or no CDI specification)")
             specification = None
         before = nvml.read()
-        results = modules.run(sys.executable, self._ansible, self._work, before, specification)
-        self._keep("modules.json", results)
-        modules.compare(part, results, before, nvml.read(), self.machine, self._library, self._has_topology)
+        variables = environment.for_ansible(self._environment, self._site, self._kit.root, self._work)
+        found = modules.results(variables, self._work, before, specification, part, self._remaining())
+        self._keep("modules.json", found)
+        modules.compare(part, found, before, nvml.read(), self.machine, self._library, self._has_topology)
 
-    def _isolation(self, part: Part, box: containers.Containers, nvml: Nvml) -> None:
-        if not box.specification.is_file():
+    def _isolation(self, part: Part, nvml: Nvml, containers: Containers) -> None:
+        if not containers.specification.is_file():
             raise NotRunError("there is no CDI specification")
         self._require_idle(nvml)
-        box.check_isolation(part, self._kit.root / "rootfs.tar.gz", self.facts)
+        containers.check_isolation(part, self._kit.root / "rootfs.tar.gz", self.facts, self.machine.simulated)
 
-    def _kernel(self, part: Part, nvml: Nvml) -> None:
+    def _kernel(self, part: Part, nvml: Nvml, programs: Programs) -> None:
         self._require_idle(nvml)
-        programs.kernel(part, self._kit.programs / "vectorAdd", self._own, self.facts, self._work / "raw")
+        programs.kernel(part, self._kit.programs / "vectorAdd", self.facts, self.machine.simulated)
 
-    def _training(self, part: Part, nvml: Nvml) -> None:
-        python, torch = self._torch(part, nvml)
-        script = self._kit.root / "train_ddp.py"
-        programs.training(part, python, torch, script, self._own, self._work / "raw")
+    def _training(self, part: Part, nvml: Nvml, programs: Programs) -> None:
+        self._torch = programs.torch(self._options.python)
+        part.figures["torch"] = self._torch.version
+        self._require_whole_gpus(nvml)
+        programs.training(part, self._torch, self._kit.root / "train_ddp.py")
 
-    def _script(self, part: Part, nvml: Nvml) -> None:
-        python, torch = self._torch(part, nvml)
-        programs.own_script(part, python, torch, self._options.script.resolve(), self._own, self._work / "raw")
+    def _script(self, part: Part, nvml: Nvml, programs: Programs) -> None:
+        if self._torch is None:
+            raise NotRunError("there is no usable torch, see training")
+        self._require_whole_gpus(nvml)
+        programs.user_script(part, self._torch, self._options.script.resolve())
 
-    def _torch(self, part: Part, nvml: Nvml) -> tuple[str, list[Any]]:
-        python, torch = programs.torch_python(self._options.python, self._own)
+    def _require_whole_gpus(self, nvml: Nvml) -> None:
+        if any(result.in_mig_mode(gpu) for gpu in self.facts.gpus):
+            raise NotRunError("a GPU is in MIG mode")
         self._require_idle(nvml)
-        part.figures["torch"] = torch[0]
-        return python, torch
 
     def _require_idle(self, nvml: Nvml) -> None:
-        busy = programs.in_use(nvml.read())
+        busy = in_use(nvml.read())
         if busy:
             raise NotRunError(busy)
 
     def _keep(self, name: str, value: Any) -> None:
-        (self._work / "raw" / name).write_text(json.dumps(value, indent=1, default=str))
+        (self._raw / name).write_text(json.dumps(value, indent=1, default=str))
 
-    def report(self, error: str = "") -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
+        """Return the report that archive.REPORT has, with a ``schema`` that changes when a key changes its meaning."""
         return {
             "schema": 1,
             "version": self._kit.manifest["version"],
@@ -216,37 +223,30 @@ class Check:
         }
 
     def write(self, directory: Path) -> None:
-        """Write the report and the archive of raw outputs, without anything that identifies this machine."""
-        raw = {file.name: file.read_text(errors="replace") for file in sorted((self._work / "raw").iterdir())}
-        raw[REPORT] = json.dumps(self.report(), indent=1, default=_plain) + "\n"
-        uuids = scrub.identities(raw)
-        names = {platform.node(): "host", str(self._work): "/tmp/gpu-check", str(self._kit.root): "/kit"}
+        """Write the report and the archive of raw outputs."""
+        host = platform.node()
+        names = {host: "host", host.partition(".")[0]: "host", str(self._work): "/work", str(self._kit.root): "/kit"}
         names |= dict.fromkeys(self.facts.serials, "0")
         names |= {name: "process" for one in self.facts.processes.values() for _pid, name in one if name}
-        clean = {name: scrub.scrub(text, uuids, names) for name, text in raw.items()}
-        _replace(directory / REPORT, clean[REPORT].encode())
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-            for name, text in clean.items():
-                content = text.encode()
-                entry = tarfile.TarInfo(f"gpu-check/{name}")
-                entry.size, entry.mtime = len(content), int(time.time())
-                archive.addfile(entry, io.BytesIO(content))
-        _replace(directory / ARCHIVE, packed.getvalue())
+        with contextlib.suppress(KeyError, OSError):
+            names[getpass.getuser()] = "user"
+        names.pop("root", None)
+        archive.write(directory, self.report(), self._raw, names)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = arguments(argv)
-    root = Path(__file__).resolve().parent.parent
+    # Ended by a signal, it still removes what it made and ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_arguments: sys.exit(128 + signal.SIGTERM))
     try:
-        kit = Kit(root)
-        _require_writable(options.out)
+        options = arguments(argv)
+        kit = Kit(_ROOT)
+        archive.require_writable(options.out)
         require_space(Path(tempfile.gettempdir()))
         with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
             check = Check(kit, Path(directory), options)
             check.run()
-            _say("")
-            _say(result.table(check.parts))
+            _print("")
+            _print(result.table(check.parts))
             check.write(options.out)
     except CheckError as error:
         sys.stderr.write(f"gpu-check: {error}\n")
@@ -254,37 +254,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"gpu-check: {error}\n")
         return result.STATUS_NOT_RUN
-    _say("")
+    except KeyboardInterrupt:
+        sys.stderr.write("\ngpu-check: interrupted\n")
+        return 128 + signal.SIGINT
     status = result.status(check.parts)
-    words = ("All parts ran and agree.", "Something differs, see above.", "", "A part could not run, see above.")
-    _say(f"{words[status]} Report: {options.out / REPORT}; raw outputs: {options.out / ARCHIVE}{check.simulated}")
+    files = f"Report: {options.out / archive.REPORT}; raw outputs: {options.out / archive.ARCHIVE}"
+    _print(f"\n{_CLOSING[status]} {files}{check.simulated}")
     return status
 
 
-def _clean_environment(work: Path) -> dict[str, str]:
-    """Return this process's environment without what would change which GPUs a program gets, or how a module runs."""
-    dropped = ("CUDA_VISIBLE_", "CUDA_DEVICE_", "NVIDIA_", "ANSIBLE_", "TORCH_DDP_", "RANK", "WORLD_SIZE", "MASTER_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    path = kept.get("PATH", "")
-    return {**kept, "PATH": f"{path}:/usr/local/nvidia/bin:/usr/sbin:/sbin", "HOME": str(work), "TMPDIR": str(work)}
-
-
-def _with_libraries(environment: dict[str, str], library: str) -> dict[str, str]:
-    """Return an environment in which programs find the driver's other libraries, wherever NVML was found."""
-    if not library or library.startswith(("/usr/lib/", "/lib/", "/usr/lib64/", "/lib64/")):
-        return environment
-    known = environment.get("LD_LIBRARY_PATH", "")
-    return {**environment, "LD_LIBRARY_PATH": f"{Path(library).parent}{':' if known else ''}{known}"}
-
-
-def _jsonable(facts: Facts) -> dict[str, Any]:
+def _as_json(facts: Facts) -> dict[str, Any]:
     found = asdict(facts)
-    found["topology"] = {f"{one},{other}": words for (one, other), words in facts.topology.items()}
+    found["topology"] = {f"{one},{other}": connection for (one, other), connection in facts.topology.items()}
     return found
-
-
-def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, set) else str(value)
 
 
 def _system() -> str:
@@ -295,26 +277,6 @@ def _system() -> str:
     return f"{release.get('PRETTY_NAME', 'Linux')}, kernel {platform.release()}"
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole, or not at all. Raises CheckError."""
-    work = path.with_name(f".{path.name}.new")
-    try:
-        work.write_bytes(content)
-        work.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            work.unlink(missing_ok=True)
-        words = f"{path} can't be written: {error.strerror}. Use another directory (--out)."
-        raise CheckError(words) from None
-
-
-def _require_writable(directory: Path) -> None:
-    """Raise CheckError if no file can be written in a directory, before 3 minutes are spent."""
-    probe = directory / f".{REPORT}.probe"
-    _replace(probe, b"\n")
-    probe.unlink()
-
-
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

@@ -3,115 +3,117 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpu_check.containers import devices, wanted
+from gpu_check.cdi_names import devices, expected_devices
+from gpu_check.environment import is_standard
 from gpu_check.forms import compare_gpus, compare_topology
 from gpu_check.machine import Machine, node_problem
 from gpu_check.nvml import Facts
-from gpu_check.result import NotRunError, Part
+from gpu_check.process import run
+from gpu_check.result import NotRunError, Part, in_mig_mode, last_line
 
 _TIMEOUT = 60
 # The fewest values of each module that are compared, or named as not available on this machine.
 _MINIMUM = {"nvidia_smi_info": 14, "gpu_host_info": 3, "preflight_info": 4}
 _MODULES: dict[str, dict[str, Any]] = {
-    "nvidia_smi_info": {"gather": ["gpus", "mig", "processes", "topology", "xids"]},
+    "nvidia_smi_info": {"gather": ["gpus", "mig", "processes", "topology"]},
     "gpu_host_info": {"nvidia_smi": {}},
     "preflight_info": {},
 }
 
 
-def run(
-    python: str, environment: Mapping[str, str], work: Path, facts: Facts, specification: Path | None
+def results(
+    environment: Mapping[str, str], work: Path, facts: Facts, specification: Path | None, part: Part, timeout: float
 ) -> dict[str, Any]:
-    """Return the result of each module. ``specification`` is a CDI specification to check, None to leave it out.
+    """Run the modules in check mode and return the result of each.
 
-    Raises NotRunError if Ansible fails.
+    ``specification`` is a CDI specification to check, None to leave it out. Modules that need a program that this
+    machine lacks are left out, and named in ``part``. Raises NotRunError if Ansible fails.
     """
     arguments = dict(_MODULES)
+    for module, program in (("nvidia_smi_info", "nvidia-smi"), ("preflight_info", "ip")):
+        if not shutil.which(program, path=environment["PATH"]):
+            part.unavailable.append(f"{module} (there is no program {program})")
+            del arguments[module]
     if specification:
         arguments["nvidia_cdi_spec"] = {
             "count": len(facts.gpus),
-            "uuids": [gpu["uuid"] for gpu in facts.gpus if gpu.get("mig.current") != "Enabled"],
+            "uuids": [gpu["uuid"] for gpu in facts.gpus if not in_mig_mode(gpu)],
             "driver_version": facts.driver_version,
             "path": str(specification),
         }
-    results = work / "modules.json"
+    file = work / "modules.json"
     tasks: list[dict[str, Any]] = [
         {
             "name": f"Run {name}",
             f"gpulab.kubernetes.{name}": parameters,
             "register": f"result_{name}",
             "check_mode": True,
+            # A failure is a difference, not the end.
             "ignore_errors": True,
         }
         for name, parameters in arguments.items()
     ]
     known = "{{ {" + ", ".join(f"'{name}': result_{name}" for name in arguments) + "} | to_json }}"
-    tasks.append({"name": "Write the results", "ansible.builtin.copy": {"content": known, "dest": str(results)}})
-    play = [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]
-    playbook = work / "modules.yml"
+    tasks.append({"name": "Write the results", "ansible.builtin.copy": {"content": known, "dest": str(file)}})
     # JSON is YAML, too.
-    playbook.write_text(json.dumps(play))
-    inventory = f"localhost ansible_connection=local ansible_python_interpreter={python}\n"
+    (work / "modules.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    inventory = f"localhost ansible_connection=local ansible_python_interpreter={sys.executable}\n"
     (work / "modules.ini").write_text(inventory)
-    command = [python, "-m", "ansible", "playbook", "-i", str(work / "modules.ini"), str(playbook)]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotRunError(f"Ansible can't be run: {error}") from None
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", str(work / "modules.ini"), str(work / "modules.yml")]
+    done = run(command, environment, min(_TIMEOUT, timeout))
     (work / "raw" / "ansible.txt").write_text(done.stdout + done.stderr)
-    if not results.is_file():
-        words = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise NotRunError(f"Ansible ended with {done.returncode}: {' '.join(words[-3:])}")
-    found: dict[str, Any] = json.loads(results.read_text())
+    if not file.is_file():
+        raise NotRunError(f"Ansible ended with {done.returncode}: {last_line(done.stderr or done.stdout)}")
+    found: dict[str, Any] = json.loads(file.read_text())
     return found
 
 
 def compare(
     part: Part,
-    results: Mapping[str, Any],
+    found: Mapping[str, Any],
     before: Facts,
     after: Facts,
     machine: Machine,
     library: tuple[str, str],
     has_topology: bool,
 ) -> None:
-    """Note in ``part`` what the modules return.
+    """Compare the ``results`` of the modules, and note it in ``part``.
 
     ``library`` is the path and version of the loaded NVML library; ``has_topology`` tells whether nvidia-smi could read
     how the GPUs are connected.
     """
-    for name, result in results.items():
+    for name, result in found.items():
         if result.get("failed"):
             part.differ(name, "result", str(result.get("msg", "")).strip()[:500], "no failure")
-    info, host, preflight = (results.get(name, {}) for name in _MODULES)
-    if not info.get("failed"):
+    usable = {name: result for name, result in found.items() if not result.get("failed")}
+    if info := usable.get("nvidia_smi_info"):
         _compare_info(part, info, before, after, machine)
         if has_topology:
             compare_topology(part, "nvidia_smi_info", info["topology"], before)
-    if not host.get("failed"):
+    if host := usable.get("gpu_host_info"):
         _compare_host(part, host, machine, library)
-    if not preflight.get("failed"):
+    if preflight := usable.get("preflight_info"):
         _compare_preflight(part, preflight, machine)
-    specification = results.get("nvidia_cdi_spec")
-    if specification and not specification.get("failed"):
-        part.compare("nvidia_cdi_spec", "devices", devices(specification["devices"]), wanted(before))
+    if specification := usable.get("nvidia_cdi_spec"):
+        part.compare("nvidia_cdi_spec", "devices", devices(specification["devices"]), expected_devices(before))
         start = [action for action in specification["actions"] if action.startswith("start ")]
         part.compare("nvidia_cdi_spec", "actions", start, [])
     for name, least in _MINIMUM.items():
         named = sum(text.startswith(f"{name}: ") for text in part.unavailable)
-        if not results[name].get("failed") and part.compared.get(name, 0) + named < least:
+        if name in usable and part.compared.get(name, 0) + named < least:
             part.differ(name, "number of compared values", part.compared.get(name, 0), f"at least {least - named}")
 
 
 def _compare_info(part: Part, info: Mapping[str, Any], before: Facts, after: Facts, machine: Machine) -> None:
     where = "nvidia_smi_info"
-    expected = "ok" if all(gpu.get("problems") == [] for gpu in before.gpus) else info["state"]
-    part.compare(where, "state", info["state"], expected)
+    if all(gpu.get("problems") == [] for gpu in before.gpus):
+        part.compare(where, "state", info["state"], "ok")
     compare_gpus(part, where, info, before, after)
     for gpu in info["gpus"]:
         address, minor = _sysfs_address(gpu["pci_bus_id"]), gpu["minor_number"]
@@ -134,7 +136,7 @@ def _compare_host(part: Part, host: Mapping[str, Any], machine: Machine, library
         part.compare(where, "driver.loaded", host["driver"]["loaded"], machine.loaded)
     else:
         part.unavailable.append(f"{where}: driver.loaded (/proc/driver/nvidia/version)")
-    if library[1] and library[0].startswith(("/usr/lib/x86_64-linux-gnu/", "/usr/lib64/")):
+    if library[1] and is_standard(library[0]):
         part.compare(where, "driver.library", host["driver"]["library"], library[1])
     else:
         part.unavailable.append(f"{where}: driver.library (the driver's root is not /: {library[0] or 'unknown'})")
@@ -159,10 +161,9 @@ def _compare_preflight(part: Part, preflight: Mapping[str, Any], machine: Machin
         part.unavailable.append(f"{where}: nvidia_driver.nouveau_loaded (/proc/modules)")
     origins = _origins(machine)
     if origins:
-        found_origin = driver["origin"]
-        part.compare(where, "nvidia_driver.origin", found_origin, found_origin if found_origin in origins else origins)
+        part.check(where, "nvidia_driver.origin", driver["origin"] in origins, driver["origin"], origins)
     else:
-        part.unavailable.append(f"{where}: nvidia_driver.origin (neither dpkg nor apt knows)")
+        part.unavailable.append(f"{where}: nvidia_driver.origin (neither dpkg nor apt has it)")
 
 
 def _origins(machine: Machine) -> Sequence[str]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_check.result import STATUS_NO_GPU, CheckError
+from gpu_check.result import STATUS_NO_GPU, CheckError, in_mig_mode
 
 _ENABLED = {0: "Disabled", 1: "Enabled"}
 _COMPUTE = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
@@ -28,7 +28,7 @@ _ARCHITECTURES = dict(
     enumerate(("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell"), 2)
 )
 _MIB = 2**20
-_NO_RECOVERY = 0
+_NO_RECOVERY, _NO_FABRIC, _FABRIC_COMPLETED = 0, 0, 3
 _MOST_CPUS = 4096
 _FURTHER_DIRECTORIES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib")
 _LIBRARY = re.compile(r"/libnvidia-ml\.so\.(\d+(?:\.\d+)+)$")
@@ -38,18 +38,20 @@ _LIBRARY = re.compile(r"/libnvidia-ml\.so\.(\d+(?:\.\d+)+)$")
 class Facts:
     """One reading. ``gpus`` by index; ``topology`` has a cell for each pair of indices, ``affinity`` CPUs by index.
 
-    ``profiles`` (name, id, most instances) and ``instances`` (profile id, id, start) of MIG are by index, too.
-    ``processes`` are (pid, name) of compute processes by index.
+    ``profiles`` (name, id, most instances) and ``instances`` (id, start) of MIG are by index, too. ``processes`` are
+    (pid, name) of compute processes by index, ``graphics`` the number of graphics processes. ``cuda_version`` is None
+    if NVML can't open libcuda.
     """
 
     driver_version: str
-    cuda_version: str
+    cuda_version: str | None
     gpus: list[dict[str, Any]] = field(default_factory=list)
     topology: dict[tuple[int, int], str] = field(default_factory=dict)
     affinity: dict[int, str] = field(default_factory=dict)
     profiles: dict[int, set[tuple[str, int, int]]] = field(default_factory=dict)
     instances: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
     processes: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    graphics: dict[int, int] = field(default_factory=dict)
     serials: list[str] = field(default_factory=list)
 
 
@@ -85,15 +87,28 @@ class Nvml:
         return "", ""
 
     def read(self) -> Facts:
+        """Read everything. Raises CheckError if NVML fails, or a GPU can't be opened."""
+        try:
+            return self._read()
+        except self._nvml.NVMLError as error:
+            raise CheckError(
+                f"NVML can't read the GPUs ({error}). Look at the kernel log (dmesg | grep -e NVRM -e Xid), then run "
+                "gpu-check again."
+            ) from None
+
+    def _read(self) -> Facts:
         nvml = self._nvml
-        cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
-        facts = Facts(_text(nvml.nvmlSystemGetDriverVersion()), f"{cuda // 1000}.{cuda % 1000 // 10}")
+        facts = Facts(_text(nvml.nvmlSystemGetDriverVersion()), None)
+        with self._may_lack():
+            cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
+            facts.cuda_version = f"{cuda // 1000}.{cuda % 1000 // 10}"
         handles = [self._open(index) for index in range(nvml.nvmlDeviceGetCount())]
         for index, handle in enumerate(handles):
             facts.gpus.append({"index": index, **self._gpu(handle)})
             facts.profiles[index] = self._profiles(handle)
             facts.instances[index] = self._instances(handle)
-            facts.processes[index] = [(one.pid, _process_name(one.pid)) for one in self._compute_processes(handle)]
+            facts.processes[index] = [(pid, _process_name(pid)) for pid in self._pids(handle, "Compute", "MPSCompute")]
+            facts.graphics[index] = len(self._pids(handle, "Graphics"))
             with self._may_lack():
                 facts.serials.append(_text(nvml.nvmlDeviceGetSerial(handle)))
             with self._may_lack():
@@ -120,7 +135,7 @@ class Nvml:
             with self._may_lack():
                 found[name] = read(handle)
         found["mig.capable"] = found.get("mig.current") is not None
-        if found.get("mig.current") == "Enabled":
+        if in_mig_mode(found):
             # The driver then has no figure for the GPU as a whole.
             found.pop("utilization_gpu_pct", None)
         found["mig.devices"] = self._mig_devices(handle)
@@ -135,13 +150,14 @@ class Nvml:
             "brand": lambda handle: self._known(_BRANDS, nvml.nvmlDeviceGetBrand(handle)),
             "architecture": lambda handle: self._known(_ARCHITECTURES, nvml.nvmlDeviceGetArchitecture(handle)),
             "pci_bus_id": lambda handle: _text(nvml.nvmlDeviceGetPciInfo(handle).busId).upper(),
-            "memory_total_mib": lambda handle: self._memory(handle).total // _MIB,
+            "memory_total_mib": lambda handle: round(self._memory(handle).total / _MIB),
             "memory_used_mib": lambda handle: self._memory(handle).used // _MIB,
             "compute_mode": lambda handle: _COMPUTE[nvml.nvmlDeviceGetComputeMode(handle)],
             "persistence_mode": lambda handle: _ENABLED[nvml.nvmlDeviceGetPersistenceMode(handle)],
             "temperature_c": lambda handle: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
             "power_draw_w": lambda handle: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
             "power_limit_w": lambda handle: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000,
+            "enforced_power_limit_w": lambda handle: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
             "utilization_gpu_pct": lambda handle: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
             "mig.current": lambda handle: _ENABLED[nvml.nvmlDeviceGetMigMode(handle)[0]],
             "mig.pending": lambda handle: _ENABLED[nvml.nvmlDeviceGetMigMode(handle)[1]],
@@ -153,12 +169,12 @@ class Nvml:
             "retired_or_remapped.pending": self._pending,
             "retired_or_remapped.failure": lambda handle: bool(nvml.nvmlDeviceGetRemappedRows(handle)[3]),
             "fabric.state": lambda handle: _FABRIC[self._fabric(handle).state],
-            "processes": self._pids,
+            "processes": lambda handle: self._pids(handle, "Compute", "MPSCompute", "Graphics"),
             "problems": self._problems,
         }
 
     def _known(self, names: Mapping[int, str], number: int) -> str:
-        """Return the name of a number. One that has none here is treated as a value that NVML doesn't have."""
+        """Return the name of a number. A number without a name is handled as not supported."""
         if number not in names:
             raise self._nvml.NVMLError(self._nvml.NVML_ERROR_NOT_SUPPORTED)
         return names[number]
@@ -175,7 +191,7 @@ class Nvml:
         return nvml.nvmlDeviceGetMemoryInfo(handle)
 
     def _pending(self, handle: Any) -> bool:
-        """Whether a page or row waits for a reset. A GPU has one of the two mechanisms."""
+        """Return whether a page or row is pending. A GPU has one of the two mechanisms."""
         found = []
         with self._may_lack():
             found.append(bool(self._nvml.nvmlDeviceGetRemappedRows(handle)[2]))
@@ -191,20 +207,17 @@ class Nvml:
         nvml.nvmlDeviceGetGpuFabricInfoV(handle, nvml.byref(info))
         return info
 
-    def _compute_processes(self, handle: Any) -> list[Any]:
-        with self._may_lack():
-            return list(self._nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-        return []
-
-    def _pids(self, handle: Any) -> list[int]:
-        nvml = self._nvml
-        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        with self._may_lack():
-            running = [*running, *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)]
-        return sorted({one.pid for one in running})
+    def _pids(self, handle: Any, *kinds: str) -> list[int]:
+        """Return the processes of these kinds that use a GPU."""
+        found: set[int] = set()
+        for kind in kinds:
+            with self._may_lack():
+                running = getattr(self._nvml, f"nvmlDeviceGet{kind}RunningProcesses")(handle)
+                found |= {process.pid for process in running}
+        return sorted(found)
 
     def _problems(self, handle: Any) -> list[str]:
-        """Return an empty list if NVML knows of nothing that is wrong; otherwise there is nothing to compare."""
+        """Return an empty list if NVML reports no problem; otherwise there is nothing to compare."""
         nvml, wrong = self._nvml, False
         with self._may_lack():
             wrong = self._pending(handle)
@@ -213,6 +226,11 @@ class Nvml:
         with self._may_lack():
             value = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]
             wrong = wrong or (value.nvmlReturn == nvml.NVML_SUCCESS and value.value.uiVal != _NO_RECOVERY)
+        with self._may_lack():
+            fabric = self._fabric(handle)
+            # Each fault is two bits of the mask: 1 means that it is there, 2 that it is not.
+            faults = any(fabric.healthMask >> shift & 3 == 1 for shift in range(0, 32, 2))
+            wrong = wrong or fabric.state not in (_NO_FABRIC, _FABRIC_COMPLETED) or fabric.status != 0 or faults
         if wrong:
             raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
         return []
@@ -226,6 +244,7 @@ class Nvml:
                     device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
                     devices.append(
                         {
+                            "index": index,
                             "uuid": _text(nvml.nvmlDeviceGetUUID(device)),
                             "profile": _text(nvml.nvmlDeviceGetName(device)).rpartition("MIG ")[2],
                             "gi": nvml.nvmlDeviceGetGpuInstanceId(device),
@@ -266,13 +285,17 @@ class Nvml:
 
 
 def _preload() -> None:
-    """Load NVML from where some container platforms have it; nvidia-ml-py then finds it by its name."""
+    """Load NVML from where some container platforms have it; nvidia-ml-py then finds it by its name.
+
+    NVML itself opens libcuda by its name to read CUDA's version.
+    """
     with contextlib.suppress(OSError):
         ctypes.CDLL("libnvidia-ml.so.1")
         return
     for directory in _FURTHER_DIRECTORIES:
         with contextlib.suppress(OSError):
             ctypes.CDLL(f"{directory}/libnvidia-ml.so.1")
+            ctypes.CDLL(f"{directory}/libcuda.so.1")
             return
 
 

@@ -5,20 +5,130 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpu_check.nvml import Facts
-from gpu_check.result import NotRunError, Part
+from gpu_check.process import run
+from gpu_check.result import NotRunError, Part, in_mig_mode, last_line
 
 _SUMMARY = "TORCH_DDP_SUMMARY "
-_UUID = re.compile(r"^GPU \d+: .*\(UUID: ([0-9a-f-]+)\)", re.MULTILINE)
-_TORCH = "import json, torch; print(json.dumps([torch.__version__, torch.version.cuda, torch.cuda.device_count()]))"
+UUID = re.compile(r"^GPU \d+: .*\(UUID: (?:GPU-)?([0-9a-f-]+)\)", re.MULTILINE)
+# A build of PyTorch has code for some compute capabilities, and PTX for newer ones.
+_TORCH = """
+import json, re, torch
+gpus = torch.cuda.device_count() if torch.version.cuda else 0
+own = [torch.cuda.get_device_capability(i) for i in range(gpus)]
+codes = [re.match(r"(sm|compute)_(\\d+)(\\d)", name) for name in torch.cuda.get_arch_list()] if gpus else []
+known = [(code[1], int(code[2]), int(code[3])) for code in codes if code]
+fits = all(
+    any((kind == "compute" or major == mine[0]) and (major, minor) <= mine for kind, major, minor in known)
+    for mine in own
+)
+print(json.dumps([torch.__version__, torch.version.cuda, gpus, fits]))
+"""
 # Memory in use by processes that can't be seen from inside of a container.
 _IDLE_MIB = 1024
+
+
+@dataclass(frozen=True)
+class Torch:
+    """An interpreter that has PyTorch: its version, and how many GPUs it sees."""
+
+    python: str
+    version: str
+    gpus: int
+
+
+class Programs:
+    """Runs programs in ``environment`` and keeps their output in ``raw``. ``remaining`` returns the seconds left."""
+
+    def __init__(self, environment: Mapping[str, str], raw: Path, remaining: Callable[[], float]) -> None:
+        self._environment, self._raw, self._remaining = environment, raw, remaining
+
+    def kernel(self, part: Part, program: Path, facts: Facts, simulated: bool) -> None:
+        """Run the kernel on every GPU, and once with a result that was changed on purpose. Raises NotRunError."""
+        if any(in_mig_mode(gpu) for gpu in facts.gpus) and not _has_device(facts):
+            raise NotRunError("a GPU in MIG mode has no MIG device")
+        where = "vectorAdd"
+        done = self._run([str(program)], "vectorAdd.txt", 60)
+        if "[simulated]" in done.stdout:
+            reason = "the GPUs are simulated" if simulated else "install the driver's compute libraries"
+            raise NotRunError(f"there is no libcuda.so.1 on this machine: {reason}")
+        part.compare(where, "exit status", done.returncode, 0)
+        if done.returncode:
+            part.notes.append(last_line(done.stderr))
+            return
+        part.compare(where, "result", "Test PASSED" in done.stdout, True)
+        if not any(in_mig_mode(gpu) for gpu in facts.gpus):
+            expected = {gpu["uuid"].removeprefix("GPU-") for gpu in facts.gpus}
+            part.compare(where, "UUIDs of the GPUs", set(UUID.findall(done.stdout)), expected)
+        done = self._run([str(program), "--corrupt"], "vectorAdd-corrupt.txt", 60)
+        found = "Result verification failed" in done.stderr and done.returncode == 1
+        part.compare(where, "detection of an element that was changed on purpose", found, True)
+
+    def torch(self, chosen: str) -> Torch:
+        """Return the interpreter that has PyTorch for these GPUs. Raises NotRunError if there is none."""
+        names = [chosen] if chosen else ["python3", sys.executable, "python"]
+        found = (shutil.which(name, path=self._environment["PATH"]) for name in names)
+        candidates = dict.fromkeys(path for path in found if path)
+        for python in candidates:
+            done = self._run([python, "-c", _TORCH], "torch.txt", 60)
+            if done.returncode:
+                continue
+            try:
+                version, cuda, gpus, fits = json.loads(done.stdout.splitlines()[-1])
+            except (ValueError, IndexError):
+                continue
+            problem = "is built without CUDA" if cuda is None else "finds no GPU" if not gpus else ""
+            problem = problem or ("" if fits else "has no code for these GPUs")
+            if problem:
+                raise NotRunError(f"the torch {version} of {python} {problem}")
+            return Torch(python, str(version), int(gpus))
+        tried = ", ".join(candidates) or chosen or "python3"
+        raise NotRunError(f"no torch in {tried}; name the interpreter that has it with --python")
+
+    def training(self, part: Part, torch: Torch, script: Path) -> None:
+        """Train with the collection's example on all GPUs, and note its figures."""
+        done = self._torchrun(torch, [str(script), "--epochs", "3"], "training.txt")
+        where = script.name
+        part.compare(where, "exit status", done.returncode, 0)
+        summary = _summary(done.stdout)
+        if done.returncode or not summary:
+            part.compare(where, "summary", bool(summary), True)
+            part.notes.append(last_line(done.stderr))
+            return
+        loss = summary.get("loss") or [0, 0]
+        part.compare(where, "backend", summary.get("backend"), "nccl")
+        part.compare(where, "processes", summary.get("processes"), torch.gpus)
+        part.compare(where, "ranks_equal", summary.get("ranks_equal"), True)
+        part.compare(where, "loss goes down", loss[-1] < loss[0], True)
+        part.figures.update(summary)
+        if torch.gpus == 1:
+            part.unavailable.append("NCCL between GPUs (there is one GPU)")
+
+    def user_script(self, part: Part, torch: Torch, script: Path) -> None:
+        """Run a script of the user under torchrun, with one process per GPU."""
+        done = self._torchrun(torch, [str(script)], "script.txt")
+        part.compare(script.name, "exit status", done.returncode, 0)
+        if done.returncode:
+            part.notes.append(last_line(done.stderr))
+
+    def _torchrun(self, torch: Torch, script: list[str], log: str) -> subprocess.CompletedProcess[str]:
+        # Not --standalone: it takes the host's name, which may not resolve.
+        place = ["--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1", f"--master_port={_free_port()}"]
+        command = [torch.python, "-m", "torch.distributed.run", *place, f"--nproc_per_node={torch.gpus}", *script]
+        return self._run(command, log, 75)
+
+    def _run(self, command: list[str], log: str, timeout: float) -> subprocess.CompletedProcess[str]:
+        done = run(command, self._environment, min(timeout, self._remaining()))
+        (self._raw / log).write_text(f"{done.stdout}\n{done.stderr}")
+        return done
 
 
 def in_use(facts: Facts) -> str:
@@ -28,100 +138,29 @@ def in_use(facts: Facts) -> str:
             names = ", ".join(f"{name or 'a process'} ({pid})" for pid, name in processes)
             return f"GPU {index} is in use by {names}; end it, then run gpu-check again"
         used = facts.gpus[index].get("memory_used_mib", 0)
-        if used > _IDLE_MIB:
+        if used > _IDLE_MIB and not facts.graphics.get(index):
             return f"{used} MiB of GPU {index} are in use by a process that can't be seen from here"
     return ""
 
 
-def kernel(part: Part, program: Path, environment: Mapping[str, str], facts: Facts, raw: Path) -> None:
-    """Run the kernel on every GPU, and once with a result that was changed on purpose. Raises NotRunError."""
-    where = "vectorAdd"
-    done = _run([str(program)], environment, raw / "vectorAdd.txt", 60)
-    if "[simulated]" in done.stdout:
-        raise NotRunError("there is no libcuda.so.1 on this machine: the GPUs are simulated")
-    part.compare(where, "exit status", done.returncode, 0)
-    if done.returncode:
-        part.notes.append(_last(done.stderr))
-        return
-    part.compare(where, "result", "Test PASSED" in done.stdout, True)
-    if not any(gpu.get("mig.current") == "Enabled" for gpu in facts.gpus):
-        expected = {gpu["uuid"].removeprefix("GPU-") for gpu in facts.gpus}
-        part.compare(where, "UUIDs of the GPUs", set(_UUID.findall(done.stdout)), expected)
-    done = _run([str(program), "--corrupt"], environment, raw / "vectorAdd-corrupt.txt", 60)
-    found = "Result verification failed" in done.stderr and done.returncode == 1
-    part.compare(where, "detection of an element that was changed on purpose", found, True)
+def _has_device(facts: Facts) -> bool:
+    return any(gpu["mig.devices"] or not in_mig_mode(gpu) for gpu in facts.gpus)
 
 
-def torch_python(chosen: str, environment: Mapping[str, str]) -> tuple[str, list[Any]]:
-    """Return the interpreter that has PyTorch, and [its version, its CUDA, how many GPUs it sees].
-
-    Raises NotRunError if there is none.
-    """
-    names = [chosen] if chosen else ["python3", sys.executable, "python"]
-    candidates = dict.fromkeys(path for path in map(shutil.which, names) if path)
-    for python in candidates:
-        done = subprocess.run([python, "-c", _TORCH], env=environment, capture_output=True, text=True, timeout=60)
-        if done.returncode == 0:
-            found: list[Any] = json.loads(done.stdout.splitlines()[-1])
-            if found[1] is None or not found[2]:
-                what = "is built without CUDA" if found[1] is None else "finds no GPU"
-                raise NotRunError(f"the torch {found[0]} of {python} {what}")
-            return python, found
-    tried = ", ".join(candidates) or chosen or "python3"
-    raise NotRunError(f"no torch in {tried}; name the interpreter that has it with --python")
+def _summary(text: str) -> dict[str, Any]:
+    """Return the summary that the example prints, empty if there is none."""
+    for line in reversed(text.splitlines()):
+        if line.startswith(_SUMMARY):
+            try:
+                found = json.loads(line.removeprefix(_SUMMARY))
+            except ValueError:
+                return {}
+            return found if isinstance(found, dict) else {}
+    return {}
 
 
-def training(
-    part: Part, python: str, torch: list[Any], script: Path, environment: Mapping[str, str], raw: Path
-) -> None:
-    """Train with the example of the collection on all GPUs, and note its figures."""
-    done = _torchrun(python, torch[2], [str(script), "--epochs", "3"], environment, raw / "training.txt")
-    where = script.name
-    part.compare(where, "exit status", done.returncode, 0)
-    lines = [line for line in done.stdout.splitlines() if line.startswith(_SUMMARY)]
-    if done.returncode or not lines:
-        part.notes.append(_last(done.stderr))
-        return
-    summary = json.loads(lines[-1].removeprefix(_SUMMARY))
-    part.compare(where, "backend", summary["backend"], "nccl")
-    part.compare(where, "processes", summary["processes"], torch[2])
-    part.compare(where, "ranks_equal", summary["ranks_equal"], True)
-    part.compare(where, "loss goes down", summary["loss"][-1] < summary["loss"][0], True)
-    part.figures.update(summary)
-    if torch[2] == 1:
-        part.unavailable.append("NCCL between GPUs (there is one GPU)")
-
-
-def own_script(
-    part: Part, python: str, torch: list[Any], script: Path, environment: Mapping[str, str], raw: Path
-) -> None:
-    """Run a script of the user's under torchrun, with one process per GPU."""
-    done = _torchrun(python, torch[2], [str(script)], environment, raw / "script.txt")
-    part.compare(script.name, "exit status", done.returncode, 0)
-    if done.returncode:
-        part.notes.append(_last(done.stderr))
-
-
-def _torchrun(
-    python: str, processes: int, command: list[str], environment: Mapping[str, str], log: Path
-) -> subprocess.CompletedProcess[str]:
-    run = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}", *command]
-    return _run(run, environment, log, 75)
-
-
-def _run(
-    command: list[str], environment: Mapping[str, str], log: Path, timeout: float
-) -> subprocess.CompletedProcess[str]:
-    try:
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotRunError(f"{Path(command[0]).name} can't be run: {error}") from None
-    log.write_text(f"{done.stdout}\n{done.stderr}")
-    return done
-
-
-def _last(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines[-1] if lines else "it printed nothing")[:500]
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ class NotRunError(Exception):
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that the collection reads otherwise than an independent source does.
+    """A value that the collection reads differently than an independent source does.
 
     ``where`` is the form, module or program that was checked; ``field`` is the name of the value, with the GPU's index.
     """
@@ -36,14 +36,14 @@ class Difference:
     expected: Any
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.field} is {self.found!r}, expected {self.expected!r}"
+        return f"{self.where}: {self.field} is {_shown(self.found)}, expected {_shown(self.expected)}"
 
 
 @dataclass
 class Part:
     """One part of the check. ``compared`` counts the compared values by form, module or program.
 
-    ``unavailable`` names values that this machine does not have, which are no differences.
+    ``unavailable`` names values that this machine does not have, which are not differences.
     """
 
     name: str
@@ -62,8 +62,12 @@ class Part:
         return NOT_RUN if self.reason else AGREES
 
     def compare(self, where: str, name: str, found: Any, expected: Any) -> None:
+        self.check(where, name, found == expected, found, expected)
+
+    def check(self, where: str, name: str, agrees: bool, found: Any, expected: Any) -> None:
+        """Count a comparison, and note a difference unless the two values agree."""
         self.compared[where] = self.compared.get(where, 0) + 1
-        if found != expected:
+        if not agrees:
             self.differ(where, name, found, expected)
 
     def differ(self, where: str, name: str, found: Any, expected: Any) -> None:
@@ -97,3 +101,20 @@ def table(parts: Sequence[Part]) -> str:
             lines += [f"    not available here: {name}" for name in part.unavailable]
             lines += [f"    {note}" for note in part.notes]
     return "\n".join(lines)
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a program's output, which usually has the error."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[-1] if lines else "it printed nothing")[:500]
+
+
+def in_mig_mode(gpu: Mapping[str, Any]) -> bool:
+    """Return whether a GPU is in MIG mode, so that programs get its MIG devices instead of it."""
+    return bool(gpu.get("mig.current") == "Enabled")
+
+
+def _shown(value: Any) -> str:
+    """Return a value for the table: sets in a fixed order, and long ones shortened."""
+    text = repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value)
+    return text if len(text) <= 300 else f"{text[:300]} ..."

@@ -3,42 +3,58 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
 # The UUIDs that take the place of real ones, and no others.
-REPLACED = re.compile(r"00000000-0000-0000-0000-\d{12}\Z")
+_REPLACED = re.compile(r"00000000-0000-0000-0000-\d{12}\Z")
 _XML = re.compile(
-    r"(<(serial|board_id|board_part_number|gpu_part_number|chassis_serial_number|img_version|oem_object|ecc_object"
-    r"|pwr_object|process_name|pdi|gpu_fabric_guid)>)(?!N/A|None)[^<]+(</\2>)"
+    r"(<(serial|board_id|board_part_number|gpu_part_number|gpu_fru_part_number|chassis_serial_number|img_version"
+    r"|oem_object|ecc_object|pwr_object|process_name|pdi|gpu_fabric_guid|host_id)>)(?!N/A|None)[^<]+(</\2>)"
 )
 _TEXT = re.compile(
-    r"^(\s*(?:Serial Number|Board ID|Board Part Number|GPU Part Number|Chassis Serial Number|Image Version|OEM Object"
-    r"|ECC Object|Power Management Object|GPU PDI|Name|GPU Fabric GUID)\s+:\s)(?!N/A|None).+$",
+    r"^(\s*(?:Serial Number|Board ID|Board Part Number|GPU Part Number|GPU FRU Part Number|Chassis Serial Number"
+    r"|Image Version|OEM Object|ECC Object|Power Management Object|GPU PDI|Name|GPU Fabric GUID|Host ID)\s+:\s)"
+    r"(?!N/A|None).+$",
     re.MULTILINE,
 )
-_REPLACEMENT = "0"
+_HOME = re.compile(r"/home/[^/\s\"':]+")
 
 
-def identities(texts: Mapping[str, str]) -> dict[str, str]:
+def uuids(texts: Iterable[str]) -> dict[str, str]:
     """Return a replacement for every UUID in the texts, numbered in the order in which they appear."""
     found: dict[str, str] = {}
-    for name in sorted(texts):
-        for uuid in _UUID.findall(texts[name]):
-            if not REPLACED.match(uuid):
+    for text in texts:
+        for uuid in _UUID.findall(text):
+            if not _REPLACED.match(uuid):
                 found.setdefault(uuid.lower(), f"00000000-0000-0000-0000-{len(found):012d}")
     return found
 
 
-def scrub(text: str, uuids: Mapping[str, str], names: Mapping[str, str]) -> str:
-    """Return the text without serial and board numbers, InfoROM ids, UUIDs, and the ``names`` of hosts and processes.
+class Scrubber:
+    """Replaces serial and board numbers, InfoROM versions, UUIDs, home directories, and the keys of ``names``."""
 
-    ``names`` maps a word to its replacement.
-    """
-    text = _UUID.sub(lambda match: uuids.get(match[0].lower(), match[0]), text)
-    text = _XML.sub(rf"\g<1>{_REPLACEMENT}\g<3>", text)
-    text = _TEXT.sub(rf"\g<1>{_REPLACEMENT}", text)
-    for name, replacement in names.items():
-        if len(name) > 1:
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", replacement, text)
-    return text
+    def __init__(self, texts: Iterable[str], names: Mapping[str, str]) -> None:
+        self._uuids = uuids(texts)
+        # The longest first: a short name may be a part of a longer one.
+        self._names = [
+            (re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), names[name])
+            for name in sorted(names, key=len, reverse=True)
+            if len(name) > 1
+        ]
+
+    def text(self, text: str) -> str:
+        text = _UUID.sub(lambda match: self._uuids.get(match[0].lower(), match[0]), text)
+        text = _TEXT.sub(r"\g<1>0", _XML.sub(r"\g<1>0\g<3>", text))
+        for pattern, replacement in self._names:
+            text = pattern.sub(replacement, text)
+        return _HOME.sub("/home/user", text)
+
+    def value(self, value: Any) -> Any:
+        """Return a value of JSON with its texts replaced. The keys of its objects stay."""
+        if isinstance(value, dict):
+            return {key: self.value(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.value(each) for each in value]
+        return self.text(value) if isinstance(value, str) else value

@@ -3,8 +3,8 @@
  *
  * It opens libcuda itself and carries its kernel as PTX, which the driver compiles for the GPU, so it needs neither a
  * CUDA toolkit to be built nor a CUDA runtime to run. With --corrupt it changes one element of the result on purpose,
- * and must then fail. Where there is no libcuda, GPUs are simulated: it finds them through NVML, as a container sees
- * them, adds on the CPU, and marks each line as simulated. Errors have the wording and the exit status of the sample.
+ * and must then fail. Without libcuda, it assumes that the GPUs are simulated: it finds them through NVML, as a
+ * container sees them, adds on the CPU, and marks each line as simulated. Errors have the wording and the exit status of the sample.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -128,7 +128,7 @@ static int cuda_failed(const char *doing, int status)
         if (status_) return cuda_failed(doing, status_); \
     } while (0)
 
-/* Adds on the GPU whose context is current. What it allocates ends with the context. */
+/* Adds on the GPU whose context is current. The context's release frees the allocations. */
 static int add_on_gpu(void)
 {
     void *module = NULL, *function = NULL;

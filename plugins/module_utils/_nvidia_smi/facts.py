@@ -92,7 +92,7 @@ class NvidiaSmi:
     def facts(self, gather: Sequence[str]) -> dict[str, Any]:
         first = self._ask(["-q", "-x"])
         if not (first.sound and first.reading.attached == len(first.reading.gpus)):
-            for ask in (self._query, lambda: self._ask(["-L"]), lambda: self._ask([])):
+            for ask in (self.query, lambda: self._ask(["-L"]), lambda: self._ask([])):
                 last = self._attempts[-1]
                 if last.failure == state.TIMEOUT or (last.failure in state.FINAL and not last.reading.gpus):
                     break
@@ -147,7 +147,8 @@ class NvidiaSmi:
         self._attempts.append(attempt)
         return attempt
 
-    def _query(self) -> None:
+    def query(self) -> None:
+        """Ask for the CSV with all fields that this version of nvidia-smi knows."""
         groups = list(_QUERY)
         while groups:
             fields = [field for group in groups for field in group]

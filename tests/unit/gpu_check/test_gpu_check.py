@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tarfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gpu_check import kit, programs, scrub
+from gpu_check import archive, kit, scrub
 from gpu_check.kit import Kit
 from gpu_check.main import main
-from gpu_check.nvml import Facts, Nvml
+from gpu_check.nvml import Facts
+from gpu_check.process import run
+from gpu_check.programs import Programs, Torch, in_use
 from gpu_check.result import CheckError, NotRunError, Part, status, table
 
 UUID = "6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11"
@@ -55,16 +61,27 @@ RAW = {
 
 
 def test_what_identifies_a_machine_is_replaced() -> None:
-    uuids = scrub.identities(RAW)
-    names = {"host-7": "host", SERIAL: "0", "secret.py": "process"}
-    clean = {name: scrub.scrub(text, uuids, names) for name, text in RAW.items()}
+    scrubber = scrub.Scrubber(RAW.values(), {"host-7": "host", SERIAL: "0", "secret.py": "process"})
+    clean = {name: scrubber.text(text) for name, text in RAW.items()}
     text = "".join(clean.values())
     for secret in (UUID, SERIAL, "692-2G520", "G520.0200", "0x5300", "ada", "host-7", "secret"):
         assert secret not in text
     for kept in ("NVIDIA H100 80GB HBM3", "96.00.99.00.01", "<chassis_serial_number>N/A"):
         assert kept in text
     assert clean["-L"] == "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000000-0000-0000-0000-000000000000)\n"
-    assert scrub.identities(clean) == {}
+    assert scrub.uuids(clean.values()) == {}
+
+
+def test_keys_of_json_stay(tmp_path: Path) -> None:
+    """A host may be called like a key."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "nvml.json").write_text(json.dumps({"gpus": [{"uuid": f"GPU-{UUID}"}], "at": "gpus says hello"}))
+    archive.write(tmp_path, {"gpus": {1, 2}, "path": "/home/ada/x"}, raw, {"gpus": "host"})
+    assert json.loads((tmp_path / archive.REPORT).read_text()) == {"gpus": [1, 2], "path": "/home/user/x"}
+    with tarfile.open(tmp_path / archive.ARCHIVE) as packed:
+        found = json.load(packed.extractfile("gpu-check/nvml.json"))  # type: ignore[arg-type]
+    assert found == {"gpus": [{"uuid": "GPU-00000000-0000-0000-0000-000000000000"}], "at": "host says hello"}
 
 
 @pytest.fixture
@@ -83,7 +100,7 @@ def test_a_complete_kit_is_accepted(unpacked: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "words"),
+    ("damage", "words"),
     [
         (lambda root: (root / "bin/runc").unlink(), "bin/runc is missing"),
         (lambda root: (root / "bin/runc").write_text("half"), "bin/runc is damaged"),
@@ -91,8 +108,8 @@ def test_a_complete_kit_is_accepted(unpacked: Path) -> None:
         (lambda root: (root / kit.MANIFEST).write_text("{"), "MANIFEST.json can't be read"),
     ],
 )
-def test_an_incomplete_kit_is_one_error(unpacked: Path, break_it: object, words: str) -> None:
-    break_it(unpacked)  # type: ignore[operator]
+def test_an_incomplete_kit_is_one_error(unpacked: Path, damage: Callable[[Path], object], words: str) -> None:
+    damage(unpacked)
     with pytest.raises(CheckError, match="Unpack the whole archive again") as caught:
         Kit(unpacked)
     assert words in str(caught.value)
@@ -106,73 +123,83 @@ def test_an_unsupported_python_is_one_error(unpacked: Path) -> None:
         Kit(unpacked)
 
 
-class FakeNvml:
-    """nvidia-ml-py without a GPU, or with a lost one."""
+@pytest.mark.parametrize(
+    ("processes", "used", "graphics", "words"),
+    [
+        ([], 4, 0, ""),
+        ([(123, "python3")], 4, 0, "GPU 0 is in use by python3 (123); end it"),
+        ([], 40000, 0, "40000 MiB of GPU 0 are in use by a process that can't be seen from here"),
+        # A desktop: its programs use memory, and a kernel next to them harms nothing.
+        ([], 3000, 2, ""),
+    ],
+)
+def test_a_gpu_in_use(processes: list[tuple[int, str]], used: int, graphics: int, words: str) -> None:
+    facts = Facts("580", "13.0", gpus=[{"memory_used_mib": used}], processes={0: processes}, graphics={0: graphics})
+    assert in_use(facts).startswith(words)
+    assert bool(in_use(facts)) == bool(words)
 
-    class NVMLError(Exception):
-        pass
 
-    def __init__(self, count: int | None, lost: bool = False) -> None:
-        self._count, self._lost = count, lost
-
-    def nvmlInit(self) -> None:  # noqa: N802
-        if self._count is None:
-            raise self.NVMLError("Driver Not Loaded")
-
-    def nvmlShutdown(self) -> None:  # noqa: N802
-        pass
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        return self._count or 0
-
-    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:  # noqa: N802
-        return 13000
-
-    def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802
-        return "580.178.04"
-
-    def nvmlDeviceGetHandleByIndex(self, _index: int) -> None:  # noqa: N802
-        raise self.NVMLError("GPU is lost")
+def programs(directory: Path) -> Programs:
+    return Programs({"PATH": "/usr/bin:/bin"}, directory, lambda: 30.0)
 
 
 @pytest.mark.parametrize(
-    ("library", "words", "expected"),
-    [
-        (FakeNvml(None), "No NVIDIA driver answers on this machine (Driver Not Loaded).", 2),
-        (FakeNvml(0), "The NVIDIA driver finds no GPU on this machine.", 2),
-        (FakeNvml(1), "GPU 0 can't be opened (NVML: GPU is lost). Look for Xid", 3),
-    ],
+    ("mig", "devices", "words"), [("Enabled", [], "has no MIG device"), ("Disabled", [], "libcuda")]
 )
-def test_no_usable_gpu_is_one_error(library: FakeNvml, words: str, expected: int) -> None:
-    with pytest.raises(CheckError) as caught, Nvml(library) as nvml:
-        nvml.read()
-    assert str(caught.value).startswith(words)
-    assert caught.value.status == expected
+def test_kernel_is_not_run(tmp_path: Path, mig: str, devices: list[object], words: str) -> None:
+    program = executable(tmp_path / "vectorAdd", "echo '[simulated] Test PASSED'")
+    facts = Facts("580", "13.0", gpus=[{"uuid": "GPU-1", "mig.current": mig, "mig.devices": []}])
+    with pytest.raises(NotRunError, match=words):
+        programs(tmp_path).kernel(Part("kernel"), program, facts, simulated=False)
+
+
+FOUND = "echo 'Result verification failed' >&2; exit 1"
 
 
 @pytest.mark.parametrize(
-    ("processes", "used", "words"),
+    ("normal", "corrupt", "fields"),
     [
-        ([], 4, ""),
-        ([(123, "python3")], 4, "GPU 0 is in use by python3 (123); end it"),
-        ([], 40000, "40000 MiB of GPU 0 are in use by a process that can't be seen from here"),
+        ("echo 'GPU 0: H100 (UUID: 1)'; echo 'Test PASSED'", "echo 'Result verification failed' >&2; exit 1", []),
+        (
+            "echo 'GPU 0: H100 (UUID: 2)'; echo 'Test PASSED'",
+            "echo 'Result verification failed' >&2; exit 1",
+            ["UUIDs"],
+        ),
+        ("echo 'GPU 0: H100 (UUID: 1)'; echo 'Test PASSED'", "echo 'Test PASSED'", ["detection"]),
+        ("echo 'Error while compiling' >&2; exit 1", "", ["exit status"]),
+        ("echo 'GPU 0: H100 (UUID: 1)'", "echo 'Result verification failed' >&2; exit 1", ["result"]),
     ],
 )
-def test_a_gpu_in_use(processes: list[tuple[int, str]], used: int, words: str) -> None:
-    facts = Facts("580", "13.0", gpus=[{"memory_used_mib": used}], processes={0: processes})
-    assert programs.in_use(facts).startswith(words)
-    assert bool(programs.in_use(facts)) == bool(words)
+def test_kernel(tmp_path: Path, normal: str, corrupt: str, fields: list[str]) -> None:
+    script = f'if [ "$1" = --corrupt ]; then {corrupt or "true"}; else {normal}; fi'
+    program = executable(tmp_path / "vectorAdd", script)
+    facts = Facts("580", "13.0", gpus=[{"uuid": "GPU-1", "mig.devices": []}])
+    found = Part("kernel")
+    programs(tmp_path).kernel(found, program, facts, simulated=False)
+    assert [each.field.split(" of ")[0] for each in found.differences] == fields
+
+
+def executable(program: Path, script: str) -> Path:
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    program = executable(tmp_path / "hangs", f"sleep 600 & echo $! > {tmp_path}/child; wait")
+    started = time.monotonic()
+    with pytest.raises(NotRunError, match="hangs did not end within 1 s"):
+        run([str(program)], os.environ, 1)
+    assert time.monotonic() - started < 10
+    child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
+    assert not child.exists() or child.read_text().split()[2] == "Z"
 
 
 def python_with_torch(directory: Path, seen: str, summary: str = "", status: int = 0) -> str:
     """An interpreter whose torch sees GPUs, and whose torchrun prints a summary."""
-    program = directory / "python-with-torch"
-    program.write_text(
-        f"#!/bin/sh\nif [ \"$1\" = -c ]; then echo '{seen}'; exit; fi\n"
-        f"echo 'TORCH_DDP_SUMMARY {summary}'; echo 'ValueError: nothing to learn' >&2; exit {status}\n"
-    )
-    program.chmod(0o755)
-    return str(program)
+    script = f"if [ \"$1\" = -c ]; then echo '{seen}'; exit; fi\n"
+    script += f"echo 'TORCH_DDP_SUMMARY {summary}'; echo 'ValueError: nothing to learn' >&2; exit {status}"
+    return str(executable(directory / "python-with-torch", script))
 
 
 SUMMARY = {"backend": "nccl", "processes": 1, "ranks_equal": True, "loss": [0.4, 0.1], "samples_per_s": 5.0}
@@ -182,38 +209,45 @@ SUMMARY = {"backend": "nccl", "processes": 1, "ranks_equal": True, "loss": [0.4,
     ("change", "status", "fields"),
     [
         ({}, 0, []),
+        ({"loss": None}, 0, ["loss goes down"]),
         ({"backend": "gloo"}, 0, ["backend"]),
         ({"processes": 2}, 0, ["processes"]),
         ({"ranks_equal": False}, 0, ["ranks_equal"]),
         ({"loss": [0.1, 0.4]}, 0, ["loss goes down"]),
         ({}, 1, ["exit status"]),
+        (None, 0, ["summary"]),
     ],
 )
-def test_training(tmp_path: Path, change: dict[str, object], status: int, fields: list[str]) -> None:
-    seen, summary = json.dumps(["2.11", "13.0", 1]), json.dumps({**SUMMARY, **change})
-    python, torch = programs.torch_python(python_with_torch(tmp_path, seen, summary, status), {})
+def test_training(tmp_path: Path, change: dict[str, object] | None, status: int, fields: list[str]) -> None:
+    summary = "nonsense" if change is None else json.dumps({**SUMMARY, **change})
+    python = python_with_torch(tmp_path, json.dumps(["2.11", "13.0", 1, True]), summary, status)
+    torch = programs(tmp_path).torch(python)
+    assert torch == Torch(python, "2.11", 1)
     found = Part("training")
-    programs.training(found, python, torch, Path("train_ddp.py"), {"PATH": "/usr/bin:/bin"}, tmp_path)
+    programs(tmp_path).training(found, torch, Path("train_ddp.py"))
     assert [each.field for each in found.differences] == fields
-    assert found.notes == (["ValueError: nothing to learn"] if status else [])
-    assert found.unavailable == ([] if status else ["NCCL between GPUs (there is one GPU)"])
+    failed = bool(status) or change is None
+    assert found.notes == (["ValueError: nothing to learn"] if failed else [])
+    assert found.unavailable == ([] if failed else ["NCCL between GPUs (there is one GPU)"])
 
 
 @pytest.mark.parametrize(
     ("seen", "words"),
-    [('["2.11", null, 0]', "the torch 2.11 of .* is built without CUDA"), ('["2.11", "13.0", 0]', "finds no GPU")],
+    [
+        ('["2.11", null, 0, true]', "the torch 2.11 of .* is built without CUDA"),
+        ('["2.11", "13.0", 0, true]', "finds no GPU"),
+        ('["2.11", "13.0", 2, false]', "has no code for these GPUs"),
+        ("nonsense", "no torch in"),
+    ],
 )
 def test_torch_without_a_gpu_is_not_run(tmp_path: Path, seen: str, words: str) -> None:
     with pytest.raises(NotRunError, match=words):
-        programs.torch_python(python_with_torch(tmp_path, seen), {})
+        programs(tmp_path).torch(python_with_torch(tmp_path, seen))
 
 
 def test_without_torch_is_not_run(tmp_path: Path) -> None:
-    program = tmp_path / "python"
-    program.write_text("#!/bin/sh\nexit 1\n")
-    program.chmod(0o755)
     with pytest.raises(NotRunError, match=r"no torch in .*--python"):
-        programs.torch_python(str(program), {})
+        programs(tmp_path).torch(str(executable(tmp_path / "python", "exit 1")))
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,12 @@ TOPOLOGY = (
 )
 CAPTURE = """
 import pickle, sys
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.facts import NvidiaSmi
 from gpu_check import forms
 from gpu_check.nvml import Nvml
 import os
 with Nvml() as nvml:
     before = nvml.read()
-    outputs = forms.capture(sys.argv[1], os.environ, NvidiaSmi)
+    outputs = forms.capture(sys.argv[1], os.environ, 20)
     pickle.dump((before, outputs, nvml.read()), open(sys.argv[2], "wb"))
 """
 COMPARE = """
@@ -168,6 +167,15 @@ def test_a_broken_reader_is_named(
     reader.write_text(code.replace(text, replacement))
     _compared, differences, _unavailable = compare(captured, tmp_path)
     assert [where for where, name in differences if where == form and name.startswith(field)], differences
+
+
+def test_a_failing_nvidia_smi_is_a_difference(captured: Path, tmp_path: Path) -> None:
+    before, outputs, after = pickle.loads(captured.read_bytes())
+    failed = {name: type(output)("NVIDIA-SMI has failed.\n", 9) for name, output in outputs.items()}
+    file = tmp_path / "captured"
+    file.write_bytes(pickle.dumps((before, failed, after)))
+    _compared, differences, _unavailable = compare(file, ROOT / "collections")
+    assert {where for where, name in differences if name == "exit status"} == {"-L", "table", "-q", "-q -x", "csv"}
 
 
 def test_nothing_compared_is_a_difference(captured: Path, tmp_path: Path) -> None:
