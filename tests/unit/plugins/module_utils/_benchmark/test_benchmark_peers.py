@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,10 +23,10 @@ LINK = {"pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_
 
 
 def measured(
-    number: int, value: float, key: str = KEYS[0], device: str = "cuda", memory: int = 81559, **facts: Any
+    number: int, value: float, key: str = KEYS[0], facts: Mapping[str, float] = MappingProxyType({}), **more: Any
 ) -> Measurement:
-    gpu = Gpu("gpu1", f"GPU-{number}", number, "NVIDIA H100", memory)
-    return Measurement(gpu, Reading(gpu.uuid, 1, device, "2.9", {key: value}, facts))
+    gpu = Gpu("gpu1", f"GPU-{number}", number, "NVIDIA H100", more.get("memory", 81559))
+    return Measurement(gpu, Reading(gpu.uuid, 1, more.get("device", "cuda"), "2.9", {key: value}, facts))
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -69,7 +71,9 @@ def test_a_gpu_without_a_figure_is_no_peer_for_it() -> None:
 
 
 def test_a_warning_has_the_figure_its_peers_and_the_cause() -> None:
-    [found] = compare([*(measured(number, 2000e9) for number in range(3)), measured(3, 1234e9, throttle_reasons=0x40)])
+    [found] = compare(
+        [*(measured(number, 2000e9) for number in range(3)), measured(3, 1234e9, facts={"throttle_reasons": 0x40})]
+    )
     assert found.text == (
         "gpu1 GPU 3: memory bandwidth 1234 GB/s is 61 % of the median of the 3 others (NVIDIA H100, 2000 GB/s). It was "
         "slowed down because it was too hot: check its cooling."
@@ -109,11 +113,11 @@ def test_two_are_named_together() -> None:
 )
 def test_the_likely_cause(facts: dict[str, float], words: str) -> None:
     host_to_device = FIGURES[3]
-    assert words in cause(measured(0, 1, host_to_device.key, **facts), host_to_device)
+    assert words in cause(measured(0, 1, host_to_device.key, facts), host_to_device)
 
 
 def test_a_narrow_link_does_not_slow_down_a_multiplication() -> None:
-    assert "No cause was found" in cause(measured(0, 1, KEYS[1], **{**LINK, "pcie_width": 1}), FIGURES[1])
+    assert "No cause was found" in cause(measured(0, 1, KEYS[1], {**LINK, "pcie_width": 1}), FIGURES[1])
 
 
 @pytest.mark.parametrize(
