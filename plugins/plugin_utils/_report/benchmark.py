@@ -28,20 +28,20 @@ def updated(report: Report, result: dict[str, Any]) -> Report:
 
 def carried(report: Report, before: Report) -> dict[str, Any]:
     """What an earlier report has of GPUs that still exist. Of a node that is not in this report, nothing is known."""
-    found, known = _of(before), _uuids(report)
+    found, known = _of(before), _keys(report)
     if not found:
         return {}
 
     def is_there(row: dict[str, Any]) -> bool:
-        return text(row.get("uuid")) in known or text(row.get("node")) not in report["hosts"]
+        return _key(row) in known or text(row.get("node")) not in report["hosts"]
 
     return {**found, **{key: list(filter(is_there, dictionaries(found.get(key)))) for key in ("gpus", "left_out")}}
 
 
 def measured(report: Report) -> list[dict[str, Any]]:
     """The rows of the GPUs that are in the report."""
-    known = _uuids(report)
-    return [row for row in dictionaries(_of(report).get("gpus")) if text(row.get("uuid")) in known]
+    known = _keys(report)
+    return [row for row in dictionaries(_of(report).get("gpus")) if _key(row) in known]
 
 
 def figure(row: dict[str, Any], key: str) -> float | None:
@@ -53,8 +53,9 @@ def figure(row: dict[str, Any], key: str) -> float | None:
 
 def benchmark_tables(report: Report) -> tuple[Table, ...]:
     """One table, none if no GPU has been measured or left out."""
-    rows, now = measured(report), {text(row.get("uuid")) for row in measured(report)}
-    out = [row for row in dictionaries(_of(report).get("left_out")) if text(row.get("uuid")) in _uuids(report) - now]
+    rows = measured(report)
+    without = _keys(report) - set(map(_key, rows))
+    out = [row for row in dictionaries(_of(report).get("left_out")) if _key(row) in without]
     if not rows and not out:
         return ()
     slow = [row for row in rows if texts(row.get("warnings"))]
@@ -98,9 +99,18 @@ def _name(row: dict[str, Any]) -> Cell:
     return Cell(f"{text(row.get('node'))} GPU {text(row.get('index'))}".rstrip(), below=text(row.get("name")))
 
 
-def _uuids(report: Report) -> set[str]:
-    devices = [device for entry in report["hosts"].values() for device in dictionaries(entry.get("devices"))]
-    return {text(device.get("uuid")) for device in devices} - {""}
+def _keys(report: Report) -> set[tuple[str, str]]:
+    """The GPUs in the report. One that was moved to another node has to be measured there."""
+    return {
+        (node, text(device.get("uuid")))
+        for node, entry in report["hosts"].items()
+        for device in dictionaries(entry.get("devices"))
+        if device.get("uuid")
+    }
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str]:
+    return text(row.get("node")), text(row.get("uuid"))
 
 
 def _of(report: Report) -> dict[str, Any]:
