@@ -18,6 +18,7 @@ class Figure:
 
     key: str
     name: str
+    short: str
     unit: str
     divisor: float
 
@@ -27,10 +28,10 @@ class Figure:
 
 
 FIGURES = (
-    Figure("memory_bytes_per_s", "memory bandwidth", "GB/s", 1e9),
-    Figure("bf16_flop_per_s", "bf16 matrix rate", "TFLOP/s", 1e12),
-    Figure("fp32_flop_per_s", "fp32 matrix rate", "TFLOP/s", 1e12),
-    Figure("host_to_device_bytes_per_s", "host-to-device bandwidth", "GB/s", 1e9),
+    Figure("memory_bytes_per_s", "memory bandwidth", "memory", "GB/s", 1e9),
+    Figure("bf16_flop_per_s", "bf16 matrix rate", "bf16", "TFLOP/s", 1e12),
+    Figure("fp32_flop_per_s", "fp32 matrix rate", "fp32", "TFLOP/s", 1e12),
+    Figure("host_to_device_bytes_per_s", "host-to-device bandwidth", "host to device", "GB/s", 1e9),
 )
 
 

@@ -20,11 +20,22 @@ _OTHER_PROCESS_MIB = 1024
 
 @dataclass(frozen=True)
 class Warned:
-    """``uuids``: the GPUs that it is about."""
+    """``uuids``: the GPUs that it is about; ``figures``: keys of what is slow for the same reason."""
+
+    uuids: tuple[str, ...]
+    figures: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """One figure that differs. ``subject`` and ``cause`` are equal for figures that belong together."""
 
     uuids: tuple[str, ...]
     figure: str
-    text: str
+    subject: str
+    words: str
+    cause: str
 
 
 def compare(measurements: Iterable[Measurement]) -> list[Warned]:
@@ -33,34 +44,35 @@ def compare(measurements: Iterable[Measurement]) -> list[Warned]:
     for each in measurements:
         if each.reading.device == "cuda":
             groups.setdefault((each.gpu.name, each.gpu.memory_mib), []).append(each)
-    return [warned for group in groups.values() for figure in FIGURES for warned in _compare(group, figure)]
+    together: dict[tuple[tuple[str, ...], str, str], list[Found]] = {}
+    for group in groups.values():
+        for figure in FIGURES:
+            for found in _compare([each for each in group if figure.key in each.reading.figures], figure):
+                together.setdefault((found.uuids, found.subject, found.cause), []).append(found)
+    return [
+        Warned(
+            uuids, tuple(each.figure for each in same), f"{subject}: {', '.join(each.words for each in same)}. {cause}"
+        )
+        for (uuids, subject, cause), same in together.items()
+    ]
 
 
-def _compare(group: Sequence[Measurement], figure: Figure) -> Iterator[Warned]:
-    peers = [each for each in group if figure.key in each.reading.figures]
+def _compare(peers: Sequence[Measurement], figure: Figure) -> Iterator[Found]:
     if len(peers) == 2:
         slow, fast = sorted(peers, key=lambda each: each.reading.figures[figure.key])
         if _value(slow, figure) < SLOW * _value(fast, figure):
-            yield _pair(slow, fast, figure)
+            words = f"{figure.name} {figure.words(_value(slow, figure))} and {figure.words(_value(fast, figure))}"
+            subject = f"{slow.gpu.words} and {fast.gpu.words} ({slow.gpu.name}) differ"
+            both = f"There are only two of them, so check both. {slow.gpu.words}: {cause(slow, figure)}"
+            yield Found((slow.gpu.uuid, fast.gpu.uuid), figure.key, subject, words, both)
     elif len(peers) > 2:
         for each in peers:
+            value = _value(each, figure)
             usual = statistics.median(_value(other, figure) for other in peers if other is not each)
-            if _value(each, figure) < SLOW * usual:
-                share = _percent(_value(each, figure) / usual)
-                text = (
-                    f"{each.gpu.words}: {figure.name} {figure.words(_value(each, figure))} is {share} of the median of "
-                    f"the {len(peers) - 1} others ({each.gpu.name}, {figure.words(usual)}). {cause(each, figure)}"
-                )
-                yield Warned((each.gpu.uuid,), figure.key, text)
-
-
-def _pair(slow: Measurement, fast: Measurement, figure: Figure) -> Warned:
-    text = (
-        f"{slow.gpu.words} and {fast.gpu.words} ({slow.gpu.name}) differ in {figure.name}: "
-        f"{figure.words(_value(slow, figure))} and {figure.words(_value(fast, figure))}. There are only "
-        f"two of them, so check both. {slow.gpu.words}: {cause(slow, figure)}"
-    )
-    return Warned((slow.gpu.uuid, fast.gpu.uuid), figure.key, text)
+            if value < SLOW * usual:
+                words = f"{figure.name} {figure.words(value)} ({_percent(value / usual)})"
+                subject = f"{each.gpu.words} ({each.gpu.name}) is slower than the median of its peers"
+                yield Found((each.gpu.uuid,), figure.key, subject, words, cause(each, figure))
 
 
 def cause(slow: Measurement, figure: Figure) -> str:
@@ -104,12 +116,13 @@ def _causes(slow: Measurement, figure: Figure) -> Iterator[str]:
 
 
 def pcie(facts: Mapping[str, float]) -> str:
-    """``generation 3 x8 (of 4 x16)``, empty if it is not known."""
-    names = ("pcie_generation", "pcie_width", "pcie_generation_max", "pcie_width_max")
-    if not all(name in facts for name in names):
-        return ""
-    generation, width, most_generation, most_width = (f"{facts[name]:.0f}" for name in names)
-    return f"generation {generation} x{width} (of {most_generation} x{most_width})"
+    """``Gen3 x8 of Gen4 x16``, ``Gen4 x16`` for a link that is as fast as it can be, empty if it is not known."""
+    now, most = (_link(facts.get(f"pcie_generation{end}"), facts.get(f"pcie_width{end}")) for end in ("", "_max"))
+    return (now if now == most else f"{now} of {most}") if now and most else ""
+
+
+def _link(generation: float | None, width: float | None) -> str:
+    return "" if generation is None or width is None else f"Gen{generation:.0f} x{width:.0f}"
 
 
 def _less(value: float | None, most: float | None) -> bool:

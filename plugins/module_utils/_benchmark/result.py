@@ -55,7 +55,7 @@ def summary(found: Mapping[str, Any]) -> list[str]:
 
 def _line(row: Mapping[str, Any]) -> str:
     figures = row["figures"]
-    said = [f"{each.name} {each.words(figures[each.key])}" for each in FIGURES if each.key in figures]
+    said = [f"{each.short} {each.words(figures[each.key])}" for each in FIGURES if each.key in figures]
     link = pcie(row["facts"])
     said += [f"PCIe {link}"] * bool(link) + [*row["notes"]]
     cpu = "on the CPU: " if row["device"] == "cpu" else ""

@@ -116,7 +116,7 @@ def test_the_page_shows_slow_gpus_and_folds_the_others() -> None:
             "240 TFLOP/s",
             "19 TFLOP/s",
             "",
-            "generation 3 x16 (of 4 x16)",
+            "Gen3 x16 of Gen4 x16",
             "2026-11-21 05:00 UTC",
             "gpu2 GPU 1: memory bandwidth 900 GB/s is 58 % of the median. No cause was found",
         ]

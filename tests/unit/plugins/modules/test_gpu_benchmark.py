@@ -81,8 +81,8 @@ def test_each_gpu_is_measured_once_and_nothing_is_left(lab: Lab) -> None:
     }
     assert row["measured"] == found["measured"] and row["measured"].endswith("Z")
     assert result["summary"][0] == (
-        f"{found['gpus'][0]['node']} GPU 0 ({found['gpus'][0]['name']}): memory bandwidth 2000 GB/s, bf16 matrix rate "
-        "300 TFLOP/s, fp32 matrix rate 19 TFLOP/s"
+        f"{found['gpus'][0]['node']} GPU 0 ({found['gpus'][0]['name']}): memory 2000 GB/s, bf16 300 TFLOP/s, fp32 19 "
+        "TFLOP/s"
     )
     assert (list(lab.cluster.namespaces), lab.cluster.pods) == (["kube-system"], {})
     # One after another on a node, and each keeps its GPU until the last one has reported.
@@ -190,7 +190,9 @@ def test_a_slow_gpu_is_a_warning_and_no_failure(lab: Lab) -> None:
     )
     result = lab.measure()
     [warning] = result["result"]["warnings"]
-    assert warning.startswith("gpu1 GPU 2: memory bandwidth 100 GB/s is 33 % of the median of the 2 others")
+    assert warning.startswith(
+        "gpu1 GPU 2 (Tesla T4) is slower than the median of its peers: memory bandwidth 100 GB/s (33 %"
+    )
     assert f"Warning: {warning}" in result["summary"]
     rows = {row["uuid"]: row["warnings"] for row in result["result"]["gpus"]}
     assert (rows["GPU-t2"], rows["GPU-t0"]) == ([warning], [])
@@ -202,7 +204,7 @@ def test_figures_of_a_cpu_are_labelled(lab: Lab) -> None:
     )
     result = lab.measure()
     assert result["result"]["warnings"] == []
-    assert all(": on the CPU: memory bandwidth" in line for line in result["summary"][:5])
+    assert all(": on the CPU: memory" in line for line in result["summary"][:5])
     assert result["summary"][-1] == ("Note: measured on the CPU (no CUDA): these figures say nothing about the GPU.")
 
 

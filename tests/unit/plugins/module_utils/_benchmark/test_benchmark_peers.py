@@ -54,7 +54,7 @@ def measured(
 def test_peers(key: str, values: list[float], named: list[tuple[int, ...]]) -> None:
     found = compare([measured(number, value * 1e9, key) for number, value in enumerate(values)])
     assert [tuple(int(uuid.removeprefix("GPU-")) for uuid in each.uuids) for each in found] == named
-    assert all(each.figure == key for each in found)
+    assert all(each.figures == (key,) for each in found)
 
 
 def test_only_equal_gpus_are_peers() -> None:
@@ -71,28 +71,41 @@ def test_a_gpu_without_a_figure_is_no_peer_for_it() -> None:
 
 
 def test_a_warning_has_the_figure_its_peers_and_the_cause() -> None:
-    [found] = compare(
-        [*(measured(number, 2000e9) for number in range(3)), measured(3, 1234e9, facts={"throttle_reasons": 0x40})]
-    )
+    slow = measured(3, 1234e9, facts={"throttle_reasons": 0x40})
+    [found] = compare([*(measured(number, 2000e9) for number in range(3)), slow])
     assert found.text == (
-        "gpu1 GPU 3: memory bandwidth 1234 GB/s is 61 % of the median of the 3 others (NVIDIA H100, 2000 GB/s). It was "
+        "gpu1 GPU 3 (NVIDIA H100) is slower than the median of its peers: memory bandwidth 1234 GB/s (61 %). It was "
         "slowed down because it was too hot: check its cooling."
     )
+
+
+def test_figures_that_are_slow_for_one_reason_are_one_warning() -> None:
+    def both(number: int, share: float, **facts: float) -> Measurement:
+        gpu = Gpu("gpu1", f"GPU-{number}", number, "NVIDIA H100", 81559)
+        return Measurement(gpu, Reading(gpu.uuid, 1, "cuda", "2.9", dict.fromkeys(KEYS, share * 1e12), facts))
+
+    narrow = {**LINK, "pcie_width": 8, "throttle_reasons": 0x4}
+    found = compare([*(both(number, 1) for number in range(3)), both(3, 0.5, **narrow)])
+    assert [(each.uuids, each.figures) for each in found] == [
+        (("GPU-3",), tuple(KEYS[:3])),
+        (("GPU-3",), (KEYS[3],)),
+    ]
+    assert "power limit" in found[0].text and "PCIe link ran at Gen4 x8 of Gen4 x16" in found[1].text
 
 
 def test_two_are_named_together() -> None:
     [found] = compare([measured(0, 2000e9), measured(1, 1000e9)])
     assert found.text.startswith(
-        "gpu1 GPU 1 and gpu1 GPU 0 (NVIDIA H100) differ in memory bandwidth: 1000 GB/s and 2000 GB/s. There are only "
-        "two of them, so check both. gpu1 GPU 1: No cause was found"
+        "gpu1 GPU 1 and gpu1 GPU 0 (NVIDIA H100) differ: memory bandwidth 1000 GB/s and 2000 GB/s. There are only two "
+        "of them, so check both. gpu1 GPU 1: No cause was found"
     )
 
 
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({**LINK, "pcie_width": 8}, "Its PCIe link ran at generation 4 x8 (of 4 x16) under load"),
-        ({**LINK, "pcie_generation": 3, "throttle_reasons": 0x48}, "Its PCIe link ran at generation 3 x16 (of 4 x16)"),
+        ({**LINK, "pcie_width": 8}, "Its PCIe link ran at Gen4 x8 of Gen4 x16 under load"),
+        ({**LINK, "pcie_generation": 3, "throttle_reasons": 0x48}, "Its PCIe link ran at Gen3 x16 of Gen4 x16"),
         ({"pcie_width": 8, "pcie_width_max": 16}, "Its PCIe link ran below its maximum under load"),
         ({**LINK, "throttle_reasons": 0x48, "temperature_c": 91}, "because it was too hot (91 °C)"),
         ({"throttle_reasons": 0x20}, "because it was too hot:"),
@@ -130,3 +143,4 @@ def test_figures_have_a_unit(value: float, words: str) -> None:
 
 def test_an_unknown_link_has_no_words() -> None:
     assert pcie({"pcie_generation": 4}) == ""
+    assert pcie(LINK) == "Gen4 x16"
