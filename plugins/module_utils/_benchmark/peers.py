@@ -8,6 +8,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from .figures import FIGURES, Figure, Measurement
 
@@ -15,6 +17,7 @@ SLOW = 0.9
 _HOST = "host_to_device_bytes_per_s"
 # Bits of clocks_event_reasons.active (nvml.h, nvmlClocksEventReason*).
 _POWER_CAP, _HARDWARE, _THERMAL, _BRAKE, _SETTING, _SYNC = 0x4, 0x8, 0x20 | 0x40, 0x80, 0x2, 0x10
+_USUAL = _POWER_CAP | _SETTING | _SYNC
 _OTHER_PROCESS_MIB = 1024
 
 
@@ -63,26 +66,34 @@ def _compare(peers: Sequence[Measurement], figure: Figure) -> Iterator[Found]:
         if _value(slow, figure) < SLOW * _value(fast, figure):
             words = f"{figure.name} {figure.words(_value(slow, figure))} and {figure.words(_value(fast, figure))}"
             subject = f"{slow.gpu.words} and {fast.gpu.words} ({slow.gpu.name}) differ"
-            both = f"There are only two of them, so check both. {slow.gpu.words}: {cause(slow, figure)}"
+            both = f"There are only two of them, so check both. {slow.gpu.words}: {cause(slow, figure, [fast])}"
             yield Found((slow.gpu.uuid, fast.gpu.uuid), figure.key, subject, words, both)
     elif len(peers) > 2:
         for each in peers:
             value = _value(each, figure)
-            usual = statistics.median(_value(other, figure) for other in peers if other is not each)
+            others = [other for other in peers if other is not each]
+            usual = statistics.median(_value(other, figure) for other in others)
             if value < SLOW * usual:
                 words = f"{figure.name} {figure.words(value)} ({_percent(value / usual)})"
                 subject = f"{each.gpu.words} ({each.gpu.name}) is slower than the median of its peers"
-                yield Found((each.gpu.uuid,), figure.key, subject, words, cause(each, figure))
+                yield Found((each.gpu.uuid,), figure.key, subject, words, cause(each, figure, others))
 
 
-def cause(slow: Measurement, figure: Figure) -> str:
-    """What most likely slows a figure, and what to check, by what was read under load."""
-    return next(_causes(slow, figure))
+def cause(slow: Measurement, figure: Figure, others: Sequence[Measurement]) -> str:
+    """What most likely slows a figure, and what to check, by what was read under load.
+
+    Most GPUs reach their power limit under full load: that the others reach theirs, too, explains nothing.
+    """
+    common = reduce(and_, (_reasons(other) for other in others), ~0)
+    return next(_causes(slow, figure, _reasons(slow) & ~(common & _USUAL)))
 
 
-def _causes(slow: Measurement, figure: Figure) -> Iterator[str]:
+def _reasons(measured: Measurement) -> int:
+    return int(measured.reading.facts.get("throttle_reasons", 0))
+
+
+def _causes(slow: Measurement, figure: Figure, reasons: int) -> Iterator[str]:
     facts = slow.reading.facts
-    reasons = int(facts.get("throttle_reasons", 0))
     narrow = _less(facts.get("pcie_generation"), facts.get("pcie_generation_max"))
     narrow = narrow or _less(facts.get("pcie_width"), facts.get("pcie_width_max"))
     if figure.key == _HOST and narrow:

@@ -42,7 +42,7 @@ def pod(settings: Settings, node: str, number: int, count: int) -> dict[str, Any
     container = {
         "name": CONTAINER,
         "image": settings.image,
-        "command": [settings.python, f"{_FOLDER}/{_SCRIPT}"],
+        "command": [settings.python, "-u", f"{_FOLDER}/{_SCRIPT}"],
         "resources": {"limits": {GPU: 1}},
         "volumeMounts": [{"name": "script", "mountPath": _FOLDER, "readOnly": True}],
     }

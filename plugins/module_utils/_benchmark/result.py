@@ -18,10 +18,11 @@ def result(
     measurements: Sequence[Measurement], failures: Iterable[Failure], left_out: Iterable[LeftOut], now: str
 ) -> dict[str, Any]:
     """What is written into the file, as described in the role's README."""
-    warned = compare(measurements)
+    ordered = sorted(measurements, key=lambda each: (each.gpu.node, each.gpu.index or 0))
+    warned = compare(ordered)
     return {
         "measured": now,
-        "gpus": [_row(each, now, [w.text for w in warned if each.gpu.uuid in w.uuids]) for each in measurements],
+        "gpus": [_row(each, now, [w.text for w in warned if each.gpu.uuid in w.uuids]) for each in ordered],
         "left_out": [{**each.gpu.fields(), "reason": each.reason} for each in left_out],
         "failures": [each.fields() for each in failures],
         "warnings": [each.text for each in warned],

@@ -1,15 +1,15 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measures how fast a GPU is, prints the figures as one marked line of JSON, and keeps the GPU until the pod ends.
+"""Measures a GPU in a child process, prints the figures as one marked line of JSON, and then keeps the idle GPU.
 
-A child process measures, so that the GPU is idle when it has ended. nvidia-smi is read while the kernels run, because
-an idle GPU slows down its PCIe link and its clocks. Without CUDA, small sizes are measured on the CPU. Needs PyTorch
-1.13 and Python 3.8, or newer.
+nvidia-smi is read while the kernels run, because an idle GPU slows down its PCIe link and its clocks. Without CUDA, the
+CPU is measured, with small sizes. Run it with ``python -u``, Python 3.8 and PyTorch 1.13 or newer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 MARK = "GPU_BENCHMARK "
 # The child is stopped after LIMIT seconds, and the figures that it has by then count. Each figure takes SECONDS.
@@ -37,20 +38,18 @@ FIELDS = (
 def ask(fields: str) -> list[list[str]]:
     """Return a row of cells for each GPU, nothing if nvidia-smi fails."""
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=15)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    rows = [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
-    return [] if done.returncode else [row for row in rows if len(row) == fields.count(",") + 1]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=15, check=True).stdout
+        rows = [[cell.strip() for cell in line.split(",")] for line in printed.splitlines() if line.strip()]
+        return [row for row in rows if len(row) == fields.count(",") + 1]
+    return []
 
 
 def number(cell: str) -> float | None:
     """Read 12.5, 0x0000000000000004, Yes or No; None for anything else, such as [N/A]."""
-    try:
+    with contextlib.suppress(ValueError):
         return {"Yes": 1, "No": 0}[cell] if cell in ("Yes", "No") else int(cell, 16) if "0x" in cell else float(cell)
-    except ValueError:
-        return None
+    return None
 
 
 def sample(facts: dict[str, float]) -> None:
@@ -65,19 +64,21 @@ def sample(facts: dict[str, float]) -> None:
         time.sleep(0.5)
 
 
-def show(found: dict[str, object]) -> None:
-    sys.stdout.write(MARK + json.dumps(found) + "\n")
-    sys.stdout.flush()
+def move_next_to(bus: str) -> None:
+    """Use the CPUs and the memory next to the GPU, because a copy from another socket is slower."""
+    with contextlib.suppress(OSError, ValueError):
+        listed = Path("/sys/bus/pci/devices", bus[-12:].lower(), "local_cpulist").read_text().strip()
+        spans = [part.split("-") for part in listed.split(",")]
+        os.sched_setaffinity(0, {cpu for span in spans for cpu in range(int(span[0]), int(span[-1]) + 1)})
 
 
 def measure() -> None:
     """Print after each figure all that there are so far."""
-    # NVIDIA's libraries read it: no setting of the image turns TF32 on.
-    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # NVIDIA's libraries read it: no setting of the image turns TF32 on.
     import torch
 
-    cuda = torch.cuda.is_available()
-    place = "cuda" if cuda else "cpu"
+    place = "cuda" if torch.cuda.is_available() else "cpu"
+    cuda = place == "cuda"
     torch.backends.cuda.matmul.allow_tf32 = False
     found = {"device": place, "torch": torch.__version__, "figures": {}, "notes": [], "facts": {}}
     threading.Thread(target=sample, args=(found["facts"],), daemon=True).start()
@@ -96,16 +97,15 @@ def measure() -> None:
         return first.elapsed_time(last) / 1000
 
     def copying(from_host: bool):
+        # Within the GPU's memory, each byte is read and written.
         size = min(2**28 if from_host else 2**30, torch.cuda.mem_get_info()[0] // 4) if cuda else 2**24
         home = {"device": "cpu", "pin_memory": cuda} if from_host else {"device": place}
         source, target = torch.ones(size, dtype=torch.uint8, **home), torch.empty(size, dtype=torch.uint8, device=place)
-        # Within the GPU's memory, each byte is read and written.
         return lambda: target.copy_(source, non_blocking=True), size if from_host else 2 * size
 
     def multiplying(kind):
-        side, free = (8192, torch.cuda.mem_get_info()[0]) if cuda else (256, 2**30)
-        while 3 * 4 * side**2 > free // 2:
-            side //= 2
+        free = torch.cuda.mem_get_info()[0] if cuda else 0
+        side = max(each for each in (256, 1024, 2048, 4096, 8192) if 3 * 4 * each**2 <= free // 2 or each == 256)
         # Random numbers, because a GPU needs less power for zeros.
         one, two = (torch.randn(side, side, device=place).to(kind) for _each in range(2))
         return lambda: torch.matmul(one, two), 2 * side**3
@@ -122,26 +122,27 @@ def measure() -> None:
             took, end = [], time.monotonic() + (SECONDS if cuda else 0.5)
             while not took or time.monotonic() < end:
                 took.append(seconds(work))
-            found["figures"][name] = amount / statistics.median(took)
+            found["figures"][name] = amount / statistics.median(took[len(took) // 3 :])  # at first, clocks rise
         except RuntimeError as error:
             found["notes"].append(f"{name}: {error}"[:300])
         work = None
-        show({**found, "facts": dict(found["facts"])})
+        sys.stdout.write(MARK + json.dumps({**found, "facts": dict(found["facts"])}) + "\n")
 
 
 def main() -> None:
-    rows = ask("uuid,memory.used")
-    found = {"uuid": rows[0][0] if len(rows) == 1 else "", "gpus": len(rows), "notes": [], "facts": {}}
+    rows = ask("uuid,memory.used,pci.bus_id")
+    uuid, used, bus = rows[0] if len(rows) == 1 else ("", "", "")
+    move_next_to(bus)
+    found = {"uuid": uuid, "gpus": len(rows), "notes": [], "facts": {}}
     try:
-        done = subprocess.run([sys.executable, __file__, "--measure"], stdout=subprocess.PIPE, timeout=LIMIT)
+        done = subprocess.run([sys.executable, "-u", __file__, "--measure"], stdout=subprocess.PIPE, timeout=LIMIT)
         printed, failure = done.stdout, [f"it ended with status {done.returncode}"] if done.returncode else []
     except subprocess.TimeoutExpired as late:
         printed, failure = late.stdout or b"", [f"it was stopped after {LIMIT} s"]
     lines = [line for line in printed.decode("utf-8", "replace").splitlines() if line.startswith(MARK)]
     found.update(json.loads(lines[-1][len(MARK) :]) if lines else {})
-    found["notes"] += failure
-    found["facts"]["memory_used_before_mib"] = number(rows[0][1]) if len(rows) == 1 else None
-    show(found)
+    found["notes"], found["facts"]["memory_used_before_mib"] = found["notes"] + failure, number(used)
+    sys.stdout.write(MARK + json.dumps(found) + "\n")
     time.sleep(86400)
 
 

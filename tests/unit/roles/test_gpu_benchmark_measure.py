@@ -84,10 +84,10 @@ class cuda:
 # A driver that knows the former names only, and none of row remapping.
 NVIDIA_SMI = f"""#!{sys.executable}
 import sys
-known = {{"uuid": "{UUID}", "memory.used": "4", "pcie.link.gen.current": "3", "pcie.link.gen.max": "4",
-    "pcie.link.width.current": "8", "pcie.link.width.max": "16", "clocks_throttle_reasons.active": "0x0000000000000044",
-    "ecc.errors.uncorrected.volatile.total": "[N/A]", "temperature.gpu": "71", "clocks.sm": "1410",
-    "power.draw": "69.50"}}
+known = {{"uuid": "{UUID}", "pci.bus_id": "00000000:FE:1E.7", "memory.used": "4", "pcie.link.gen.current": "3",
+    "pcie.link.gen.max": "4", "pcie.link.width.current": "8", "pcie.link.width.max": "16",
+    "clocks_throttle_reasons.active": "0x0000000000000044", "ecc.errors.uncorrected.volatile.total": "[N/A]",
+    "temperature.gpu": "71", "clocks.sm": "1410", "power.draw": "69.50"}}
 fields = sys.argv[1].split("=")[1].split(",")
 unknown = [field for field in fields if field not in known]
 if unknown:
@@ -109,7 +109,7 @@ def pod(tmp_path: Path) -> Path:
 def started(pod: Path, code: str, environment: dict[str, str], stderr: int) -> subprocess.Popen[str]:
     """The script with other limits; PyTorch's stand-in says on standard error what it was asked."""
     own = {"PATH": f"{pod / 'bin'}:/usr/bin:/bin", "PYTHONPATH": f"{pod}:{SCRIPT.parent}", **environment}
-    command = [sys.executable, "-c", f"import measure; {code}"]
+    command = [sys.executable, "-u", "-c", f"import measure; {code}"]
     whole = {**os.environ, **own, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.Popen(command, env=whole, text=True, stdout=subprocess.PIPE, stderr=stderr)
 

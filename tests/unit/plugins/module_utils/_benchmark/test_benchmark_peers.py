@@ -126,11 +126,22 @@ def test_two_are_named_together() -> None:
 )
 def test_the_likely_cause(facts: dict[str, float], words: str) -> None:
     host_to_device = FIGURES[3]
-    assert words in cause(measured(0, 1, host_to_device.key, facts), host_to_device)
+    others = [measured(number, 2, host_to_device.key) for number in (1, 2)]
+    assert words in cause(measured(0, 1, host_to_device.key, facts), host_to_device, others)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words"), [(0x4, "No cause was found"), (0x2, "No cause was found"), (0x24, "too hot")], ids=str
+)
+def test_a_power_limit_that_all_reach_is_not_the_cause(reasons: int, words: str) -> None:
+    slow, *others = (measured(number, 1, KEYS[1], {"throttle_reasons": reasons}) for number in range(3))
+    assert words in cause(slow, FIGURES[1], others)
+    other = [measured(1, 2, KEYS[1], {"throttle_reasons": 0x1})]
+    assert "No cause was found" not in cause(slow, FIGURES[1], [*others, *other])
 
 
 def test_a_narrow_link_does_not_slow_down_a_multiplication() -> None:
-    assert "No cause was found" in cause(measured(0, 1, KEYS[1], {**LINK, "pcie_width": 1}), FIGURES[1])
+    assert "No cause was found" in cause(measured(0, 1, KEYS[1], {**LINK, "pcie_width": 1}), FIGURES[1], [])
 
 
 @pytest.mark.parametrize(
