@@ -136,8 +136,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     settings = Settings(**{name: params[name] for name in ("namespace", "image", "python", "script", "timeout")})
     api = Api(params["kubeconfig"])
-    pods = [pod for pod in api.items("/api/v1/pods") if pod["metadata"].get("namespace") != settings.namespace]
-    places, left_out = plan(params["nodes"], api.items("/api/v1/nodes"), pods)
+    nodes, pods = api.items("/api/v1/nodes"), api.items("/api/v1/pods")
+    places, left_out = plan(params["nodes"], nodes, pods, settings.namespace)
     if module.check_mode:
         return {"changed": bool(places), "result": {}, "summary": would(places, left_out)}
     benchmark = Benchmark(api, settings)

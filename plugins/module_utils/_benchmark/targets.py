@@ -39,11 +39,14 @@ class Place:
 
 
 def plan(
-    hosts: Iterable[Mapping[str, Any]], nodes: Iterable[Object], pods: Iterable[Object]
+    hosts: Iterable[Mapping[str, Any]], nodes: Iterable[Object], pods: Iterable[Object], namespace: str
 ) -> tuple[list[Place], list[LeftOut]]:
-    """Every GPU of these hosts (option ``nodes`` of the module) is in one of the two. ``pods`` are those of others."""
+    """Every GPU of these hosts (option ``nodes`` of the module) is in one of the two.
+
+    What an interrupted run left in ``namespace`` is removed before GPUs are measured, and so does not count.
+    """
     by_name = {objects.name(node): node for node in nodes}
-    holding = objects.holders(pods)
+    holding = objects.holders(pod for pod in pods if pod["metadata"].get("namespace") != namespace)
     places: list[Place] = []
     left_out: list[LeftOut] = []
     for host in hosts:
@@ -53,7 +56,7 @@ def plan(
             complaint = host["complaint"] or "nvidia-smi lists none"
             left_out.append(LeftOut(Gpu(name, ""), f"the driver reports no GPU: {complaint}"))
         closed = _closed(node, len(gpus))
-        used = dict(host["held"])
+        used = {uuid: pod for uuid, pod in host["held"].items() if pod.partition("/")[0] != namespace}
         reasons = [_reason(each, used) or closed for each in host["gpus"]]
         left_out += [LeftOut(gpu, reason) for gpu, reason in zip(gpus, reasons) if reason]
         free = [gpu for gpu, reason in zip(gpus, reasons) if not reason]
@@ -104,7 +107,11 @@ def _gpu(node: str, gpu: Mapping[str, Any]) -> Gpu:
 def would(places: Sequence[Place], left_out: Sequence[LeftOut]) -> list[str]:
     """What check mode shows."""
     return [
-        *(f"Would measure {each.count} of {len(each.gpus)} free GPUs on {each.node}" for each in places),
+        *(
+            f"Would measure {each.count} of {len(each.gpus)} free GPUs on {each.node}"
+            + (f"; the rest: {each.rest}" if each.rest else "")
+            for each in places
+        ),
         *left_out_words(left_out),
     ]
 

@@ -94,11 +94,12 @@ def test_each_gpu_is_measured_once_and_nothing_is_left(lab: Lab) -> None:
 def test_a_rehearsal_creates_nothing(lab: Lab) -> None:
     lab.hosts[1]["held"] = {"GPU-t0": "team/notebook"}
     lab.cluster.user_pod("notebook", "gpu1")
+    lab.cluster.user_pod("train", "gpu2")
     result = lab.measure(check=True)
     assert (result["changed"], result["result"], lab.cluster.created) == (True, {}, [])
     assert result["summary"] == [
         "Would measure 2 of 2 free GPUs on gpu1",
-        "Would measure 2 of 2 free GPUs on gpu2",
+        "Would measure 1 of 2 free GPUs on gpu2; the rest: in use by team/train",
         "gpu1 GPU 0: left out, in use by team/notebook",
     ]
 
@@ -271,6 +272,8 @@ def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
         "metadata": {"name": "gpu-0-gpu1", "namespace": NAMESPACE},
     }
     del lab.cluster.pods["team/x"]
+    # The kubelet's record still has it.
+    lab.hosts[1]["held"] = {"GPU-t0": f"{NAMESPACE}/gpu-0-gpu1"}
     assert len(lab.measure()["result"]["gpus"]) == 5
 
 
