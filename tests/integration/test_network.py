@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from support.cluster import Cluster
+from support.cluster import Cluster, gpu_pod
 from support.hosts import ROOT
 from support.lab import Lab, lab_command, running
 from support.play import play
@@ -27,13 +27,14 @@ def measured(lab: Lab, backend: str) -> dict[str, Any]:
 
 
 def gpus_are_measured(lab: Lab) -> None:
-    """Check mode, then a run with one of the four GPUs in use, then a report, which keeps the figures."""
+    """Check mode, a run with one of the four GPUs in use, a report, which keeps the figures, and a run for one host."""
     cluster, written = Cluster.of(lab.inventory()), lab.directory / "gpulab-gpu-benchmark-report.json"
     playbook, label = "playbooks/benchmark_gpus.yml", "measured on the CPU (no CUDA)"
     rehearsal = play(lab.path, "--check", playbook=playbook).expect_success()
     assert "Would measure 2 of 2 free GPUs on gpu1" in rehearsal.output
     assert not written.exists() and "gpulab-gpu-benchmark" not in cluster.kubectl("get", "namespaces")
     cluster.start_gpu_pod("holder", 1, "gpu1")
+    leave_behind(cluster)
 
     run = play(lab.path, playbook=playbook).expect_success()
     assert "left out, in use by default/holder" in run.output and label in run.output
@@ -58,6 +59,23 @@ def gpus_are_measured(lab: Lab) -> None:
     play(lab.path, "-e", f"acceptance_report_metrics={metrics}", playbook="playbooks/report.yml").expect_success()
     expect_shown()
     assert "gpulab_gpu_healthy" in metrics.read_text() and "per_second" not in metrics.read_text()
+
+    cluster.delete_pod("holder")
+    play(lab.path, "--limit", "gpu1", playbook=playbook).expect_success()
+    again = json.loads(written.read_text())
+    assert [(row["node"], row["index"]) for row in again["gpus"]] == [("gpu1", 0), ("gpu1", 1)]
+    others = [row for row in found["gpus"] if row["node"] == "cp1"]
+    assert json.loads(lab.report.read_text())["gpu_benchmark"]["gpus"] == [*again["gpus"], *others]
+
+
+def leave_behind(cluster: Cluster) -> None:
+    """What a run leaves that is killed with its controller: its namespace, and a pod that has a GPU."""
+    namespace, owner = "gpulab-gpu-benchmark", {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
+    pod = gpu_pod("gpu-0-gpu1", 1, "gpu1")
+    pod["metadata"]["namespace"] = namespace
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": owner}})
+    cluster.apply(pod)
+    cluster.kubectl("wait", "pod/gpu-0-gpu1", "--namespace", namespace, "--for=condition=Ready", "--timeout=120s")
 
 
 @pytest.fixture(scope="module", autouse=True)
