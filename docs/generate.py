@@ -42,6 +42,7 @@ ROLES = (
     "cuda_toolkit",
     "docker",
     "minikube",
+    "gpu_benchmark",
     "torch_ddp",
     "nfs_server",
     "nfs_cache",

@@ -16,8 +16,9 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Returns totals, the health of each GPU, drift and the expiry of certificates in Prometheus' text format, for the
-    textfile collector of node_exporter. All metrics are gauges with the label C(cluster).
+  - Returns totals, the health and the last measured speed of each GPU, drift and the expiry of certificates in
+    Prometheus' text format, for the textfile collector of node_exporter. All metrics are gauges with the label
+    C(cluster).
   - Input that is not a report is an error.
 options:
   _input:

@@ -43,7 +43,8 @@ options:
         C(certificate_days), C(api_failure), and C(launch) (see the role C(wandb_launch)).
       - It also contains C(inventory_sources) and C(cluster_name) (the name of the inventory if the controller has one;
         otherwise, the cluster is named after its inventory file), C(controller) (who runs this), and C(earlier) (the
-        text of the report that is replaced, for the history; text that is not a report is ignored).
+        text of the report that is replaced, for the history and the figures of C(gpu_benchmark); text that is not a
+        report is ignored).
     type: dict
     required: true
 seealso:

@@ -1,4 +1,7 @@
-"""All-reduce from pod to pod against host to host, over flannel's two backends, in two labs one after the other."""
+"""All-reduce from pod to pod against host to host, over flannel's two backends, in two labs one after the other.
+
+In the first of them, the GPUs are measured, too: on the CPU, since the lab's GPUs are simulated.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+from support.cluster import Cluster, gpu_pod
 from support.hosts import ROOT
 from support.lab import Lab, lab_command, running
 from support.play import play
@@ -22,6 +26,58 @@ def measured(lab: Lab, backend: str) -> dict[str, Any]:
     return read
 
 
+def gpus_are_measured(lab: Lab) -> None:
+    """Check mode, a run with one of the four GPUs in use, a report, which keeps the figures, and a run for one host."""
+    cluster, written = Cluster.of(lab.inventory()), lab.directory / "gpulab-gpu-benchmark-report.json"
+    playbook, label = "playbooks/benchmark_gpus.yml", "measured on the CPU (no CUDA)"
+    rehearsal = play(lab.path, "--check", playbook=playbook).expect_success()
+    assert "Would measure 2 of 2 free GPUs on gpu1" in rehearsal.output
+    assert not written.exists() and "gpulab-gpu-benchmark" not in cluster.kubectl("get", "namespaces")
+    cluster.start_gpu_pod("holder", 1, "gpu1")
+    leave_behind(cluster)
+
+    run = play(lab.path, playbook=playbook).expect_success()
+    assert "left out, in use by default/holder" in run.output and label in run.output
+    found = json.loads(written.read_text())
+    assert sorted(row["node"] for row in found["gpus"]) == ["cp1", "cp1", "gpu1"]
+    [used] = found["left_out"]
+    assert (used["node"], used["reason"]) == ("gpu1", "in use by default/holder")
+    assert len({row["uuid"] for row in [*found["gpus"], used]}) == 4
+    assert all(row["device"] == "cpu" and len(row["figures"]) == 4 for row in found["gpus"])
+    assert (found["failures"], found["warnings"]) == ([], [])
+    # The simulated driver reports them; the figures are of the CPU.
+    assert all(row["facts"]["pcie_width"] == row["facts"]["pcie_width_max"] for row in found["gpus"])
+    cluster.kubectl("wait", "namespace/gpulab-gpu-benchmark", "--for=delete", "--timeout=60s")
+
+    def expect_shown() -> None:
+        assert json.loads(lab.report.read_text())["gpu_benchmark"]["gpus"] == found["gpus"]
+        page = lab.report.with_suffix(".html").read_text()
+        assert "How fast each GPU is" in page and label in page and "in use by default/holder" in page
+
+    expect_shown()
+    metrics = lab.directory / "gpulab.prom"
+    play(lab.path, "-e", f"acceptance_report_metrics={metrics}", playbook="playbooks/report.yml").expect_success()
+    expect_shown()
+    assert "gpulab_gpu_healthy" in metrics.read_text() and "per_second" not in metrics.read_text()
+
+    cluster.delete_pod("holder")
+    play(lab.path, "--limit", "gpu1", playbook=playbook).expect_success()
+    again = json.loads(written.read_text())
+    assert [(row["node"], row["index"]) for row in again["gpus"]] == [("gpu1", 0), ("gpu1", 1)]
+    others = [row for row in found["gpus"] if row["node"] == "cp1"]
+    assert json.loads(lab.report.read_text())["gpu_benchmark"]["gpus"] == [*again["gpus"], *others]
+
+
+def leave_behind(cluster: Cluster) -> None:
+    """What a run leaves that is killed with its controller: its namespace, and a pod that has a GPU."""
+    namespace, owner = "gpulab-gpu-benchmark", {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
+    pod = gpu_pod("gpu-0-gpu1", 1, "gpu1")
+    pod["metadata"]["namespace"] = namespace
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": owner}})
+    cluster.apply(pod)
+    cluster.kubectl("wait", "pod/gpu-0-gpu1", "--namespace", namespace, "--for=condition=Ready", "--timeout=120s")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def image() -> None:
     lab_command("build", "--with", "torch")
@@ -31,6 +87,8 @@ def image() -> None:
 def test_both_networks_are_measured(backend: str) -> None:
     with running("vxlan", SPEC) if backend == "vxlan" else running("host-gw", SPEC) as lab:
         found = FIGURES[backend] = measured(lab, backend)
+        if backend == "vxlan":
+            gpus_are_measured(lab)
     assert (found["pod_network"], found["backend"], found["nodes"]) == (backend, "gloo", 2)
     for where in ("pods", "hosts"):
         assert [each["mib"] for each in found[where]] == [1, 8, 64]

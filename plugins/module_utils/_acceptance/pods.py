@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._cluster.objects import GPU, OWNER, OWNER_LABEL
+from .._cluster.pods import pod_on
 from .target import Gpu
 
-LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": "acceptance"}
+PART = "acceptance"
+LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": PART}
 CHECK, HOLD = "check", "hold"
 SERVICE, PORT = "network", 8080
 
@@ -35,12 +37,6 @@ class Settings:
     image: str
     network_image: str
     timeout: int
-
-
-def namespace(settings: Settings) -> dict[str, Any]:
-    # The verification needs no rights that an ordinary user's pods don't have.
-    labels = {**LABELS, "pod-security.kubernetes.io/enforce": "baseline"}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.namespace, "labels": labels}}
 
 
 def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> dict[str, Any]:
@@ -90,30 +86,14 @@ def _pod(
     containers: list[dict[str, Any]],
     init: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": settings.namespace,
-            "labels": {**LABELS, "acceptance": kind},
-        },
-        "spec": {
-            "affinity": {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-            },
-            "tolerations": [{"operator": "Exists"}],
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            # Should this run be killed, its pods give the GPUs back all by themselves.
-            "activeDeadlineSeconds": settings.timeout + 300,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "initContainers": init or [],
-            "containers": containers,
-        },
-    }
+    return pod_on(
+        node,
+        name,
+        settings.namespace,
+        {**LABELS, "acceptance": kind},
+        settings.timeout + 300,
+        {"initContainers": init or [], "containers": containers},
+    )
 
 
 def ended(log: str) -> bool:

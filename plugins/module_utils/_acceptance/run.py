@@ -5,23 +5,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from .._cluster import objects
-from .._cluster.api import Api, ApiError
+from .._cluster.api import Api
 from .._cluster.objects import Object
-from .._cluster.waiting import StuckFor, until, until_gone
+from .._cluster.own_namespace import OwnNamespace
+from .._cluster.pods import again, node_of
+from .._cluster.waiting import StuckFor, until
 from .._errors import DomainError
 from . import pods as manifests
 from .pods import Settings
 from .target import Gpu, Target
 
-_REMOVAL = 120
-# Pods on a node that does not answer stay until they are deleted by force.
-_RELEASE = 30
 # The last lines of a container can reach its log after its end is known.
 _LOG_GRACE = 10
 
@@ -51,25 +50,17 @@ class Run:
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api = api
         self._settings = settings
-        self._core = f"/api/v1/namespaces/{settings.namespace}"
+        self._own = OwnNamespace(api, settings.namespace, manifests.PART, "acceptance_namespace")
         self._deadline = time.monotonic() + settings.timeout
-        self._uid = ""
         self.proofs: list[PodProof] = []
 
     @property
     def remaining(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
-    @contextlib.contextmanager
-    def namespace(self) -> Iterator[None]:
+    def namespace(self) -> AbstractContextManager[None]:
         """A namespace for the verification: what an earlier run left is removed first, everything afterwards."""
-        self._remove()
-        made = self._api.create("/api/v1/namespaces", manifests.namespace(self._settings))
-        self._uid = made["metadata"]["uid"]
-        try:
-            yield
-        finally:
-            self._release()
+        return self._own.created()
 
     def verify(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
         """Make all pods at once, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
@@ -81,15 +72,14 @@ class Run:
         bodies += [manifests.isolation_pod(self._settings, target.name) for target in targets if target.host.wanted]
         bodies += [manifests.network_pod(self._settings, target.name) for target in nodes]
         if nodes:
-            self._api.create(f"{self._core}/services", manifests.service(self._settings))
+            self._own.create(manifests.service(self._settings))
         for body in bodies:
-            self._api.create(f"{self._core}/pods", body)
+            self._own.create(body)
             kind = body["metadata"]["labels"]["acceptance"]
-            proof = PodProof(objects.name(body), _node_wanted(body), kind, resource=_resource(body), body=body)
+            proof = PodProof(objects.name(body), node_of(body), kind, resource=_resource(body), body=body)
             self.proofs.append(proof)
         self._watch()
-        found = self._api.find(self._core)
-        if found is None or found["metadata"]["uid"] != self._uid:
+        if self._own.taken_over:
             raise DomainError(
                 f"Error while verifying the GPUs: another run has taken over namespace {self._settings.namespace}."
                 " Only one run can verify the GPUs of a cluster at a time."
@@ -112,7 +102,7 @@ class Run:
 
     def _look_at_all(self) -> list[str]:
         """Read what is new; returns the pods whose trouble seldom ends by itself."""
-        pods = {objects.name(pod): pod for pod in self._api.items(f"{self._core}/pods")}
+        pods = self._own.pods()
         waiting = [proof for proof in self.proofs if not proof.done]
         final = []
         for proof in waiting:
@@ -136,11 +126,11 @@ class Run:
                 proof.done, proof.trouble, proof.address = True, "", pod["status"]["podIP"]
                 return None
         elif phase in ("Running", "Succeeded"):
-            log = self._log(proof.name, manifests.HOLD if proof.kind == "gpu" else manifests.CHECK)
+            log = self._own.log(proof.name, manifests.HOLD if proof.kind == "gpu" else manifests.CHECK)
             if manifests.ended(log):
                 self._report(proof, log)
                 return None
-        trouble = objects.trouble(pod, self._events(pod) if phase == "Pending" else ())
+        trouble = self._own.trouble(pod)
         proof.trouble = trouble.text if trouble else f"pod {proof.name} has not reported ({phase})"
         if phase == "Succeeded" and proof.ended is None:
             proof.ended = time.monotonic()
@@ -152,24 +142,23 @@ class Run:
         if phase == "Failed" or silent:
             proof.done = True
             # The first container that failed is the last one that said something.
-            said = self._log(proof.name, manifests.HOLD) if proof.kind == "gpu" else ""
-            words = manifests.last_words(said or self._log(proof.name, manifests.CHECK))
+            said = self._own.log(proof.name, manifests.HOLD) if proof.kind == "gpu" else ""
+            words = manifests.last_words(said or self._own.log(proof.name, manifests.CHECK))
             proof.trouble += f": {' / '.join(words.splitlines())}" if words else ""
         return trouble
 
     def _start_again(self, proof: PodProof) -> None:
-        """Once, under another name, since the former one is taken until its pod is gone."""
-        self._api.delete(f"{self._core}/pods/{proof.name}", gracePeriodSeconds="0")
-        proof.again, proof.name, proof.ended = True, f"{proof.name}-again", None
-        self._api.create(
-            f"{self._core}/pods", {**proof.body, "metadata": {**proof.body["metadata"], "name": proof.name}}
-        )
+        """Once, under another name."""
+        self._own.delete_pod(proof.name, gracePeriodSeconds="0")
+        proof.body, proof.again, proof.ended = again(proof.body), True, None
+        proof.name = objects.name(proof.body)
+        self._own.create(proof.body)
 
     def _report(self, proof: PodProof, log: str) -> None:
         proof.done, proof.trouble = True, ""
         if proof.kind == "gpu":
             proof.gpus = manifests.reported(log)
-            proof.output = manifests.last_words(self._log(proof.name, manifests.CHECK))
+            proof.output = manifests.last_words(self._own.log(proof.name, manifests.CHECK))
         else:
             proof.leaked = manifests.leaked(log)
 
@@ -191,58 +180,10 @@ class Run:
             surplus = ours + taken - objects.quantity(self._api.get(f"/api/v1/nodes/{node}"), "allocatable", resource)
             waiting = [proof for proof in stuck if (proof.node, proof.resource) == place]
             for proof in waiting[: max(0, min(surplus, taken))]:
-                self._api.delete(f"{self._core}/pods/{proof.name}")
+                self._own.delete_pod(proof.name)
                 self.proofs.remove(proof)
-
-    def _events(self, pod: Object) -> list[dict[str, object]]:
-        return self._api.items(f"{self._core}/events", fieldSelector=f"involvedObject.uid={pod['metadata']['uid']}")
-
-    def _log(self, pod: str, container: str) -> str:
-        # A container that has not started has no log; that is no error.
-        with contextlib.suppress(ApiError):
-            return self._api.text(f"{self._core}/pods/{pod}/log", container=container, tailLines="200")
-        return ""
-
-    def _release(self) -> None:
-        """Delete what this run has made. The GPUs are free then; the next run waits for the end of the namespace."""
-        if self._exists():
-            # A pod that a kubelet has ended is gone; one that was deleted by force could still hold its GPU.
-            self._api.delete(f"{self._core}/pods", gracePeriodSeconds="1")
-            until_gone(lambda: self._api.items(f"{self._core}/pods"), _RELEASE)
-            self._remove(wait=False)
-
-    def _remove(self, wait: bool = True) -> None:
-        """Delete the namespace with all that is in it, and wait until it is gone."""
-        if not self._exists():
-            return
-        self._api.delete(f"{self._core}/pods", gracePeriodSeconds="0")
-        self._api.delete(self._core)
-        if wait and until_gone(self._exists, _REMOVAL):
-            raise DomainError(
-                f"Error while removing namespace {self._settings.namespace}: it is still there after {_REMOVAL} s."
-                f" See kubectl get all,events --namespace {self._settings.namespace}"
-            )
-
-    def _exists(self) -> bool:
-        """Whether the namespace of this run is there, or before a run one that an earlier run left."""
-        found = self._api.find(self._core)
-        if found is None or self._uid not in ("", found["metadata"]["uid"]):
-            return False
-        if not objects.is_ours(found):
-            raise DomainError(
-                f"Error while preparing namespace {self._settings.namespace}: it exists but was not created by this "
-                f"collection (no label {objects.OWNER_LABEL}={objects.OWNER}). Choose another with "
-                "acceptance_namespace."
-            )
-        return True
 
 
 def _resource(body: Object) -> str:
     limits = (body["spec"]["containers"][0].get("resources") or {}).get("limits") or {}
     return next(iter(limits), objects.GPU)
-
-
-def _node_wanted(body: Object) -> str:
-    required = body["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    node: str = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
-    return node

@@ -14,6 +14,7 @@ from typing import Any
 from .._cluster import objects
 from .._cluster.api import Api, ApiError
 from .._cluster.objects import Object
+from .._cluster.pods import again
 from .._cluster.waiting import StuckFor, until, until_gone
 from .._errors import DomainError
 from . import pods, volumes
@@ -122,11 +123,9 @@ class Check:
         return f"{where}: {text}{words}", bool(trouble and trouble.final)
 
     def _start_again(self, body: dict[str, Any]) -> str:
-        """Once, under another name, since the former one is taken until its pod is gone."""
-        name = f"{objects.name(body)[:247]}-again"
+        """Once, under another name; returns the name."""
         self._api.delete(f"{self._core}/pods/{objects.name(body)}", gracePeriodSeconds="0")
-        self._api.create(f"{self._core}/pods", {**body, "metadata": {**body["metadata"], "name": name}})
-        return name
+        return objects.name(self._api.create(f"{self._core}/pods", again(body)))
 
     def _listed(self) -> list[dict[str, Any]]:
         return self._api.items(f"{self._core}/pods", labelSelector=pods.SELECTOR)

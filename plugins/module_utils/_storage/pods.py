@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._cluster.objects import OWNER, OWNER_LABEL
+from .._cluster.pods import pod_on
 
 LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": "storage-check"}
 SELECTOR = "app.kubernetes.io/part-of=storage-check"
@@ -115,31 +116,19 @@ def reader(settings: Settings, trip: Trip, node: str) -> dict[str, Any]:
 
 
 def _pod(settings: Settings, name: str, trip: Trip, node: str, script: str) -> dict[str, Any]:
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     container = {
         "name": _CONTAINER,
         "image": settings.image,
         "command": ["/bin/sh", "-c", script],
         "volumeMounts": [{"name": "claim", "mountPath": "/claim"}],
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"storage-check-{name}"[:253], "namespace": settings.namespace, "labels": LABELS},
-        "spec": {
-            "affinity": {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-            },
-            "tolerations": [{"operator": "Exists"}],
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 30,
-            "activeDeadlineSeconds": settings.timeout + 300,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "containers": [container],
-            "volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": trip.claim}}],
-        },
+    spec = {
+        "terminationGracePeriodSeconds": 30,
+        "containers": [container],
+        "volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": trip.claim}}],
     }
+    own = f"storage-check-{name}"[:253]
+    return pod_on(node, own, settings.namespace, LABELS, settings.timeout + 300, spec)
 
 
 def summary(results: list[dict[str, Any]], size_mib: int) -> list[str]:

@@ -22,6 +22,7 @@ WRITTEN = (
     "acceptance_report_metrics",
     "cluster_kubeconfig",
     "drift_report",
+    "gpu_benchmark_report",
     "plan_report",
     "torch_ddp_benchmark",
     "torch_ddp_summary",

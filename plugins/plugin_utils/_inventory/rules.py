@@ -43,6 +43,8 @@ _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
 # Prometheus takes samples for missing after 5 minutes.
 _LONGEST_INTERVAL = 300
+# A pod imports PyTorch, measures for up to 60 seconds, and before that pulls its image.
+_SHORTEST_BENCHMARK, _LONGEST_BENCHMARK = 90, 86400
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
 
@@ -241,6 +243,11 @@ def _interval(value: Any) -> Iterator[str]:
         yield f"it must be 1 to {_LONGEST_INTERVAL} seconds, not {value}"
 
 
+def _benchmark_timeout(value: Any) -> Iterator[str]:
+    if not _SHORTEST_BENCHMARK <= int(value) <= _LONGEST_BENCHMARK:
+        yield f"it must be {_SHORTEST_BENCHMARK} to {_LONGEST_BENCHMARK} seconds, not {value}"
+
+
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_device_plugin_sharing": sharing.problems,
@@ -262,6 +269,9 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "acceptance_report_metrics": _metrics_file,
     "cluster_kubeconfig": files.kubeconfig,
     "drift_report": files.created,
+    "gpu_benchmark_report": files.required,
+    "gpu_benchmark_namespace": _label,
+    "gpu_benchmark_timeout": _benchmark_timeout,
     "plan_report": files.required,
     "torch_ddp_benchmark": files.required,
     "torch_ddp_summary": files.optional,

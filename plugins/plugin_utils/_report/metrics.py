@@ -12,11 +12,19 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+from .benchmark import figure, measured
 from .origin import severities
 from .read import Report, dictionaries, dictionary, number, text
 
 Sample = tuple[str, dict[str, str], int]
 
+# Metric -> figure of the benchmark.
+_SPEEDS = {
+    "gpulab_gpu_memory_bandwidth_bytes_per_second": "memory_bytes_per_s",
+    "gpulab_gpu_bf16_flops_per_second": "bf16_flop_per_s",
+    "gpulab_gpu_fp32_flops_per_second": "fp32_flop_per_s",
+    "gpulab_gpu_host_to_device_bytes_per_second": "host_to_device_bytes_per_s",
+}
 _HELP = {
     "gpulab_gpus_expected": "GPUs that the hosts must have.",
     "gpulab_gpus_proven": "GPUs that a pod of the last verification has proven.",
@@ -24,6 +32,11 @@ _HELP = {
     "gpulab_nodes": "Nodes in the report.",
     "gpulab_node_reachable": "1 if the node was reached for the report, otherwise 0.",
     "gpulab_gpu_healthy": "1 if the driver reports no problem with the GPU, otherwise 0.",
+    "gpulab_gpu_memory_bandwidth_bytes_per_second": "Bytes per second that the GPU read and wrote in its memory.",
+    "gpulab_gpu_bf16_flops_per_second": "Operations per second of bf16 matrix multiplication.",
+    "gpulab_gpu_fp32_flops_per_second": "Operations per second of fp32 matrix multiplication, without TF32.",
+    "gpulab_gpu_host_to_device_bytes_per_second": "Bytes per second from pinned host memory to the GPU.",
+    "gpulab_gpu_benchmark_timestamp_seconds": "Time at which the GPU was measured last.",
     "gpulab_problems": "Problems in the report, by severity.",
     "gpulab_version_drift": "Components of the node that differ from their pinned state.",
     "gpulab_certificate_expiration_timestamp_seconds": (
@@ -64,6 +77,8 @@ def _samples(report: Report) -> Iterator[Sample]:
         yield "gpulab_report_timestamp_seconds", {}, observed
     for node, entry in report["hosts"].items():
         yield from _of_node(node, entry)
+    for row in measured(report):
+        yield from _of_benchmark(row)
 
 
 def _of_node(node: str, entry: dict[str, Any]) -> Iterator[Sample]:
@@ -86,6 +101,20 @@ def _of_node(node: str, entry: dict[str, Any]) -> Iterator[Sample]:
     versions = dictionaries(entry.get("versions"))
     if versions:
         yield "gpulab_version_drift", {"node": node}, sum(row.get("drift") is True for row in versions)
+
+
+def _of_benchmark(row: dict[str, Any]) -> Iterator[Sample]:
+    """The figures of a GPU; those of a CPU would be taken for a slow GPU's."""
+    moment = _seconds(row.get("measured"))
+    if row.get("device") != "cuda" or moment is None:
+        return
+    labels = {"node": text(row.get("node")), "gpu": text(row.get("index")), "uuid": text(row.get("uuid"))}
+    labels["model"] = text(row.get("name"))
+    yield "gpulab_gpu_benchmark_timestamp_seconds", labels, moment
+    for name, key in _SPEEDS.items():
+        value = figure(row, key)
+        if value is not None:
+            yield name, labels, int(value)
 
 
 def _labels(labels: dict[str, str]) -> str:

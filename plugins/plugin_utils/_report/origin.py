@@ -50,14 +50,19 @@ def origin(settings: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def history(report: Report, earlier: Any) -> list[dict[str, Any]]:
-    """This run and those before it, the last first. ``earlier`` is the text of the report that this one replaces."""
+def predecessor(report: Report, earlier: Any) -> dict[str, Any]:
+    """The report that this one replaces, from its text; empty if it is of another cluster, or not a report."""
     try:
         before = dictionary(json.loads(earlier)) if isinstance(earlier, str) else {}
     except (ValueError, RecursionError):
-        before = {}
+        return {}
     endpoints = {text(dictionary(each.get("cluster")).get("endpoint")) for each in (report, before)}
-    runs = dictionaries(before.get("history")) if len(endpoints - {""}) < 2 else []
+    return before if len(endpoints - {""}) < 2 else {}
+
+
+def history(report: Report, before: Report) -> list[dict[str, Any]]:
+    """This run and those before it, the last first."""
+    runs = dictionaries(before.get("history"))
     totals = {**dictionary(report.get("totals")), **severities(report)}
     latest = {"time": text(report.get("observed")), **{key: number(totals.get(key)) or 0 for key in _COUNTS}}
     known = [{"time": text(run.get("time")), **{key: number(run.get(key)) or 0 for key in _COUNTS}} for run in runs]

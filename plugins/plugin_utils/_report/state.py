@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .actions import API_UNREAD, actions, api_unread
+from .benchmark import carried
 from .drift import compare, settle
 from .launch import kept
-from .origin import cluster_name, history, origin, verified
+from .origin import cluster_name, history, origin, predecessor, verified
 from .read import Report, dictionaries, dictionary, number, text, texts
 
 # Of a device, what nvidia_smi_info tells and the report keeps; null stays null.
@@ -54,7 +55,8 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
         "launch": kept(dictionary(settings.get("launch"))),
     }
     whole["actions"] = [each.fields() for each in actions(whole, number(settings.get("certificate_days")) or 0)]
-    return {**whole, "history": history(whole, settings.get("earlier"))}
+    before = predecessor(whole, settings.get("earlier"))
+    return {**whole, "history": history(whole, before), "gpu_benchmark": carried(whole, before)}
 
 
 def _bare() -> dict[str, Any]:

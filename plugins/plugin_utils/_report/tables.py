@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...module_utils._acceptance.summary import counted
+from .benchmark import benchmark_tables
 from .health import healthy_gpus, unhealthy_gpus
 from .read import Report, dictionaries, dictionary, number, text
 from .table import Cell, Fold, Row, Table
@@ -23,7 +24,8 @@ _PATH_COLUMNS = ("From", "To", "Reached")
 
 def of(report: Report, fleet: bool) -> tuple[Table, ...]:
     """``fleet``: there are so many hosts that healthy ones have one row each."""
-    return (_health(report, fleet), _xids(report), _versions(report), _certificates(report), _paths(report))
+    rest = (_xids(report), _versions(report), _certificates(report), _paths(report))
+    return (_health(report, fleet), *benchmark_tables(report), *rest)
 
 
 def differing(report: Report) -> tuple[int, int]:

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The figures of a GPU, and what was read while they were measured. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ON_CPU = "measured on the CPU (no CUDA): these figures say nothing about the GPU"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """``divisor``: how many bytes or operations per second are one ``unit``."""
+
+    key: str
+    name: str
+    short: str
+    unit: str
+    divisor: float
+
+    def words(self, value: float) -> str:
+        scaled = value / self.divisor
+        return f"{scaled:.0f} {self.unit}" if scaled >= 100 else f"{scaled:.3g} {self.unit}"
+
+
+FIGURES = (
+    Figure("memory_bytes_per_s", "memory bandwidth", "memory", "GB/s", 1e9),
+    Figure("bf16_flop_per_s", "bf16 matrix rate", "bf16", "TFLOP/s", 1e12),
+    Figure("fp32_flop_per_s", "fp32 matrix rate", "fp32", "TFLOP/s", 1e12),
+    Figure("host_to_device_bytes_per_s", "host-to-device bandwidth", "host to device", "GB/s", 1e9),
+)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as its host describes it."""
+
+    node: str
+    uuid: str
+    index: int | None = None
+    name: str = ""
+    memory_mib: int | None = None
+
+    @property
+    def words(self) -> str:
+        return f"{self.node} GPU {self.index if self.index is not None else self.uuid or 'without a UUID'}"
+
+    def fields(self) -> dict[str, Any]:
+        own = {"node": self.node, "index": self.index, "uuid": self.uuid}
+        return {**own, "name": self.name, "memory_total_mib": self.memory_mib}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a pod reported. ``device`` is cuda or cpu, empty if there are no figures; ``gpus``: how many it sees."""
+
+    uuid: str = ""
+    gpus: int = 0
+    device: str = ""
+    torch: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measurement:
+    gpu: Gpu
+    reading: Reading

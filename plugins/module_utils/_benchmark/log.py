@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads what a pod printed. Pure.
+
+The output is not trusted: only known fields, numbers within bounds and short texts are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .figures import FIGURES, Reading
+
+# As in roles/gpu_benchmark/files/measure.py.
+MARK = "GPU_BENCHMARK "
+MOST_LETTERS = 16 * 1024
+_UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,64}")
+_FASTEST = 1e18
+_NOTES, _NOTE = 8, 300
+# Name -> the lowest and the highest value that a GPU can have.
+FACTS = {
+    "pcie_generation": (1, 20),
+    "pcie_generation_max": (1, 20),
+    "pcie_width": (1, 64),
+    "pcie_width_max": (1, 64),
+    "throttle_reasons": (0, 2**64 - 1),
+    "ecc_uncorrected": (0, 1e15),
+    "remap_pending": (0, 1),
+    "remap_failure": (0, 1),
+    "temperature_c": (-50, 200),
+    "sm_clock_mhz": (0, 1e5),
+    "power_w": (0, 1e5),
+    "memory_used_before_mib": (0, 1e9),
+}
+
+
+def read_log(log: str) -> Reading | None:
+    """The report in a log, None while there is none. A report that can't be read has no figures, and says why."""
+    lines = [line for line in log.splitlines() if line.startswith(MARK)]
+    if not lines:
+        return None
+    written = lines[-1][len(MARK) :]
+    if len(written) > MOST_LETTERS:
+        return Reading(notes=("its report is too long",))
+    try:
+        found = json.loads(written)
+    except (ValueError, RecursionError):
+        return Reading(notes=("its report is not valid JSON",))
+    if not isinstance(found, dict):
+        return Reading(notes=("its report is not a JSON object",))
+    device, uuid = found.get("device"), found.get("uuid")
+    figures = _numbers(found.get("figures"), {each.key: (1e-3, _FASTEST) for each in FIGURES})
+    return Reading(
+        uuid=uuid if isinstance(uuid, str) and _UUID.fullmatch(uuid) else "",
+        gpus=int(_number(found.get("gpus"), 0, 1024) or 0),
+        device=device if device in ("cuda", "cpu") and figures else "",
+        torch=_text(found.get("torch"), 40),
+        figures=figures,
+        facts=_numbers(found.get("facts"), FACTS),
+        notes=tuple(_notes(found.get("notes"))),
+    )
+
+
+def last_words(log: str, lines: int = 5) -> str:
+    """The end of what a pod printed, on one line."""
+    return " / ".join(
+        _text(line.strip(), _NOTE) for line in [each for each in log.splitlines() if each.strip()][-lines:]
+    )
+
+
+def _notes(value: Any) -> list[str]:
+    return [_text(each, _NOTE) for each in value[:_NOTES] if _text(each, _NOTE)] if isinstance(value, list) else []
+
+
+def _numbers(value: Any, bounds: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    known = value if isinstance(value, dict) else {}
+    found = {name: _number(known.get(name), low, high) for name, (low, high) in bounds.items()}
+    return {name: number for name, number in found.items() if number is not None}
+
+
+def _number(value: Any, low: float, high: float) -> float | None:
+    """A number within bounds; nan is in none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if low <= value <= high else None
+
+
+def _text(value: Any, letters: int) -> str:
+    return "".join(letter for letter in value if letter.isprintable())[:letters] if isinstance(value, str) else ""

@@ -1,0 +1,51 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pods that measure. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .._cluster.objects import GPU, OWNER, OWNER_LABEL
+from .._cluster.pods import pod_on
+
+PART = "gpu-benchmark"
+CONTAINER = "measure"
+_LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": PART}
+_SCRIPT, _FOLDER = "measure.py", "/etc/gpu-benchmark"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``timeout``: seconds from the creation of a pod until it has reported."""
+
+    namespace: str
+    image: str
+    python: str
+    script: str
+    timeout: int
+
+
+def config_map(settings: Settings) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": PART, "namespace": settings.namespace, "labels": _LABELS},
+        "data": {_SCRIPT: settings.script},
+    }
+
+
+def pod(settings: Settings, node: str, number: int, count: int) -> dict[str, Any]:
+    """The pod with this number, of as many on its node. It keeps its GPU until the last one has reported."""
+    container = {
+        "name": CONTAINER,
+        "image": settings.image,
+        "command": [settings.python, "-u", f"{_FOLDER}/{_SCRIPT}"],
+        "resources": {"limits": {GPU: 1}},
+        "volumeMounts": [{"name": "script", "mountPath": _FOLDER, "readOnly": True}],
+    }
+    spec = {"containers": [container], "volumes": [{"name": "script", "configMap": {"name": PART}}]}
+    deadline = settings.timeout * (count - number) + 300
+    return pod_on(node, f"gpu-{number}-{node}"[:253], settings.namespace, _LABELS, deadline, spec)

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The result of a benchmark, for programs and for a terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .figures import FIGURES, ON_CPU, Measurement
+from .peers import compare, pcie
+from .run import Failure
+from .targets import LeftOut
+
+
+def result(
+    measurements: Sequence[Measurement], failures: Iterable[Failure], left_out: Iterable[LeftOut], now: str
+) -> dict[str, Any]:
+    """What is written into the file, as described in the role's README."""
+    ordered = sorted(measurements, key=lambda each: (each.gpu.node, each.gpu.index or 0))
+    warned = compare(ordered)
+    return {
+        "measured": now,
+        "gpus": [_row(each, now, [w.text for w in warned if each.gpu.uuid in w.uuids]) for each in ordered],
+        "left_out": [{**each.gpu.fields(), "reason": each.reason} for each in left_out],
+        "failures": [each.fields() for each in failures],
+        "warnings": [each.text for each in warned],
+    }
+
+
+def _row(measured: Measurement, now: str, warnings: list[str]) -> dict[str, Any]:
+    reading = measured.reading
+    return {
+        **measured.gpu.fields(),
+        "measured": now,
+        "device": reading.device,
+        "torch": reading.torch,
+        "figures": dict(reading.figures),
+        "facts": dict(reading.facts),
+        "notes": list(reading.notes),
+        "warnings": warnings,
+    }
+
+
+def summary(found: Mapping[str, Any]) -> list[str]:
+    """A line for each GPU, then what is slow and what failed."""
+    lines = [_line(row) for row in found["gpus"]]
+    lines += [f"{_place(each)}: left out, {each['reason']}" for each in found["left_out"]]
+    lines += [f"{each['node']}: pod {each['pod']}: {each['reason']}" for each in found["failures"]]
+    lines += [f"Warning: {text}" for text in found["warnings"]]
+    if any(row["device"] == "cpu" for row in found["gpus"]):
+        lines.append(f"Note: {ON_CPU}.")
+    return lines or ["There are no GPUs to measure."]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    figures = row["figures"]
+    said = [f"{each.short} {each.words(figures[each.key])}" for each in FIGURES if each.key in figures]
+    link = pcie(row["facts"])
+    said += [f"PCIe {link}"] * bool(link) + [*row["notes"]]
+    cpu = "on the CPU: " if row["device"] == "cpu" else ""
+    return f"{_place(row)} ({row['name']}): {cpu}{', '.join(said)}"
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    index = row["index"]
+    return f"{row['node']} GPU {index if index is not None else row['uuid'] or 'without a UUID'}"

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which GPUs can be measured, and why the others are left out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .._cluster import objects
+from .._cluster.isolation import isolation
+from .._cluster.maintenance import work_on
+from .._cluster.nodes import cordoned, labels_of
+from .._cluster.objects import Object
+from .figures import Gpu
+
+_STRATEGY = "nvidia.com/gpu.sharing-strategy"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    gpu: Gpu
+    reason: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node with GPUs that can be measured: ``count`` pods, each of which is given one of ``gpus``.
+
+    ``rest`` says why there are more GPUs than pods, empty if there are not.
+    """
+
+    node: str
+    gpus: tuple[Gpu, ...]
+    count: int
+    rest: str = ""
+
+
+def plan(
+    hosts: Iterable[Mapping[str, Any]], nodes: Iterable[Object], pods: Iterable[Object], namespace: str
+) -> tuple[list[Place], list[LeftOut]]:
+    """Every GPU of these hosts (option ``nodes`` of the module) is in one of the two.
+
+    What an interrupted run left in ``namespace`` is removed before GPUs are measured, and so does not count.
+    """
+    by_name = {objects.name(node): node for node in nodes}
+    holding = objects.holders(pod for pod in pods if pod["metadata"].get("namespace") != namespace)
+    places: list[Place] = []
+    left_out: list[LeftOut] = []
+    for host in hosts:
+        name, node = host["name"], by_name.get(host["name"])
+        gpus = [_gpu(name, each) for each in host["gpus"]]
+        if not gpus and host["pci"]:
+            complaint = host["complaint"] or "nvidia-smi lists none"
+            left_out.append(LeftOut(Gpu(name, ""), f"the driver reports no GPU: {complaint}"))
+        closed = _closed(node, len(gpus))
+        used = {uuid: pod for uuid, pod in host["held"].items() if pod.partition("/")[0] != namespace}
+        reasons = [_reason(each, used) or closed for each in host["gpus"]]
+        left_out += [LeftOut(gpu, reason) for gpu, reason in zip(gpus, reasons) if reason]
+        free = [gpu for gpu, reason in zip(gpus, reasons) if not reason]
+        if node is None or not free:
+            continue
+        held = holding.get(name, {})
+        offered = objects.quantity(node, "allocatable")
+        count = min(len(free), max(0, offered - sum(held.values())))
+        unknown = sorted(set(held) - set(used.values()))
+        rest = f"in use by {', '.join(unknown)}" if unknown else f"the node offers only {offered} GPUs to pods"
+        if count:
+            places.append(Place(name, tuple(free), count, rest if count < len(free) else ""))
+        else:
+            left_out += [LeftOut(gpu, rest) for gpu in free]
+    return places, left_out
+
+
+def _closed(node: Object | None, gpus: int) -> str:
+    """Why no GPU of a node is measured, empty if some may be."""
+    if node is None:
+        return "the cluster has no such node"
+    if not objects.is_ready(node):
+        return objects.not_ready_reason(node)
+    if isolation(node):
+        return f"the node is isolated: {isolation(node)['reason']}"
+    if work_on(node) or cordoned(node):
+        return "the node is cordoned"
+    shared = objects.quantity(node, "allocatable") > gpus or f"{objects.GPU}.shared" in objects.gpu_resources(node)
+    # A partitioned GPU is not shared, and a node may have both kinds.
+    if labels_of(node).get(_STRATEGY, "none") not in ("", "none") or shared:
+        return "several pods share it, so the others would be measured, too"
+    return ""
+
+
+def _reason(gpu: Mapping[str, Any], used: Mapping[str, str]) -> str:
+    mig = gpu.get("mig") or {}
+    if not gpu.get("uuid"):
+        return "it does not respond"
+    if mig.get("devices") or mig.get("current") == "enabled":
+        return "it is partitioned into MIG devices"
+    return f"in use by {used[gpu['uuid']]}" if gpu["uuid"] in used else ""
+
+
+def _gpu(node: str, gpu: Mapping[str, Any]) -> Gpu:
+    return Gpu(node, gpu.get("uuid") or "", gpu.get("index"), gpu.get("name") or "", gpu.get("memory_total_mib"))
+
+
+def would(places: Sequence[Place], left_out: Sequence[LeftOut]) -> list[str]:
+    """What check mode shows."""
+    return [
+        *(
+            f"Would measure {each.count} of {len(each.gpus)} free GPUs on {each.node}"
+            + (f"; the rest: {each.rest}" if each.rest else "")
+            for each in places
+        ),
+        *left_out_words(left_out),
+    ]
+
+
+def left_out_words(left_out: Iterable[LeftOut]) -> list[str]:
+    return [f"{each.gpu.words}: left out, {each.reason}" for each in left_out]

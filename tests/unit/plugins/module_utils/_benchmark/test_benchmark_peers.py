@@ -1,0 +1,157 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a GPU is slower than its peers, and what is named as the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.figures import (
+    FIGURES,
+    Gpu,
+    Measurement,
+    Reading,
+)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.peers import cause, compare, pcie
+
+KEYS = [each.key for each in FIGURES]
+LINK = {"pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16}
+
+
+def measured(
+    number: int, value: float, key: str = KEYS[0], facts: Mapping[str, float] = MappingProxyType({}), **more: Any
+) -> Measurement:
+    gpu = Gpu("gpu1", f"GPU-{number}", number, "NVIDIA H100", more.get("memory", 81559))
+    return Measurement(gpu, Reading(gpu.uuid, 1, more.get("device", "cuda"), "2.9", {key: value}, facts))
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ([], []),
+        ([100], []),
+        ([100, 100], []),
+        ([100, 90], []),
+        ([100, 89], [(1, 0)]),
+        ([89, 100], [(0, 1)]),
+        ([100, 100, 90], []),
+        ([100, 100, 89], [(2,)]),
+        # Of the others, not of all: the slow one does not lower what it is compared with.
+        ([100, 82, 82], []),
+        ([100, 80, 80], [(1,), (2,)]),
+        ([100, 100, 80, 80], [(2,), (3,)]),
+        # One that is faster than the others is no reason to warn about them.
+        ([200, 100, 100, 100], []),
+        ([1, 100, 100, 100, 100, 100, 100, 100], [(0,)]),
+    ],
+    ids=str,
+)
+def test_peers(key: str, values: list[float], named: list[tuple[int, ...]]) -> None:
+    found = compare([measured(number, value * 1e9, key) for number, value in enumerate(values)])
+    assert [tuple(int(uuid.removeprefix("GPU-")) for uuid in each.uuids) for each in found] == named
+    assert all(each.figures == (key,) for each in found)
+
+
+def test_only_equal_gpus_are_peers() -> None:
+    assert compare([measured(0, 100), measured(1, 100), measured(2, 50, memory=40960)]) == []
+
+
+def test_figures_of_a_cpu_are_compared_with_nothing() -> None:
+    assert compare([measured(number, value, device="cpu") for number, value in enumerate([100, 100, 1])]) == []
+
+
+def test_a_gpu_without_a_figure_is_no_peer_for_it() -> None:
+    others = [measured(0, 100e9), measured(1, 100e9)]
+    assert compare([*others, measured(2, 1e9, KEYS[1])]) == []
+
+
+def test_a_warning_has_the_figure_its_peers_and_the_cause() -> None:
+    slow = measured(3, 1234e9, facts={"throttle_reasons": 0x40})
+    [found] = compare([*(measured(number, 2000e9) for number in range(3)), slow])
+    assert found.text == (
+        "gpu1 GPU 3 (NVIDIA H100) is slower than the median of its peers: memory bandwidth 1234 GB/s (61 %). It was "
+        "slowed down because it was too hot: check its cooling."
+    )
+
+
+def test_figures_that_are_slow_for_one_reason_are_one_warning() -> None:
+    def both(number: int, share: float, **facts: float) -> Measurement:
+        gpu = Gpu("gpu1", f"GPU-{number}", number, "NVIDIA H100", 81559)
+        return Measurement(gpu, Reading(gpu.uuid, 1, "cuda", "2.9", dict.fromkeys(KEYS, share * 1e12), facts))
+
+    narrow = {**LINK, "pcie_width": 8, "throttle_reasons": 0x4}
+    found = compare([*(both(number, 1) for number in range(3)), both(3, 0.5, **narrow)])
+    assert [(each.uuids, each.figures) for each in found] == [
+        (("GPU-3",), tuple(KEYS[:3])),
+        (("GPU-3",), (KEYS[3],)),
+    ]
+    assert "power limit" in found[0].text and "PCIe link ran at Gen4 x8 of Gen4 x16" in found[1].text
+
+
+def test_two_are_named_together() -> None:
+    [found] = compare([measured(0, 2000e9), measured(1, 1000e9)])
+    assert found.text.startswith(
+        "gpu1 GPU 1 and gpu1 GPU 0 (NVIDIA H100) differ: memory bandwidth 1000 GB/s and 2000 GB/s. There are only two "
+        "of them, so check both. gpu1 GPU 1: No cause was found"
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({**LINK, "pcie_width": 8}, "Its PCIe link ran at Gen4 x8 of Gen4 x16 under load"),
+        ({**LINK, "pcie_generation": 3, "throttle_reasons": 0x48}, "Its PCIe link ran at Gen3 x16 of Gen4 x16"),
+        ({"pcie_width": 8, "pcie_width_max": 16}, "Its PCIe link ran below its maximum under load"),
+        ({**LINK, "throttle_reasons": 0x48, "temperature_c": 91}, "because it was too hot (91 °C)"),
+        ({"throttle_reasons": 0x20}, "because it was too hot:"),
+        ({"throttle_reasons": 0x88}, "power brake"),
+        ({"throttle_reasons": 0x8}, "The hardware slowed it down"),
+        ({"throttle_reasons": 0x4, "power_w": 299.7}, "Its power limit slowed it down (300 W)"),
+        ({"throttle_reasons": 0x2}, "Its clocks are set to a lower value"),
+        ({"remap_pending": 1}, "Its memory has errors"),
+        ({"remap_failure": 1}, "Its memory has errors"),
+        ({"ecc_uncorrected": 3}, "Its memory has errors"),
+        ({"memory_used_before_mib": 4096}, "Another process used 4096 MiB"),
+        ({"throttle_reasons": 0x10}, "sync boost"),
+        # Idle between two samples, which says nothing.
+        ({**LINK, "throttle_reasons": 0x1, "sm_clock_mhz": 1410}, "No cause was found: compare its clock (1410 MHz)"),
+        ({}, "No cause was found: compare its clock, power"),
+    ],
+    ids=str,
+)
+def test_the_likely_cause(facts: dict[str, float], words: str) -> None:
+    host_to_device = FIGURES[3]
+    others = [measured(number, 2, host_to_device.key) for number in (1, 2)]
+    assert words in cause(measured(0, 1, host_to_device.key, facts), host_to_device, others)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words"), [(0x4, "No cause was found"), (0x2, "No cause was found"), (0x24, "too hot")], ids=str
+)
+def test_a_power_limit_that_all_reach_is_not_the_cause(reasons: int, words: str) -> None:
+    slow, *others = (measured(number, 1, KEYS[1], {"throttle_reasons": reasons}) for number in range(3))
+    assert words in cause(slow, FIGURES[1], others)
+    other = [measured(1, 2, KEYS[1], {"throttle_reasons": 0x1})]
+    assert "No cause was found" not in cause(slow, FIGURES[1], [*others, *other])
+
+
+def test_a_narrow_link_does_not_slow_down_a_multiplication() -> None:
+    assert "No cause was found" in cause(measured(0, 1, KEYS[1], {**LINK, "pcie_width": 1}), FIGURES[1], [])
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(3.35e12, "3350 GB/s"), (98.76e9, "98.8 GB/s"), (6.0612e9, "6.06 GB/s"), (1e7, "0.01 GB/s")],
+)
+def test_figures_have_a_unit(value: float, words: str) -> None:
+    assert FIGURES[0].words(value) == words
+
+
+def test_an_unknown_link_has_no_words() -> None:
+    assert pcie({"pcie_generation": 4}) == ""
+    assert pcie(LINK) == "Gen4 x16"

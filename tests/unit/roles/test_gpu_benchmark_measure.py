@@ -1,0 +1,204 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The script in the pod, with programs that stand in for PyTorch and nvidia-smi: the figures are of no GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.log import FACTS, MARK, read_log
+
+SCRIPT = Path(__file__).resolve().parents[3] / "roles" / "gpu_benchmark" / "files" / "measure.py"
+UUID = "GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11"
+# What takes how long is known, so the figures are, too: each work takes a thousandth of a second by the GPU's clock.
+TORCH = """
+import os, sys, time
+__version__ = "2.9.1"
+uint8, float32, bfloat16 = "uint8", "float32", "bfloat16"
+said = lambda *words: sys.stderr.write(" ".join(map(str, words)) + "\\n")
+if os.environ.get("FAKE_HANGS"):
+    time.sleep(60)
+
+
+class Tensor:
+    def __init__(self, kind=""):
+        self.kind = kind
+
+    def copy_(self, source, non_blocking):
+        return self
+
+    def to(self, kind):
+        return Tensor(kind)
+
+
+def ones(size, dtype, device, pin_memory=False):
+    said("source", size, device, "pinned" if pin_memory else "pageable")
+    return Tensor()
+
+
+def empty(size, dtype, device):
+    return Tensor()
+
+
+def randn(rows, columns, device):
+    said("matrix", rows, device)
+    return Tensor()
+
+
+def matmul(one, two):
+    if one.kind == os.environ.get("FAKE_UNKNOWN"):
+        raise RuntimeError("not implemented for this GPU")
+    said("tf32", backends.cuda.matmul.allow_tf32, os.environ["NVIDIA_TF32_OVERRIDE"])
+
+
+class backends:
+    class cuda:
+        class matmul:
+            allow_tf32 = True
+
+
+class cuda:
+    is_available = staticmethod(lambda: bool(os.environ.get("FAKE_MEMORY")))
+    mem_get_info = staticmethod(lambda: (int(os.environ["FAKE_MEMORY"]), 0))
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            pass
+
+        def synchronize(self):
+            time.sleep(0.001)
+
+        def elapsed_time(self, other):
+            return 1.0
+"""
+# A driver that knows the former names only, and none of row remapping.
+NVIDIA_SMI = f"""#!{sys.executable}
+import sys
+known = {{"uuid": "{UUID}", "pci.bus_id": "00000000:FE:1E.7", "memory.used": "4", "pcie.link.gen.current": "3",
+    "pcie.link.gen.max": "4", "pcie.link.width.current": "8", "pcie.link.width.max": "16",
+    "clocks_throttle_reasons.active": "0x0000000000000044", "ecc.errors.uncorrected.volatile.total": "[N/A]",
+    "temperature.gpu": "71", "clocks.sm": "1410", "power.draw": "69.50"}}
+fields = sys.argv[1].split("=")[1].split(",")
+unknown = [field for field in fields if field not in known]
+if unknown:
+    sys.exit(f'Field "{{unknown[0]}}" is not a valid field to query.')
+print(", ".join(known[field] for field in fields))
+"""
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Path:
+    (tmp_path / "torch.py").write_text(TORCH)
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.write_text(NVIDIA_SMI)
+    program.chmod(0o755)
+    return tmp_path
+
+
+def started(pod: Path, code: str, environment: dict[str, str], stderr: int) -> subprocess.Popen[str]:
+    """The script with other limits; PyTorch's stand-in says on standard error what it was asked."""
+    own = {"PATH": f"{pod / 'bin'}:/usr/bin:/bin", "PYTHONPATH": f"{pod}:{SCRIPT.parent}", **environment}
+    command = [sys.executable, "-u", "-c", f"import measure; {code}"]
+    whole = {**os.environ, **own, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.Popen(command, env=whole, text=True, stdout=subprocess.PIPE, stderr=stderr)
+
+
+def measured(pod: Path, **environment: str) -> tuple[list[dict[str, Any]], str]:
+    """(what the child prints, what PyTorch was asked)."""
+    process = started(pod, "measure.SECONDS = 1; measure.measure()", environment, subprocess.PIPE)
+    out, asked = process.communicate(timeout=60)
+    return [json.loads(line.removeprefix(MARK)) for line in out.splitlines()], asked
+
+
+def reported(pod: Path, code: str = "", **environment: str) -> str:
+    """The line that the pod prints. It keeps running, and so keeps its GPU."""
+    process = started(pod, f"{code}; measure.main()" if code else "measure.main()", environment, subprocess.DEVNULL)
+    assert process.stdout
+    line = process.stdout.readline()
+    assert process.poll() is None
+    process.kill()
+    process.communicate(timeout=60)
+    return line
+
+
+def test_a_gpu_is_measured_by_its_own_clock(pod: Path) -> None:
+    lines, asked = measured(pod, FAKE_MEMORY=str(80 * 2**30))
+    assert [len(line["figures"]) for line in lines] == [1, 2, 3, 4]
+    assert lines[-1]["figures"] == pytest.approx(
+        {
+            # Read and written.
+            "memory_bytes_per_s": 2 * 2**30 * 1000,
+            "host_to_device_bytes_per_s": 2**28 * 1000,
+            "fp32_flop_per_s": 2 * 8192**3 * 1000,
+            "bf16_flop_per_s": 2 * 8192**3 * 1000,
+        }
+    )
+    assert (lines[-1]["device"], lines[-1]["torch"], lines[-1]["notes"]) == ("cuda", "2.9.1", [])
+    assert f"source {2**30} cuda pageable" in asked and f"source {2**28} cpu pinned" in asked
+    assert "tf32 False 0" in asked and "tf32 True" not in asked
+
+
+def test_what_slows_it_is_read_under_load(pod: Path) -> None:
+    lines, _asked = measured(pod, FAKE_MEMORY=str(80 * 2**30))
+    facts = lines[-1]["facts"]
+    assert set(facts) <= set(FACTS)
+    assert facts == {
+        "pcie_generation": 3,
+        "pcie_generation_max": 4,
+        "pcie_width": 8,
+        "pcie_width_max": 16,
+        "throttle_reasons": 0x44,
+        "temperature_c": 71,
+        "sm_clock_mhz": 1410,
+        "power_w": 69.5,
+    }
+
+
+def test_sizes_fit_into_the_free_memory(pod: Path) -> None:
+    _lines, asked = measured(pod, FAKE_MEMORY=str(2**30))
+    assert f"source {2**28} cuda" in asked
+    assert "matrix 4096 cuda" in asked
+
+
+def test_a_figure_that_a_gpu_does_not_have_is_a_note(pod: Path) -> None:
+    lines, _asked = measured(pod, FAKE_MEMORY=str(80 * 2**30), FAKE_UNKNOWN="bfloat16")
+    assert lines[-1]["notes"] == ["bf16_flop_per_s: not implemented for this GPU"]
+    assert len(lines[-1]["figures"]) == 3
+
+
+def test_without_cuda_the_cpu_is_measured_and_called_so(pod: Path) -> None:
+    found = read_log(reported(pod))
+    assert found and (found.uuid, found.gpus, found.device, len(found.figures)) == (UUID, 1, "cpu", 4)
+    assert found.facts["memory_used_before_mib"] == 4
+
+
+def test_what_takes_too_long_is_stopped(pod: Path) -> None:
+    found = read_log(reported(pod, "measure.LIMIT = 1", FAKE_HANGS="1"))
+    assert found and (found.uuid, found.device, found.notes) == (UUID, "", ("it was stopped after 1 s",))
+
+
+def test_an_image_without_pytorch_is_told(pod: Path) -> None:
+    (pod / "torch.py").write_text("raise ImportError\n")
+    found = read_log(reported(pod))
+    assert found and (found.device, found.notes) == ("", ("it ended with status 1",))
+
+
+def test_without_nvidia_smi_no_gpu_is_known(pod: Path) -> None:
+    (pod / "bin" / "nvidia-smi").unlink()
+    found = read_log(reported(pod))
+    assert found and (found.uuid, found.gpus) == ("", 0)
+
+
+def test_the_script_is_short_enough_to_be_read() -> None:
+    assert len(SCRIPT.read_text().splitlines()) <= 150

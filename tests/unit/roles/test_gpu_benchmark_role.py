@@ -1,0 +1,89 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role in check mode and its last steps on this machine: what it refuses, shows and fails about."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import report_samples
+from support.programs import run_ansible
+
+PLAYBOOK = """
+- name: Run a part of the role
+  hosts: localhost
+  gather_facts: false
+  vars: {vars}
+  tasks:
+    - name: Run it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.{role}
+        tasks_from: {part}
+"""
+
+
+def run(folder: Path, role: str, part: str, **variables: Any) -> tuple[int, str]:
+    given = {"ansible_python_interpreter": "{{ ansible_playbook_python }}", **variables}
+    (folder / "play.yml").write_text(PLAYBOOK.format(vars=json.dumps(given), role=role, part=part))
+    code, output = run_ansible(folder, "-i", "localhost,", "-c", "local", "play.yml")
+    return code, " ".join(output.split())
+
+
+@pytest.mark.parametrize("name", ["gpu_benchmark_image", "gpu_benchmark_python"])
+def test_an_empty_image_is_refused_before_anything_changes(tmp_path: Path, name: str) -> None:
+    code, output = run(
+        tmp_path, "gpu_benchmark", "check", **{"torch_ddp_image": "i", "torch_ddp_python": "p", name: ""}
+    )
+    assert (code, "must not be empty" in output, "Nothing was changed" in output) == (2, True, True), output
+
+
+def test_without_a_cluster_check_mode_says_what_it_would_do(tmp_path: Path) -> None:
+    code, output = run(tmp_path, "gpu_benchmark", "show", gpu_benchmark_result={})
+    assert (code, "Every free GPU would be measured." in output) == (0, True), output
+
+
+def result(*failures: dict[str, str]) -> dict[str, Any]:
+    found = {**report_samples.measured()["gpu_benchmark"], "failures": list(failures)}
+    return {"result": found, "summary": ["Warning: gpu2 GPU 1 is slow"]}
+
+
+def test_a_warning_is_shown_and_fails_nothing(tmp_path: Path) -> None:
+    code, output = run(tmp_path, "gpu_benchmark", "show", gpu_benchmark_result=result(), gpu_benchmark_report="f.json")
+    assert (code, "Warning: gpu2 GPU 1 is slow" in output, "Figures: f.json" in output) == (0, True, True), output
+
+
+def test_a_pod_without_figures_fails_the_run_at_its_end(tmp_path: Path) -> None:
+    failed = result({"node": "gpu1", "pod": "gpu-0-gpu1", "uuid": "", "reason": "ErrImagePull: image x"})
+    code, output = run(tmp_path, "gpu_benchmark", "show", gpu_benchmark_result=failed, gpu_benchmark_report="f.json")
+    assert code == 2 and "- gpu1: pod gpu-0-gpu1: ErrImagePull: image x" in output
+    assert "ansible-playbook gpulab.kubernetes.benchmark_gpus -i INVENTORY" in output
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_figures_are_written_into_an_existing_report(tmp_path: Path, there: bool) -> None:
+    report, metrics = tmp_path / "gpulab-report.json", tmp_path / "gpulab.prom"
+    if there:
+        report.write_text(json.dumps(report_samples.well()))
+    code, output = run(
+        tmp_path,
+        "report",
+        "gpu_benchmark",
+        acceptance_report=str(report),
+        acceptance_report_metrics=str(metrics),
+        acceptance_report_configmap=False,
+        gpu_benchmark_result=result(),
+        report_api_failure="",
+    )
+    assert code == 0, output
+    assert report.exists() == report.with_suffix(".html").exists() == metrics.exists() == there
+    if there:
+        assert json.loads(report.read_text()) == report_samples.measured()
+        assert "How fast each GPU is" in report.with_suffix(".html").read_text()
+        assert "gpulab_gpu_memory_bandwidth_bytes_per_second" in metrics.read_text()
+        assert f"The page: {report.with_suffix('.html')}" in output
+    else:
+        assert "is not a report, so no report shows the figures" in output
