@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import tarfile
 import time
 from collections.abc import Mapping
@@ -18,10 +19,13 @@ REPORT, ARCHIVE = "gpu-check.json", "gpu-check-raw.tar.gz"
 
 
 def require_writable(directory: Path) -> None:
-    """Raise CheckError if no file can be written in a directory, before any time is spent."""
-    probe = directory / f".{REPORT}.probe"
+    """Raise CheckError if the files can't be written in a directory, before any time is spent."""
+    for name in (REPORT, ARCHIVE):
+        if (directory / name).is_dir():
+            raise CheckError(f"{directory / name} is a directory. Use another directory (--out).")
+    probe = directory / f".{REPORT}.{os.getpid()}"
     _replace(probe, b"\n")
-    probe.unlink()
+    probe.unlink(missing_ok=True)
 
 
 def write(directory: Path, report: Mapping[str, Any], raw: Path, names: Mapping[str, str]) -> None:
@@ -49,7 +53,7 @@ def _plain(value: Any) -> Any:
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a file whole, or not at all. Raises CheckError."""
-    work = path.with_name(f".{path.name}.new")
+    work = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         work.write_bytes(content)
         work.replace(path)

@@ -73,7 +73,11 @@ def build() -> None:
     shutil.copy2(ROOT / "examples" / "training" / "train_ddp.py", KIT)
     shutil.copy2(ROOT / "LICENSE", KIT)
     version = str(yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"])
-    files = {str(file.relative_to(KIT)): _digest(file) for file in sorted(KIT.rglob("*")) if file.is_file()}
+    files = {
+        str(file.relative_to(KIT)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(KIT.rglob("*"))
+        if file.is_file()
+    }
     (KIT / MANIFEST).write_text(json.dumps({"version": version, "wheels": wheels, "files": files}, indent=1) + "\n")
 
 
@@ -144,13 +148,6 @@ def _collection() -> None:
         with tarfile.open(next(Path(work).glob("*.tar.gz"))) as packed:
             members = [member for member in packed.getmembers() if member.name.startswith(_COLLECTION)]
             packed.extractall(target, members, filter="data")
-
-
-def _digest(file: Path) -> str:
-    """Return the checksum of a binary file; source files have none, so that they can be edited."""
-    if file.suffix in (".py", ".json", ".yml") or "ansible_collections" in file.parts:
-        return ""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tarfile
 import time
 from collections.abc import Callable, Mapping
@@ -60,7 +61,9 @@ class Containers:
         status, text = self._run(command)
         (self._work / "raw" / "nvidia-ctk.txt").write_text(text)
         if status or not self.specification.is_file():
-            raise NotRunError(f"nvidia-ctk cdi generate ended with {status}: {last_line(text)}")
+            # Its log is in lines of key="value".
+            words = re.findall(r'msg="((?:[^"\\]|\\.)*)"', text) or [last_line(text)]
+            raise NotRunError(f"nvidia-ctk cdi generate ended with {status}: {words[-1][:300]}")
 
     def compare_with_files(self, part: Part, facts: Facts) -> None:
         """Compare the specification with the GPUs, the device nodes and the files of this machine."""

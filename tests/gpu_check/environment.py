@@ -25,6 +25,7 @@ def for_ansible(base: dict[str, str], site: Path, kit: Path, work: Path) -> dict
         **base,
         "PYTHONPATH": str(site),
         "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
         "PATH": f"{kit / 'bin'}:{base['PATH']}",
         "ANSIBLE_COLLECTIONS_PATH": str(kit),
         "ANSIBLE_CONFIG": str(work / "ansible.cfg"),

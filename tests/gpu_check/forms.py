@@ -17,7 +17,7 @@ _GPU = (
     *("memory_used_mib", "compute_mode", "persistence_mode", "temperature_c", "power_draw_w", "power_limit_w"),
     *("utilization_gpu_pct", "mig.current", "mig.pending", "mig.capable", "ecc.current", "ecc.pending"),
     *("ecc.uncorrected_aggregate", "retired_or_remapped.pending", "retired_or_remapped.failure", "fabric.state"),
-    *("processes", "problems", "mig.devices"),
+    *("fabric.status", "processes", "problems", "mig.devices"),
 )
 _NOT_IN_CSV = ("minor_number", "brand", "architecture", "processes", "mig.devices")
 _TABLE = (
@@ -32,8 +32,8 @@ _BOUNDS = {
     "power_draw_w": (25, 0.25),
     "power_limit_w": (1, 0.0),
     "memory_total_mib": (1, 0.0),
-    "memory_used_mib": (64, 0.02),
-    "utilization_gpu_pct": (100, 0.0),
+    "memory_used_mib": (16, 0.02),
+    "utilization_gpu_pct": (50, 0.0),
 }
 _CHANGING = ("temperature_c", "power_draw_w", "memory_used_mib", "processes")
 
@@ -62,7 +62,10 @@ FORMS: dict[str, Form] = {
     "csv": Form(("--query-gpu",), 11, ("driver_version", "count"), tuple(n for n in _GPU if n not in _NOT_IN_CSV)),
     "topo -m": Form(("topo", "-m"), 1, optional=True),
     "--version": Form(("--version",), 1, ("driver_version", "cuda_version"), optional=True),
+    # What is asked before MIG is changed.
+    "csv for MIG": Form(("--query-gpu", "--format=csv,noheader,nounits"), 3),
     "mig -lgip": Form(("mig", "-lgip"), 0, optional=True),
+    "mig -lgipp": Form(("mig", "-lgipp"), 0, optional=True),
     "mig -lgi": Form(("mig", "-lgi"), 0, optional=True),
     "mig -lci": Form(("mig", "-lci"), 0, optional=True),
 }
@@ -72,10 +75,12 @@ _COLUMNS = {
     "mig.pending": "mig.mode.pending",
     "retired_or_remapped.failure": "remapped_rows.failure",
     "fabric.state": "fabric.state",
+    "fabric.status": "fabric.status",
 }
 _MIG_ROW = r"^\|\s+{}\s+MIG "
 # topo -m cuts a list of CPUs off after so many ranges.
 _MOST_RANGES = 6
+_TIMEOUT = 20
 
 
 @dataclass(frozen=True)
@@ -86,16 +91,17 @@ class Output:
     status: int
 
 
-def capture(program: str, environment: Mapping[str, str], timeout: float) -> dict[str, Output]:
+def capture(program: str, environment: Mapping[str, str], remaining: Callable[[], float]) -> dict[str, Output]:
     """Return the output of every form. Raises NotRunError if nvidia-smi can't be run."""
     # The client knows the fields of the CSV.
     from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Result
+    from ansible_collections.gpulab.kubernetes.plugins.module_utils._mig.profiles import QUERY
     from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.facts import NvidiaSmi
 
     outputs: list[Output] = []
 
     def ask(arguments: Sequence[str]) -> Result:
-        done = run([program, *arguments], environment, timeout)
+        done = run([program, *arguments], environment, min(_TIMEOUT, remaining()))
         outputs.append(Output(done.stdout, done.returncode))
         return Result((program, *arguments), done.returncode, done.stdout, done.stderr)
 
@@ -103,6 +109,9 @@ def capture(program: str, environment: Mapping[str, str], timeout: float) -> dic
     for name, form in FORMS.items():
         if name == "csv":
             NvidiaSmi(ask).query()
+        elif name == "csv for MIG":
+            query, answer = form.arguments
+            ask([f"{query}={','.join(QUERY)}", answer])
         else:
             ask(form.arguments)
         found[name] = outputs[-1]
@@ -140,6 +149,12 @@ def _compare_form(part: Part, name: str, texts: Mapping[str, str], before: Facts
         compare_topology(part, name, read(texts[name]).topology, before)
     elif name == "mig -lgip":
         _compare_profiles(part, name, texts[name], profiles.parse_profiles(texts[name]), before)
+    elif name == "mig -lgipp":
+        _compare_placements(
+            part, name, profiles.parse_placements(texts[name]), profiles.parse_profiles(texts["mig -lgip"]), before
+        )
+    elif name == "csv for MIG":
+        _compare_csv_for_mig(part, name, profiles.parse_gpus(texts[name]), before)
     elif name == "mig -lgi":
         _compare_instances(part, texts, profiles.parse_instances, before)
     elif name != "mig -lci":
@@ -148,6 +163,10 @@ def _compare_form(part: Part, name: str, texts: Mapping[str, str], before: Facts
         found |= {"driver_version": reading.driver_version, "cuda_version": reading.cuda_version}
         compare_gpus(part, name, found, before, after, _lacking(texts[name], before) if name == "csv" else {})
         part.compare(name, "complete", reading.complete, True)
+        if name == "table":
+            # A name is shortened by nvidia-smi, or not at all.
+            for number, gpu in enumerate(reading.gpus):
+                part.check(name, f"name of GPU {number}", str(gpu["name"]) in texts[name], gpu["name"], "a name in it")
 
 
 def _lacking(text: str, facts: Facts) -> dict[int, set[str]]:
@@ -238,7 +257,9 @@ def _compare_mig_devices(
     part: Part, where: str, number: int, gpu: Mapping[str, Any], reference: Mapping[str, Any]
 ) -> None:
     """Compare the MIG devices of a GPU in their order. Only -L has the profiles, and the UUIDs with every driver."""
-    keys = {"-L": ("uuid", "profile"), "nvidia_smi_info": ("uuid", "profile", "gi", "ci")}.get(where, ("gi", "ci"))
+    keys = {"-L": ("uuid", "profile"), "nvidia_smi_info": ("uuid", "profile", "gi", "ci", "memory_total_mib")}.get(
+        where, ("gi", "ci", "memory_total_mib")
+    )
     found, expected = (
         [tuple(device[key] for key in keys) for device in devices]
         for devices in (gpu["mig"]["devices"], reference["mig.devices"])
@@ -275,6 +296,34 @@ def _compare_profiles(
             part.unavailable.append(f"{where}: profiles of GPU {index} (nvidia-smi lists none while MIG is off)")
         elif expected:
             part.compare(where, f"profiles of GPU {index}", set(found.get(index, ())), expected)
+
+
+def _compare_placements(
+    part: Part,
+    where: str,
+    found: Mapping[int, Mapping[int, tuple[tuple[int, ...], int]]],
+    listed: Mapping[int, Sequence[tuple[str, int, int]]],
+    facts: Facts,
+) -> None:
+    """Compare where the instances of each profile can be, for GPUs whose profiles nvidia-smi lists."""
+    for index, expected in facts.placements.items():
+        if expected and listed.get(index):
+            known = {number: (tuple(sorted(starts)), size) for number, (starts, size) in found.get(index, {}).items()}
+            part.compare(where, f"placements of GPU {index}", known, expected)
+
+
+def _compare_csv_for_mig(part: Part, where: str, found: Sequence[Any], facts: Facts) -> None:
+    part.compare(where, "number of GPUs", len(found), len(facts.gpus))
+    for read, gpu in zip(found, facts.gpus, strict=False):
+        label = f"of GPU {gpu['index']}"
+        modes = {None: None, "Enabled": True, "Disabled": False}
+        part.compare(where, f"index {label}", read.index, gpu["index"])
+        part.compare(where, f"uuid {label}", read.uuid, gpu.get("uuid"))
+        part.compare(where, f"name {label}", read.name, gpu.get("name"))
+        total = gpu.get("memory_total_mib", 0)
+        part.check(where, f"memory {label}", _within(read.memory, total, total, 1, 0), read.memory, total)
+        part.compare(where, f"mig.current {label}", read.current, modes[gpu.get("mig.current")])
+        part.compare(where, f"mig.pending {label}", read.pending, modes[gpu.get("mig.pending")])
 
 
 def _compare_instances(

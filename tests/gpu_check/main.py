@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import getpass
 import importlib
+import io
 import json
+import os
 import platform
 import shutil
 import signal
@@ -63,6 +66,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--script {chosen.script} is not a file")
     if chosen.python and not shutil.which(chosen.python):
         parser.error(f"--python {chosen.python} is not a program")
+    chosen.out = chosen.out.absolute()
+    chosen.script = chosen.script and chosen.script.absolute()
+    chosen.python = chosen.python and str(Path(shutil.which(chosen.python) or "").absolute())
     return chosen
 
 
@@ -78,7 +84,7 @@ class Check:
         self.facts = Facts("", None)
         self.machine = machine.Machine()
         self._library = ("", "")
-        self._has_topology = False
+        self._has_topology: bool | None = None
         self._torch: Torch | None = None
         # Only this process and Ansible get the packages of the kit: PyTorch gets the machine's own.
         self._site = kit.unpack(work)
@@ -100,6 +106,7 @@ class Check:
             containers = Containers(self._kit.programs, self._work, self._environment, self._remaining)
             programs = Programs(self._environment, self._raw, self._remaining)
             self._part("readers", lambda part: self._readers(part, nvml))
+            self._part("readers in use", lambda part: self._readers_in_use(part, nvml, programs))
             # Before the specification: the first program that uses CUDA may create a device node that it lists.
             self._part("kernel", lambda part: self._kernel(part, nvml, programs))
             self._part("CDI specification", lambda part: self._specification(part, containers))
@@ -120,8 +127,7 @@ class Check:
         part = Part(name)
         self.parts.append(part)
         started = time.monotonic()
-        sys.stdout.write(f"{name} ... ")
-        sys.stdout.flush()
+        _print(f"{name} ... ", end="")
         try:
             if self._remaining() < 0:
                 raise NotRunError(f"the time limit of {_LIMIT} s is reached")
@@ -141,17 +147,27 @@ class Check:
         for _attempt in range(2):
             found = Part(part.name)
             before = nvml.read()
-            outputs = forms.capture(program, {**self._environment, "LC_ALL": "C"}, min(20, self._remaining()))
+            outputs = forms.capture(program, {**self._environment, "LC_ALL": "C"}, self._remaining)
             after = nvml.read()
             forms.compare(found, outputs, before, after)
             # A process may have started or ended between the readings.
             if not forms.may_be_passing(found):
                 break
         vars(part).update(vars(found))
+        suffix = f" {part.name}" if self._has_topology is not None else ""
         for name, output in outputs.items():
-            (self._raw / f"nvidia-smi {name}.txt").write_text(output.text)
-        self._keep("nvml.json", {"before": _as_json(before), "after": _as_json(after)})
+            (self._raw / f"nvidia-smi {name}{suffix}.txt").write_text(output.text)
+        self._keep(f"nvml{suffix}.json", {"before": _as_json(before), "after": _as_json(after)})
         self._has_topology = outputs["topo -m"].status == 0
+
+    def _readers_in_use(self, part: Part, nvml: Nvml, programs: Programs) -> None:
+        """Compare again while every GPU is in use: processes, used memory and utilization are otherwise empty."""
+        if self.parts[-2].state != result.AGREES:
+            raise NotRunError("the kernel did not run")
+        if any(result.in_mig_mode(gpu) for gpu in self.facts.gpus):
+            raise NotRunError("a GPU is in MIG mode")
+        with programs.holding(self._kit.programs / "vectorAdd"):
+            self._readers(part, nvml)
 
     def _specification(self, part: Part, containers: Containers) -> None:
         containers.generate(self._library[0])
@@ -167,7 +183,7 @@ class Check:
         variables = environment.for_ansible(self._environment, self._site, self._kit.root, self._work)
         found = modules.results(variables, self._work, before, specification, part, self._remaining())
         self._keep("modules.json", found)
-        modules.compare(part, found, before, nvml.read(), self.machine, self._library, self._has_topology)
+        modules.compare(part, found, before, nvml.read(), self.machine, self._library, bool(self._has_topology))
 
     def _isolation(self, part: Part, nvml: Nvml, containers: Containers) -> None:
         if not containers.specification.is_file():
@@ -183,13 +199,13 @@ class Check:
         self._torch = programs.torch(self._options.python)
         part.figures["torch"] = self._torch.version
         self._require_whole_gpus(nvml)
-        programs.training(part, self._torch, self._kit.root / "train_ddp.py")
+        programs.training(part, self._torch, self._kit.root / "train_ddp.py", len(self.facts.gpus))
 
     def _script(self, part: Part, nvml: Nvml, programs: Programs) -> None:
         if self._torch is None:
             raise NotRunError("there is no usable torch, see training")
         self._require_whole_gpus(nvml)
-        programs.user_script(part, self._torch, self._options.script.resolve())
+        programs.user_script(part, self._torch, self._options.script)
 
     def _require_whole_gpus(self, nvml: Nvml) -> None:
         if any(result.in_mig_mode(gpu) for gpu in self.facts.gpus):
@@ -208,7 +224,8 @@ class Check:
         """Return the report that archive.REPORT has, with a ``schema`` that changes when a key changes its meaning."""
         return {
             "schema": 1,
-            "version": self._kit.manifest["version"],
+            "version": self._kit.version,
+            "edited_files": self._kit.edited,
             "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "seconds": round(time.monotonic() - self._started, 1),
             "status": result.status(self.parts),
@@ -236,23 +253,35 @@ class Check:
 
 def main(argv: Sequence[str] | None = None) -> int:
     # Ended by a signal, it still removes what it made and ends what it started.
-    signal.signal(signal.SIGTERM, lambda *_arguments: sys.exit(128 + signal.SIGTERM))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda ended, _frame: sys.exit(128 + ended))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         options = arguments(argv)
         kit = Kit(_ROOT)
         archive.require_writable(options.out)
         require_space(Path(tempfile.gettempdir()))
         with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
+            # The present directory may be gone.
+            os.chdir(directory)
             check = Check(kit, Path(directory), options)
             check.run()
             _print("")
             _print(result.table(check.parts))
+            if kit.edited:
+                _print(f"This kit was edited: {', '.join(kit.edited)}")
             check.write(options.out)
     except CheckError as error:
         sys.stderr.write(f"gpu-check: {error}\n")
         return error.status
     except OSError as error:
-        sys.stderr.write(f"gpu-check: {error}\n")
+        remedy = f" Free some space in {tempfile.gettempdir()}, or set TMPDIR." if error.errno == errno.ENOSPC else ""
+        sys.stderr.write(f"gpu-check: {error}.{remedy}\n")
+        return result.STATUS_NOT_RUN
+    except Exception as error:  # A traceback would end with the status of a difference.
+        sys.stderr.write(f"gpu-check: unexpected {type(error).__name__}: {error}. Report this.\n")
         return result.STATUS_NOT_RUN
     except KeyboardInterrupt:
         sys.stderr.write("\ngpu-check: interrupted\n")
@@ -277,6 +306,10 @@ def _system() -> str:
     return f"{release.get('PRETTY_NAME', 'Linux')}, kernel {platform.release()}"
 
 
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+def _print(text: str, end: str = "\n") -> None:
+    try:
+        sys.stdout.write(text + end)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough; the report is still written.
+        sys.stdout = io.StringIO()

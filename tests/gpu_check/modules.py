@@ -20,6 +20,12 @@ from gpu_check.result import NotRunError, Part, in_mig_mode, last_line
 _TIMEOUT = 60
 # The fewest values of each module that are compared, or named as not available on this machine.
 _MINIMUM = {"nvidia_smi_info": 14, "gpu_host_info": 3, "preflight_info": 4}
+_COMPARED = {
+    "nvidia_smi_info": ("state", "message", "driver_version", "cuda_version", "count", "gpus", "topology"),
+    "gpu_host_info": ("pci", "driver"),
+    "preflight_info": ("gpus", "nvidia_driver"),
+    "nvidia_cdi_spec": ("devices", "actions"),
+}
 _MODULES: dict[str, dict[str, Any]] = {
     "nvidia_smi_info": {"gather": ["gpus", "mig", "processes", "topology"]},
     "gpu_host_info": {"nvidia_smi": {}},
@@ -70,8 +76,12 @@ def results(
     (work / "raw" / "ansible.txt").write_text(done.stdout + done.stderr)
     if not file.is_file():
         raise NotRunError(f"Ansible ended with {done.returncode}: {last_line(done.stderr or done.stdout)}")
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
+    # Only what is compared is kept: the modules read much more about the host.
+    returned = json.loads(file.read_text())
+    return {
+        name: {key: value for key, value in result.items() if key in ("failed", "msg", *_COMPARED[name])}
+        for name, result in returned.items()
+    }
 
 
 def compare(
@@ -115,6 +125,9 @@ def _compare_info(part: Part, info: Mapping[str, Any], before: Facts, after: Fac
     if all(gpu.get("problems") == [] for gpu in before.gpus):
         part.compare(where, "state", info["state"], "ok")
     compare_gpus(part, where, info, before, after)
+    for gpu, reference in zip(info["gpus"], before.gpus, strict=False):
+        if reference.get("problems") == []:
+            part.compare(where, f"healthy of GPU {gpu['index']}", gpu["healthy"], True)
     for gpu in info["gpus"]:
         address, minor = _sysfs_address(gpu["pci_bus_id"]), gpu["minor_number"]
         if address in machine.minors:

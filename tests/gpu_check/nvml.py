@@ -30,6 +30,7 @@ _ARCHITECTURES = dict(
 _MIB = 2**20
 _NO_RECOVERY, _NO_FABRIC, _FABRIC_COMPLETED = 0, 0, 3
 _MOST_CPUS = 4096
+_MOST_PLACES = 64
 _FURTHER_DIRECTORIES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib")
 _LIBRARY = re.compile(r"/libnvidia-ml\.so\.(\d+(?:\.\d+)+)$")
 
@@ -38,7 +39,8 @@ _LIBRARY = re.compile(r"/libnvidia-ml\.so\.(\d+(?:\.\d+)+)$")
 class Facts:
     """One reading. ``gpus`` by index; ``topology`` has a cell for each pair of indices, ``affinity`` CPUs by index.
 
-    ``profiles`` (name, id, most instances) and ``instances`` (id, start) of MIG are by index, too. ``processes`` are
+    ``profiles`` (name, id, most instances), ``placements`` (starts and size by profile id) and ``instances`` (id,
+    start) of MIG are by index, too. ``processes`` are
     (pid, name) of compute processes by index, ``graphics`` the number of graphics processes. ``cuda_version`` is None
     if NVML can't open libcuda.
     """
@@ -49,6 +51,7 @@ class Facts:
     topology: dict[tuple[int, int], str] = field(default_factory=dict)
     affinity: dict[int, str] = field(default_factory=dict)
     profiles: dict[int, set[tuple[str, int, int]]] = field(default_factory=dict)
+    placements: dict[int, dict[int, tuple[tuple[int, ...], int]]] = field(default_factory=dict)
     instances: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
     processes: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     graphics: dict[int, int] = field(default_factory=dict)
@@ -106,6 +109,7 @@ class Nvml:
         for index, handle in enumerate(handles):
             facts.gpus.append({"index": index, **self._gpu(handle)})
             facts.profiles[index] = self._profiles(handle)
+            facts.placements[index] = self._placements(handle, facts.profiles[index])
             facts.instances[index] = self._instances(handle)
             facts.processes[index] = [(pid, _process_name(pid)) for pid in self._pids(handle, "Compute", "MPSCompute")]
             facts.graphics[index] = len(self._pids(handle, "Graphics"))
@@ -169,6 +173,7 @@ class Nvml:
             "retired_or_remapped.pending": self._pending,
             "retired_or_remapped.failure": lambda handle: bool(nvml.nvmlDeviceGetRemappedRows(handle)[3]),
             "fabric.state": lambda handle: _FABRIC[self._fabric(handle).state],
+            "fabric.status": self._fabric_status,
             "processes": lambda handle: self._pids(handle, "Compute", "MPSCompute", "Graphics"),
             "problems": self._problems,
         }
@@ -206,6 +211,13 @@ class Nvml:
         info = nvml.c_nvmlGpuFabricInfoV_t()
         nvml.nvmlDeviceGetGpuFabricInfoV(handle, nvml.byref(info))
         return info
+
+    def _fabric_status(self, handle: Any) -> str | None:
+        """Return the status in nvidia-smi's words, if it is one of those that are known here."""
+        fabric = self._fabric(handle)
+        if fabric.state == _NO_FABRIC:
+            return None
+        return self._known({0: "Success"}, fabric.status) if fabric.state == _FABRIC_COMPLETED else self._known({}, 0)
 
     def _pids(self, handle: Any, *kinds: str) -> list[int]:
         """Return the processes of these kinds that use a GPU."""
@@ -249,6 +261,7 @@ class Nvml:
                             "profile": _text(nvml.nvmlDeviceGetName(device)).rpartition("MIG ")[2],
                             "gi": nvml.nvmlDeviceGetGpuInstanceId(device),
                             "ci": nvml.nvmlDeviceGetComputeInstanceId(device),
+                            "memory_total_mib": round(self._memory(device).total / _MIB),
                         }
                     )
         return devices
@@ -259,6 +272,18 @@ class Nvml:
             with self._may_lack():
                 info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number)
                 found.add((_text(info.name).removeprefix("MIG "), info.id, info.instanceCount))
+        return found
+
+    def _placements(self, handle: Any, profiles: set[tuple[str, int, int]]) -> dict[int, tuple[tuple[int, ...], int]]:
+        nvml, found = self._nvml, {}
+        for _name, number, _most in profiles:
+            with self._may_lack():
+                places = (nvml.c_nvmlGpuInstancePlacement_t * _MOST_PLACES)()
+                count = ctypes.c_uint(_MOST_PLACES)
+                nvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, number, places, ctypes.byref(count))
+                known = places[: count.value]
+                if known:
+                    found[number] = (tuple(sorted(place.start for place in known)), known[0].size)
         return found
 
     def _instances(self, handle: Any) -> set[tuple[int, int]]:

@@ -7,14 +7,18 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from gpu_check.result import NotRunError
 
-# The most of an output that is read, in bytes.
-_MOST = 16 * 2**20
+# The most of an output that is read, in bytes: that of 64 GPUs is below it.
+_MOST = 4 * 2**20
+# Seconds in which a program may end by itself, and end what it started.
+_GRACE = 5.0
 
 
 def run(
@@ -24,30 +28,79 @@ def run(
 
     Raises NotRunError if it can't be started, or does not end within ``timeout`` seconds.
     """
-    name = Path(command[0]).name
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        try:
-            process = subprocess.Popen(
-                command,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output or out,
-                stderr=output or err,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise NotRunError(f"{name} can't be run: {error.strerror}") from None
-        try:
-            process.wait(max(timeout, 1))
-        except subprocess.TimeoutExpired:
-            words = " ".join([name, *command[1:]])
-            raise NotRunError(f"{words[:100]} did not end within {max(timeout, 1):.0f} s") from None
-        finally:
-            # Also what outlives the program, and when this check is interrupted.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        with started(command, environment, output or out, output or err) as process:
+            try:
+                process.wait(max(timeout, 1))
+            except subprocess.TimeoutExpired:
+                words = " ".join([Path(command[0]).name, *command[1:]])[:100]
+                raise NotRunError(f"{words} did not end within {max(timeout, 1):.0f} s") from None
         return subprocess.CompletedProcess(command, process.returncode, _text(out), _text(err))
+
+
+@contextmanager
+def started(
+    command: Sequence[str], environment: Mapping[str, str], output: IO[Any], errors: IO[Any]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Have a program for the length of a block, and end it with all that it started, also when interrupted.
+
+    Raises NotRunError if it can't be started.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise NotRunError(f"{Path(command[0]).name} can't be run: {error.strerror}") from None
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    # What is in a session of its own, as torchrun's workers are, is found while its parent still lives.
+    others = _descendants(process.pid)
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+    for pid in others:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, with those that they have started."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if entry.name.isdigit():
+                # The name, in parentheses, may hold anything.
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for known in found:
+        found += [child for child, parent in parents.items() if parent == known]
+    return found[1:]
+
+
+def wait_for(path: Path, text: bytes, timeout: float) -> bool:
+    """Return whether a file contains a text within ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if text in path.read_bytes():
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def _text(stream: IO[bytes]) -> str:

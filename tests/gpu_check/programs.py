@@ -8,13 +8,14 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpu_check.nvml import Facts
-from gpu_check.process import run
+from gpu_check.process import run, started, wait_for
 from gpu_check.result import NotRunError, Part, in_mig_mode, last_line
 
 _SUMMARY = "TORCH_DDP_SUMMARY "
@@ -72,6 +73,15 @@ class Programs:
         found = "Result verification failed" in done.stderr and done.returncode == 1
         part.compare(where, "detection of an element that was changed on purpose", found, True)
 
+    @contextmanager
+    def holding(self, program: Path) -> Iterator[None]:
+        """Keep every GPU in use for the length of a block. Raises NotRunError if that fails."""
+        log = self._raw / "vectorAdd-hold.txt"
+        with log.open("wb") as output, started([str(program), "--hold"], self._environment, output, output):
+            if not wait_for(log, b"Test PASSED", min(30, self._remaining())):
+                raise NotRunError(f"the GPUs can't be kept in use: {last_line(log.read_text(errors='replace'))}")
+            yield
+
     def torch(self, chosen: str) -> Torch:
         """Return the interpreter that has PyTorch for these GPUs. Raises NotRunError if there is none."""
         names = [chosen] if chosen else ["python3", sys.executable, "python"]
@@ -93,11 +103,12 @@ class Programs:
         tried = ", ".join(candidates) or chosen or "python3"
         raise NotRunError(f"no torch in {tried}; name the interpreter that has it with --python")
 
-    def training(self, part: Part, torch: Torch, script: Path) -> None:
-        """Train with the collection's example on all GPUs, and note its figures."""
+    def training(self, part: Part, torch: Torch, script: Path, gpus: int) -> None:
+        """Train with the collection's example on all ``gpus``, and note its figures."""
         done = self._torchrun(torch, [str(script), "--epochs", "3"], "training.txt")
         where = script.name
         part.compare(where, "exit status", done.returncode, 0)
+        part.compare(where, "GPUs that PyTorch sees", torch.gpus, gpus)
         summary = _summary(done.stdout)
         if done.returncode or not summary:
             part.compare(where, "summary", bool(summary), True)

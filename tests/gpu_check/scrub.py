@@ -11,14 +11,16 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 _REPLACED = re.compile(r"00000000-0000-0000-0000-\d{12}\Z")
 _XML = re.compile(
     r"(<(serial|board_id|board_part_number|gpu_part_number|gpu_fru_part_number|chassis_serial_number|img_version"
-    r"|oem_object|ecc_object|pwr_object|process_name|pdi|gpu_fabric_guid|host_id)>)(?!N/A|None)[^<]+(</\2>)"
+    r"|oem_object|ecc_object|pwr_object|inforom_bbx_object|process_name|pdi|gpu_fabric_guid|host_id)>)(?!(?:N/A|None)<)[^<]+(</\2>)"
 )
 _TEXT = re.compile(
     r"^(\s*(?:Serial Number|Board ID|Board Part Number|GPU Part Number|GPU FRU Part Number|Chassis Serial Number"
-    r"|Image Version|OEM Object|ECC Object|Power Management Object|GPU PDI|Name|GPU Fabric GUID|Host ID)\s+:\s)"
-    r"(?!N/A|None).+$",
+    r"|Image Version|OEM Object|ECC Object|Power Management Object|Inforom BBX Object|GPU PDI|Name|GPU Fabric GUID"
+    r"|Host ID)\s+:\s)(?!(?:N/A|None)\s*$).+$",
     re.MULTILINE,
 )
+# A process in the table: GPU, instances, process id, type, name, memory.
+_ROW = re.compile(r"^(\|\s+\d+\s+(?:(?:N/A|\d+)\s+){2}\d+\s+[CGM+]+\s+)(\S.*?)(\s+(?:\d+MiB|N/A)\s+\|)$", re.MULTILINE)
 _HOME = re.compile(r"/home/[^/\s\"':]+")
 
 
@@ -39,7 +41,7 @@ class Scrubber:
         self._uuids = uuids(texts)
         # The longest first: a short name may be a part of a longer one.
         self._names = [
-            (re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"), names[name])
+            (re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", re.IGNORECASE), names[name])
             for name in sorted(names, key=len, reverse=True)
             if len(name) > 1
         ]
@@ -47,6 +49,7 @@ class Scrubber:
     def text(self, text: str) -> str:
         text = _UUID.sub(lambda match: self._uuids.get(match[0].lower(), match[0]), text)
         text = _TEXT.sub(r"\g<1>0", _XML.sub(r"\g<1>0\g<3>", text))
+        text = _ROW.sub(lambda match: f"{match[1]}{'process'.ljust(len(match[2]))[: len(match[2])]}{match[3]}", text)
         for pattern, replacement in self._names:
             text = pattern.sub(replacement, text)
         return _HOME.sub("/home/user", text)
@@ -54,7 +57,19 @@ class Scrubber:
     def value(self, value: Any) -> Any:
         """Return a value of JSON with its texts replaced. The keys of its objects stay."""
         if isinstance(value, dict):
-            return {key: self.value(each) for key, each in value.items()}
+            return {
+                key: self._processes(each) if key == "processes" else self.value(each) for key, each in value.items()
+            }
         if isinstance(value, list):
             return [self.value(each) for each in value]
         return self.text(value) if isinstance(value, str) else value
+
+    def _processes(self, value: Any) -> Any:
+        """Return processes without their names: those of nvidia_smi_info are objects, those of NVML pairs."""
+        if isinstance(value, dict) and "name" in value:
+            return {**value, "name": "process"}
+        if isinstance(value, dict):
+            return {key: self._processes(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self._processes(each) for each in value]
+        return "process" if isinstance(value, str) and value else value

@@ -30,7 +30,9 @@ ROLES = """
 KIT = "/opt/kit/gpu-check"
 # What a run could leave behind.
 TRACES = "find /etc /run/cdi -printf '%p %T@\\n' | sort; find /dev -name 'nvidia*' | sort; ls -A /tmp /run"
-PARTS = ["readers", "kernel", "CDI specification", "modules", "isolation", "training"]
+PARTS = ["readers", "kernel", "readers in use", "CDI specification", "modules", "isolation", "training"]
+# They need a GPU that computes.
+NOT_RUN = ("kernel", "readers in use", "training")
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,8 @@ def test_everything_comparable_agrees(lab: Lab, name: str, model: str) -> None:
     status, printed = check(host)
     found = report(host)
     assert status == found["status"] == 3, printed
-    assert states(found) == {part: "not run" if part in ("kernel", "training") else "agrees" for part in PARTS}
+    assert found["edited_files"] == []
+    assert states(found) == {part: "not run" if part in NOT_RUN else "agrees" for part in PARTS}
     assert found["simulated"] is True
     assert f"GPU 0: {model}" in printed and "(simulated)" in printed
     assert "not run: there is no libcuda.so.1 on this machine: the GPUs are simulated" in printed
@@ -119,7 +122,7 @@ def test_mig_is_compared(lab: Lab) -> None:
     assert status == 3, printed
     readers = found["parts"][0]
     assert (readers["state"], readers["differences"]) == ("agrees", [])
-    assert {"mig -lgip", "mig -lgi", "mig -lci"} < set(readers["compared"])
+    assert {"mig -lgip", "mig -lgipp", "mig -lgi", "mig -lci"} < set(readers["compared"])
 
 
 def test_archive_identifies_no_machine(host: Host) -> None:
@@ -161,6 +164,7 @@ def test_a_broken_reader_is_a_difference(host: Host, file: str, text: str, repla
     finally:
         host.run(f"mv {path}.kept {path}")
     assert (status, words in printed) == (1, True), printed
+    assert f"This kit was edited: ansible_collections/gpulab/kubernetes/plugins/module_utils/{file}" in printed
 
 
 def test_a_lost_gpu_is_one_error(lab: Lab, host: Host) -> None:

@@ -3,7 +3,7 @@
  *
  * It opens libcuda itself and carries its kernel as PTX, which the driver compiles for the GPU, so it needs neither a
  * CUDA toolkit to be built nor a CUDA runtime to run. With --corrupt it changes one element of the result on purpose,
- * and must then fail. Without libcuda, it assumes that the GPUs are simulated: it finds them through NVML, as a
+ * and must then fail. With --hold it keeps the GPUs in use afterwards, until it is ended. Without libcuda, it assumes that the GPUs are simulated: it finds them through NVML, as a
  * container sees them, adds on the CPU, and marks each line as simulated. Errors have the wording and the exit status of the sample.
  */
 #include <dlfcn.h>
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nvml.h"
 
@@ -52,7 +53,7 @@ static const char KERNEL[] =
     "}\n";
 
 static float a[ELEMENTS], b[ELEMENTS], c[ELEMENTS];
-static int corrupt;
+static int corrupt, hold;
 
 static int fail(const char *code)
 {
@@ -176,10 +177,12 @@ static int add_on_every_gpu(void *library)
         TRY("selecting the context", cuda.cuCtxSetCurrent(context));
         fill();
         if (add_on_gpu() || check()) return EXIT_FAILURE;
-        TRY("releasing the context", cuda.cuDevicePrimaryCtxRelease(device));
+        if (!hold) TRY("releasing the context", cuda.cuDevicePrimaryCtxRelease(device));
     }
     puts("Test PASSED");
     puts("Done");
+    fflush(stdout);
+    while (hold) pause();
     return EXIT_SUCCESS;
 }
 
@@ -255,8 +258,9 @@ static int add_simulated(void)
 int main(int argc, char **argv)
 {
     corrupt = argc == 2 && !strcmp(argv[1], "--corrupt");
-    if (argc > 2 || (argc == 2 && !corrupt)) {
-        fprintf(stderr, "usage: %s [--corrupt]\n", argv[0]);
+    hold = argc == 2 && !strcmp(argv[1], "--hold");
+    if (argc > 2 || (argc == 2 && !corrupt && !hold)) {
+        fprintf(stderr, "usage: %s [--corrupt | --hold]\n", argv[0]);
         return 2;
     }
     void *library = dlopen("libcuda.so.1", RTLD_NOW);

@@ -95,7 +95,7 @@ def _reason(gpu: Mapping[str, Any], used: Mapping[str, str]) -> str:
     mig = gpu.get("mig") or {}
     if not gpu.get("uuid"):
         return "it does not respond"
-    if mig.get("devices") or mig.get("current") == "enabled":
+    if mig.get("devices") or mig.get("current") == "Enabled":
         return "it is partitioned into MIG devices"
     return f"in use by {used[gpu['uuid']]}" if gpu["uuid"] in used else ""
 

@@ -56,7 +56,8 @@ RAW = {
     "-q": f"    Serial Number                         : {SERIAL}\n    VBIOS Version    : 96.00.99.00.01\n"
     "    Product Name     : NVIDIA H100 80GB HBM3\n            Name                      : /home/ada/secret.py\n"
     "        OEM Object    : 2.1\n",
-    "ansible": f"host-7 said {SERIAL}; secret.py",
+    "ansible": f"HOST-7 said {SERIAL}; secret.py",
+    "table": "|    0   N/A  N/A      1234      C   /home/ada/secret.py                    500MiB |",
 }
 
 
@@ -65,7 +66,7 @@ def test_what_identifies_a_machine_is_replaced() -> None:
     clean = {name: scrubber.text(text) for name, text in RAW.items()}
     text = "".join(clean.values())
     for secret in (UUID, SERIAL, "692-2G520", "G520.0200", "0x5300", "ada", "host-7", "secret"):
-        assert secret not in text
+        assert secret not in text.lower()
     for kept in ("NVIDIA H100 80GB HBM3", "96.00.99.00.01", "<chassis_serial_number>N/A"):
         assert kept in text
     assert clean["-L"] == "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000000-0000-0000-0000-000000000000)\n"
@@ -76,27 +77,40 @@ def test_keys_of_json_stay(tmp_path: Path) -> None:
     """A host may be called like a key."""
     raw = tmp_path / "raw"
     raw.mkdir()
-    (raw / "nvml.json").write_text(json.dumps({"gpus": [{"uuid": f"GPU-{UUID}"}], "at": "gpus says hello"}))
+    processes = {"0": [[1234, "secret"]]}
+    values = {"gpus": [{"uuid": f"GPU-{UUID}"}], "at": "gpus says hello", "processes": processes}
+    (raw / "nvml.json").write_text(json.dumps(values))
     archive.write(tmp_path, {"gpus": {1, 2}, "path": "/home/ada/x"}, raw, {"gpus": "host"})
     assert json.loads((tmp_path / archive.REPORT).read_text()) == {"gpus": [1, 2], "path": "/home/user/x"}
     with tarfile.open(tmp_path / archive.ARCHIVE) as packed:
         found = json.load(packed.extractfile("gpu-check/nvml.json"))  # type: ignore[arg-type]
-    assert found == {"gpus": [{"uuid": "GPU-00000000-0000-0000-0000-000000000000"}], "at": "host says hello"}
+    assert found == {
+        "gpus": [{"uuid": "GPU-00000000-0000-0000-0000-000000000000"}],
+        "at": "host says hello",
+        "processes": {"0": [[1234, "process"]]},
+    }
 
 
 @pytest.fixture
 def unpacked(tmp_path: Path) -> Path:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/runc").write_text("program")
+    (tmp_path / "reader.py").write_text("pass")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = kit._sha256(tmp_path / "bin/runc")
-    manifest = {"version": "1", "wheels": {version: []}, "files": {"bin/runc": digest}}
+    files = {name: kit._sha256(tmp_path / name) for name in ("bin/runc", "reader.py")}
+    manifest = {"version": "1", "wheels": {version: []}, "files": files}
     (tmp_path / kit.MANIFEST).write_text(json.dumps(manifest))
     return tmp_path
 
 
 def test_a_complete_kit_is_accepted(unpacked: Path) -> None:
     assert Kit(unpacked).programs == unpacked / "bin"
+    assert Kit(unpacked).edited == []
+
+
+def test_an_edited_kit_is_named(unpacked: Path) -> None:
+    (unpacked / "reader.py").write_text("fail")
+    assert Kit(unpacked).edited == ["reader.py"]
 
 
 @pytest.mark.parametrize(
@@ -106,6 +120,9 @@ def test_a_complete_kit_is_accepted(unpacked: Path) -> None:
         (lambda root: (root / "bin/runc").write_text("half"), "bin/runc is damaged"),
         (lambda root: (root / kit.MANIFEST).unlink(), "MANIFEST.json can't be read"),
         (lambda root: (root / kit.MANIFEST).write_text("{"), "MANIFEST.json can't be read"),
+        (lambda root: (root / kit.MANIFEST).write_text("{}"), "MANIFEST.json can't be read"),
+        (lambda root: (root / kit.MANIFEST).write_text("[]"), "MANIFEST.json can't be read"),
+        (lambda root: (root / "reader.py").write_text(""), "reader.py is damaged"),
     ],
 )
 def test_an_incomplete_kit_is_one_error(unpacked: Path, damage: Callable[[Path], object], words: str) -> None:
@@ -186,13 +203,16 @@ def executable(program: Path, script: str) -> Path:
 
 
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    program = executable(tmp_path / "hangs", f"sleep 600 & echo $! > {tmp_path}/child; wait")
+    # In a session of its own, as torchrun's workers are.
+    program = executable(tmp_path / "hangs", f"setsid sleep 600 & echo $! > {tmp_path}/child; wait")
     started = time.monotonic()
     with pytest.raises(NotRunError, match="hangs did not end within 1 s"):
         run([str(program)], os.environ, 1)
     assert time.monotonic() - started < 10
     child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
-    assert not child.exists() or child.read_text().split()[2] == "Z"
+    while child.exists() and child.read_text().split()[2] != "Z":
+        assert time.monotonic() - started < 20
+        time.sleep(0.05)
 
 
 def python_with_torch(directory: Path, seen: str, summary: str = "", status: int = 0) -> str:
@@ -224,7 +244,7 @@ def test_training(tmp_path: Path, change: dict[str, object] | None, status: int,
     torch = programs(tmp_path).torch(python)
     assert torch == Torch(python, "2.11", 1)
     found = Part("training")
-    programs(tmp_path).training(found, torch, Path("train_ddp.py"))
+    programs(tmp_path).training(found, torch, Path("train_ddp.py"), 1)
     assert [each.field for each in found.differences] == fields
     failed = bool(status) or change is None
     assert found.notes == (["ValueError: nothing to learn"] if failed else [])

@@ -47,7 +47,7 @@ def results() -> dict[str, Any]:
             "cuda_version": "13.0",
             "count": 1,
             "topology": None,
-            "gpus": [{**GPU, "mig": none}],
+            "gpus": [{**GPU, "mig": none, "healthy": True}],
         },
         "gpu_host_info": {
             "pci": [{"address": ADDRESS, "device_id": DEVICE[0]}],
@@ -75,7 +75,7 @@ def compare(found: dict[str, Any], seen: Machine) -> Part:
 def test_all_modules_agree() -> None:
     part = compare(results(), machine())
     assert part.differences == []
-    assert part.compared == {"nvidia_smi_info": 20, "gpu_host_info": 3, "preflight_info": 5, "nvidia_cdi_spec": 2}
+    assert part.compared == {"nvidia_smi_info": 21, "gpu_host_info": 3, "preflight_info": 5, "nvidia_cdi_spec": 2}
     assert part.unavailable == ["nvidia_smi_info: device minor of GPU 0 (/proc/driver/nvidia/gpus)"]
 
 
@@ -85,6 +85,7 @@ def test_all_modules_agree() -> None:
         (lambda r: r["nvidia_smi_info"].update(state="degraded"), "nvidia_smi_info", "state"),
         (lambda r: r["nvidia_smi_info"].update(count=2), "nvidia_smi_info", "count"),
         (lambda r: r["nvidia_smi_info"]["gpus"][0].update(name=None), "nvidia_smi_info", "name of GPU 0"),
+        (lambda r: r["nvidia_smi_info"]["gpus"][0].update(healthy=False), "nvidia_smi_info", "healthy of GPU 0"),
         (lambda r: r["gpu_host_info"].update(pci=[]), "gpu_host_info", "pci"),
         (lambda r: r["gpu_host_info"]["driver"].update(loaded=""), "gpu_host_info", "driver.loaded"),
         (lambda r: r["gpu_host_info"]["driver"].update(library="1.2"), "gpu_host_info", "driver.library"),

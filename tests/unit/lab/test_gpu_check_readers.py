@@ -32,7 +32,7 @@ from gpu_check.nvml import Nvml
 import os
 with Nvml() as nvml:
     before = nvml.read()
-    outputs = forms.capture(sys.argv[1], os.environ, 20)
+    outputs = forms.capture(sys.argv[1], os.environ, lambda: 20)
     pickle.dump((before, outputs, nvml.read()), open(sys.argv[2], "wb"))
 """
 COMPARE = """
@@ -89,6 +89,17 @@ EDITS = (
     ("values.py", '"MiB": 1.0', '"MiB": 1024.0', "-q -x", "memory_total_mib of GPU 0"),
     ("values.py", '"off": "Disabled"', '"off": "Off"', "table", "persistence_mode of GPU 1"),
     ("../_mig/profiles.py", "total = int(match[1]), int(match[3]), int(match[5])", "total = 0, 0, 0", "mig -lgip", ""),
+    ("../_mig/profiles.py", '{"Enabled": True, "Disabled": False}', "{}", "csv for MIG", "mig.current of GPU 0"),
+    (
+        "../_mig/profiles.py",
+        "index, uuid, name, memory, current",
+        "index, name, uuid, memory, current",
+        "csv for MIG",
+        "",
+    ),
+    ("../_mig/profiles.py", "(starts, int(match[4]))", "(starts, 1)", "mig -lgipp", "placements of GPU 0"),
+    ("table.py", "name=word(head[2])", 'name=word(head[2][:12] + "...")', "table", "name of GPU 0"),
+    ("query.py", '.findtext("fb_memory_usage/total") or', '.findtext("x") or', "-q -x", "mig.devices of GPU 0"),
     ("../_mig/profiles.py", "int(match[4]), int(match[5])", "int(match[3]), int(match[5])", "mig -lgi", "instances"),
     ("../_mig/profiles.py", '"c." not in computes[0]', '"c." in computes[0]', "mig -lci", "whole instances of GPU 0"),
 )
@@ -139,13 +150,15 @@ def test_all_forms_agree(captured: Path) -> None:
     assert differences == []
     assert compared == {
         "-L": 8,
-        "table": 33,
+        "table": 35,
         "-q": 54,
         "-q -x": 54,
         "csv": 40,
         "topo -m": 7,
         "--version": 3,
+        "csv for MIG": 13,
         "mig -lgip": 1,
+        "mig -lgipp": 1,
         "mig -lgi": 1,
         "mig -lci": 1,
     }
@@ -175,7 +188,9 @@ def test_a_failing_nvidia_smi_is_a_difference(captured: Path, tmp_path: Path) ->
     file = tmp_path / "captured"
     file.write_bytes(pickle.dumps((before, failed, after)))
     _compared, differences, _unavailable = compare(file, ROOT / "collections")
-    assert {where for where, name in differences if name == "exit status"} == {"-L", "table", "-q", "-q -x", "csv"}
+    assert {where for where, name in differences if name == "exit status"} == {
+        *("-L", "table", "-q", "-q -x", "csv", "csv for MIG")
+    }
 
 
 def test_nothing_compared_is_a_difference(captured: Path, tmp_path: Path) -> None:

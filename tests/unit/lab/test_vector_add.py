@@ -119,5 +119,15 @@ def test_a_failing_call_is_named(program: Path, function: str, words: str) -> No
     assert (done.returncode, done.stderr) == (1, f"Error while {words} (error code 2: out of memory)!\n")
 
 
+def test_the_gpus_are_held_until_it_is_ended(program: Path) -> None:
+    env = {**os.environ, "LD_LIBRARY_PATH": str(program.parent), "COUNT": "2"}
+    with subprocess.Popen([program, "--hold"], env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "Done\n" in process.stdout
+        assert process.poll() is None
+        process.terminate()
+    assert process.returncode == -15
+
+
 def test_unknown_arguments_are_refused(program: Path) -> None:
     assert run(program, "--broken").returncode == 2
