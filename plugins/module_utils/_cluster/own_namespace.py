@@ -97,10 +97,12 @@ class OwnNamespace:
         found = self._api.find(self.path)
         if found is None or self._uid not in ("", found["metadata"]["uid"]):
             return False
-        if not objects.is_ours(found):
+        labels = found["metadata"].get("labels") or {}
+        missing = [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]
+        if missing:
+            # Other parts of this collection have namespaces, too, which must not be deleted here.
             raise DomainError(
-                f"Error while preparing namespace {self.name}: it exists but was not created by this "
-                f"collection (no label {OWNER_LABEL}={OWNER}). Choose another with "
-                f"{self._variable}."
+                f"Error while preparing namespace {self.name}: it exists but was created for something else (no label "
+                f"{', '.join(missing)}). Nothing was changed. Choose another with {self._variable}."
             )
         return True

@@ -15,6 +15,8 @@ from acceptance_lab import A100, MODEL, T4, Lab, causes, states
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import REMEDIES
 from fake_cluster import FakeCluster, FakeNode
 
+OWNER = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
+
 
 @pytest.fixture
 def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[Lab]:
@@ -202,7 +204,7 @@ def test_a_simulated_check_says_so(lab: Lab) -> None:
 
 
 def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
-    labels = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
+    labels = {**OWNER, "app.kubernetes.io/part-of": "acceptance"}
     lab.cluster.namespaces["gpulab-acceptance"] = {
         "metadata": {"name": "gpulab-acceptance", "uid": "old", "labels": labels}
     }
@@ -214,11 +216,13 @@ def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
     assert result["report"]["totals"]["proven"] == 5
 
 
-def test_a_namespace_of_somebody_else_is_left_alone(lab: Lab) -> None:
-    lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": {"name": "gpulab-acceptance", "uid": "theirs"}}
+@pytest.mark.parametrize("labels", [{}, OWNER, {**OWNER, "app.kubernetes.io/part-of": "gpu-benchmark"}], ids=str)
+def test_a_namespace_for_something_else_is_not_touched(lab: Lab, labels: dict[str, str]) -> None:
+    metadata = {"name": "gpulab-acceptance", "uid": "theirs", "labels": labels}
+    lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": metadata}
     result = lab.verify()
     assert result["failed"]
-    assert "was not created by this collection" in result["msg"]
+    assert "was created for something else" in result["msg"]
     assert "gpulab-acceptance" in lab.cluster.namespaces
 
 

@@ -17,6 +17,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.log i
 from fake_cluster import FakeCluster, FakeNode
 
 NAMESPACE = "gpulab-gpu-benchmark"
+OWNER = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
 
 
 def report(gpu: str, **changes: Any) -> str:
@@ -265,7 +266,7 @@ def test_a_pod_that_the_freezer_stopped_is_made_again(lab: Lab) -> None:
 
 def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
     lab.measure(timeout=1)
-    owner = {"app.kubernetes.io/managed-by": "gpulab.kubernetes"}
+    owner = {**OWNER, "app.kubernetes.io/part-of": "gpu-benchmark"}
     lab.cluster.namespaces[NAMESPACE] = {"metadata": {"name": NAMESPACE, "uid": "u", "labels": owner}}
     lab.cluster.pods[f"{NAMESPACE}/gpu-0-gpu1"] = {
         **lab.cluster.user_pod("x", "gpu1"),
@@ -277,10 +278,20 @@ def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
     assert len(lab.measure()["result"]["gpus"]) == 5
 
 
-def test_the_namespace_of_somebody_else_is_not_touched(lab: Lab) -> None:
-    lab.cluster.namespaces[NAMESPACE] = {"metadata": {"name": NAMESPACE, "uid": "u"}}
+@pytest.mark.parametrize(
+    ("labels", "missing"),
+    [
+        ({}, "app.kubernetes.io/managed-by=gpulab.kubernetes, app.kubernetes.io/part-of=gpu-benchmark"),
+        ({**OWNER, "app.kubernetes.io/part-of": "dcgm-exporter"}, "app.kubernetes.io/part-of=gpu-benchmark"),
+        ({"app.kubernetes.io/part-of": "gpu-benchmark"}, "app.kubernetes.io/managed-by=gpulab.kubernetes"),
+    ],
+    ids=["unmanaged", "of another component", "of another manager"],
+)
+def test_a_namespace_for_something_else_is_not_touched(lab: Lab, labels: dict[str, str], missing: str) -> None:
+    lab.cluster.namespaces[NAMESPACE] = {"metadata": {"name": NAMESPACE, "uid": "u", "labels": labels}}
     result = lab.measure()
-    assert result["failed"] and "Choose another with gpu_benchmark_namespace." in result["msg"]
+    assert result["failed"] and f"created for something else (no label {missing})" in result["msg"]
+    assert "Choose another with gpu_benchmark_namespace." in result["msg"]
     assert lab.cluster.created == [] and NAMESPACE in lab.cluster.namespaces
 
 
