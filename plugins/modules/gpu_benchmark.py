@@ -66,11 +66,13 @@ options:
     type: str
     required: true
   namespace:
-    description: Namespace of the pods. It is created for the benchmark and removed afterwards.
+    description:
+      - Namespace of the pods, a DNS label. It is created for the benchmark and removed afterwards.
+      - An existing namespace is an error, unless an interrupted run of this module left it.
     type: str
     default: gpulab-gpu-benchmark
   timeout:
-    description: Seconds that each pod may take from its creation to its report.
+    description: Seconds that each pod may take from its creation to its report, 90 to 86400.
     type: int
     default: 900
 extends_documentation_fragment:
@@ -124,10 +126,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._benchmark.pods import Settings
-from ..module_utils._benchmark.result import result, summary
+from ..module_utils._benchmark.pods import Settings, check_settings
+from ..module_utils._benchmark.result import describe_plan, result, summary
 from ..module_utils._benchmark.run import Benchmark
-from ..module_utils._benchmark.targets import plan, would
+from ..module_utils._benchmark.targets import plan
 from ..module_utils._cluster.api import Api
 from ..module_utils._module import run
 
@@ -135,14 +137,17 @@ from ..module_utils._module import run
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     settings = Settings(**{name: params[name] for name in ("namespace", "image", "python", "script", "timeout")})
+    check_settings(settings)
     api = Api(params["kubeconfig"])
     nodes, pods = api.items("/api/v1/nodes"), api.items("/api/v1/pods")
     places, left_out = plan(params["nodes"], nodes, pods, settings.namespace)
     if module.check_mode:
-        return {"changed": bool(places), "result": {}, "summary": would(places, left_out)}
+        return {"changed": bool(places), "result": {}, "summary": describe_plan(places, left_out)}
     benchmark = Benchmark(api, settings)
     if places:
         left_out += benchmark.measure(places)
+    for warning in benchmark.warnings:
+        module.warn(warning)
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     found = result(benchmark.measurements, benchmark.failures, left_out, now)
     return {"changed": bool(places), "result": found, "summary": summary(found)}

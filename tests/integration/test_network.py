@@ -70,10 +70,13 @@ def gpus_are_measured(lab: Lab) -> None:
 
 def leave_behind(cluster: Cluster) -> None:
     """What a run leaves that is killed with its controller: its namespace, and a pod that has a GPU."""
-    namespace, owner = "gpulab-gpu-benchmark", {
-        "app.kubernetes.io/managed-by": "gpulab.kubernetes",
-        "app.kubernetes.io/part-of": "gpu-benchmark",
-    }
+    namespace, owner = (
+        "gpulab-gpu-benchmark",
+        {
+            "app.kubernetes.io/managed-by": "gpulab.kubernetes",
+            "app.kubernetes.io/part-of": "gpu-benchmark",
+        },
+    )
     pod = gpu_pod("gpu-0-gpu1", 1, "gpu1")
     pod["metadata"]["namespace"] = namespace
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": owner}})

@@ -14,7 +14,7 @@ from .._cluster import objects
 from .._cluster.api import Api
 from .._cluster.objects import Object
 from .._cluster.own_namespace import OwnNamespace
-from .._cluster.pods import again, node_of
+from .._cluster.pods import node_of, retry_pod
 from .._cluster.waiting import StuckFor, until
 from .._errors import DomainError
 from . import pods as manifests
@@ -41,7 +41,7 @@ class PodProof:
     resource: str = objects.GPU
     ended: float | None = None
     body: Object = field(default_factory=dict)
-    again: bool = False
+    retried: bool = False
 
 
 class Run:
@@ -117,7 +117,7 @@ class Run:
         if pod is None:
             proof.done, proof.trouble = True, f"pod {proof.name} was deleted"
             return None
-        if objects.could_not_freeze(pod) and not proof.again:
+        if objects.could_not_freeze(pod) and not proof.retried:
             self._start_again(proof)
             return None
         phase = objects.phase(pod)
@@ -135,7 +135,7 @@ class Run:
         if phase == "Succeeded" and proof.ended is None:
             proof.ended = time.monotonic()
         silent = proof.ended is not None and time.monotonic() - proof.ended >= _LOG_GRACE
-        if silent and not proof.again:
+        if silent and not proof.retried:
             # The log of a container that ends within a moment is sometimes lost.
             self._start_again(proof)
             return None
@@ -150,7 +150,7 @@ class Run:
     def _start_again(self, proof: PodProof) -> None:
         """Once, under another name."""
         self._own.delete_pod(proof.name, gracePeriodSeconds="0")
-        proof.body, proof.again, proof.ended = again(proof.body), True, None
+        proof.body, proof.retried, proof.ended = retry_pod(proof.body), True, None
         proof.name = objects.name(proof.body)
         self._own.create(proof.body)
 

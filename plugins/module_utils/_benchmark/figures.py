@@ -22,7 +22,8 @@ class Figure:
     unit: str
     divisor: float
 
-    def words(self, value: float) -> str:
+    def format(self, value: float) -> str:
+        """A value with its unit."""
         scaled = value / self.divisor
         return f"{scaled:.0f} {self.unit}" if scaled >= 100 else f"{scaled:.3g} {self.unit}"
 
@@ -33,6 +34,11 @@ FIGURES = (
     Figure("fp32_flop_per_s", "fp32 matrix rate", "fp32", "TFLOP/s", 1e12),
     Figure("host_to_device_bytes_per_s", "host-to-device bandwidth", "host to device", "GB/s", 1e9),
 )
+
+
+def label(node: str, index: int | str | None, uuid: str) -> str:
+    """What a GPU is called in texts."""
+    return f"{node} GPU {index if index not in (None, '') else uuid or 'without a UUID'}"
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,8 @@ class Gpu:
     memory_mib: int | None = None
 
     @property
-    def words(self) -> str:
-        return f"{self.node} GPU {self.index if self.index is not None else self.uuid or 'without a UUID'}"
+    def label(self) -> str:
+        return label(self.node, self.index, self.uuid)
 
     def fields(self) -> dict[str, Any]:
         own = {"node": self.node, "index": self.index, "uuid": self.uuid}
@@ -56,7 +62,10 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a pod reported. ``device`` is cuda or cpu, empty if there are no figures; ``gpus``: how many it sees."""
+    """What a pod reported. ``device`` is cuda or cpu, empty if there are no figures; ``gpus``: how many it sees.
+
+    ``complaint``: why the report could not be read, empty if it could.
+    """
 
     uuid: str = ""
     gpus: int = 0
@@ -65,6 +74,7 @@ class Reading:
     figures: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    complaint: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from .figures import FIGURES, Reading
 
 # As in roles/gpu_benchmark/files/measure.py.
 MARK = "GPU_BENCHMARK "
-MOST_LETTERS = 16 * 1024
+MAX_REPORT_LENGTH = 16 * 1024
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,64}")
 _FASTEST = 1e18
 _NOTES, _NOTE = 8, 300
@@ -35,6 +35,7 @@ FACTS = {
     "sm_clock_mhz": (0, 1e5),
     "power_w": (0, 1e5),
     "memory_used_before_mib": (0, 1e9),
+    "torch_import_s": (0, 1e5),
 }
 
 
@@ -44,28 +45,38 @@ def read_log(log: str) -> Reading | None:
     if not lines:
         return None
     written = lines[-1][len(MARK) :]
-    if len(written) > MOST_LETTERS:
-        return Reading(notes=("its report is too long",))
+    if len(written) > MAX_REPORT_LENGTH:
+        return Reading(complaint="its report is too long")
     try:
         found = json.loads(written)
     except (ValueError, RecursionError):
-        return Reading(notes=("its report is not valid JSON",))
+        return Reading(complaint="its report is not valid JSON")
     if not isinstance(found, dict):
-        return Reading(notes=("its report is not a JSON object",))
+        return Reading(complaint="its report is not a JSON object")
     device, uuid = found.get("device"), found.get("uuid")
-    figures = _numbers(found.get("figures"), {each.key: (1e-3, _FASTEST) for each in FIGURES})
+    figures = read_figures(found.get("figures"))
     return Reading(
         uuid=uuid if isinstance(uuid, str) and _UUID.fullmatch(uuid) else "",
         gpus=int(_number(found.get("gpus"), 0, 1024) or 0),
         device=device if device in ("cuda", "cpu") and figures else "",
         torch=_text(found.get("torch"), 40),
         figures=figures,
-        facts=_numbers(found.get("facts"), FACTS),
+        facts=read_facts(found.get("facts")),
         notes=tuple(_notes(found.get("notes"))),
     )
 
 
-def last_words(log: str, lines: int = 5) -> str:
+def read_figures(value: Any) -> dict[str, float]:
+    """The figures in a part of a report that a GPU can have."""
+    return _numbers(value, {each.key: (1e-3, _FASTEST) for each in FIGURES})
+
+
+def read_facts(value: Any) -> dict[str, float]:
+    """The facts in a part of a report that a GPU can have."""
+    return _numbers(value, FACTS)
+
+
+def last_lines(log: str, lines: int = 5) -> str:
     """The end of what a pod printed, on one line."""
     return " / ".join(
         _text(line.strip(), _NOTE) for line in [each for each in log.splitlines() if each.strip()][-lines:]

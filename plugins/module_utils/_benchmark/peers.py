@@ -64,9 +64,9 @@ def _compare(peers: Sequence[Measurement], figure: Figure) -> Iterator[Found]:
     if len(peers) == 2:
         slow, fast = sorted(peers, key=lambda each: each.reading.figures[figure.key])
         if _value(slow, figure) < SLOW * _value(fast, figure):
-            words = f"{figure.name} {figure.words(_value(slow, figure))} and {figure.words(_value(fast, figure))}"
-            subject = f"{slow.gpu.words} and {fast.gpu.words} ({slow.gpu.name}) differ"
-            both = f"There are only two of them, so check both. {slow.gpu.words}: {cause(slow, figure, [fast])}"
+            words = f"{figure.name} {figure.format(_value(slow, figure))} and {figure.format(_value(fast, figure))}"
+            subject = f"{slow.gpu.label} and {fast.gpu.label} ({slow.gpu.name}) differ"
+            both = f"There are only two of them, so check both. {slow.gpu.label}: {cause(slow, figure, [fast])}"
             yield Found((slow.gpu.uuid, fast.gpu.uuid), figure.key, subject, words, both)
     elif len(peers) > 2:
         for each in peers:
@@ -74,8 +74,8 @@ def _compare(peers: Sequence[Measurement], figure: Figure) -> Iterator[Found]:
             others = [other for other in peers if other is not each]
             usual = statistics.median(_value(other, figure) for other in others)
             if value < SLOW * usual:
-                words = f"{figure.name} {figure.words(value)} ({_percent(value / usual)})"
-                subject = f"{each.gpu.words} ({each.gpu.name}) is slower than the median of its peers"
+                words = f"{figure.name} {figure.format(value)} ({_percent(value / usual)})"
+                subject = f"{each.gpu.label} ({each.gpu.name}) is slower than the median of its peers"
                 yield Found((each.gpu.uuid,), figure.key, subject, words, cause(each, figure, others))
 
 

@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from .._cluster.objects import GPU, OWNER, OWNER_LABEL
 from .._cluster.pods import pod_on
+from .._errors import DomainError
 
 PART = "gpu-benchmark"
 CONTAINER = "measure"
+# A pod imports PyTorch, measures for up to 60 seconds, and before that pulls its image.
+SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 90, 86400
+_DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": PART}
 _SCRIPT, _FOLDER = "measure.py", "/etc/gpu-benchmark"
 
@@ -26,6 +31,20 @@ class Settings:
     python: str
     script: str
     timeout: int
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise DomainError for values with which nothing could be measured."""
+    wrong = ""
+    if not _DNS_LABEL.fullmatch(settings.namespace):
+        wrong = (
+            f"namespace {settings.namespace!r:.120} must consist of at most 63 lower-case letters, digits and '-', and "
+            "must not start or end with '-'"
+        )
+    elif not SHORTEST_TIMEOUT <= settings.timeout <= LONGEST_TIMEOUT:
+        wrong = f"timeout must be {SHORTEST_TIMEOUT} to {LONGEST_TIMEOUT} seconds, not {settings.timeout}"
+    if wrong:
+        raise DomainError(f"Error while checking the settings of the benchmark: {wrong}. Nothing was changed.")
 
 
 def config_map(settings: Settings) -> dict[str, Any]:

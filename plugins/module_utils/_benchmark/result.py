@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .figures import FIGURES, ON_CPU, Measurement
+from .figures import FIGURES, ON_CPU, Measurement, label
 from .peers import compare, pcie
 from .run import Failure
-from .targets import LeftOut
+from .targets import LeftOut, Place
 
 
 def result(
@@ -23,7 +23,7 @@ def result(
     return {
         "measured": now,
         "gpus": [_row(each, now, [w.text for w in warned if each.gpu.uuid in w.uuids]) for each in ordered],
-        "left_out": [{**each.gpu.fields(), "reason": each.reason} for each in left_out],
+        "left_out": [each.fields() for each in left_out],
         "failures": [each.fields() for each in failures],
         "warnings": [each.text for each in warned],
     }
@@ -43,10 +43,20 @@ def _row(measured: Measurement, now: str, warnings: list[str]) -> dict[str, Any]
     }
 
 
+def describe_plan(places: Iterable[Place], left_out: Iterable[LeftOut]) -> list[str]:
+    """What check mode shows."""
+    lines = [
+        f"Would measure {each.count} of {len(each.gpus)} free GPUs on {each.node}"
+        + (f"; the rest: {each.rest}" if each.rest else "")
+        for each in places
+    ]
+    return lines + [_left_out_line(each.fields()) for each in left_out]
+
+
 def summary(found: Mapping[str, Any]) -> list[str]:
     """A line for each GPU, then what is slow and what failed."""
     lines = [_line(row) for row in found["gpus"]]
-    lines += [f"{_place(each)}: left out, {each['reason']}" for each in found["left_out"]]
+    lines += map(_left_out_line, found["left_out"])
     lines += [f"{each['node']}: pod {each['pod']}: {each['reason']}" for each in found["failures"]]
     lines += [f"Warning: {text}" for text in found["warnings"]]
     if any(row["device"] == "cpu" for row in found["gpus"]):
@@ -56,13 +66,16 @@ def summary(found: Mapping[str, Any]) -> list[str]:
 
 def _line(row: Mapping[str, Any]) -> str:
     figures = row["figures"]
-    said = [f"{each.short} {each.words(figures[each.key])}" for each in FIGURES if each.key in figures]
+    said = [f"{each.short} {each.format(figures[each.key])}" for each in FIGURES if each.key in figures]
     link = pcie(row["facts"])
     said += [f"PCIe {link}"] * bool(link) + [*row["notes"]]
     cpu = "on the CPU: " if row["device"] == "cpu" else ""
-    return f"{_place(row)} ({row['name']}): {cpu}{', '.join(said)}"
+    return f"{_label(row)} ({row['name']}): {cpu}{', '.join(said)}"
 
 
-def _place(row: Mapping[str, Any]) -> str:
-    index = row["index"]
-    return f"{row['node']} GPU {index if index is not None else row['uuid'] or 'without a UUID'}"
+def _left_out_line(row: Mapping[str, Any]) -> str:
+    return f"{_label(row)}: left out, {row['reason']}"
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return label(row["node"], row["index"], row["uuid"])

@@ -11,48 +11,56 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._cluster import objects
-from .._cluster.api import Api
+from .._cluster.api import Api, ApiError
 from .._cluster.objects import Object
 from .._cluster.own_namespace import OwnNamespace
-from .._cluster.pods import again
+from .._cluster.pods import retry_pod
 from .._cluster.waiting import StuckFor, until
 from .._errors import DomainError
 from . import pods as manifests
 from .figures import Gpu, Measurement, Reading
-from .log import MOST_LETTERS, last_words, read_log
+from .log import MAX_REPORT_LENGTH, last_lines, read_log
 from .pods import Settings
 from .targets import LeftOut, Place
 
 # The last lines of a container can reach its log after its end is known.
 _LOG_GRACE = 10
+# How long the API may fail without a break before a node is given up, and how long one request for a log may take.
+API_PATIENCE, _LOG_PATIENCE = 60, 10
+_CONFLICT, _TOO_MANY, _SERVER_ERROR = 409, 429, 500
+_NO_GPU = f"Insufficient {objects.GPU}"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A pod that has no figures, with the GPU that it was given as far as it is known."""
+    """A pod that has no figures, with the GPU that it was given, which has no UUID if that is not known."""
 
-    node: str
+    gpu: Gpu
     pod: str
     reason: str
-    uuid: str = ""
 
-    def fields(self) -> dict[str, str]:
-        return {"node": self.node, "pod": self.pod, "uuid": self.uuid, "reason": self.reason}
+    def fields(self) -> dict[str, Any]:
+        return {**self.gpu.fields(), "pod": self.pod, "reason": self.reason}
 
 
 @dataclass
 class Queue:
-    """The pods of one node. ``body`` is the one that is waited for; those before it keep their GPUs."""
+    """The pods of one node. ``body`` is the one that is waited for; those before it keep their GPUs.
+
+    ``created`` counts them. ``pending``: the API has not accepted the last one yet. ``failing``: since when requests
+    for this node fail. ``rest``: why the last pods were not created.
+    """
 
     place: Place
-    made: int = 0
+    created: int = 0
     body: Mapping[str, Any] = field(default_factory=dict)
+    pending: bool = False
     since: float = 0
     ended: float | None = None
-    again: bool = False
+    retried: bool = False
+    failing: float | None = None
     stuck: StuckFor = field(default_factory=StuckFor)
-    over: bool = False
-    # Why the last pods were not made.
+    done: bool = False
     rest: str = ""
 
     @property
@@ -64,90 +72,158 @@ class Benchmark:
     """One benchmark, from an empty namespace to none."""
 
     def __init__(self, api: Api, settings: Settings) -> None:
-        self._settings = settings
+        self._api, self._settings = api, settings
         self._own = OwnNamespace(api, settings.namespace, manifests.PART, "gpu_benchmark_namespace")
         self.measurements: list[Measurement] = []
         self.failures: list[Failure] = []
+        self.warnings: list[str] = []
         # UUID -> the pod that measured it.
         self._given: dict[str, str] = {}
 
     def measure(self, places: Sequence[Place]) -> list[LeftOut]:
-        """Fill ``measurements`` and ``failures``; returns the GPUs for which there was no pod."""
+        """Fill ``measurements``, ``failures`` and ``warnings``; returns the GPUs for which there was no pod.
+
+        Once pods run, an API that fails costs no figures: its nodes become failures.
+        """
         queues = [Queue(place, rest=place.rest) for place in places]
-        with self._own.created():
-            self._own.create(manifests.config_map(self._settings))
-            for queue in queues:
-                self._next(queue)
-            longest = max(self._settings.timeout * place.count for place in places) + _LOG_GRACE
-            until(lambda: self._look(queues), lambda over: over, longest)
-            if self._own.taken_over:
-                raise DomainError(
-                    f"Error while measuring the GPUs: another run has taken over namespace {self._own.name}. Only one "
-                    "run can measure the GPUs of a cluster at a time."
-                )
+        measured = False
+        try:
+            with self._own.created():
+                self._own.create(manifests.config_map(self._settings))
+                self._watch(queues)
+                measured = True
+        except DomainError as error:
+            if not measured:
+                raise
+            self.warnings.append(
+                f"Namespace {self._own.name} could not be removed. Its pods may still hold GPUs until the next run, "
+                f"which removes it. {error}"
+            )
         return [LeftOut(gpu, self._why(gpu, queue)) for queue in queues for gpu in queue.place.gpus if self._open(gpu)]
+
+    def _watch(self, queues: Sequence[Queue]) -> None:
+        for queue in queues:
+            self._next(queue)
+        longest = max(self._settings.timeout * queue.place.count for queue in queues) + _LOG_GRACE + API_PATIENCE
+        until(lambda: self._look(queues), lambda done: done, longest)
+        for queue in queues:
+            if not queue.done:
+                waited = f"after {time.monotonic() - queue.since:.0f} s"
+                self._give_up(queue, "it was not created" if queue.pending else f"it has not reported {waited}")
+        self._check_owner()
+
+    def _check_owner(self) -> None:
+        try:
+            taken_over = self._own.taken_over
+        except ApiError:
+            # Nothing is known then, and only the own namespace is removed.
+            return
+        if taken_over:
+            raise DomainError(
+                f"Error while measuring the GPUs: another run has taken over namespace {self._own.name}. Only one "
+                "run can measure the GPUs of a cluster at a time."
+            )
 
     def _open(self, gpu: Gpu) -> bool:
         return gpu.uuid not in self._given
 
     def _why(self, gpu: Gpu, queue: Queue) -> str:
-        return queue.rest or f"no pod was given it; see the failures on {gpu.node}"
+        """Why no pod had a GPU. Each pod that failed without a known GPU may have had it."""
+        failed = any(each.gpu.node == gpu.node and not each.gpu.uuid for each in self.failures)
+        see = f"no pod was given it; see the failures on {gpu.node}" if failed or not queue.rest else ""
+        return " or ".join(filter(None, (queue.rest, see)))
 
     def _next(self, queue: Queue) -> None:
-        """Create the next pod of a node, if there is one more."""
-        if queue.made == queue.place.count or queue.over:
-            queue.over = True
+        """Prepare the next pod of a node, if there is one more."""
+        if queue.created == queue.place.count or queue.done:
+            queue.done = True
             return
-        queue.body = manifests.pod(self._settings, queue.place.node, queue.made, queue.place.count)
-        queue.made, queue.since, queue.ended, queue.again = queue.made + 1, time.monotonic(), None, False
+        queue.body = manifests.pod(self._settings, queue.place.node, queue.created, queue.place.count)
+        queue.created, queue.ended, queue.retried, queue.pending = queue.created + 1, None, False, True
         queue.stuck = StuckFor()
-        self._own.create(queue.body)
+
+    def _create(self, queue: Queue) -> None:
+        try:
+            self._own.create(queue.body)
+        except ApiError as error:
+            # The answer to an earlier request was lost.
+            if error.status != _CONFLICT:
+                raise
+        queue.pending, queue.since = False, time.monotonic()
 
     def _look(self, queues: Sequence[Queue]) -> bool:
         """Read what is new; returns whether all nodes are done."""
-        pods = self._own.pods()
-        for queue in queues:
-            if not queue.over:
+        waiting, began = [queue for queue in queues if not queue.done], time.monotonic()
+        try:
+            pods = self._own.pods()
+        except ApiError as error:
+            for queue in waiting:
+                self._tolerate(queue, error, began)
+            waiting = []
+        for queue in waiting:
+            began = time.monotonic()
+            try:
                 self._look_at(queue, pods.get(queue.pod))
-        return all(queue.over for queue in queues)
+                queue.failing = None
+            except ApiError as error:
+                self._tolerate(queue, error, began)
+        return all(queue.done for queue in queues)
+
+    def _tolerate(self, queue: Queue, error: ApiError, began: float) -> None:
+        """Wait for an API that does not answer or has an error of its own. A request that it refuses is a failure."""
+        queue.failing = began if queue.failing is None else queue.failing
+        passing = error.status in (0, _TOO_MANY) or error.status >= _SERVER_ERROR
+        if not passing or time.monotonic() - queue.failing >= API_PATIENCE:
+            self._give_up(queue, str(error))
 
     def _look_at(self, queue: Queue, pod: Object | None) -> None:
+        if not queue.pending:
+            self._read(queue, pod)
+        if queue.pending:
+            self._create(queue)
+
+    def _read(self, queue: Queue, pod: Object | None) -> None:
         if pod is None:
             self._fail(queue, "it was deleted")
             return
-        if objects.could_not_freeze(pod) and not queue.again:
+        if objects.could_not_freeze(pod) and not queue.retried:
             self._own.delete_pod(queue.pod, gracePeriodSeconds="0")
-            queue.body, queue.again = again(queue.body), True
-            self._own.create(queue.body)
+            queue.body, queue.retried, queue.pending = retry_pod(queue.body), True, True
             return
         now, phase = time.monotonic(), objects.phase(pod)
-        log = "" if phase == "Pending" else self._log(queue)
+        ended = phase in ("Failed", "Succeeded")
+        # A kubelet that is gone can't be asked for a log; the pods of its node are not ready.
+        log = self._log(queue) if ended or objects.is_ready(pod) else ""
         reading = read_log(log)
         if reading:
             self._report(queue, reading)
             return
         trouble = self._own.trouble(pod)
         text = trouble.text if trouble else f"it has not reported ({phase})"
-        if phase in ("Failed", "Succeeded"):
+        if ended:
             queue.ended = queue.ended or now
             if now - queue.ended >= _LOG_GRACE or log:
                 why = text if trouble else "it ended without a report"
-                self._fail(queue, f"{why}: {last_words(log)}".rstrip(": "))
+                self._fail(queue, f"{why}: {last_lines(log)}".rstrip(": "))
         elif queue.stuck.exceeded([text] if trouble and trouble.final else [], now):
             self._stop(queue, text)
         elif now - queue.since >= self._settings.timeout:
             self._stop(queue, f"{text} after {self._settings.timeout} s (gpu_benchmark_timeout)")
 
     def _log(self, queue: Queue) -> str:
-        limit = str(2 * MOST_LETTERS)
-        return self._own.log(queue.pod, manifests.CONTAINER, tailLines="20", limitBytes=limit)[: 2 * MOST_LETTERS]
+        most = 2 * MAX_REPORT_LENGTH
+        query = {"tailLines": "20", "limitBytes": str(most)}
+        return self._own.log(queue.pod, manifests.CONTAINER, _LOG_PATIENCE, **query)[:most]
 
     def _report(self, queue: Queue, reading: Reading) -> None:
         """A pod that was given a GPU of another pod, or one that it should not have, has measured nothing."""
         gpu = next((gpu for gpu in queue.place.gpus if gpu.uuid == reading.uuid), None)
         notes = "; ".join(reading.notes)
-        if reading.gpus != 1:
-            self._fail(queue, f"nvidia-smi lists {reading.gpus} GPUs in it instead of one. {notes}".rstrip(". "))
+        if reading.complaint:
+            self._fail(queue, reading.complaint)
+        elif reading.gpus != 1:
+            listed = f"nvidia-smi lists {reading.gpus} GPUs in it instead of one"
+            self._fail(queue, f"{listed}; {notes}" if notes else listed)
         elif gpu is None:
             given = reading.uuid or "a GPU without a UUID"
             self._fail(queue, f"it was given {given}, which is not one of the node's free GPUs")
@@ -156,23 +232,32 @@ class Benchmark:
             self._fail(queue, f"it was given {gpu.uuid}, which pod {first} had measured already and still holds")
         elif not reading.device:
             self._given[gpu.uuid] = queue.pod
-            self._fail(queue, notes or "it reported no figures", gpu.uuid)
+            self._fail(queue, notes or "it reported no figures", gpu)
         else:
             self._given[gpu.uuid] = queue.pod
             self.measurements.append(Measurement(gpu, reading))
             self._next(queue)
 
-    def _fail(self, queue: Queue, reason: str, uuid: str = "") -> None:
-        self.failures.append(Failure(queue.place.node, queue.pod, reason, uuid))
+    def _fail(self, queue: Queue, reason: str, gpu: Gpu | None = None) -> None:
+        self.failures.append(Failure(gpu or Gpu(queue.place.node, ""), queue.pod, reason))
         self._next(queue)
+
+    def _give_up(self, queue: Queue, reason: str) -> None:
+        """A failure after which the other pods of the node are not tried."""
+        queue.done = True
+        self._fail(queue, reason)
 
     def _stop(self, queue: Queue, reason: str) -> None:
         """What keeps this pod from running would keep the others from it, too."""
-        if reason.startswith("Unschedulable"):
-            # It was free a moment ago.
-            queue.rest = "other pods took it in the meantime"
-            queue.over = True
+        took = self._newcomers(queue) if reason.startswith("Unschedulable") and _NO_GPU in reason else []
+        if took:
             self._own.delete_pod(queue.pod)
-            return
-        queue.over = True
-        self._fail(queue, reason)
+            queue.rest, queue.done = f"taken in the meantime by {', '.join(took)}", True
+        else:
+            self._give_up(queue, reason)
+
+    def _newcomers(self, queue: Queue) -> list[str]:
+        """The pods that have been given GPUs of the node since the plan."""
+        pods = self._api.items("/api/v1/pods")
+        others = objects.holders(pod for pod in pods if pod["metadata"].get("namespace") != self._own.name)
+        return sorted(set(others.get(queue.place.node, {})) - queue.place.holders)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,24 +24,28 @@ class LeftOut:
     gpu: Gpu
     reason: str
 
+    def fields(self) -> dict[str, Any]:
+        return {**self.gpu.fields(), "reason": self.reason}
+
 
 @dataclass(frozen=True)
 class Place:
     """A node with GPUs that can be measured: ``count`` pods, each of which is given one of ``gpus``.
 
-    ``rest`` says why there are more GPUs than pods, empty if there are not.
+    ``rest`` says why there are more GPUs than pods, empty if there are not. ``holders``: pods that have GPUs already.
     """
 
     node: str
     gpus: tuple[Gpu, ...]
     count: int
     rest: str = ""
+    holders: frozenset[str] = frozenset()
 
 
 def plan(
     hosts: Iterable[Mapping[str, Any]], nodes: Iterable[Object], pods: Iterable[Object], namespace: str
 ) -> tuple[list[Place], list[LeftOut]]:
-    """Every GPU of these hosts (option ``nodes`` of the module) is in one of the two.
+    """Return what is measured and what is left out; every GPU of ``hosts`` (the module's ``nodes``) is in one of them.
 
     What an interrupted run left in ``namespace`` is removed before GPUs are measured, and so does not count.
     """
@@ -55,7 +59,10 @@ def plan(
         if not gpus and host["pci"]:
             complaint = host["complaint"] or "nvidia-smi lists none"
             left_out.append(LeftOut(Gpu(name, ""), f"the driver reports no GPU: {complaint}"))
-        closed = _closed(node, len(gpus))
+        elif host["pci"] > len(gpus):
+            listed = f"nvidia-smi lists only {len(gpus)} of the {host['pci']} GPUs on the PCI bus"
+            left_out.append(LeftOut(Gpu(name, ""), listed))
+        closed = _node_reason(node, max(len(gpus), host["pci"]))
         used = {uuid: pod for uuid, pod in host["held"].items() if pod.partition("/")[0] != namespace}
         reasons = [_reason(each, used) or closed for each in host["gpus"]]
         left_out += [LeftOut(gpu, reason) for gpu, reason in zip(gpus, reasons) if reason]
@@ -68,13 +75,13 @@ def plan(
         unknown = sorted(set(held) - set(used.values()))
         rest = f"in use by {', '.join(unknown)}" if unknown else f"the node offers only {offered} GPUs to pods"
         if count:
-            places.append(Place(name, tuple(free), count, rest if count < len(free) else ""))
+            places.append(Place(name, tuple(free), count, rest if count < len(free) else "", frozenset(held)))
         else:
             left_out += [LeftOut(gpu, rest) for gpu in free]
     return places, left_out
 
 
-def _closed(node: Object | None, gpus: int) -> str:
+def _node_reason(node: Object | None, gpus: int) -> str:
     """Why no GPU of a node is measured, empty if some may be."""
     if node is None:
         return "the cluster has no such node"
@@ -102,19 +109,3 @@ def _reason(gpu: Mapping[str, Any], used: Mapping[str, str]) -> str:
 
 def _gpu(node: str, gpu: Mapping[str, Any]) -> Gpu:
     return Gpu(node, gpu.get("uuid") or "", gpu.get("index"), gpu.get("name") or "", gpu.get("memory_total_mib"))
-
-
-def would(places: Sequence[Place], left_out: Sequence[LeftOut]) -> list[str]:
-    """What check mode shows."""
-    return [
-        *(
-            f"Would measure {each.count} of {len(each.gpus)} free GPUs on {each.node}"
-            + (f"; the rest: {each.rest}" if each.rest else "")
-            for each in places
-        ),
-        *left_out_words(left_out),
-    ]
-
-
-def left_out_words(left_out: Iterable[LeftOut]) -> list[str]:
-    return [f"{each.gpu.words}: left out, {each.reason}" for each in left_out]

@@ -71,9 +71,12 @@ class Api:
         found: list[dict[str, Any]] = self.get(path, **query).get("items") or []
         return found
 
-    def text(self, path: str, **query: str) -> str:
-        """What the API answers that isn't JSON: logs and proxied requests."""
-        return self._request("GET", path, query)
+    def text(self, path: str, patience: float | None = None, **query: str) -> str:
+        """What the API answers that isn't JSON: logs and proxied requests.
+
+        With ``patience`` (seconds), it is asked only once: the API waits for the kubelet, which may be gone.
+        """
+        return self._request("GET", path, query, patience=patience)
 
     def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         created: dict[str, Any] = json.loads(self._request("POST", path, body=body))
@@ -116,6 +119,7 @@ class Api:
         query: dict[str, str] | None = None,
         body: dict[str, Any] | None = None,
         content_type: str = "application/json",
+        patience: float | None = None,
     ) -> str:
         url = f"{self.server.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
@@ -124,9 +128,12 @@ class Api:
                 url,
                 body=None if body is None else json.dumps(body).encode(),
                 headers={**self._headers, "Accept": "application/json, */*", "Content-Type": content_type},
-                timeout=self._timeout,
+                timeout=patience or self._timeout,
                 retries=self._urllib3.Retry(
-                    total=3, backoff_factor=0.5, redirect=0, allowed_methods=("GET", "PATCH", "DELETE")
+                    total=0 if patience else 3,
+                    backoff_factor=0.5,
+                    redirect=0,
+                    allowed_methods=("GET", "PATCH", "DELETE"),
                 ),
             )
         except self._urllib3.exceptions.HTTPError as error:

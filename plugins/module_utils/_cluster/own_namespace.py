@@ -63,10 +63,12 @@ class OwnNamespace:
         """What keeps a pod from running, None if nothing is known."""
         return objects.trouble(pod, self._events(pod) if objects.phase(pod) == "Pending" else ())
 
-    def log(self, pod: str, container: str, **query: str) -> str:
+    def log(self, pod: str, container: str, patience: float | None = None, **query: str) -> str:
+        """What a container printed. ``patience``: as for Api.text."""
+        query = {"container": container, "tailLines": "200", **query}
         # A container that has not started has no log; that is no error.
         with contextlib.suppress(ApiError):
-            return self._api.text(f"{self.path}/pods/{pod}/log", container=container, **{"tailLines": "200", **query})
+            return self._api.text(f"{self.path}/pods/{pod}/log", patience, **query)
         return ""
 
     def _events(self, pod: Object) -> list[dict[str, Any]]:

@@ -45,6 +45,6 @@ def node_of(pod: Object) -> str:
     return node
 
 
-def again(pod: Object) -> dict[str, Any]:
+def retry_pod(pod: Object) -> dict[str, Any]:
     """The same pod under another name, since the former one is taken until its pod is gone."""
     return {**pod, "metadata": {**pod["metadata"], "name": f"{pod['metadata']['name'][:247]}-again"}}

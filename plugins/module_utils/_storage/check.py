@@ -14,7 +14,7 @@ from typing import Any
 from .._cluster import objects
 from .._cluster.api import Api, ApiError
 from .._cluster.objects import Object
-from .._cluster.pods import again
+from .._cluster.pods import retry_pod
 from .._cluster.waiting import StuckFor, until, until_gone
 from .._errors import DomainError
 from . import pods, volumes
@@ -125,7 +125,7 @@ class Check:
     def _start_again(self, body: dict[str, Any]) -> str:
         """Once, under another name; returns the name."""
         self._api.delete(f"{self._core}/pods/{objects.name(body)}", gracePeriodSeconds="0")
-        return objects.name(self._api.create(f"{self._core}/pods", again(body)))
+        return objects.name(self._api.create(f"{self._core}/pods", retry_pod(body)))
 
     def _listed(self) -> list[dict[str, Any]]:
         return self._api.items(f"{self._core}/pods", labelSelector=pods.SELECTOR)

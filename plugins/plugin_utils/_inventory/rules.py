@@ -16,6 +16,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ...module_utils._apt import credentials
 from ...module_utils._apt.key import AptKeyError, read_pins
+from ...module_utils._benchmark.pods import LONGEST_TIMEOUT, SHORTEST_TIMEOUT
 from ...module_utils._cluster import pools
 from ...module_utils._nvidia import sharing
 from ...module_utils._problem import Problem
@@ -43,8 +44,6 @@ _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
 # Prometheus takes samples for missing after 5 minutes.
 _LONGEST_INTERVAL = 300
-# A pod imports PyTorch, measures for up to 60 seconds, and before that pulls its image.
-_SHORTEST_BENCHMARK, _LONGEST_BENCHMARK = 90, 86400
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
 
@@ -244,8 +243,8 @@ def _interval(value: Any) -> Iterator[str]:
 
 
 def _benchmark_timeout(value: Any) -> Iterator[str]:
-    if not _SHORTEST_BENCHMARK <= int(value) <= _LONGEST_BENCHMARK:
-        yield f"it must be {_SHORTEST_BENCHMARK} to {_LONGEST_BENCHMARK} seconds, not {value}"
+    if not SHORTEST_TIMEOUT <= int(value) <= LONGEST_TIMEOUT:
+        yield f"it must be {SHORTEST_TIMEOUT} to {LONGEST_TIMEOUT} seconds, not {value}"
 
 
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.

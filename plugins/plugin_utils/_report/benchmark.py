@@ -81,7 +81,7 @@ def benchmark_tables(report: Report) -> tuple[Table, ...]:
 def _row(row: dict[str, Any]) -> Row:
     cpu = "" if row.get("device") == "cuda" else " (CPU)"
     values = [(each, figure(row, each.key)) for each in FIGURES]
-    shown = [Cell("" if value is None else f"{each.words(value)}{cpu}") for each, value in values]
+    shown = [Cell("" if value is None else f"{each.format(value)}{cpu}") for each, value in values]
     facts = {key: value for key, value in dictionary(row.get("facts")).items() if isinstance(value, (int, float))}
     warnings = " ".join(texts(row.get("warnings")))
     result = Cell(warnings, "warn") if warnings else Cell("no warning", "ok")

@@ -6,14 +6,22 @@
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import fake_cluster
 import pytest
 from acceptance_lab import A100, MODEL, T4
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark import pods, run
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.log import MARK
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster import own_namespace
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.modules import gpu_benchmark
 from fake_cluster import FakeCluster, FakeNode
 
 NAMESPACE = "gpulab-gpu-benchmark"
@@ -27,10 +35,11 @@ def report(gpu: str, **changes: Any) -> str:
 
 
 class Lab:
-    """Two workers with GPUs, and the module to measure them."""
+    """Two workers with GPUs, and the module to measure them: in this process, with limits that suit a test."""
 
-    def __init__(self, run: Callable[..., dict[str, Any]], kubeconfig: Path, cluster: FakeCluster) -> None:
-        self._run, self._kubeconfig, self.cluster = run, kubeconfig, cluster
+    def __init__(self, kubeconfig: Path, cluster: FakeCluster) -> None:
+        self.kubeconfig, self.cluster = kubeconfig, cluster
+        self.warnings: list[str] = []
         self.hosts: list[dict[str, Any]] = [
             {"name": "cp1"},
             {"name": "gpu1", "pci": 3, "gpus": [self.gpu(n, uuid, "Tesla T4", 15360) for n, uuid in enumerate(T4)]},
@@ -39,26 +48,40 @@ class Lab:
 
     @staticmethod
     def gpu(index: int, uuid: str, name: str, memory: int) -> dict[str, Any]:
-        return {"index": index, "uuid": uuid, "name": name, "memory_total_mib": memory, "mig": {"devices": []}}
+        return {
+            "index": index,
+            "uuid": uuid,
+            "name": name,
+            "memory_total_mib": memory,
+            "mig": {"current": None, "devices": []},
+        }
 
     def measure(self, *, check: bool = False, **more: Any) -> dict[str, Any]:
-        args = {
-            "kubeconfig": str(self._kubeconfig),
-            "nodes": self.hosts,
+        defaults = {"pci": 0, "gpus": [], "held": {}, "complaint": ""}
+        params = {
+            "kubeconfig": str(self.kubeconfig),
+            "nodes": [{**defaults, **host} for host in self.hosts],
             "image": "torch:1",
+            "python": "python3",
             "script": "print()",
+            "namespace": NAMESPACE,
             "timeout": 2,
             **more,
         }
-        return self._run("gpu_benchmark", args, check=check)
+        module = SimpleNamespace(params=params, check_mode=check, warn=self.warnings.append)
+        try:
+            return {"failed": False, **gpu_benchmark.run_module(module)}  # type: ignore[arg-type]
+        except DomainError as error:
+            return {"failed": True, "msg": str(error)}
 
 
 @pytest.fixture
-def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[Lab]:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setattr(pods, "SHORTEST_TIMEOUT", 0)
     cluster = FakeCluster(FakeNode("cp1"), FakeNode("gpu1", T4), FakeNode("gpu2", A100, MODEL))
     cluster.benchmark = report
     with ExitStack() as stack:
-        yield Lab(run_module, stack.enter_context(cluster.serve(tmp_path)), cluster)
+        yield Lab(stack.enter_context(cluster.serve(tmp_path)), cluster)
 
 
 def reasons(result: dict[str, Any]) -> dict[str, str]:
@@ -92,7 +115,7 @@ def test_each_gpu_is_measured_once_and_nothing_is_left(lab: Lab) -> None:
     assert lab.cluster.most_gpu_pods == 5
 
 
-def test_a_rehearsal_creates_nothing(lab: Lab) -> None:
+def test_check_mode_creates_nothing(lab: Lab) -> None:
     lab.hosts[1]["held"] = {"GPU-t0": "team/notebook"}
     lab.cluster.user_pod("notebook", "gpu1")
     lab.cluster.user_pod("train", "gpu2")
@@ -163,13 +186,16 @@ def test_a_cordoned_node_is_left_out(lab: Lab) -> None:
     assert set(reasons(lab.measure()).values()) == {"the node is cordoned"}
 
 
-def test_partitioned_and_silent_gpus_are_left_out(lab: Lab) -> None:
-    lab.hosts[2]["gpus"][0]["mig"] = {"current": "enabled", "devices": [{"uuid": "MIG-1"}]}
+def test_partitioned_and_unresponsive_gpus_are_left_out(lab: Lab) -> None:
+    lab.hosts[2]["gpus"][0]["mig"] = {"current": "Enabled", "devices": []}
+    lab.hosts[1]["gpus"][0]["mig"] = {"current": "Disabled", "devices": [{"uuid": "MIG-1"}]}
     lab.hosts[2]["gpus"][1]["uuid"] = None
+    lab.cluster.nodes["gpu1"].given = T4[1:]
     lab.hosts.append({"name": "gpu3", "gpus": [lab.gpu(0, "GPU-x", MODEL, 40960)]})
     lab.hosts.append({"name": "cp1", "pci": 1, "complaint": "no driver"})
     result = lab.measure()
     assert reasons(result) == {
+        "GPU-t0": "it is partitioned into MIG devices",
         "GPU-a0": "it is partitioned into MIG devices",
         "": "the driver reports no GPU: no driver",
         "GPU-x": "the cluster has no such node",
@@ -210,7 +236,7 @@ def test_figures_of_a_cpu_are_labelled(lab: Lab) -> None:
     assert result["summary"][-1] == ("Note: measured on the CPU (no CUDA): these figures say nothing about the GPU.")
 
 
-def test_a_gpu_that_is_given_twice_is_an_error_in_words(lab: Lab) -> None:
+def test_a_gpu_that_two_pods_were_given_is_reported(lab: Lab) -> None:
     lab.cluster.nodes["gpu2"].given = ["GPU-a0"]
     result = lab.measure()
     assert [row["uuid"] for row in result["result"]["gpus"] if row["node"] == "gpu2"] == ["GPU-a0"]
@@ -225,13 +251,14 @@ def test_a_gpu_that_is_given_twice_is_an_error_in_words(lab: Lab) -> None:
         ({"gpus": 2}, "nvidia-smi lists 2 GPUs in it instead of one"),
         ({"gpus": 0, "uuid": ""}, "nvidia-smi lists 0 GPUs in it instead of one"),
         ({"uuid": "GPU-t0"}, "it was given GPU-t0, which is not one of the node's free GPUs"),
+        ({"gpus": 0, "uuid": "", "notes": ["no driver"]}, "nvidia-smi lists 0 GPUs in it instead of one; no driver"),
         ({"uuid": 7}, "it was given a GPU without a UUID, which is not one of the node's free GPUs"),
         ({"figures": {}}, "it reported no figures"),
         ({"figures": None, "notes": ["it was stopped after 60 s"]}, "it was stopped after 60 s"),
     ],
     ids=str,
 )
-def test_what_a_pod_may_not_report_is_a_failure(lab: Lab, changes: dict[str, Any], reason: str) -> None:
+def test_a_pod_without_figures_of_its_own_gpu_is_reported(lab: Lab, changes: dict[str, Any], reason: str) -> None:
     lab.cluster.benchmark = lambda uuid: report(uuid, **(changes if uuid == "GPU-a0" else {}))
     result = lab.measure()
     [failure] = result["result"]["failures"]
@@ -257,7 +284,7 @@ def test_an_image_that_cannot_be_pulled_is_named(lab: Lab) -> None:
     assert "ImagePullBackOff: image torch:1 can't be pulled: not found" in result["result"]["failures"][0]["reason"]
 
 
-def test_a_pod_that_the_freezer_stopped_is_made_again(lab: Lab) -> None:
+def test_a_pod_that_the_freezer_stopped_is_created_again(lab: Lab) -> None:
     lab.cluster.unable_to_freeze = 1
     result = lab.measure()
     assert len(result["result"]["gpus"]) == 5
@@ -287,7 +314,7 @@ def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
     ],
     ids=["unmanaged", "of another component", "of another manager"],
 )
-def test_a_namespace_for_something_else_is_not_touched(lab: Lab, labels: dict[str, str], missing: str) -> None:
+def test_an_unmanaged_namespace_is_not_touched(lab: Lab, labels: dict[str, str], missing: str) -> None:
     lab.cluster.namespaces[NAMESPACE] = {"metadata": {"name": NAMESPACE, "uid": "u", "labels": labels}}
     result = lab.measure()
     assert result["failed"] and f"created for something else (no label {missing})" in result["msg"]
@@ -299,3 +326,185 @@ def test_another_run_that_takes_over_is_an_error(lab: Lab) -> None:
     lab.cluster.takeover = True
     result = lab.measure()
     assert "another run has taken over namespace gpulab-gpu-benchmark" in result["msg"]
+
+
+def test_a_report_that_cannot_be_read_is_reported_as_such(lab: Lab) -> None:
+    lab.cluster.benchmark = lambda uuid: f"{MARK}{{" if uuid == "GPU-a0" else report(uuid)
+    [failure] = lab.measure()["result"]["failures"]
+    assert (failure["node"], failure["reason"]) == ("gpu2", "its report is not valid JSON")
+
+
+def test_a_failure_has_the_gpu_if_it_is_known(lab: Lab) -> None:
+    lab.cluster.benchmark = lambda uuid: report(uuid, **({"figures": {}} if uuid == "GPU-a1" else {}))
+    [failure] = lab.measure()["result"]["failures"]
+    assert failure == {
+        "node": "gpu2",
+        "index": 1,
+        "uuid": "GPU-a1",
+        "name": MODEL,
+        "memory_total_mib": 40960,
+        "pod": "gpu-1-gpu2",
+        "reason": "it reported no figures",
+    }
+
+
+def test_a_gpu_that_the_driver_lost_is_named_and_its_node_is_not_shared(lab: Lab) -> None:
+    lab.hosts[1]["gpus"] = lab.hosts[1]["gpus"][:2]
+    lab.cluster.nodes["gpu1"].given = T4[:2]
+    result = lab.measure()
+    assert reasons(result) == {"": "nvidia-smi lists only 2 of the 3 GPUs on the PCI bus"}
+    assert {"GPU-t0", "GPU-t1"} <= {row["uuid"] for row in result["result"]["gpus"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"timeout": 89}, "timeout must be 90 to 86400 seconds, not 89"),
+        ({"timeout": 86401}, "timeout must be 90 to 86400 seconds, not 86401"),
+        ({"namespace": "Bad_Name"}, "namespace 'Bad_Name' must consist of at most 63 lower-case letters"),
+        ({"namespace": "a/b"}, "namespace 'a/b' must consist of"),
+        ({"namespace": ""}, "namespace '' must consist of"),
+    ],
+    ids=str,
+)
+def test_settings_that_measure_nothing_are_refused(
+    lab: Lab, run_module: Callable[..., dict[str, Any]], given: dict[str, Any], message: str
+) -> None:
+    own = {"kubeconfig": str(lab.kubeconfig), "nodes": lab.hosts, "image": "torch:1", "script": "print()"}
+    result = run_module("gpu_benchmark", {**own, **given})
+    assert result["failed"] and message in result["msg"] and result["msg"].endswith("Nothing was changed.")
+    assert lab.cluster.created == []
+
+
+def unschedulable(lab: Lab, message: str) -> None:
+    """Let the scheduler refuse the pods for gpu2, at once and for good."""
+    start = lab.cluster.start
+
+    def refuse(pod: dict[str, Any]) -> None:
+        start(pod)
+        if pod["metadata"]["name"].endswith("gpu2"):
+            del pod["spec"]["nodeName"], pod["gpu"]
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+            pod["status"] = {"phase": "Pending", "conditions": [condition]}
+
+    lab.cluster.start = refuse  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("message", ["1 Too many pods.", "1 Insufficient nvidia.com/gpu."])
+def test_a_pod_that_has_no_place_is_reported_in_the_words_of_the_scheduler(lab: Lab, message: str) -> None:
+    unschedulable(lab, f"0/3 nodes are available: {message}")
+    result = lab.measure(timeout=1)
+    [failure] = result["result"]["failures"]
+    assert failure["reason"].startswith(f"Unschedulable: 0/3 nodes are available: {message}")
+    assert reasons(result) == dict.fromkeys(A100, "no pod was given it; see the failures on gpu2")
+
+
+def test_a_gpu_that_another_pod_took_in_the_meantime_is_left_out(lab: Lab) -> None:
+    lab.hosts = lab.hosts[2:]
+    snatch = lab.cluster.user_pod("snatch", "gpu2", gpus=2)
+    lab.cluster.snatch = lab.cluster.pods.pop("team/snatch")
+    result = lab.measure(timeout=1)
+    assert (snatch["metadata"]["name"], result["result"]["failures"]) == ("snatch", [])
+    assert reasons(result) == dict.fromkeys(A100, "taken in the meantime by team/snatch")
+
+
+def fail_requests(
+    monkeypatch: pytest.MonkeyPatch, method: str, wanted: Callable[[str, int], bool], status: int = 500
+) -> None:
+    """Let the API refuse the requests that ``wanted`` picks by their path and how often it was requested."""
+    original, counts = getattr(fake_cluster._Handler, method), Counter[str]()
+
+    def handle(self: Any) -> None:
+        path = self.path.partition("?")[0]
+        counts[path] += 1
+        if wanted(path, counts[path]):
+            if self.command == "POST":
+                self._body()
+            self._answer(status, {"message": "etcdserver: leader changed"})
+        else:
+            original(self)
+
+    monkeypatch.setattr(fake_cluster._Handler, method, handle)
+
+
+def test_an_api_that_fails_for_a_moment_costs_no_figures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_requests(monkeypatch, "do_GET", lambda path, number: path.endswith(f"{NAMESPACE}/pods") and number in (2, 4))
+    fail_requests(monkeypatch, "do_POST", lambda path, number: path.endswith("/pods") and number == 3)
+    result = lab.measure(timeout=10)
+    assert (len(result["result"]["gpus"]), result["result"]["failures"], lab.warnings) == (5, [], [])
+
+
+def test_an_api_that_fails_for_long_costs_only_the_open_figures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "API_PATIENCE", 1)
+    reported: list[str] = []
+
+    def report_once(uuid: str) -> str:
+        reported.append(uuid)
+        return report(uuid)
+
+    fail_requests(monkeypatch, "do_GET", lambda path, _number: len(reported) == 2 and not path.endswith("/log"))
+    lab.cluster.benchmark = report_once
+    result = lab.measure(timeout=30)
+    assert [row["uuid"] for row in result["result"]["gpus"]] == ["GPU-t0", "GPU-a0"]
+    assert {each["node"] for each in result["result"]["failures"]} == {"gpu1", "gpu2"}
+    assert all("leader changed" in each["reason"] for each in result["result"]["failures"])
+    [warning] = lab.warnings
+    assert warning.startswith(f"Namespace {NAMESPACE} could not be removed.") and "leader changed" in warning
+
+
+def test_a_request_that_the_api_refuses_costs_only_the_figures_of_its_node(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A pod for each node, and the first one that follows.
+    fail_requests(monkeypatch, "do_POST", lambda path, number: path.endswith("/pods") and number == 3, 403)
+    result = lab.measure()
+    [failure] = result["result"]["failures"]
+    assert failure["reason"] == (
+        f"Error while asking the API (POST /api/v1/namespaces/{NAMESPACE}/pods): etcdserver: leader changed"
+    )
+    assert len(result["result"]["gpus"]) >= 3 and set(reasons(result).values()) == {
+        f"no pod was given it; see the failures on {failure['node']}"
+    }
+
+
+def test_figures_outlive_a_cleanup_that_fails(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_requests(monkeypatch, "do_DELETE", lambda _path, _number: True)
+    result = lab.measure()
+    assert (result["failed"], len(result["result"]["gpus"])) == (False, 5)
+    assert "could not be removed" in lab.warnings[0]
+
+
+def test_pods_that_are_open_at_the_end_are_failures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look may take so long that none is left when the time of a pod is over."""
+    monkeypatch.setattr(run, "API_PATIENCE", 0)
+    monkeypatch.setattr(run, "_LOG_GRACE", 0)
+    lab.hosts, lab.cluster.benchmark = lab.hosts[2:], lambda _uuid: time.sleep(1.2) or ""  # type: ignore[func-returns-value]
+    monkeypatch.setattr(run.Benchmark, "_stop", lambda *_given: None)
+    result = lab.measure(timeout=1)
+    [failure] = result["result"]["failures"]
+    assert failure["reason"].startswith("it has not reported after ") and failure["pod"] == "gpu-0-gpu2"
+    assert set(reasons(result).values()) == {"no pod was given it; see the failures on gpu2"}
+
+
+def test_logs_are_asked_for_once_and_only_on_nodes_that_respond(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, Any]] = []
+    log = own_namespace.OwnNamespace.log
+
+    def recorded(self: Any, pod: str, container: str, patience: float | None = None, **query: str) -> str:
+        asked.append((pod, patience))
+        return log(self, pod, container, patience, **query)
+
+    monkeypatch.setattr(own_namespace.OwnNamespace, "log", recorded)
+    start = lab.cluster.start
+
+    def lose(pod: dict[str, Any]) -> None:
+        start(pod)
+        if pod["spec"]["nodeName"] == "gpu2":
+            pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+
+    monkeypatch.setattr(lab.cluster, "start", lose)
+    result = lab.measure(timeout=1)
+    assert {pod for pod, _patience in asked} == {"gpu-0-gpu1", "gpu-1-gpu1", "gpu-2-gpu1"}
+    assert {patience for _pod, patience in asked} == {10}
+    [failure] = result["result"]["failures"]
+    assert failure["reason"] == "it has not reported (Running) after 1 s (gpu_benchmark_timeout)"

@@ -14,8 +14,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.figur
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.log import (
     FACTS,
     MARK,
-    MOST_LETTERS,
-    last_words,
+    MAX_REPORT_LENGTH,
+    last_lines,
     read_log,
 )
 from hypothesis import given
@@ -67,12 +67,12 @@ def test_a_pod_without_a_report_has_not_reported_yet(log: str) -> None:
         (MARK + "{", "its report is not valid JSON"),
         (MARK + "[" * 10_000, "its report is not valid JSON"),
         (MARK + "[1]", "its report is not a JSON object"),
-        (written(torch="1" * MOST_LETTERS), "its report is too long"),
+        (written(torch="1" * MAX_REPORT_LENGTH), "its report is too long"),
     ],
     ids=["half", "deep", "a list", "long"],
 )
 def test_a_report_that_cannot_be_read_has_no_figures(line: str, why: str) -> None:
-    assert read_log(line) == Reading(notes=(why,))
+    assert read_log(line) == Reading(complaint=why)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1, 0, 10**400, True, "1", None, [1]], ids=str)
@@ -91,7 +91,7 @@ def test_texts_are_short_and_cannot_control_a_terminal() -> None:
     found = read_log(written(notes=["\x1b[31m" + "a" * 400] * 20, torch="2\x07" + "0" * 100))
     assert found and (len(found.notes), len(found.notes[0]), found.torch) == (8, 300, "2" + "0" * 39)
     assert found.notes[0].startswith("[31maaa")
-    assert last_words("\x1b[2Jone\n\n" + "two" * 200 + "\n").startswith("[2Jone / twotwo")
+    assert last_lines("\x1b[2Jone\n\n" + "two" * 200 + "\n").startswith("[2Jone / twotwo")
 
 
 @given(st.dictionaries(st.sampled_from(list(REPORT)), ANYTHING | st.dictionaries(NAMES, ANYTHING)))
@@ -109,4 +109,4 @@ def test_whatever_a_pod_reports_is_within_bounds(changes: dict[str, Any]) -> Non
 @given(st.text(max_size=200) | st.text(max_size=100).map(lambda text: MARK + text))
 def test_every_log_can_be_read(log: str) -> None:
     read_log(log)
-    assert last_words(log).isprintable()
+    assert last_lines(log).isprintable()

@@ -149,7 +149,7 @@ def test_a_narrow_link_does_not_slow_down_a_multiplication() -> None:
     [(3.35e12, "3350 GB/s"), (98.76e9, "98.8 GB/s"), (6.0612e9, "6.06 GB/s"), (1e7, "0.01 GB/s")],
 )
 def test_figures_have_a_unit(value: float, words: str) -> None:
-    assert FIGURES[0].words(value) == words
+    assert FIGURES[0].format(value) == words
 
 
 def test_an_unknown_link_has_no_words() -> None:
