@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ..plugin_utils._report.benchmark import updated
+from ..plugin_utils._report.benchmark import add_result
 from ..plugin_utils._report.read import ReportError, read_report, read_seen
 
 DOCUMENTATION = r"""
@@ -18,7 +18,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Adds the result of M(gpulab.kubernetes.gpu_benchmark) to an existing report. GPUs that were not measured keep their
-    last figures.
+    last figures, unless their pod failed.
 positional: _input, result
 options:
   _input:
@@ -52,7 +52,7 @@ def report_benchmark(report: Any, result: Mapping[str, Any]) -> dict[str, Any]:
         found = read_report(report)
     except ReportError:
         return {}
-    return updated(found, read_seen(result))
+    return add_result(found, read_seen(result))
 
 
 class FilterModule:

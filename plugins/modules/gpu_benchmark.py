@@ -112,7 +112,13 @@ result:
   description: Result of the benchmark, as described in the README of the role C(gpu_benchmark). Empty in check mode.
   returned: success
   type: dict
-  sample: {"measured": "2026-11-21T04:00:00Z", "gpus": [], "left_out": [], "failures": [], "warnings": []}
+  sample:
+    measured: "2026-11-21T04:00:00Z"
+    nodes: [gpu1]
+    gpus: []
+    left_out: []
+    failures: []
+    warnings: []
 summary:
   description: The result as text, or in check mode what would be measured.
   returned: success
@@ -149,7 +155,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     for warning in benchmark.warnings:
         module.warn(warning)
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    found = result(benchmark.measurements, benchmark.failures, left_out, now)
+    hosts = [host["name"] for host in params["nodes"]]
+    found = result(benchmark.measurements, benchmark.failures, left_out, hosts, now)
     return {"changed": bool(places), "result": found, "summary": summary(found)}
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 
 from .figures import FIGURES, Figure, Measurement
 
@@ -17,12 +15,13 @@ SLOW = 0.9
 _HOST = "host_to_device_bytes_per_s"
 # Bits of clocks_event_reasons.active (nvml.h, nvmlClocksEventReason*).
 _POWER_CAP, _HARDWARE, _THERMAL, _BRAKE, _SETTING, _SYNC = 0x4, 0x8, 0x20 | 0x40, 0x80, 0x2, 0x10
-_USUAL = _POWER_CAP | _SETTING | _SYNC
+# Most GPUs reach their power limit under full load, so these say something only if the peers don't have them.
+_USUAL = (_POWER_CAP, _SETTING, _SYNC)
 _OTHER_PROCESS_MIB = 1024
 
 
 @dataclass(frozen=True)
-class Warned:
+class PeerWarning:
     """``uuids``: the GPUs that it is about; ``figures``: keys of what is slow for the same reason."""
 
     uuids: tuple[str, ...]
@@ -31,80 +30,102 @@ class Warned:
 
 
 @dataclass(frozen=True)
-class Found:
-    """One figure that differs. ``subject`` and ``cause`` are equal for figures that belong together."""
+class Difference:
+    """One figure that differs from the peers'. ``subject`` and ``cause`` are equal for figures that belong together."""
 
     uuids: tuple[str, ...]
     figure: str
     subject: str
-    words: str
+    values: str
     cause: str
 
 
-def compare(measurements: Iterable[Measurement]) -> list[Warned]:
-    """What differs among peers. Figures of a CPU have no peers."""
-    groups: dict[tuple[str, int | None], list[Measurement]] = {}
-    for each in measurements:
-        if each.reading.device == "cuda":
-            groups.setdefault((each.gpu.name, each.gpu.memory_mib), []).append(each)
-    together: dict[tuple[tuple[str, ...], str, str], list[Found]] = {}
-    for group in groups.values():
+def compare(measurements: Iterable[Measurement]) -> list[PeerWarning]:
+    """Return what differs among peers. Figures of a CPU have no peers."""
+    together: dict[tuple[tuple[str, ...], str, str], list[Difference]] = {}
+    for group in _groups(measurements):
         for figure in FIGURES:
             for found in _compare([each for each in group if figure.key in each.reading.figures], figure):
                 together.setdefault((found.uuids, found.subject, found.cause), []).append(found)
     return [
-        Warned(
-            uuids, tuple(each.figure for each in same), f"{subject}: {', '.join(each.words for each in same)}. {cause}"
+        PeerWarning(
+            uuids, tuple(each.figure for each in same), f"{subject}: {', '.join(each.values for each in same)}. {cause}"
         )
         for (uuids, subject, cause), same in together.items()
     ]
 
 
-def _compare(peers: Sequence[Measurement], figure: Figure) -> Iterator[Found]:
+def count_peers(measurements: Iterable[Measurement]) -> dict[str, int]:
+    """UUID -> with how many GPUs each of its figures was compared; the lowest number counts, 0 for a CPU."""
+    counts = {}
+    for group in _groups(measurements):
+        for each in group:
+            having = [sum(key in other.reading.figures for other in group) - 1 for key in each.reading.figures]
+            counts[each.gpu.uuid] = min(having, default=0)
+    return counts
+
+
+def _groups(measurements: Iterable[Measurement]) -> Iterable[list[Measurement]]:
+    groups: dict[tuple[str, int | None], list[Measurement]] = {}
+    for each in measurements:
+        if each.reading.device == "cuda":
+            groups.setdefault((each.gpu.name, each.gpu.memory_mib), []).append(each)
+    return groups.values()
+
+
+def _compare(peers: Sequence[Measurement], figure: Figure) -> Iterator[Difference]:
     if len(peers) == 2:
         slow, fast = sorted(peers, key=lambda each: each.reading.figures[figure.key])
         if _value(slow, figure) < SLOW * _value(fast, figure):
-            words = f"{figure.name} {figure.format(_value(slow, figure))} and {figure.format(_value(fast, figure))}"
+            values = f"{figure.name} {figure.format(_value(slow, figure))} and {figure.format(_value(fast, figure))}"
             subject = f"{slow.gpu.label} and {fast.gpu.label} ({slow.gpu.name}) differ"
             both = f"There are only two of them, so check both. {slow.gpu.label}: {cause(slow, figure, [fast])}"
-            yield Found((slow.gpu.uuid, fast.gpu.uuid), figure.key, subject, words, both)
+            yield Difference((slow.gpu.uuid, fast.gpu.uuid), figure.key, subject, values, both)
     elif len(peers) > 2:
         for each in peers:
             value = _value(each, figure)
             others = [other for other in peers if other is not each]
             usual = statistics.median(_value(other, figure) for other in others)
             if value < SLOW * usual:
-                words = f"{figure.name} {figure.format(value)} ({_percent(value / usual)})"
+                values = f"{figure.name} {figure.format(value)} ({_percent(value / usual)})"
                 subject = f"{each.gpu.label} ({each.gpu.name}) is slower than the median of its peers"
-                yield Found((each.gpu.uuid,), figure.key, subject, words, cause(each, figure, others))
+                yield Difference((each.gpu.uuid,), figure.key, subject, values, cause(each, figure, others))
 
 
 def cause(slow: Measurement, figure: Figure, others: Sequence[Measurement]) -> str:
-    """What most likely slows a figure, and what to check, by what was read under load.
+    """What most likely slows a figure, and what to check, by what was read under load."""
+    reasons = _reasons(slow) or 0
+    known = [found for found in map(_reasons, others) if found is not None]
+    for bit in _USUAL:
+        if known and 2 * sum(bool(found & bit) for found in known) >= len(known):
+            reasons &= ~bit
+    if figure.key == _HOST:
+        # A copy needs neither the clocks of the GPU nor its power.
+        return next(_link_causes(slow, others, reasons & (_HARDWARE | _BRAKE)))
+    return next(_causes(slow, reasons))
 
-    Most GPUs reach their power limit under full load: that the others reach theirs, too, explains nothing.
-    """
-    common = reduce(and_, (_reasons(other) for other in others), ~0)
-    return next(_causes(slow, figure, _reasons(slow) & ~(common & _USUAL)))
+
+def _reasons(measured: Measurement) -> int | None:
+    found = measured.reading.facts.get("throttle_reasons")
+    return None if found is None else int(found)
 
 
-def _reasons(measured: Measurement) -> int:
-    return int(measured.reading.facts.get("throttle_reasons", 0))
+def _link_causes(slow: Measurement, others: Sequence[Measurement], reasons: int) -> Iterator[str]:
+    own, links = _link_of(slow), sorted(link for link in map(_link_of, others) if link)
+    usual = links[(len(links) - 1) // 2] if links else None
+    if own and usual and own[0] < usual[0]:
+        links_differ = f"Its PCIe link is {_format_link(own)} under load, those of its peers {_format_link(usual)}"
+        yield f"{links_differ}: check that the card is seated well, its riser and its slot."
+    yield from _hardware_causes(reasons)
+    yield from _memory_in_use(slow)
+    yield _unknown_cause(slow)
 
 
-def _causes(slow: Measurement, figure: Figure, reasons: int) -> Iterator[str]:
+def _causes(slow: Measurement, reasons: int) -> Iterator[str]:
     facts = slow.reading.facts
-    narrow = _less(facts.get("pcie_generation"), facts.get("pcie_generation_max"))
-    narrow = narrow or _less(facts.get("pcie_width"), facts.get("pcie_width_max"))
-    if figure.key == _HOST and narrow:
-        ran = f" at {pcie(facts)}" if pcie(facts) else " below its maximum"
-        yield f"Its PCIe link ran{ran} under load: check that the card is seated well, its riser and its slot."
     if reasons & _THERMAL:
         yield f"It was slowed down because it was too hot{_read(slow, 'temperature_c', ' °C')}: check its cooling."
-    if reasons & _BRAKE:
-        yield "The power supply asked it to slow down (power brake): check power cables and the power supply."
-    if reasons & _HARDWARE:
-        yield "The hardware slowed it down (temperature or power): check its cooling and its power cables."
+    yield from _hardware_causes(reasons)
     if reasons & _POWER_CAP:
         yield (
             f"Its power limit slowed it down{_read(slow, 'power_w', ' W')}: compare the limit with that of the others "
@@ -117,27 +138,47 @@ def _causes(slow: Measurement, figure: Figure, reasons: int) -> Iterator[str]:
             "Its memory has errors (uncorrected ECC errors or rows to be remapped): run gpulab.kubernetes.report, "
             "which says what to do."
         )
-    if facts.get("memory_used_before_mib", 0) > _OTHER_PROCESS_MIB:
-        used = f"{facts['memory_used_before_mib']:.0f} MiB"
-        yield f"Another process used {used} of its memory: check nvidia-smi on the host."
+    yield from _memory_in_use(slow)
     if reasons & _SYNC:
         yield "It is in a group of GPUs with common clocks (sync boost), and the slowest one sets them."
+    yield _unknown_cause(slow)
+
+
+def _hardware_causes(reasons: int) -> Iterator[str]:
+    if reasons & _BRAKE:
+        yield "The power supply asked it to slow down (power brake): check power cables and the power supply."
+    if reasons & _HARDWARE:
+        yield "The hardware slowed it down (temperature or power): check its cooling and its power cables."
+
+
+def _memory_in_use(slow: Measurement) -> Iterator[str]:
+    used = slow.reading.facts.get("memory_used_before_mib", 0)
+    if used > _OTHER_PROCESS_MIB:
+        yield f"Another process used {used:.0f} MiB of its memory: check nvidia-smi on the host."
+
+
+def _unknown_cause(slow: Measurement) -> str:
     clock = _read(slow, "sm_clock_mhz", " MHz")
-    yield f"No cause was found: compare its clock{clock}, power and temperature with those of the others."
+    return f"No cause was found: compare its clock{clock}, power and temperature with those of the others."
 
 
 def pcie(facts: Mapping[str, float]) -> str:
     """``Gen3 x8 of Gen4 x16``, ``Gen4 x16`` for a link that is as fast as it can be, empty if it is not known."""
-    now, most = (_link(facts.get(f"pcie_generation{end}"), facts.get(f"pcie_width{end}")) for end in ("", "_max"))
+    found = [(facts.get(f"pcie_generation{end}"), facts.get(f"pcie_width{end}")) for end in ("", "_max")]
+    now, most = ("" if None in link else "Gen{:.0f} x{:.0f}".format(*link) for link in found)
     return (now if now == most else f"{now} of {most}") if now and most else ""
 
 
-def _link(generation: float | None, width: float | None) -> str:
-    return "" if generation is None or width is None else f"Gen{generation:.0f} x{width:.0f}"
+def _link_of(measured: Measurement) -> tuple[float, float, float] | None:
+    """(its speed, its generation, its width), None if it is not known. Each generation doubles the speed."""
+    facts = measured.reading.facts
+    generation, width = facts.get("pcie_generation"), facts.get("pcie_width")
+    return None if generation is None or width is None else (2**generation * width, generation, width)
 
 
-def _less(value: float | None, most: float | None) -> bool:
-    return value is not None and most is not None and value < most
+def _format_link(link: tuple[float, float, float]) -> str:
+    _speed, generation, width = link
+    return f"Gen{generation:.0f} x{width:.0f}"
 
 
 def _read(measured: Measurement, fact: str, unit: str) -> str:

@@ -9,27 +9,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .figures import FIGURES, ON_CPU, Measurement, label
-from .peers import compare, pcie
+from .peers import compare, count_peers, pcie
 from .run import Failure
 from .targets import LeftOut, Place
 
 
 def result(
-    measurements: Sequence[Measurement], failures: Iterable[Failure], left_out: Iterable[LeftOut], now: str
+    measurements: Sequence[Measurement],
+    failures: Iterable[Failure],
+    left_out: Iterable[LeftOut],
+    nodes: Iterable[str],
+    now: str,
 ) -> dict[str, Any]:
-    """What is written into the file, as described in the role's README."""
+    """What is written into the file, as described in the role's README. ``nodes``: all that this run covered."""
     ordered = sorted(measurements, key=lambda each: (each.gpu.node, each.gpu.index or 0))
-    warned = compare(ordered)
+    warned, peers = compare(ordered), count_peers(ordered)
     return {
         "measured": now,
-        "gpus": [_row(each, now, [w.text for w in warned if each.gpu.uuid in w.uuids]) for each in ordered],
+        "nodes": sorted(nodes),
+        "gpus": [
+            {
+                **_row(each, now),
+                "peers": peers.get(each.gpu.uuid, 0),
+                "warnings": [warning.text for warning in warned if each.gpu.uuid in warning.uuids],
+            }
+            for each in ordered
+        ],
         "left_out": [each.fields() for each in left_out],
-        "failures": [each.fields() for each in failures],
+        "failures": [{**each.fields(), "measured": now} for each in failures],
         "warnings": [each.text for each in warned],
     }
 
 
-def _row(measured: Measurement, now: str, warnings: list[str]) -> dict[str, Any]:
+def _row(measured: Measurement, now: str) -> dict[str, Any]:
     reading = measured.reading
     return {
         **measured.gpu.fields(),
@@ -39,7 +51,6 @@ def _row(measured: Measurement, now: str, warnings: list[str]) -> dict[str, Any]
         "figures": dict(reading.figures),
         "facts": dict(reading.facts),
         "notes": list(reading.notes),
-        "warnings": warnings,
     }
 
 
@@ -57,8 +68,11 @@ def summary(found: Mapping[str, Any]) -> list[str]:
     """A line for each GPU, then what is slow and what failed."""
     lines = [_line(row) for row in found["gpus"]]
     lines += map(_left_out_line, found["left_out"])
-    lines += [f"{each['node']}: pod {each['pod']}: {each['reason']}" for each in found["failures"]]
+    lines += [f"{_failed(each)}: {each['reason']}" for each in found["failures"]]
     lines += [f"Warning: {text}" for text in found["warnings"]]
+    alone = [_label(row) for row in found["gpus"] if row["device"] == "cuda" and not row["peers"]]
+    if alone:
+        lines.append(f"Note: compared with no peers: {', '.join(alone)}.")
     if any(row["device"] == "cpu" for row in found["gpus"]):
         lines.append(f"Note: {ON_CPU}.")
     return lines or ["There are no GPUs to measure."]
@@ -75,6 +89,11 @@ def _line(row: Mapping[str, Any]) -> str:
 
 def _left_out_line(row: Mapping[str, Any]) -> str:
     return f"{_label(row)}: left out, {row['reason']}"
+
+
+def _failed(row: Mapping[str, Any]) -> str:
+    """The GPU that a pod failed on if it is known, otherwise its node."""
+    return f"{_label(row) if row['uuid'] else row['node']}: pod {row['pod']}"
 
 
 def _label(row: Mapping[str, Any]) -> str:

@@ -1,66 +1,76 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last figures of each GPU, carried from report to report, and shown as a table. Pure."""
+"""The last figures of each GPU, kept from report to report, and shown as a table. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...module_utils._acceptance.summary import counted
-from ...module_utils._benchmark.figures import FIGURES, ON_CPU
+from ...module_utils._benchmark.figures import FIGURES, ON_CPU, label
+from ...module_utils._benchmark.log import read_facts, read_figures
 from ...module_utils._benchmark.peers import pcie
-from .read import Report, dictionaries, dictionary, text, texts
+from .read import Report, dictionaries, dictionary, number, text, texts
 from .table import MOST_ROWS, Cell, Fold, Row, Table
 from .words import moment
 
 _COLUMNS = ("GPU", "Memory", "bf16", "fp32", "Host to device", "PCIe under load", "Measured", "Result")
-_FASTEST = 1e18
 
 
-def updated(report: Report, result: dict[str, Any]) -> Report:
-    """The report with the result of a benchmark. GPUs that were not measured in it keep their last figures."""
-    rows = dictionaries(result.get("gpus"))
-    now = {text(row.get("uuid")) for row in rows}
-    before = [row for row in dictionaries(_of(report).get("gpus")) if text(row.get("uuid")) not in now]
-    return {**report, "gpu_benchmark": {**result, "gpus": [*rows, *before]}}
+def add_result(report: Report, result: dict[str, Any]) -> Report:
+    """Return the report with the result of a benchmark.
+
+    GPUs that were not measured in it keep their last figures, unless their pod failed; nodes that it did not cover keep
+    all that is known about them.
+    """
+    rows, failures = dictionaries(result.get("gpus")), dictionaries(result.get("failures"))
+    now = {uuid for row in (*rows, *failures) if (uuid := text(row.get("uuid")))}
+    covered, before = set(texts(result.get("nodes"))), _benchmark(report)
+
+    def earlier(key: str) -> list[dict[str, Any]]:
+        return [row for row in dictionaries(before.get(key)) if text(row.get("uuid")) not in now]
+
+    kept = earlier("gpus")
+    found = {**result, "gpus": [*rows, *kept]}
+    for key in ("failures", "left_out"):
+        others = [row for row in earlier(key) if text(row.get("node")) not in covered]
+        found[key] = [*dictionaries(result.get(key)), *others]
+    warnings = [*texts(result.get("warnings")), *(each for row in kept for each in texts(row.get("warnings")))]
+    found["warnings"] = list(dict.fromkeys(warnings))
+    found["nodes"] = sorted(covered | set(texts(before.get("nodes"))))
+    return {**report, "gpu_benchmark": found}
 
 
-def carried(report: Report, before: Report) -> dict[str, Any]:
-    """What an earlier report has of GPUs that still exist. Of a node that is not in this report, nothing is known."""
-    found, known = _of(before), _keys(report)
+def keep_figures(report: Report, before: Report) -> dict[str, Any]:
+    """Return what an earlier report has of GPUs that still exist. Of a node that is not in this one, all is kept."""
+    found, known = _benchmark(before), _keys(report)
     if not found:
         return {}
 
     def is_there(row: dict[str, Any]) -> bool:
-        return _key(row) in known or text(row.get("node")) not in report["hosts"]
+        return _key(row) in known or not row.get("uuid") or text(row.get("node")) not in report["hosts"]
 
-    return {**found, **{key: list(filter(is_there, dictionaries(found.get(key)))) for key in ("gpus", "left_out")}}
+    kept = {key: list(filter(is_there, dictionaries(found.get(key)))) for key in ("gpus", "left_out", "failures")}
+    return {**found, **kept}
 
 
-def measured(report: Report) -> list[dict[str, Any]]:
-    """The rows of the GPUs that are in the report."""
+def measured_rows(report: Report) -> list[dict[str, Any]]:
+    """Return the rows of the GPUs that are in the report."""
     known = _keys(report)
-    return [row for row in dictionaries(_of(report).get("gpus")) if _key(row) in known]
-
-
-def figure(row: dict[str, Any], key: str) -> float | None:
-    value = dictionary(row.get("figures")).get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if 0 < value <= _FASTEST else None
+    return [row for row in dictionaries(_benchmark(report).get("gpus")) if _key(row) in known]
 
 
 def benchmark_tables(report: Report) -> tuple[Table, ...]:
     """One table, none if no GPU has been measured or left out."""
-    rows = measured(report)
-    without = _keys(report) - set(map(_key, rows))
-    out = [row for row in dictionaries(_of(report).get("left_out")) if _key(row) in without]
-    if not rows and not out:
+    rows, failed = measured_rows(report), _others(report, "failures")
+    out = _others(report, "left_out")
+    if not rows and not out and not failed:
         return ()
-    slow = [row for row in rows if texts(row.get("warnings"))]
-    rest = [_row(row) for row in rows if row not in slow] + [_left_out(row) for row in out]
-    label = counted(len(rows) - len(slow), "GPU") + (f", {len(out)} left out" if out else "")
+    conspicuous = [row for row in rows if row.get("device") == "cuda" and _complaints(row)]
+    rest = [_row(row) for row in rows if row not in conspicuous] + [_left_out(row) for row in out]
+    counts = counted(len(rows) - len(conspicuous), "GPU") + (f", {len(out)} left out" if out else "")
     gpus = [row for row in rows if row.get("device") == "cuda"]
     note = "Measured by benchmark_gpus.yml, and compared with GPUs of the same name and memory."
     on_cpu = "" if len(gpus) == len(rows) else f" Figures marked CPU were {ON_CPU}."
@@ -70,24 +80,57 @@ def benchmark_tables(report: Report) -> tuple[Table, ...]:
             "How fast each GPU is",
             note + on_cpu,
             _COLUMNS,
-            tuple(map(_row, slow)),
-            "No GPU is slower than others of its kind." if gpus else f"No GPU was measured{on_cpu and '.' + on_cpu}",
+            (*map(_failed, failed), *map(_row, conspicuous)),
+            _verdict(gpus) if gpus else f"No GPU was measured{on_cpu and '.' + on_cpu}",
             wide=True,
-            fold=Fold(label, _COLUMNS, tuple(rest[:MOST_ROWS])),
+            fold=Fold(counts, _COLUMNS, tuple(rest[:MOST_ROWS])),
         ),
     )
 
 
+def _verdict(gpus: Sequence[dict[str, Any]]) -> str:
+    """What is said if no GPU failed and none is slower than its peers, as far as it has some."""
+    alone = sum(not _has_peers(row) for row in gpus)
+    if alone == len(gpus):
+        return "No GPU had peers to compare with."
+    return "No GPU is slower than others of its kind" + (
+        f", but {counted(alone, 'GPU')} had no peers." if alone else "."
+    )
+
+
+def _complaints(row: dict[str, Any]) -> str:
+    return " ".join([*texts(row.get("warnings")), *texts(row.get("notes"))])
+
+
+def _has_peers(row: dict[str, Any]) -> bool:
+    return bool(number(row.get("peers")))
+
+
+def _others(report: Report, key: str) -> list[dict[str, Any]]:
+    """The rows of GPUs without figures, and those of nodes if the GPU is not known."""
+    without = _keys(report) - set(map(_key, measured_rows(report)))
+    return [
+        row
+        for row in dictionaries(_benchmark(report).get(key))
+        if _key(row) in without or (not row.get("uuid") and text(row.get("node")) in report["hosts"])
+    ]
+
+
 def _row(row: dict[str, Any]) -> Row:
     cpu = "" if row.get("device") == "cuda" else " (CPU)"
-    values = [(each, figure(row, each.key)) for each in FIGURES]
-    shown = [Cell("" if value is None else f"{each.format(value)}{cpu}") for each, value in values]
-    facts = {key: value for key, value in dictionary(row.get("facts")).items() if isinstance(value, (int, float))}
-    warnings = " ".join(texts(row.get("warnings")))
-    result = Cell(warnings, "warn") if warnings else Cell("no warning", "ok")
-    if cpu:
-        result = Cell("measured on the CPU", "unknown")
-    return (_name(row), *shown, Cell(pcie(facts)), Cell(moment(text(row.get("measured")))), result)
+    figures = read_figures(row.get("figures"))
+    shown = [Cell(f"{each.format(figures[each.key])}{cpu}" if each.key in figures else "") for each in FIGURES]
+    when = Cell(moment(text(row.get("measured"))))
+    return (_name(row), *shown, Cell(pcie(read_facts(row.get("facts")))), when, _result(row))
+
+
+def _result(row: dict[str, Any]) -> Cell:
+    complaints = _complaints(row)
+    if row.get("device") != "cuda":
+        return Cell("measured on the CPU" + (f". {complaints}" if complaints else ""), "unknown")
+    if complaints:
+        return Cell(complaints, "warn")
+    return Cell("no warning", "ok") if _has_peers(row) else Cell("no peers", "unknown")
 
 
 def _left_out(row: dict[str, Any]) -> Row:
@@ -95,8 +138,15 @@ def _left_out(row: dict[str, Any]) -> Row:
     return (_name(row), *empty, Cell(f"left out: {text(row.get('reason'))}", "unknown"))
 
 
+def _failed(row: dict[str, Any]) -> Row:
+    empty, when = (Cell(""),) * (len(FIGURES) + 1), Cell(moment(text(row.get("measured"))))
+    name = _name(row) if row.get("uuid") else Cell(text(row.get("node")), below=f"pod {text(row.get('pod'))}")
+    return (name, *empty, when, Cell(f"not measured: {text(row.get('reason'))}", "bad"))
+
+
 def _name(row: dict[str, Any]) -> Cell:
-    return Cell(f"{text(row.get('node'))} GPU {text(row.get('index'))}".rstrip(), below=text(row.get("name")))
+    named = label(text(row.get("node")), text(row.get("index")), text(row.get("uuid")))
+    return Cell(named, below=text(row.get("name")))
 
 
 def _keys(report: Report) -> set[tuple[str, str]]:
@@ -113,5 +163,5 @@ def _key(row: dict[str, Any]) -> tuple[str, str]:
     return text(row.get("node")), text(row.get("uuid"))
 
 
-def _of(report: Report) -> dict[str, Any]:
+def _benchmark(report: Report) -> dict[str, Any]:
     return dictionary(report.get("gpu_benchmark"))

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from .benchmark import figure, measured
+from ...module_utils._benchmark.log import read_figures
+from .benchmark import measured_rows
 from .origin import severities
 from .read import Report, dictionaries, dictionary, number, text
 
@@ -77,7 +78,7 @@ def _samples(report: Report) -> Iterator[Sample]:
         yield "gpulab_report_timestamp_seconds", {}, observed
     for node, entry in report["hosts"].items():
         yield from _of_node(node, entry)
-    for row in measured(report):
+    for row in measured_rows(report):
         yield from _of_benchmark(row)
 
 
@@ -111,10 +112,10 @@ def _of_benchmark(row: dict[str, Any]) -> Iterator[Sample]:
     labels = {"node": text(row.get("node")), "gpu": text(row.get("index")), "uuid": text(row.get("uuid"))}
     labels["model"] = text(row.get("name"))
     yield "gpulab_gpu_benchmark_timestamp_seconds", labels, moment
+    figures = read_figures(row.get("figures"))
     for name, key in _SPEEDS.items():
-        value = figure(row, key)
-        if value is not None:
-            yield name, labels, int(value)
+        if key in figures:
+            yield name, labels, int(figures[key])
 
 
 def _labels(labels: dict[str, str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .actions import API_UNREAD, actions, api_unread
-from .benchmark import carried
+from .benchmark import keep_figures
 from .drift import compare, settle
 from .launch import kept
 from .origin import cluster_name, history, origin, predecessor, verified
@@ -56,7 +56,7 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
     }
     whole["actions"] = [each.fields() for each in actions(whole, number(settings.get("certificate_days")) or 0)]
     before = predecessor(whole, settings.get("earlier"))
-    return {**whole, "history": history(whole, before), "gpu_benchmark": carried(whole, before)}
+    return {**whole, "history": history(whole, before), "gpu_benchmark": keep_figures(whole, before)}
 
 
 def _bare() -> dict[str, Any]:

@@ -69,7 +69,111 @@ def test_what_is_not_a_report_gets_no_figures(text: str) -> None:
     assert add(text, {"gpus": []}) == {}
 
 
-def carried(change: Any = None, endpoint: str = "https://192.0.2.11:6443") -> dict[str, Any]:
+def failure(place: tuple[str, int], **more: str) -> dict[str, Any]:
+    node, index = place
+    own = {"node": node, "index": index, "uuid": uuid(place), "name": "NVIDIA A100-SXM4-40GB"}
+    return {**own, "pod": "gpu-1-gpu2", "reason": "CUDA error", "measured": "2026-11-22T05:00:00Z", **more}
+
+
+def table_of(report: dict[str, Any]) -> Any:
+    [table] = benchmark_tables(report)
+    return table
+
+
+@pytest.mark.parametrize("before", [report_samples.measured, report_samples.well], ids=["measured before", "never"])
+def test_a_gpu_whose_pod_failed_is_shown_instead_of_its_last_figures(before: Any) -> None:
+    found = add(before(), {"nodes": ["gpu2"], "gpus": [], "failures": [failure(SLOW)]})
+    assert SLOW not in rows(found)
+    row = table_of(found).rows[0]
+    assert [cell.text for cell in row] == [
+        "gpu2 GPU 1",
+        *[""] * 5,
+        "2026-11-22 05:00 UTC",
+        "not measured: CUDA error",
+    ]
+    assert row[-1].state == "bad"
+    assert f'uuid="{uuid(SLOW)}",model="NVIDIA A100-SXM4-40GB"}} 9000' not in metrics(found)
+
+
+def test_a_pod_that_failed_without_a_known_gpu_is_shown_with_its_node() -> None:
+    unknown = failure(SLOW, uuid="", reason="ErrImagePull: image x")
+    found = add(report_samples.well(), {"nodes": ["gpu2"], "gpus": [], "failures": [{**unknown, "index": None}]})
+    [row] = table_of(found).rows
+    assert (row[0].text, row[0].below, row[-1].text) == (
+        "gpu2",
+        "pod gpu-1-gpu2",
+        "not measured: ErrImagePull: image x",
+    )
+
+
+def test_a_gpu_that_is_measured_again_has_not_failed() -> None:
+    failed = add(report_samples.measured(), {"nodes": ["gpu2"], "gpus": [], "failures": [failure(SLOW)]})
+    again = report_samples.speed("gpu2", failed["hosts"]["gpu2"]["devices"][1], 1550)
+    found = add(failed, {"nodes": ["gpu2"], "gpus": [again], "failures": []})
+    assert (found["gpu_benchmark"]["failures"], table_of(found).rows) == ([], ())
+
+
+def test_a_run_for_one_node_keeps_what_is_known_about_the_others() -> None:
+    before = add(report_samples.measured(), {"nodes": ["gpu2"], "gpus": [], "failures": [failure(FAST)]})
+    again = report_samples.speed("cp1", {**report_samples.device(0), "uuid": "GPU-other"}, 300)
+    found = add(before, {"nodes": ["cp1"], "gpus": [again], "failures": [], "left_out": [], "warnings": ["slow"]})
+    kept, earlier = found["gpu_benchmark"], report_samples.measured()["gpu_benchmark"]
+    assert (kept["failures"], kept["left_out"]) == ([failure(FAST)], earlier["left_out"])
+    assert (kept["warnings"], kept["nodes"]) == (["slow", *earlier["warnings"]], ["cp1", "gpu1", "gpu2"])
+
+
+@pytest.mark.parametrize(
+    ("peers", "words", "results"),
+    [
+        ((1, 1), "No GPU is slower than others of its kind.", ["no warning", "no warning"]),
+        ((1, 0), "No GPU is slower than others of its kind, but 1 GPU had no peers.", ["no warning", "no peers"]),
+        ((0, 0), "No GPU had peers to compare with.", ["no peers", "no peers"]),
+        ((None, "1"), "No GPU had peers to compare with.", ["no peers", "no peers"]),
+    ],
+    ids=str,
+)
+def test_a_gpu_without_peers_is_not_called_as_fast_as_others(peers: Any, words: str, results: list[str]) -> None:
+    report = report_samples.measured()
+    for row, count in zip(report["gpu_benchmark"]["gpus"], peers):
+        row |= {"warnings": [], "peers": count}
+    table = table_of(report)
+    assert (table.rows, table.words) == ((), words)
+    assert [row[-1].text for row in table.fold.rows[:2]] == results
+    assert {row[-1].state for row in table.fold.rows[:2]} == {
+        "ok" if result == "no warning" else "unknown" for result in results
+    }
+
+
+def test_a_figure_that_failed_is_shown() -> None:
+    report = report_samples.measured()
+    report["gpu_benchmark"]["gpus"][0]["notes"] = ["fp32_flop_per_s: CUDA error"]
+    row = next(row for row in table_of(report).rows if row[0].text == "gpu2 GPU 0")
+    assert (row[-1].text, row[-1].state) == ("fp32_flop_per_s: CUDA error", "warn")
+
+
+@pytest.mark.parametrize("value", [10**400, float("nan"), float("inf"), -1, "4", True, [1]], ids=str)
+def test_a_fact_that_no_gpu_has_is_not_shown(value: Any) -> None:
+    report = report_samples.measured()
+    for row in report["gpu_benchmark"]["gpus"]:
+        row["facts"] = {"pcie_generation": value, "pcie_width": 8}
+        row["figures"] = {"memory_bytes_per_s": value if value != -1 else 10**400}
+    assert [cell.text for cell in table_of(report).rows[0]][1:6] == [""] * 5
+    assert "bandwidth" not in metrics(report)
+
+
+def test_a_gpu_without_a_uuid_that_was_left_out_is_shown() -> None:
+    left_out = {
+        "node": "gpu2",
+        "index": None,
+        "uuid": "",
+        "name": "",
+        "reason": "nvidia-smi lists only 2 of the 3 GPUs",
+    }
+    found = add(report_samples.well(), {"nodes": ["gpu2"], "gpus": [], "left_out": [left_out]})
+    assert table_of(found).fold.rows[0][0].text == "gpu2 GPU without a UUID"
+
+
+def kept(change: Any = None, endpoint: str = "https://192.0.2.11:6443") -> dict[str, Any]:
     """What is left after the next run of another playbook, which changed something."""
     before, now = report_samples.measured(), report_samples.well()
     before["cluster"]["endpoint"] = endpoint
@@ -80,24 +184,34 @@ def carried(change: Any = None, endpoint: str = "https://192.0.2.11:6443") -> di
 
 
 def test_other_playbooks_keep_the_last_figures_with_their_time() -> None:
-    assert carried() == report_samples.measured()["gpu_benchmark"]
+    assert kept() == report_samples.measured()["gpu_benchmark"]
 
 
-def test_a_gpu_that_is_gone_takes_its_figures_along() -> None:
-    found = carried(lambda report: report["hosts"]["gpu2"]["devices"].pop())
+def test_the_figures_of_a_gpu_that_is_gone_are_dropped() -> None:
+    found = kept(lambda report: report["hosts"]["gpu2"]["devices"].pop())
     assert rows({"gpu_benchmark": found}) == [FAST]
 
 
 def test_a_run_for_some_hosts_loses_nothing_of_the_others_and_does_not_show_them() -> None:
-    found = carried(lambda report: report["hosts"].pop("gpu2"))
+    found = kept(lambda report: report["hosts"].pop("gpu2"))
     assert rows({"gpu_benchmark": found}) == [FAST, SLOW]
     report = {**report_samples.well(), "gpu_benchmark": found}
     del report["hosts"]["gpu2"]
     assert "gpu2" not in str(benchmark_tables(report)) and "bandwidth" not in metrics(report)
 
 
+def test_failures_are_kept_like_figures() -> None:
+    def fail(report: dict[str, Any]) -> None:
+        report["gpu_benchmark"]["failures"] = [failure(SLOW), failure(FAST, uuid="")]
+
+    before = report_samples.measured()
+    fail(before)
+    found = state(report_samples.well(), {}, {**SETTINGS, "earlier": json.dumps(before)})["gpu_benchmark"]
+    assert found["failures"] == before["gpu_benchmark"]["failures"]
+
+
 def test_figures_of_another_cluster_are_not_kept() -> None:
-    assert carried(endpoint="https://192.0.2.99:6443") == {}
+    assert kept(endpoint="https://192.0.2.99:6443") == {}
 
 
 def test_a_report_without_the_api_keeps_its_own_figures() -> None:

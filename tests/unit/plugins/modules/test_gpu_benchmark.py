@@ -263,7 +263,7 @@ def test_a_pod_without_figures_of_its_own_gpu_is_reported(lab: Lab, changes: dic
     result = lab.measure()
     [failure] = result["result"]["failures"]
     assert (failure["node"], failure["pod"], failure["reason"]) == ("gpu2", "gpu-0-gpu2", reason)
-    assert f"gpu2: pod gpu-0-gpu2: {reason}" in result["summary"]
+    assert any(f"pod gpu-0-gpu2: {reason}" in line for line in result["summary"])
     assert "GPU-a1" in [row["uuid"] for row in result["result"]["gpus"]]
     assert lab.cluster.pods == {}
 
@@ -336,7 +336,8 @@ def test_a_report_that_cannot_be_read_is_reported_as_such(lab: Lab) -> None:
 
 def test_a_failure_has_the_gpu_if_it_is_known(lab: Lab) -> None:
     lab.cluster.benchmark = lambda uuid: report(uuid, **({"figures": {}} if uuid == "GPU-a1" else {}))
-    [failure] = lab.measure()["result"]["failures"]
+    result = lab.measure()
+    [failure] = result["result"]["failures"]
     assert failure == {
         "node": "gpu2",
         "index": 1,
@@ -345,7 +346,13 @@ def test_a_failure_has_the_gpu_if_it_is_known(lab: Lab) -> None:
         "memory_total_mib": 40960,
         "pod": "gpu-1-gpu2",
         "reason": "it reported no figures",
+        "measured": result["result"]["measured"],
     }
+    assert "gpu2 GPU 1: pod gpu-1-gpu2: it reported no figures" in result["summary"]
+    # The other one had nothing to be compared with.
+    assert {row["uuid"]: row["peers"] for row in result["result"]["gpus"]}["GPU-a0"] == 0
+    assert result["summary"][-1] == "Note: compared with no peers: gpu2 GPU 0."
+    assert result["result"]["nodes"] == ["cp1", "gpu1", "gpu2"]
 
 
 def test_a_gpu_that_the_driver_lost_is_named_and_its_node_is_not_shared(lab: Lab) -> None:

@@ -16,7 +16,12 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.figur
     Measurement,
     Reading,
 )
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.peers import cause, compare, pcie
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.peers import (
+    cause,
+    compare,
+    count_peers,
+    pcie,
+)
 
 KEYS = [each.key for each in FIGURES]
 LINK = {"pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16}
@@ -85,12 +90,12 @@ def test_figures_that_are_slow_for_one_reason_are_one_warning() -> None:
         return Measurement(gpu, Reading(gpu.uuid, 1, "cuda", "2.9", dict.fromkeys(KEYS, share * 1e12), facts))
 
     narrow = {**LINK, "pcie_width": 8, "throttle_reasons": 0x4}
-    found = compare([*(both(number, 1) for number in range(3)), both(3, 0.5, **narrow)])
+    found = compare([*(both(number, 1, **LINK) for number in range(3)), both(3, 0.5, **narrow)])
     assert [(each.uuids, each.figures) for each in found] == [
         (("GPU-3",), tuple(KEYS[:3])),
         (("GPU-3",), (KEYS[3],)),
     ]
-    assert "power limit" in found[0].text and "PCIe link ran at Gen4 x8 of Gen4 x16" in found[1].text
+    assert "power limit" in found[0].text and "PCIe link is Gen4 x8 under load, those of its peers" in found[1].text
 
 
 def test_two_are_named_together() -> None:
@@ -104,9 +109,6 @@ def test_two_are_named_together() -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({**LINK, "pcie_width": 8}, "Its PCIe link ran at Gen4 x8 of Gen4 x16 under load"),
-        ({**LINK, "pcie_generation": 3, "throttle_reasons": 0x48}, "Its PCIe link ran at Gen3 x16 of Gen4 x16"),
-        ({"pcie_width": 8, "pcie_width_max": 16}, "Its PCIe link ran below its maximum under load"),
         ({**LINK, "throttle_reasons": 0x48, "temperature_c": 91}, "because it was too hot (91 °C)"),
         ({"throttle_reasons": 0x20}, "because it was too hot:"),
         ({"throttle_reasons": 0x88}, "power brake"),
@@ -125,19 +127,78 @@ def test_two_are_named_together() -> None:
     ids=str,
 )
 def test_the_likely_cause(facts: dict[str, float], words: str) -> None:
-    host_to_device = FIGURES[3]
-    others = [measured(number, 2, host_to_device.key) for number in (1, 2)]
-    assert words in cause(measured(0, 1, host_to_device.key, facts), host_to_device, others)
+    others = [measured(number, 2) for number in (1, 2)]
+    assert words in cause(measured(0, 1, facts=facts), FIGURES[0], others)
+
+
+GEN3, GEN5 = ({**LINK, "pcie_generation": number, "pcie_generation_max": number} for number in (3, 5))
+NARROW = {**LINK, "pcie_width": 8}
+UNKNOWN = "No cause was found"
 
 
 @pytest.mark.parametrize(
-    ("reasons", "words"), [(0x4, "No cause was found"), (0x2, "No cause was found"), (0x24, "too hot")], ids=str
+    ("facts", "others", "words"),
+    [
+        (NARROW, [LINK, LINK], "Its PCIe link is Gen4 x8 under load, those of its peers Gen4 x16: check"),
+        # The slot or the firmware limits it, so its own maximum says nothing.
+        (GEN3, [GEN5, GEN5], "Its PCIe link is Gen3 x16 under load, those of its peers Gen5 x16"),
+        ({**LINK, "pcie_generation": 3, "throttle_reasons": 0x8}, [LINK], "Its PCIe link is Gen3 x16"),
+        # A link below its maximum is usual in this group.
+        (NARROW, [NARROW, NARROW], UNKNOWN),
+        (NARROW, [NARROW, LINK], UNKNOWN),
+        (NARROW, [{}, {}], UNKNOWN),
+        (NARROW, [{}, LINK], "those of its peers Gen4 x16"),
+        # As fast, and faster.
+        ({**GEN5, "pcie_width": 8}, [LINK], UNKNOWN),
+        (GEN5, [LINK], UNKNOWN),
+        ({"pcie_width": 8, "pcie_width_max": 16}, [LINK], UNKNOWN),
+        ({"memory_used_before_mib": 4096}, [LINK], "Another process used 4096 MiB"),
+        ({"throttle_reasons": 0x8}, [LINK], "The hardware slowed it down"),
+        ({"throttle_reasons": 0x88}, [LINK], "power brake"),
+        # None of these slows down a copy from the host.
+        ({"throttle_reasons": 0x4, "ecc_uncorrected": 1}, [LINK], UNKNOWN),
+        ({"throttle_reasons": 0x2 | 0x10 | 0x20}, [LINK], UNKNOWN),
+    ],
+    ids=str,
 )
-def test_a_power_limit_that_all_reach_is_not_the_cause(reasons: int, words: str) -> None:
-    slow, *others = (measured(number, 1, KEYS[1], {"throttle_reasons": reasons}) for number in range(3))
-    assert words in cause(slow, FIGURES[1], others)
-    other = [measured(1, 2, KEYS[1], {"throttle_reasons": 0x1})]
-    assert "No cause was found" not in cause(slow, FIGURES[1], [*others, *other])
+def test_the_likely_cause_of_a_slow_copy(facts: Any, others: list[Any], words: str) -> None:
+    host_to_device = FIGURES[3]
+    peers = [measured(number + 1, 2, host_to_device.key, each) for number, each in enumerate(others)]
+    assert words in cause(measured(0, 1, host_to_device.key, facts), host_to_device, peers)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "others", "words"),
+    [
+        (0x4, [0x4, 0x4], UNKNOWN),
+        (0x2, [0x2, 0x2], UNKNOWN),
+        (0x10, [0x10, 0x10], UNKNOWN),
+        (0x24, [0x4, 0x4], "too hot"),
+        (0x20, [0x20, 0x20], "too hot"),
+        # Half of those that are known.
+        (0x4, [0x4, 0x1], UNKNOWN),
+        (0x4, [0x4, None, None], UNKNOWN),
+        (0x4, [0x4, 0x1, 0x1], "power limit"),
+        (0x4, [None, None], "power limit"),
+        (0x4, [], "power limit"),
+    ],
+    ids=str,
+)
+def test_what_is_usual_among_the_peers_is_not_the_cause(reasons: int, others: list[int | None], words: str) -> None:
+    peers = [
+        measured(number + 1, 2, KEYS[1], {} if each is None else {"throttle_reasons": each})
+        for number, each in enumerate(others)
+    ]
+    assert words in cause(measured(0, 1, KEYS[1], {"throttle_reasons": reasons}), FIGURES[1], peers)
+
+
+def test_the_peers_of_a_gpu_are_counted() -> None:
+    group = [measured(number, 1) for number in range(3)]
+    alone, cpu = measured(3, 1, memory=40960), measured(4, 1, device="cpu")
+    both = Measurement(group[0].gpu, Reading("GPU-0", 1, "cuda", "2.9", {KEYS[0]: 1, KEYS[1]: 1}))
+    assert count_peers([*group, alone, cpu]) == {"GPU-0": 2, "GPU-1": 2, "GPU-2": 2, "GPU-3": 0}
+    # A figure that no other GPU has was compared with nothing.
+    assert count_peers([both, *group[1:]])["GPU-0"] == 0
 
 
 def test_a_narrow_link_does_not_slow_down_a_multiplication() -> None:

@@ -35,7 +35,7 @@ def example() -> list[str]:
         }
         measured.append(Measurement(gpu, Reading(gpu.uuid, 1, "cuda", "2.9.1", figures, facts)))
     left_out = [LeftOut(Gpu("gpu2", "GPU-9", 0, "Example GPU", 40960), "in use by team/notebook")]
-    return summary(result(measured, [], left_out, "2026-11-21T04:00:00Z"))
+    return summary(result(measured, [], left_out, ["gpu1", "gpu2"], "2026-11-21T04:00:00Z"))
 
 
 def test_the_guide_shows_what_the_rule_says_about_made_up_figures() -> None:
