@@ -18,7 +18,8 @@ description:
     out, and named with the reason.
   - GPUs of the same name and memory are compared. A GPU that is slower than 90 % of the median of the others is a
     warning with the likely cause. If there are only two, both are named if they differ by more than 10 %.
-  - Warnings and pods that could not measure do not make the module fail.
+  - Warnings and pods that could not measure do not make the module fail. If the API fails for a minute, the open pods
+    are failures. If the namespace can't be removed, the module warns, and the next run removes it.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -54,7 +55,7 @@ options:
         type: str
         default: ""
   image:
-    description: Image with PyTorch 1.13 or newer and Python 3.8 or newer. Without CUDA, it measures the CPU.
+    description: Image with PyTorch 1.13 or newer and Python 3.8 or newer. A PyTorch without CUDA measures the CPU.
     type: str
     required: true
   python:

@@ -64,7 +64,7 @@ def plan(
             left_out.append(LeftOut(Gpu(name, ""), listed))
         closed = _node_reason(node, max(len(gpus), host["pci"]))
         used = {uuid: pod for uuid, pod in host["held"].items() if pod.partition("/")[0] != namespace}
-        reasons = [_reason(each, used) or closed for each in host["gpus"]]
+        reasons = [_gpu_reason(each, used) or closed for each in host["gpus"]]
         left_out += [LeftOut(gpu, reason) for gpu, reason in zip(gpus, reasons) if reason]
         free = [gpu for gpu, reason in zip(gpus, reasons) if not reason]
         if node is None or not free:
@@ -98,7 +98,7 @@ def _node_reason(node: Object | None, gpus: int) -> str:
     return ""
 
 
-def _reason(gpu: Mapping[str, Any], used: Mapping[str, str]) -> str:
+def _gpu_reason(gpu: Mapping[str, Any], used: Mapping[str, str]) -> str:
     mig = gpu.get("mig") or {}
     if not gpu.get("uuid"):
         return "it does not respond"
