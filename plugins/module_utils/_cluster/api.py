@@ -71,12 +71,13 @@ class Api:
         found: list[dict[str, Any]] = self.get(path, **query).get("items") or []
         return found
 
-    def text(self, path: str, patience: float | None = None, **query: str) -> str:
-        """What the API answers that isn't JSON: logs and proxied requests.
+    def text(self, path: str, **query: str) -> str:
+        """What the API answers that isn't JSON: logs and proxied requests."""
+        return self._request("GET", path, query)
 
-        With ``patience`` (seconds), it is asked only once: the API waits for the kubelet, which may be gone.
-        """
-        return self._request("GET", path, query, patience=patience)
+    def text_within(self, seconds: float, path: str, **query: str) -> str:
+        """The same, but asked only once and for so long: the API may wait for a kubelet that is gone."""
+        return self._request("GET", path, query, patience=seconds)
 
     def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         created: dict[str, Any] = json.loads(self._request("POST", path, body=body))

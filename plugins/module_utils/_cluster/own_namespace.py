@@ -64,11 +64,12 @@ class OwnNamespace:
         return objects.trouble(pod, self._events(pod) if objects.phase(pod) == "Pending" else ())
 
     def log(self, pod: str, container: str, patience: float | None = None, **query: str) -> str:
-        """What a container printed. ``patience``: as for Api.text."""
+        """What a container printed. ``patience``: ask only once, for so many seconds."""
         query = {"container": container, "tailLines": "200", **query}
         # A container that has not started has no log; that is no error.
         with contextlib.suppress(ApiError):
-            return self._api.text(f"{self.path}/pods/{pod}/log", patience, **query)
+            path = f"{self.path}/pods/{pod}/log"
+            return self._api.text_within(patience, path, **query) if patience else self._api.text(path, **query)
         return ""
 
     def _events(self, pod: Object) -> list[dict[str, Any]]:

@@ -192,7 +192,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_clock_and_power_are_usual_values_under_load(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sample of a boost, and one that was read between two figures, don't count."""
-    busy, facts = threading.Event(), {}
+    busy = threading.Event()
+    facts: dict[str, float] = {}
     # The first answer only shows that the driver knows the fields.
     answers = [("0", "0", "0"), ("50", "1980", "300"), ("52", "1410", "70"), ("51", "210", "10"), ("51", "1400", "71")]
 

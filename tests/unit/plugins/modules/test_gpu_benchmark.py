@@ -70,7 +70,7 @@ class Lab:
         }
         module = SimpleNamespace(params=params, check_mode=check, warn=self.warnings.append)
         try:
-            return {"failed": False, **gpu_benchmark.run_module(module)}  # type: ignore[arg-type]
+            return {"failed": False, **gpu_benchmark.run_module(module)}
         except DomainError as error:
             return {"failed": True, "msg": str(error)}
 
@@ -394,7 +394,7 @@ def unschedulable(lab: Lab, message: str) -> None:
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
             pod["status"] = {"phase": "Pending", "conditions": [condition]}
 
-    lab.cluster.start = refuse  # type: ignore[method-assign]
+    lab.cluster.start = refuse
 
 
 @pytest.mark.parametrize("message", ["1 Too many pods.", "1 Insufficient nvidia.com/gpu."])
