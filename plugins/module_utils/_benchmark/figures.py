@@ -38,7 +38,7 @@ FIGURES = (
 
 def label(node: str, index: int | str | None, uuid: str) -> str:
     """What a GPU is called in texts."""
-    return f"{node} GPU {index if index not in (None, '') else uuid or 'without a UUID'}"
+    return f"{node} GPU {index}" if index not in (None, "") else f"{node} {uuid or 'GPU without a UUID'}"
 
 
 @dataclass(frozen=True)

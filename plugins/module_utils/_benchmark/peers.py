@@ -118,7 +118,7 @@ def _link_causes(slow: Measurement, others: Sequence[Measurement], reasons: int)
         yield f"{links_differ}: check that the card is seated well, its riser and its slot."
     yield from _hardware_causes(reasons)
     yield from _memory_in_use(slow)
-    yield _unknown_cause(slow)
+    yield "No cause was found: compare its slot and its PCIe link with those of the others."
 
 
 def _causes(slow: Measurement, reasons: int) -> Iterator[str]:
@@ -141,7 +141,8 @@ def _causes(slow: Measurement, reasons: int) -> Iterator[str]:
     yield from _memory_in_use(slow)
     if reasons & _SYNC:
         yield "It is in a group of GPUs with common clocks (sync boost), and the slowest one sets them."
-    yield _unknown_cause(slow)
+    clock = _read(slow, "sm_clock_mhz", " MHz")
+    yield f"No cause was found: compare its clock{clock}, power and temperature with those of the others."
 
 
 def _hardware_causes(reasons: int) -> Iterator[str]:
@@ -155,11 +156,6 @@ def _memory_in_use(slow: Measurement) -> Iterator[str]:
     used = slow.reading.facts.get("memory_used_before_mib", 0)
     if used > _OTHER_PROCESS_MIB:
         yield f"Another process used {used:.0f} MiB of its memory: check nvidia-smi on the host."
-
-
-def _unknown_cause(slow: Measurement) -> str:
-    clock = _read(slow, "sm_clock_mhz", " MHz")
-    return f"No cause was found: compare its clock{clock}, power and temperature with those of the others."
 
 
 def pcie(facts: Mapping[str, float]) -> str:

@@ -192,6 +192,14 @@ def test_what_is_usual_among_the_peers_is_not_the_cause(reasons: int, others: li
     assert words in cause(measured(0, 1, KEYS[1], {"throttle_reasons": reasons}), FIGURES[1], peers)
 
 
+@pytest.mark.parametrize(
+    ("index", "uuid", "text"),
+    [(0, "GPU-1", "gpu1 GPU 0"), (None, "GPU-1", "gpu1 GPU-1"), (None, "", "gpu1 GPU without a UUID")],
+)
+def test_a_gpu_has_a_label(index: int | None, uuid: str, text: str) -> None:
+    assert Gpu("gpu1", uuid, index).label == text
+
+
 def test_the_peers_of_a_gpu_are_counted() -> None:
     group = [measured(number, 1) for number in range(3)]
     alone, cpu = measured(3, 1, memory=40960), measured(4, 1, device="cpu")
