@@ -134,7 +134,7 @@ def main() -> None:
         listed = Path("/sys/bus/pci/devices", bus[-12:].lower(), "local_cpulist").read_text().strip()
         spans = [part.split("-") for part in listed.split(",")]
         os.sched_setaffinity(0, {cpu for span in spans for cpu in range(int(span[0]), int(span[-1]) + 1)})
-    child = subprocess.run([sys.executable, "-u", __file__, "--measure"], capture_output=True)
+    child = subprocess.run([sys.executable, "-u", __file__, "--measure"], capture_output=True, check=False)
     printed, errors = (output.decode("utf-8", "replace").splitlines() for output in (child.stdout, child.stderr))
     last = [line[len(MARK) :] for line in printed if line.startswith(MARK)][-1:] or ["{}"]
     found = {"uuid": uuid, "gpus": len(rows), "notes": [], "facts": {}, **json.loads(last[0])}
