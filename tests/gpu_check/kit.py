@@ -24,9 +24,9 @@ class Kit:
     def __init__(self, root: Path) -> None:
         self.root = root
         try:
-            self.manifest: dict[str, Any] = json.loads((root / MANIFEST).read_text())
-            files, wheels = dict(self.manifest["files"]), dict(self.manifest["wheels"])
-            self.version = str(self.manifest["version"])
+            manifest: dict[str, Any] = json.loads((root / MANIFEST).read_text())
+            files, wheels = dict(manifest["files"]), dict(manifest["wheels"])
+            self.version = str(manifest["version"])
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise _incomplete(root, f"{MANIFEST} can't be read ({type(error).__name__})") from None
         # Source files that were edited: whoever reads the report has to know.
@@ -56,7 +56,6 @@ class Kit:
 
     def unpack(self, work: Path) -> Path:
         """Unpack the packages for this Python below ``work`` and return their directory."""
-        require_space(work)
         site = work / "site"
         for name in self._wheels:
             with zipfile.ZipFile(self.root / "wheels" / name) as wheel:

@@ -84,7 +84,7 @@ class Check:
         self.facts = Facts("", None)
         self.machine = machine.Machine()
         self._library = ("", "")
-        self._has_topology: bool | None = None
+        self._has_topology = False
         self._torch: Torch | None = None
         # Only this process and Ansible get the packages of the kit: PyTorch gets the machine's own.
         self._site = kit.unpack(work)
@@ -140,7 +140,8 @@ class Check:
         part.seconds = time.monotonic() - started
         _print(f"{part.state} ({part.seconds:.1f} s)")
 
-    def _readers(self, part: Part, nvml: Nvml) -> None:
+    def _readers(self, part: Part, nvml: Nvml, suffix: str = "") -> None:
+        """Compare the readers. ``suffix`` is part of the names of the files that are kept."""
         program = shutil.which("nvidia-smi", path=self._environment["PATH"])
         if program is None:
             raise NotRunError("there is no nvidia-smi in PATH")
@@ -154,7 +155,6 @@ class Check:
             if not forms.may_be_passing(found):
                 break
         vars(part).update(vars(found))
-        suffix = f" {part.name}" if self._has_topology is not None else ""
         for name, output in outputs.items():
             (self._raw / f"nvidia-smi {name}{suffix}.txt").write_text(output.text)
         self._keep(f"nvml{suffix}.json", {"before": _as_json(before), "after": _as_json(after)})
@@ -164,10 +164,9 @@ class Check:
         """Compare again while every GPU is in use: processes, used memory and utilization are otherwise empty."""
         if any(part.name == "kernel" and part.state != result.AGREES for part in self.parts):
             raise NotRunError("the kernel did not run")
-        if any(result.in_mig_mode(gpu) for gpu in self.facts.gpus):
-            raise NotRunError("a GPU is in MIG mode")
+        self._require_no_mig()
         with programs.holding(self._kit.programs / "vectorAdd"):
-            self._readers(part, nvml)
+            self._readers(part, nvml, " in use")
 
     def _specification(self, part: Part, containers: Containers) -> None:
         containers.generate(self._library[0])
@@ -183,7 +182,7 @@ class Check:
         variables = environment.for_ansible(self._environment, self._site, self._kit.root, self._work)
         found = modules.results(variables, self._work, before, specification, part, self._remaining())
         self._keep("modules.json", found)
-        modules.compare(part, found, before, nvml.read(), self.machine, self._library, bool(self._has_topology))
+        modules.compare(part, found, before, nvml.read(), self.machine, self._library, self._has_topology)
 
     def _isolation(self, part: Part, nvml: Nvml, containers: Containers) -> None:
         if not containers.specification.is_file():
@@ -208,9 +207,12 @@ class Check:
         programs.user_script(part, self._torch, self._options.script)
 
     def _require_whole_gpus(self, nvml: Nvml) -> None:
+        self._require_no_mig()
+        self._require_idle(nvml)
+
+    def _require_no_mig(self) -> None:
         if any(result.in_mig_mode(gpu) for gpu in self.facts.gpus):
             raise NotRunError("a GPU is in MIG mode")
-        self._require_idle(nvml)
 
     def _require_idle(self, nvml: Nvml) -> None:
         busy = in_use(nvml.read())

@@ -40,9 +40,8 @@ class Facts:
     """One reading. ``gpus`` by index; ``topology`` has a cell for each pair of indices, ``affinity`` CPUs by index.
 
     ``profiles`` (name, id, most instances), ``placements`` (starts and size by profile id) and ``instances`` (id,
-    start) of MIG are by index, too. ``processes`` are
-    (pid, name) of compute processes by index, ``graphics`` the number of graphics processes. ``cuda_version`` is None
-    if NVML can't open libcuda.
+    start) of MIG are by index, too. ``processes`` are (pid, name) of compute processes by index, ``graphics`` the
+    number of graphics processes. ``cuda_version`` is None if NVML can't open libcuda.
     """
 
     driver_version: str
@@ -110,7 +109,7 @@ class Nvml:
             facts.gpus.append({"index": index, **self._gpu(handle)})
             facts.profiles[index] = self._profiles(handle)
             facts.placements[index] = self._placements(handle, facts.profiles[index])
-            facts.instances[index] = self._instances(handle)
+            facts.instances[index] = self._instances(handle, facts.gpus[index]["mig.devices"])
             facts.processes[index] = [(pid, _process_name(pid)) for pid in self._pids(handle, "Compute", "MPSCompute")]
             facts.graphics[index] = len(self._pids(handle, "Graphics"))
             with self._may_lack():
@@ -286,10 +285,10 @@ class Nvml:
                     found[number] = (tuple(sorted(place.start for place in known)), known[0].size)
         return found
 
-    def _instances(self, handle: Any) -> set[tuple[int, int]]:
-        """Return (id, start) of every GPU instance that holds a MIG device."""
+    def _instances(self, handle: Any, devices: list[dict[str, Any]]) -> set[tuple[int, int]]:
+        """Return (id, start) of every GPU instance that holds one of these MIG devices."""
         nvml, found = self._nvml, set()
-        for device in self._mig_devices(handle):
+        for device in devices:
             with self._may_lack():
                 instance = nvml.nvmlDeviceGetGpuInstanceById(handle, device["gi"])
                 found.add((device["gi"], nvml.nvmlGpuInstanceGetInfo(instance).placement.start))

@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gpu_check.nvml import Facts
 from gpu_check.process import run, started, wait_for
 from gpu_check.result import NotRunError, Part, in_mig_mode, last_line
 
-_SUMMARY = "TORCH_DDP_SUMMARY "
 UUID = re.compile(r"^GPU \d+: .*\(UUID: (?:GPU-)?([0-9a-f-]+)\)", re.MULTILINE)
 # A build of PyTorch has code for some compute capabilities, and PTX for newer ones.
 _TORCH = """
@@ -105,11 +103,13 @@ class Programs:
 
     def training(self, part: Part, torch: Torch, script: Path, gpus: int) -> None:
         """Train with the collection's example on all ``gpus``, and note its figures."""
+        from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.log import summary as read_summary
+
         done = self._torchrun(torch, [str(script), "--epochs", "3"], "training.txt")
         where = script.name
         part.compare(where, "exit status", done.returncode, 0)
         part.compare(where, "GPUs that PyTorch sees", torch.gpus, gpus)
-        summary = _summary(done.stdout)
+        summary = read_summary(done.stdout)
         if done.returncode or not summary:
             part.compare(where, "summary", bool(summary), True)
             part.notes.append(last_line(done.stderr))
@@ -156,18 +156,6 @@ def in_use(facts: Facts) -> str:
 
 def _has_device(facts: Facts) -> bool:
     return any(gpu["mig.devices"] or not in_mig_mode(gpu) for gpu in facts.gpus)
-
-
-def _summary(text: str) -> dict[str, Any]:
-    """Return the summary that the example prints, empty if there is none."""
-    for line in reversed(text.splitlines()):
-        if line.startswith(_SUMMARY):
-            try:
-                found = json.loads(line.removeprefix(_SUMMARY))
-            except ValueError:
-                return {}
-            return found if isinstance(found, dict) else {}
-    return {}
 
 
 def _free_port() -> int:

@@ -111,7 +111,8 @@ def _reasons(measured: Measurement) -> int | None:
 
 
 def _link_causes(slow: Measurement, others: Sequence[Measurement], reasons: int) -> Iterator[str]:
-    own, links = _link_of(slow), sorted(link for link in map(_link_of, others) if link)
+    own = _link_of(slow.reading.facts)
+    links = sorted(link for link in (_link_of(other.reading.facts) for other in others) if link)
     usual = links[(len(links) - 1) // 2] if links else None
     if own and usual and own[0] < usual[0]:
         links_differ = f"Its PCIe link is {_format_link(own)} under load, those of its peers {_format_link(usual)}"
@@ -160,15 +161,14 @@ def _memory_in_use(slow: Measurement) -> Iterator[str]:
 
 def pcie(facts: Mapping[str, float]) -> str:
     """``Gen3 x8 of Gen4 x16``, ``Gen4 x16`` for a link that is as fast as it can be, empty if it is not known."""
-    found = [(facts.get(f"pcie_generation{end}"), facts.get(f"pcie_width{end}")) for end in ("", "_max")]
-    now, most = ("" if None in link else "Gen{:.0f} x{:.0f}".format(*link) for link in found)
+    links = (_link_of(facts, end) for end in ("", "_max"))
+    now, most = (_format_link(link) if link else "" for link in links)
     return (now if now == most else f"{now} of {most}") if now and most else ""
 
 
-def _link_of(measured: Measurement) -> tuple[float, float, float] | None:
+def _link_of(facts: Mapping[str, float], end: str = "") -> tuple[float, float, float] | None:
     """(its speed, its generation, its width), None if it is not known. Each generation doubles the speed."""
-    facts = measured.reading.facts
-    generation, width = facts.get("pcie_generation"), facts.get("pcie_width")
+    generation, width = facts.get(f"pcie_generation{end}"), facts.get(f"pcie_width{end}")
     return None if generation is None or width is None else (2**generation * width, generation, width)
 
 

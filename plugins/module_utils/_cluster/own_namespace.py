@@ -66,7 +66,7 @@ class OwnNamespace:
     def log(self, pod: str, container: str, patience: float | None = None, **query: str) -> str:
         """What a container printed. ``patience``: ask only once, for so many seconds."""
         query = {"container": container, "tailLines": "200", **query}
-        # A container that has not started has no log; that is no error.
+        # A container that has not started has no log yet.
         with contextlib.suppress(ApiError):
             path = f"{self.path}/pods/{pod}/log"
             return self._api.text_within(patience, path, **query) if patience else self._api.text(path, **query)
