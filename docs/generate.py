@@ -30,6 +30,7 @@ ROLES = (
     "containerd",
     "nvidia_container_toolkit",
     "kubeadm",
+    "cluster_api",
     "flannel",
     "gpu_sharing",
     "nvidia_device_plugin",

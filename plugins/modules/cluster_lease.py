@@ -13,7 +13,7 @@ description:
   - Acquires, renews or releases the Lease C(gpulab-kubernetes) in the namespace C(kube-system). If another holder has
     it, the module fails and reports the holder, the time, the purpose, and how to continue.
   - A lease that is not renewed in time counts as released, so a killed run blocks other runs for at most O(duration).
-  - Runs on a control plane and uses its C(admin.conf). On a host without this file there is no cluster yet, so the
+  - Runs on a control plane and uses its O(kubeconfig). On a host without this file there is no cluster yet, so the
     module does nothing. If the API does not answer, the module only warns, because the purpose of the run may be to
     repair it.
 author:
@@ -38,6 +38,14 @@ options:
     default: 900
   break_holder:
     description: Holder whose lease may be taken over because its run is known to have ended.
+    type: str
+    default: ""
+  kubeconfig:
+    description: Path of the administrator's kubeconfig on the host.
+    type: path
+    default: /etc/kubernetes/admin.conf
+  context:
+    description: Name of the context in O(kubeconfig). The default is the current context.
     type: str
     default: ""
 extends_documentation_fragment:
@@ -91,12 +99,12 @@ _UNREACHED = "The lease of the cluster could not be {}, so another run could cha
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     nothing = {"held": False, "taken_from": "", "changed": False}
-    text = read_text(under(params["root"], "/etc/kubernetes/admin.conf"))
+    text = read_text(under(params["root"], params["kubeconfig"]))
     if text is None:
         return nothing
     held = params["state"] == "held"
     try:
-        api = Api(read_kubeconfig(text), module.tmpdir, params["root"], read_only=module.check_mode)
+        api = Api(read_kubeconfig(text, params["context"]), module.tmpdir, params["root"], read_only=module.check_mode)
         holder = Holder(api, params["holder"])
         if not held:
             return {**nothing, "changed": holder.release()}
@@ -117,6 +125,8 @@ def main() -> None:
             "purpose": {"type": "str", "default": ""},
             "duration": {"type": "int", "default": 900},
             "break_holder": {"type": "str", "default": ""},
+            "kubeconfig": {"type": "path", "default": "/etc/kubernetes/admin.conf"},
+            "context": {"type": "str", "default": ""},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,

@@ -80,6 +80,6 @@ def test_every_task_against_the_api_is_reached_with_a_kubeconfig() -> None:
         for path in ROOT.glob("playbooks/*.yml")
         for found in walk(path, load(path), {}, {"cluster_network_plugin": network})
     ]
-    kept = ("{{ kubeadm_kubeconfig }}", "{{ cluster_api_delegate }}")
+    kept = ("{{ cluster_api_kubeconfig }}", "{{ cluster_api_delegate }}")
     assert [(task, *found) for task, *found in reached if tuple(found) != kept] == []
     assert {task for task, *_found in reached} == {task for task in WRITTEN if task[2] in GROUP}

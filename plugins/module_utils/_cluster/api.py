@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from ansible.module_utils.basic import missing_required_lib
 
 from .._errors import DomainError
+from .._kubeadm.kubeconfig import KubeconfigError
+from . import kubeconfig as kubeconfigs
 
 _ADVICE = "Is the control plane up, and can this host reach it (cluster_api_delegate)?"
 
@@ -38,11 +41,13 @@ class Api:
         except ImportError as error:
             raise DomainError(missing_required_lib("kubernetes"), exception=str(error)) from error
         self._urllib3: Any = urllib3
-        kubeconfigs: Any = config
+        client_config: Any = config
         try:
-            client = kubeconfigs.new_client_from_config(config_file=kubeconfig)
-        except (kubeconfigs.ConfigException, OSError, ValueError) as error:
-            raise ApiError(f"Error while reading the kubeconfig {kubeconfig}: {error}") from error
+            text = Path(kubeconfig).expanduser().read_text(encoding="utf-8")
+            client = client_config.new_client_from_config_dict(kubeconfigs.build(kubeconfigs.read(text)))
+        except (client_config.ConfigException, KubeconfigError, OSError, ValueError) as error:
+            reason = str(error).removeprefix("Error while reading a kubeconfig: ")
+            raise ApiError(f"Error while reading the kubeconfig {kubeconfig}: {reason}") from error
         self.server: str = client.configuration.host
         self._pool = client.rest_client.pool_manager
         self._timeout = timeout

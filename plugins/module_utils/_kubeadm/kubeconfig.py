@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from urllib.parse import urlsplit
 
 from .._errors import DomainError
 from .yaml_block import read_yaml
+
+_UNSAFE_CLUSTER = ("certificate-authority", "insecure-skip-tls-verify", "proxy-url")
+_UNSAFE_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
 
 
 class KubeconfigError(DomainError):
@@ -35,6 +39,9 @@ class Kubeconfig:
     client_key: str | None = None
     client_key_file: str | None = None
     token: str | None = None
+    tls_server_name: str | None = None
+    # Names of settings of this cluster and this user that run programs, read files, or weaken TLS.
+    unsafe: tuple[str, ...] = ()
 
     def authority(self, root: str = "/") -> str | None:
         """The PEM text of the CA, wherever it lies; None when there is none."""
@@ -46,13 +53,18 @@ class Kubeconfig:
             return None
 
 
-def read_kubeconfig(text: str) -> Kubeconfig:
-    """Raises KubeconfigError for anything that does not name one server."""
+def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any] = read_yaml) -> Kubeconfig:
+    """Return the named context, or the current one. ``load`` reads YAML, and raises ValueError for anything else.
+
+    Raises KubeconfigError for anything that does not name one server.
+    """
     try:
-        data = json.loads(text) if text.lstrip().startswith("{") else read_yaml(text)
+        data = json.loads(text) if text.lstrip().startswith("{") else load(text)
     except (ValueError, RecursionError) as error:
         raise KubeconfigError(f"Error while reading a kubeconfig: {error}") from error
-    context = _named(data, "contexts", "context", _text(data, "current-context"))
+    context = _named(data, "contexts", "context", context_name or _text(data, "current-context"))
+    if context_name and not _has(data, context_name):
+        raise KubeconfigError(f"Error while reading a kubeconfig: it has no context {context_name}")
     cluster = _named(data, "clusters", "cluster", _text(context, "cluster"))
     user = _named(data, "users", "user", _text(context, "user"))
     server = _text(cluster, "server")
@@ -70,6 +82,13 @@ def read_kubeconfig(text: str) -> Kubeconfig:
         client_key=_decoded(user, "client-key-data"),
         client_key_file=_text(user, "client-key"),
         token=_text(user, "token"),
+        tls_server_name=_text(cluster, "tls-server-name"),
+        unsafe=tuple(
+            name
+            for part, names in ((cluster, _UNSAFE_CLUSTER), (user, _UNSAFE_USER))
+            for name in names
+            if part.get(name) not in (None, "", False, "false")
+        ),
     )
 
 
@@ -93,6 +112,12 @@ def _named(data: Any, plural: str, singular: str, name: str | None) -> dict[str,
     chosen = [entry for entry in entries if entry.get("name") == name] or (entries if len(entries) == 1 else [])
     value = chosen[0].get(singular) if chosen else None
     return value if isinstance(value, dict) else {}
+
+
+def _has(data: Any, context: str) -> bool:
+    entries = data.get("contexts") if isinstance(data, dict) else None
+    names = [entry.get("name") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return context in names
 
 
 def _text(data: Any, key: str) -> str | None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An SSH tunnel to an API server: ssh's arguments from Ansible's connection settings, and a kubeconfig that uses it."""
+"""An SSH tunnel to an API server: ssh's arguments from Ansible's connection settings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-
-import yaml
 
 from ...module_utils._errors import DomainError
 
@@ -52,23 +49,6 @@ def ssh_arguments(option: Callable[[str], Any], local_port: int, address: str, r
     for name in ("ssh_common_args", "ssh_extra_args"):
         argv += shlex.split(str(option(name) or ""))
     return [*argv, "-L", f"127.0.0.1:{local_port}:{address}:{remote_port}", str(option("host"))]
-
-
-def through_tunnel(text: str, port: int) -> str:
-    """A kubeconfig whose servers are reached through a local port; their certificates still have to be theirs."""
-    try:
-        data = yaml.safe_load(text)
-        for entry in data["clusters"]:
-            cluster: dict[str, Any] = entry["cluster"]
-            name = urlsplit(cluster["server"]).hostname
-            if not name:
-                raise TunnelError(f"the address of the API server, {cluster['server']!r}, does not contain a host")
-            cluster.setdefault("tls-server-name", name)
-            cluster["server"] = f"https://127.0.0.1:{port}"
-    except (yaml.YAMLError, ValueError, KeyError, TypeError) as error:
-        raise TunnelError("the kubeconfig can't be read") from error
-    written: str = yaml.safe_dump(data, sort_keys=False)
-    return written
 
 
 def connection_options(connection: Any) -> Callable[[str], Any]:

@@ -20,7 +20,7 @@ PLAY = """
   gather_facts: false
   module_defaults:
     group/gpulab.kubernetes.api:
-      kubeconfig: "{{ kubeadm_kubeconfig }}"
+      kubeconfig: "{{ cluster_api_kubeconfig }}"
   tasks:
     - name: Take the settings
       ansible.builtin.import_role:
@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_it_is_written_once_and_again_when_it_differs(folder: Path, cluster: FakeCluster) -> None:
     with cluster.serve(folder) as kubeconfig:
-        wanted = ("-e", f"kubeadm_kubeconfig={kubeconfig}", "-e", "acceptance_report_configmap=true")
+        wanted = ("-e", f"cluster_api_kubeconfig={kubeconfig}", "-e", "acceptance_report_configmap=true")
         assert "changed=1" in run(folder, *wanted, "--check")
         assert STORED not in cluster.objects
         assert "changed=1" in run(folder, *wanted)
@@ -77,7 +77,7 @@ def test_it_is_written_once_and_again_when_it_differs(folder: Path, cluster: Fak
 
 def test_nothing_is_kept_in_the_cluster_unasked(folder: Path, cluster: FakeCluster) -> None:
     with cluster.serve(folder) as kubeconfig:
-        assert "changed=0" in run(folder, "-e", f"kubeadm_kubeconfig={kubeconfig}")
+        assert "changed=0" in run(folder, "-e", f"cluster_api_kubeconfig={kubeconfig}")
     assert cluster.objects == {}
 
 
@@ -87,7 +87,7 @@ def test_a_run_that_writes_twice_writes_what_it_found_last(folder: Path, cluster
     (folder / "later.json").write_text(json.dumps(report_samples.well()))
     metrics = folder / "gpulab.prom"
     with cluster.serve(folder) as kubeconfig:
-        wanted = ("-e", f"kubeadm_kubeconfig={kubeconfig}", "-e", "acceptance_report_configmap=true")
+        wanted = ("-e", f"cluster_api_kubeconfig={kubeconfig}", "-e", "acceptance_report_configmap=true")
         run(folder, *wanted, "-e", f"acceptance_report_metrics={metrics}")
     written = json.loads((folder / "gpulab-report.json").read_text())
     stored = json.loads(cluster.objects[STORED]["data"]["report.json"])
@@ -99,7 +99,7 @@ def test_a_run_that_writes_twice_writes_what_it_found_last(folder: Path, cluster
 def test_a_report_is_not_written_into_an_inventory(folder: Path) -> None:
     (folder / "site").mkdir()
     (folder / "research.ini").rename(folder / "site" / "hosts.ini")
-    status, said = run_ansible(folder, "play.yml", "-i", "site", "-e", "kubeadm_kubeconfig=''")
+    status, said = run_ansible(folder, "play.yml", "-i", "site", "-e", "cluster_api_kubeconfig=''")
     assert status == 0, said
     assert [each.name for each in (folder / "site").iterdir()] == ["hosts.ini"]
     assert (folder / "site-gpulab-report.html").exists()

@@ -27,7 +27,7 @@ PLAY = """
   gather_facts: false
   module_defaults:
     group/gpulab.kubernetes.api:
-      kubeconfig: "{{ kubeadm_kubeconfig }}"
+      kubeconfig: "{{ cluster_api_kubeconfig }}"
   roles:
     - role: gpulab.kubernetes.gpu_isolation
 """
@@ -74,7 +74,7 @@ def isolate(machine: Machine, node: FakeNode, tmp_path: Path) -> Iterator[Isolat
     (tmp_path / "play.yml").write_text(PLAY)
     with node.serve(tmp_path) as kubeconfig:
         known = {
-            "kubeadm_kubeconfig": str(kubeconfig),
+            "cluster_api_kubeconfig": str(kubeconfig),
             "cluster_node_name": "gpu1",
             "cluster_expected_gpus": 2,
             "ansible_become": False,
@@ -163,7 +163,7 @@ def test_the_whole_cluster_is_not_isolated_by_hand(tmp_path: Path, hosts: str, r
     site.answer("gpu_host_info", {"changed": False, "pci": [], "given_back": ""})
     status, output = site.play(
         PLAY.replace("localhost", hosts),
-        {"kubeadm_kubeconfig": "", "gpu_isolation_state": "isolated", "ansible_become": False},
+        {"cluster_api_kubeconfig": "", "gpu_isolation_state": "isolated", "ansible_become": False},
     )
     assert (status != 0) is refused, output
     said = " ".join(output.split())

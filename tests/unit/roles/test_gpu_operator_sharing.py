@@ -17,7 +17,7 @@ PLAYBOOK = """
   gather_facts: false
   module_defaults:
     group/gpulab.kubernetes.api:
-      kubeconfig: "{{ kubeadm_kubeconfig }}"
+      kubeconfig: "{{ cluster_api_kubeconfig }}"
   tasks:
     - name: Share
       ansible.builtin.import_role:
@@ -41,7 +41,7 @@ class Shared(Site):  # type: ignore[misc]
         """Exit status, output, and the calls."""
         settings = {
             "preflight_host": {"os": {"key": "Debian 13"}, "gpus": [{"address": "0000:3b:00.0"}]},
-            "kubeadm_kubeconfig": "/nowhere",
+            "cluster_api_kubeconfig": "/nowhere",
             "cluster_node_name": "gpu1",
             "cluster_gpu_manager": "gpu_operator",
             "ansible_become": False,

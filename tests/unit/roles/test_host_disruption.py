@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -49,9 +50,11 @@ def test_a_kubeconfig_is_removed_by_what_has_fetched_it(site: Site, tmp_path: Pa
     kubeconfig.touch()
     settings = {"cluster_node_name": "gpu1", "cluster_disruption_policy": "drain", "ansible_become": False}
     if of_the_play:
-        settings["kubeadm_kubeconfig"] = str(kubeconfig)
+        settings["cluster_api_kubeconfig"] = str(kubeconfig)
     else:
-        settings |= {"__kubeadm_admin_conf": {"content": "e30="}, "_kubeadm_private_file": str(kubeconfig)}
+        text = "{clusters: [{cluster: {server: https://gpu1}}], users: [{user: {token: t}}]}"
+        file = {"content": base64.b64encode(text.encode()).decode()}
+        settings |= {"__cluster_api_file": file, "_cluster_api_private_file": str(kubeconfig)}
     status, output = site.play(PLAYBOOK, settings)
     assert status == 0, output
     assert "Draining gpu1 deletes what pods have in emptyDir volumes: team/train: cache, scratch" in output

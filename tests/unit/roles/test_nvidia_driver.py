@@ -18,7 +18,7 @@ PLAYBOOK = """
   gather_facts: false
   module_defaults:
     group/gpulab.kubernetes.api:
-      kubeconfig: "{{ kubeadm_kubeconfig }}"
+      kubeconfig: "{{ cluster_api_kubeconfig }}"
   tasks:
     - name: Install
       ansible.builtin.include_role:
@@ -43,7 +43,7 @@ def site(tmp_path: Path) -> Site:
 def install(site: Site, driver: dict[str, Any], **more: Any) -> tuple[int, str, list[str]]:
     settings = {
         "preflight_host": {**HOST, "nvidia_driver": driver},
-        "kubeadm_kubeconfig": "/nowhere",
+        "cluster_api_kubeconfig": "/nowhere",
         "cluster_node_name": "gpu1",
         "ansible_facts": {"kernel": "6.12.0", "nodename": "gpu1", "default_ipv4": {"address": "192.0.2.1"}},
         "nvidia_driver_version": NEW,

@@ -22,7 +22,7 @@ PLAYBOOK = """
     nvidia_driver_upgrading: true
   module_defaults:
     group/gpulab.kubernetes.api:
-      kubeconfig: "{{ kubeadm_kubeconfig }}"
+      kubeconfig: "{{ cluster_api_kubeconfig }}"
   tasks:
     - name: Upgrade
       ansible.builtin.import_role:
@@ -67,7 +67,7 @@ class Upgrade(Site):  # type: ignore[misc]
         """Exit status, output, and the calls."""
         settings = {
             "preflight_host": host or HOST,
-            "kubeadm_kubeconfig": "/nowhere",
+            "cluster_api_kubeconfig": "/nowhere",
             "cluster_node_name": "gpu1",
             "ansible_facts": {"kernel": "6.12.0", "nodename": "gpu1", "default_ipv4": {"address": "192.0.2.1"}},
             "nvidia_driver_version": version,

@@ -19,7 +19,7 @@ PLAYBOOK = """
   vars: {vars}
   module_defaults:
     group/gpulab.kubernetes.api:
-      kubeconfig: "{{{{ kubeadm_kubeconfig }}}}"
+      kubeconfig: "{{{{ cluster_api_kubeconfig }}}}"
   tasks:
     - name: Run it
       ansible.builtin.include_role:
@@ -30,7 +30,7 @@ PLAYBOOK = """
 
 def run(folder: Path, part: str, **variables: Any) -> tuple[int, str]:
     given = {
-        "kubeadm_kubeconfig": str(folder / "admin.conf"),
+        "cluster_api_kubeconfig": str(folder / "admin.conf"),
         "ansible_python_interpreter": "{{ ansible_playbook_python }}",
         **variables,
     }

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.api_server import api_server
 from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_path import kubeconfig_path
-from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_through_tunnel import kubeconfig_through_tunnel
 from ansible_collections.gpulab.kubernetes.plugins.filter.next_steps import next_steps
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_prefix import report_prefix
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.access import Access
@@ -164,10 +163,6 @@ def test_the_api_server_is_the_control_plane_unless_an_endpoint_is_declared(
     address: str, endpoint: str, expected: str
 ) -> None:
     assert api_server(address, endpoint) == expected
-
-
-def test_without_a_tunnel_a_kubeconfig_stays_as_it_is() -> None:
-    assert kubeconfig_through_tunnel("not even YAML: [", 0) == "not even YAML: ["
 
 
 PLAY = """

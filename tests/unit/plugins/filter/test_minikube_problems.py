@@ -6,9 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
-from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_of_context import kubeconfig_of_context
 from ansible_collections.gpulab.kubernetes.plugins.filter.minikube_problems import minikube_problems
 from ansible_collections.gpulab.kubernetes.plugins.filter.minikube_settings import minikube_settings
 
@@ -129,32 +126,3 @@ OF_DOCKER = {
 )
 def test_settings_that_follow_from_the_driver(declared: dict[str, Any], resolved: dict[str, Any]) -> None:
     assert minikube_settings({**DECLARED, **declared}) == {**DECLARED, **declared, **RESOLVED, **resolved}
-
-
-KUBECONFIG = yaml.safe_dump(
-    {
-        "clusters": [{"name": name, "cluster": {"server": f"https://{name}:8443"}} for name in ("other", "minikube")],
-        "users": [{"name": name, "user": {"token": name}} for name in ("other", "minikube")],
-        "contexts": [
-            {"name": name, "context": {"cluster": name, "user": name}} for name in ("other", "minikube", "broken")
-        ],
-        "current-context": "other",
-    }
-)
-
-
-def test_another_cluster_in_the_kubeconfig_is_left_out() -> None:
-    reduced = yaml.safe_load(kubeconfig_of_context(KUBECONFIG, "minikube"))
-    assert reduced["current-context"] == "minikube"
-    assert reduced["clusters"] == [{"name": "minikube", "cluster": {"server": "https://minikube:8443"}}]
-    assert [entry["name"] for entry in reduced["users"] + reduced["contexts"]] == ["minikube", "minikube"]
-
-
-@pytest.mark.parametrize(
-    ("text", "context"),
-    [(KUBECONFIG, "none"), (KUBECONFIG, "broken"), ("", "minikube"), ("[", "minikube"), ("a: b", "x")],
-)
-def test_a_context_that_is_not_there_is_an_error_without_the_keys(text: str, context: str) -> None:
-    with pytest.raises(AnsibleFilterError, match="it has no complete context") as failure:
-        kubeconfig_of_context(text, context)
-    assert "token" not in str(failure.value)

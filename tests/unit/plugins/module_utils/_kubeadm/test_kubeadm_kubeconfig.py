@@ -94,6 +94,7 @@ def test_kubelet_conf_with_files() -> None:
         ca_file="/etc/kubernetes/pki/ca.crt",
         client_certificate_file=pem,
         client_key_file=pem,
+        unsafe=("certificate-authority", "client-certificate", "client-key"),
     )
 
 

@@ -12,17 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._api_tunnel import tunnel
 
 KEEPER = Path(__file__).resolve().parents[5] / "plugins/plugin_utils/_api_tunnel/keeper.py"
 PLAIN = {"host": "192.0.2.11", "ssh_args": "-C -o ControlMaster=auto -o ControlPersist=60s", "timeout": 10}
-CONF = """
-apiVersion: v1
-kind: Config
-clusters: [{name: kubernetes, cluster: {server: "https://[2001:db8::1]:6443", certificate-authority-data: Zm9v}}]
-users: [{name: admin, user: {client-key-data: YmFy}}]
-"""
 
 
 @pytest.mark.parametrize(
@@ -61,20 +54,6 @@ def test_a_password_is_refused() -> None:
 def test_another_connection_is_refused(connection: str) -> None:
     with pytest.raises(tunnel.TunnelError, match=connection):
         tunnel.refuse_other_connections(connection, "cp1", {})
-
-
-def test_kubeconfig_asks_for_the_certificate_of_the_real_server() -> None:
-    found = yaml.safe_load(tunnel.through_tunnel(CONF, 40000))
-    cluster = found["clusters"][0]["cluster"]
-    assert cluster["server"] == "https://127.0.0.1:40000"
-    assert cluster["tls-server-name"] == "2001:db8::1"
-    assert cluster["certificate-authority-data"] == "Zm9v" and found["users"][0]["user"] == {"client-key-data": "YmFy"}
-
-
-@pytest.mark.parametrize("text", ["", "clusters: {", "clusters: [{}]", "clusters: [{cluster: {server: nowhere}}]"])
-def test_bad_kubeconfig(text: str) -> None:
-    with pytest.raises(tunnel.TunnelError):
-        tunnel.through_tunnel(text, 1)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kubeconfigs that run no program and read no file, built from the fields of others.
+
+A kubeconfig can name a program (``exec``), files and a proxy. Whoever loads one that a host has written lets that host
+run programs: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from collections.abc import Collection
+from typing import Any
+
+from .._kubeadm.kubeconfig import Kubeconfig, KubeconfigError, read_kubeconfig
+
+_NAMES = {"cluster": "kubernetes", "user": "kubernetes-admin"}
+_CONTEXT = f"{_NAMES['user']}@{_NAMES['cluster']}"
+
+
+def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubeconfig:
+    """Return the fields of a context, of the current one without a name. Needs PyYAML.
+
+    ``addresses``: the names and addresses that its server may have; empty for any.
+    Raises KubeconfigError for anything that can't be used, or that has more than a server and credentials.
+    """
+    config = read_kubeconfig(text, context, _load)
+    if config.unsafe:
+        raise KubeconfigError(
+            f"Error while reading a kubeconfig: it has {' and '.join(config.unsafe)}. Only a server, and the data of "
+            "CA, client certificate and key, or a token are accepted, because the rest can run programs, read files "
+            "or redirect connections on the machine that uses it"
+        )
+    if not (config.client_certificate and config.client_key) and not config.token:
+        raise KubeconfigError("Error while reading a kubeconfig: it has neither a client certificate nor a token")
+    if config.token and not config.token.isprintable():
+        raise KubeconfigError("Error while reading a kubeconfig: its token has characters that no token has")
+    if addresses and _plain(config.host) not in {_plain(address) for address in addresses}:
+        raise KubeconfigError(
+            f"Error while reading a kubeconfig: its server is {config.host}, which is not an address of the inventory. "
+            f"If it is right, set cluster_api_endpoint to {config.server.removeprefix('https://').rstrip('/')}"
+        )
+    return config
+
+
+def build(config: Kubeconfig, tunnel_port: int = 0) -> dict[str, Any]:
+    """Return a kubeconfig with these fields and no others.
+
+    With ``tunnel_port`` the server is reached at this port of the loopback address; its certificate still has to be
+    that of the real name.
+    """
+    cluster: dict[str, Any] = {"server": f"https://127.0.0.1:{tunnel_port}" if tunnel_port else config.server}
+    if config.ca:
+        cluster["certificate-authority-data"] = _encoded(config.ca)
+    name = config.tls_server_name or (config.host if tunnel_port else None)
+    if name:
+        cluster["tls-server-name"] = name
+    user: dict[str, Any] = {}
+    if config.client_certificate and config.client_key:
+        user["client-certificate-data"] = _encoded(config.client_certificate)
+        user["client-key-data"] = _encoded(config.client_key)
+    if config.token:
+        user["token"] = config.token
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _NAMES["cluster"], "cluster": cluster}],
+        "contexts": [{"name": _CONTEXT, "context": _NAMES}],
+        "current-context": _CONTEXT,
+        "users": [{"name": _NAMES["user"], "user": user}],
+    }
+
+
+def _load(text: str) -> Any:
+    # Roles of this collection that need no API load this file, too.
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        # Its message quotes the file, which holds keys.
+        raise ValueError(f"it is not valid YAML ({type(error).__name__})") from None
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _plain(address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address.strip("[]")))
+    except ValueError:
+        return address.lower().rstrip(".")

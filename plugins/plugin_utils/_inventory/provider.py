@@ -1,0 +1,45 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which cluster of an inventory a run is about: that of kubeadm, or the machine that minikube runs on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .._preflight.model import listing
+
+KUBEADM, MINIKUBE = "kubeadm", "minikube"
+_BOTH = "Set -e cluster_provider=kubeadm or -e cluster_provider=minikube"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``host`` is that of minikube. ``problem`` is a sentence with what to do, or empty."""
+
+    name: str = KUBEADM
+    host: str = ""
+    problem: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def choose(setting: str, kubeadm: Sequence[str], minikube: Sequence[str], run: Collection[str]) -> Choice:
+    """Choose a cluster. ``kubeadm`` and ``minikube`` are the hosts of the groups, ``run`` those of this run."""
+    if setting not in ("auto", KUBEADM, MINIKUBE):
+        return Choice(problem=f"cluster_provider is {setting!r:.60}, which is not valid. {_BOTH}, or leave it out.")
+    if setting == "auto" and kubeadm and minikube and set(kubeadm) != set(minikube):
+        return Choice(
+            problem=f"the inventory has a cluster of kubeadm ({listing(kubeadm)}) and a machine for minikube "
+            f"({listing(minikube)}). {_BOTH}."
+        )
+    if setting == KUBEADM or not minikube:
+        missing = "the group minikube has no hosts. Put the machine into it, or leave cluster_provider out."
+        return Choice(problem=missing if setting == MINIKUBE else "")
+    hosts = [host for host in minikube if host in run]
+    if len(hosts) > 1:
+        return Choice(problem=f"each of {listing(hosts)} is a cluster of its own. Choose one: -l HOST.")
+    return Choice(MINIKUBE, hosts[0]) if hosts else Choice()

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Of a kubeconfig only known fields are used, and what can run, read or redirect is refused by its name."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.safe_kubeconfig import safe_kubeconfig
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
+
+PEM = base64.b64encode(b"pem").decode()
+CERTIFICATE = {"client-certificate-data": PEM, "client-key-data": PEM}
+
+
+def text(cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> str:
+    """A kubeconfig with an unrelated current context, and a context minikube with these fields."""
+    servers = {"other": {"server": "https://other:1"}, "minikube": {"server": "https://[2001:db8::1]:8443"}}
+    servers["minikube"] |= cluster or {}
+    return yaml.safe_dump(
+        {
+            "clusters": [{"name": name, "cluster": values} for name, values in servers.items()],
+            "users": [
+                {"name": "other", "user": {"exec": {"command": "x"}}},
+                {"name": "minikube", "user": user or CERTIFICATE},
+            ],
+            "contexts": [
+                {"name": name, "context": {"cluster": name, "user": name}} for name in ("other", "minikube", "broken")
+            ],
+            "current-context": "other",
+        }
+    )
+
+
+def test_only_known_fields_of_the_context_are_left() -> None:
+    unknown = {"certificate-authority-data": PEM, "extensions": [{"name": "x"}], "disable-compression": True}
+    found = safe_kubeconfig(text(unknown, {**CERTIFICATE, "as": "root", "password": "p"}), "minikube")
+    assert (found["host"], found["port"]) == ("2001:db8::1", 8443)
+    whole = yaml.safe_load(found["content"])
+    assert whole["clusters"] == [
+        {
+            "name": "kubernetes",
+            "cluster": {"server": "https://[2001:db8::1]:8443", "certificate-authority-data": PEM},
+        }
+    ]
+    assert whole["users"] == [{"name": "kubernetes-admin", "user": CERTIFICATE}]
+    assert whole["current-context"] == whole["contexts"][0]["name"] == "kubernetes-admin@kubernetes"
+
+
+def test_through_a_tunnel_the_certificate_is_that_of_the_real_server() -> None:
+    whole = yaml.safe_load(safe_kubeconfig(text(), "minikube", tunnel_port=40000)["content"])
+    cluster = whole["clusters"][0]["cluster"]
+    assert cluster == {"server": "https://127.0.0.1:40000", "tls-server-name": "2001:db8::1"}
+
+
+REFUSED = [
+    ({}, {"exec": {"command": "touch"}}, "exec"),
+    ({}, {"auth-provider": {"name": "gcp"}}, "auth-provider"),
+    ({}, {"tokenFile": "/etc/shadow"}, "tokenFile"),
+    ({}, {"client-certificate": "/c", "client-key": "/k"}, "client-certificate and client-key"),
+    ({"proxy-url": "http://198.51.100.1"}, {}, "proxy-url"),
+    ({"insecure-skip-tls-verify": True}, {}, "insecure-skip-tls-verify"),
+    ({"certificate-authority": "/etc/ca"}, {}, "certificate-authority"),
+]
+
+
+@pytest.mark.parametrize(("cluster", "user", "name"), REFUSED)
+def test_what_runs_reads_or_redirects_is_refused(
+    cluster: dict[str, Any], user: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    refused = text(cluster, {**CERTIFICATE, **user})
+    with pytest.raises(AnsibleFilterError, match=f"it has {name}. Only a server"):
+        safe_kubeconfig(refused, "minikube")
+    path = tmp_path / "given.conf"
+    path.write_text(refused.replace("current-context: other", "current-context: minikube"))
+    with pytest.raises(ApiError, match=f"given.conf: it has {name}. Only a server"):
+        Api(str(path))
+
+
+@pytest.mark.parametrize(
+    ("addresses", "fits"),
+    [([], True), (["cp1", "2001:DB8:0::1"], True), (["[2001:db8::1]"], True), (["cp1", ""], False)],
+)
+def test_the_server_is_an_address_of_the_inventory(addresses: list[str], fits: bool) -> None:
+    if fits:
+        safe_kubeconfig(text(), "minikube", addresses)
+    else:
+        with pytest.raises(AnsibleFilterError, match=r"set cluster_api_endpoint to \[2001:db8::1\]:8443"):
+            safe_kubeconfig(text(), "minikube", addresses)
+
+
+@pytest.mark.parametrize(
+    ("content", "context", "words"),
+    [
+        (text(), "none", "it has no context none"),
+        (text(), "broken", "it names no server"),
+        (text(user={"token": "a\nb"}), "minikube", "its token has characters"),
+        (text(user={"username": "secret"}), "minikube", "neither a client certificate nor a token"),
+        (text({"server": "http://10.0.0.1"}), "minikube", "it is not https://host:port"),
+        ("", "minikube", "it has no context"),
+        ("secret: [", "minikube", "it is not valid YAML"),
+        ("{" * 2000, "", "Error while reading a kubeconfig"),
+    ],
+)
+def test_what_can_not_be_used_is_an_error_without_the_keys(content: str, context: str, words: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=words) as failure:
+        safe_kubeconfig(content, context)
+    assert "secret" not in str(failure.value)

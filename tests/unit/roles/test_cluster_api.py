@@ -1,0 +1,304 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the role here: a host's kubeconfig runs nothing on the controller, secrets stay hidden, causes don't."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.programs import run_ansible
+
+HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
+# Port 1 of the loopback address: nobody answers there.
+AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
+INVENTORY = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\ngpu2 {HERE}\n"
+SECRET = "c2VjcmV0LWtleQ=="
+USER = f"{{client-certificate-data: aGVsbG8=, client-key-data: {SECRET}}}"
+CONF = """
+clusters: [{{name: k, cluster: {{server: "https://{server}", certificate-authority-data: Zm9v}}}}]
+contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
+current-context: c
+users: [{{name: u, user: {user}}}]
+"""
+PLAYBOOK = """
+- name: Run a part of the role
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Load the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: settings
+    - name: Run it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: "{part}"
+"""
+
+
+def conf(server: str = "10.0.0.11:6443", user: str = USER) -> str:
+    return CONF.format(server=server, user=user)
+
+
+def read(text: str, **settings: Any) -> str:
+    """Return variables as they are after the role has read this kubeconfig."""
+    file = {"content": base64.b64encode(text.encode()).decode()}
+    return json.dumps({"__cluster_api_file": file, "cluster_api_endpoint": "10.0.0.11:6443", **settings})
+
+
+def server_of(path: Path) -> dict[str, str]:
+    [entry] = yaml.safe_load(path.read_text())["clusters"]
+    cluster: dict[str, str] = entry["cluster"]
+    return cluster
+
+
+def run(folder: Path, inventory: str, *, part: str = "open.yml", settings: str = "{}") -> tuple[int, str]:
+    (folder / "site.yml").write_text(PLAYBOOK.format(part=part))
+    (folder / "hosts.ini").write_text(inventory)
+    return run_ansible(folder, "-i", "hosts.ini", "site.yml", "-vvv", "-e", settings)
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        (
+            "control_plane",
+            "/etc/kubernetes/admin.conf on cp1: File not found: /etc/kubernetes/admin.conf. If there is no cluster "
+            "yet, gpulab.kubernetes.site creates it",
+        ),
+        (
+            "minikube",
+            "/nowhere/.kube/config on cp1: File not found: /nowhere/.kube/config. If there is no cluster yet, "
+            "gpulab.kubernetes.minikube creates it",
+        ),
+    ],
+)
+def test_kubeconfig_that_could_not_be_read_is_told(tmp_path: Path, group: str, words: str) -> None:
+    settings = {"cluster_control_plane_group": group, "minikube_home": "/nowhere"}
+    status, output = run(tmp_path, f"[{group}]\ncp1 {HERE}\n", settings=json.dumps(settings))
+    assert status != 0
+    assert f"Error while reading the administrator's kubeconfig, {words}" in " ".join(output.split())
+
+
+def test_why_the_control_plane_can_not_be_reached_is_told(tmp_path: Path) -> None:
+    status, output = run(tmp_path, f"[control_plane]\ncp1 {AWAY}\n[workers]\ngpu1 {HERE}\n")
+    assert status != 0
+    assert "Connection refused" in output
+    assert "censored" not in output
+
+
+@pytest.mark.parametrize(
+    ("user", "server", "words"),
+    [
+        ("{{exec: {{apiVersion: v1, command: touch, args: [{trace}]}}}}", "10.0.0.11:6443", "it has exec"),
+        ("{{tokenFile: {trace}}}", "10.0.0.11:6443", "it has tokenFile"),
+        ("{{client-certificate: {trace}, client-key: {trace}}}", "10.0.0.11:6443", "client-certificate and client-key"),
+        ("{{token: t}}", "192.0.2.66:6443", "its server is 192.0.2.66, which is not an address of the inventory"),
+    ],
+)
+def test_a_hostile_kubeconfig_runs_nothing_and_leads_nowhere(
+    tmp_path: Path, user: str, server: str, words: str
+) -> None:
+    trace = tmp_path / "trace"
+    settings = read(conf(server, user.format(trace=trace)), cluster_kubeconfig=str(tmp_path / "kept.conf"))
+    status, output = run(tmp_path, INVENTORY, part="file.yml", settings=settings)
+    assert status != 0
+    assert words in " ".join(output.split())
+    assert not trace.exists() and "touch" not in output
+    assert not list(tmp_path.glob("*.conf"))
+
+
+def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Path) -> None:
+    """Variables win over keywords, so ``become: false`` alone does not keep the controller's sudo out."""
+    sudo, kept = tmp_path / "sudo", tmp_path / "admin.conf"
+    sudo.write_text(f"#!/bin/sh\necho called >> {tmp_path}/sudo-calls\nexit 1\n")
+    sudo.chmod(0o755)
+    # Ansible leaves sudo out where the user is the same already, which root would be here.
+    become = f"ansible_become=true\nansible_become_exe={sudo}\nansible_become_user=daemon"
+    (tmp_path / "hosts.ini").write_text(
+        f"[control_plane]\ncp1 {AWAY}\n[workers]\ngpu1 {AWAY}\n[all:vars]\n{become}\n".replace(
+            " ansible_become=false", ""
+        )
+    )
+    parts = ("file.yml", "keep.yml", "close.yml")
+    (tmp_path / "site.yml").write_text("".join(PLAYBOOK.format(part=part) for part in parts))
+    settings = read(conf(), _cluster_api_private_file=str(tmp_path / "private.conf"), cluster_kubeconfig=str(kept))
+    left = Path(f"/tmp/gpulab-{uuid.uuid4().hex[:24]}.conf")
+    left.touch(0o600)
+    os.utime(left, (0, 0))
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", settings)
+    assert status == 0, output
+    assert not (tmp_path / "sudo-calls").exists(), output
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert server_of(kept) == {"server": "https://10.0.0.11:6443", "certificate-authority-data": "Zm9v"}
+    assert not (tmp_path / "private.conf").exists()
+    assert not left.exists(), "left by a run that was killed"
+
+
+KEEP = """
+- name: Keep the kubeconfig
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Load the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: settings
+    - name: Keep it
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: keep
+"""
+
+
+class Keeper:
+    """Keeps a kubeconfig of the run's in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "site.yml").write_text(KEEP)
+        (folder / "hosts.ini").write_text(INVENTORY)
+
+    def changes(self, text: str, *arguments: str, **settings: str) -> bool:
+        found = read(text, cluster_api_kubeconfig=text and "/tmp/private.conf", **settings)
+        words = ["-i", "hosts.ini", "site.yml", "-vvv", "--diff", "-e", found, *arguments]
+        status, output = run_ansible(self.folder, *words, PWD=str(self.folder))
+        assert status == 0, output
+        assert SECRET not in output
+        return "changed=1" in output
+
+    def kept(self) -> set[str]:
+        return {path.name for path in self.folder.iterdir() if path.is_file()} - {"site.yml", "hosts.ini"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"), [({}, "hosts-admin.conf"), ({"cluster_kubeconfig": "mine.conf"}, "mine.conf")]
+)
+def test_the_kubeconfig_is_kept_for_its_owner_alone(tmp_path: Path, settings: dict[str, str], name: str) -> None:
+    keeper, path = Keeper(tmp_path), tmp_path / name
+    assert keeper.changes("", "--check", **settings), "before there is a cluster"
+    assert keeper.kept() == set()
+    assert keeper.changes(conf(), **settings)
+    assert not keeper.changes(conf(), **settings) and not keeper.changes(conf(), "--check", **settings)
+    assert keeper.kept() == {name} and server_of(path)["server"] == "https://10.0.0.11:6443"
+    path.chmod(0o644)
+    assert keeper.changes(conf(), **settings)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("settings", [{"cluster_kubeconfig": ""}, {"awx_job_template_name": "site"}])
+def test_no_kubeconfig_is_kept_where_none_is_wanted(tmp_path: Path, settings: dict[str, str]) -> None:
+    keeper = Keeper(tmp_path)
+    for text, arguments in (("", ["--check"]), (conf(), []), (conf(), ["--check"])):
+        assert not keeper.changes(text, *arguments, **settings)
+        assert keeper.kept() == set()
+
+
+FAKE_SSH = """#!{python}
+import json, os, socket, sys
+with open({log!r}, "a") as log:
+    log.write(json.dumps([os.getpid(), *sys.argv[1:]]) + "\\n")
+if "refused" in sys.argv[-1]:
+    sys.exit("Permission denied (publickey).")
+port = int(sys.argv[sys.argv.index("-L") + 1].split(":")[1])
+server = socket.create_server(("127.0.0.1", port))
+while True:
+    server.accept()[0].close()
+"""
+TUNNEL = """
+- name: Have a kubeconfig through the tunnel
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Load the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: settings
+    - name: Make it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: file
+    - name: Keep it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: keep
+    - name: Look at it
+      ansible.builtin.copy:
+        src: "{{ cluster_api_kubeconfig }}"
+        dest: "{{ cluster_api_kubeconfig }}.seen"
+        mode: "0600"
+      delegate_to: localhost
+      run_once: true
+      check_mode: false
+    - name: Remove it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: close
+"""
+
+
+class Tunnel:
+    def __init__(self, here: Path) -> None:
+        self.here, self.log, self.private = here, here / "ssh-log", here / "private.conf"
+        ssh = here / "ssh"
+        ssh.write_text(FAKE_SSH.format(python=sys.executable, log=str(self.log)))
+        ssh.chmod(0o755)
+        (here / "site.yml").write_text(TUNNEL)
+
+    def run(self, address: str, *arguments: str, **settings: Any) -> tuple[int, str]:
+        own = f"ansible_host={address} ansible_port=2222 ansible_user=admin ansible_ssh_executable={self.here}/ssh"
+        jump = "ansible_ssh_common_args='-o ProxyJump=bastion'"
+        (self.here / "hosts.ini").write_text(f"[control_plane]\ncp1 {own} {jump}\n[workers]\ngpu1 {AWAY}\n")
+        values = {
+            "_cluster_api_private_file": str(self.private),
+            "cluster_api_tunnel": True,
+            "cluster_api_endpoint": "cp.example.org:6443",
+            **settings,
+        }
+        return run_ansible(
+            self.here, "-i", "hosts.ini", "site.yml", "-e", read(conf("cp.example.org:6443"), **values), *arguments
+        )
+
+    def calls(self) -> list[Any]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("check", [(), ("--check",)])
+def test_api_through_ssh(tmp_path: Path, check: tuple[str, ...]) -> None:
+    tunnel = Tunnel(tmp_path)
+    status, output = tunnel.run("192.0.2.11", *check)
+    assert status == 0, output
+    ((pid, *argv),) = tunnel.calls()
+    assert argv[-1] == "192.0.2.11" and "Port=2222" in argv and 'User="admin"' in argv and "ProxyJump=bastion" in argv
+    port = argv[argv.index("-L") + 1].split(":")[1]
+    seen = server_of(Path(f"{tunnel.private}.seen"))
+    assert (seen["server"], seen["tls-server-name"]) == (f"https://127.0.0.1:{port}", "cp.example.org")
+    kept = tmp_path / "hosts-admin.conf"
+    assert kept.exists() is not bool(check)
+    if not check:
+        assert server_of(kept)["server"] == "https://cp.example.org:6443", "the kept one has the real address"
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{pid}").exists(), "the tunnel ended"
+    assert [path.name for path in tmp_path.glob("private.conf*")] == ["private.conf.seen"]
+
+
+def test_api_through_ssh_that_is_refused(tmp_path: Path) -> None:
+    status, output = Tunnel(tmp_path).run("refused")
+    assert status != 0
+    said = " ".join(output.split())
+    assert "Error while opening an SSH tunnel to the API server of cp1 (cluster_api_tunnel): Permission denied" in said
+    assert not list(tmp_path.glob("private.conf*"))
+    status, output = Tunnel(tmp_path).run("192.0.2.11", ansible_password="SECRET")
+    assert status != 0 and "Use an SSH key or an agent" in " ".join(output.split()) and "SECRET" not in output
