@@ -23,8 +23,9 @@ _MISSING = object()
 _RELOADED = frozenset(
     (
         *("debug", "default-cgroupns-mode", "default-ipc-mode", "default-runtime", "default-shm-size"),
-        *("insecure-registries", "labels", "live-restore", "max-concurrent-downloads", "max-concurrent-uploads"),
-        *("max-download-attempts", "network-diagnostic-port", "registry-mirrors", "runtimes", "shutdown-timeout"),
+        *("default-stop-timeout", "insecure-registries", "labels", "live-restore", "max-concurrent-downloads"),
+        *("max-concurrent-uploads", "max-download-attempts", "network-diagnostic-port", "nri-opts"),
+        *("registry-mirrors", "runtimes", "shutdown-timeout"),
     )
 )
 # What Go calls white space.
