@@ -78,6 +78,7 @@ class DaemonFile:
             raise self._contradicted(merged)
         self._check_log_options(merged.values)
         diff, backup, keys = [], None, list(docker.changes(values, merged.values))
+        reload = docker.reloaded(values, merged.values)
         if keys:
             # In the order of the file.
             after = docker.written(
@@ -86,14 +87,14 @@ class DaemonFile:
             self._validate(after)
             diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
             if not self._module.check_mode:
-                backup = self._write(before, after, keys)
+                backup = self._write(before, after, "reload" if reload else "restart")
         kept = docker.without(merged.values, others)
         if self._record and kept != own and not self._module.check_mode:
             put_file(self._record, json.dumps(kept).encode(), 0o600)
         newer = self._newer() if self._service else []
         if newer and not self._module.check_mode:
             self._restarts.note(self._service)
-        restart = bool(newer) or self._noted("restart") or not docker.reloaded(keys)
+        restart = bool(newer) or self._noted("restart") or not reload
         return {
             "changed": bool(keys),
             "diff": diff,
@@ -113,10 +114,10 @@ class DaemonFile:
             return docker.read_daemon(text or "")
         return {}
 
-    def _write(self, before: str | None, after: str, keys: Iterable[str]) -> str | None:
+    def _write(self, before: str | None, after: str, verb: str) -> str | None:
         backup = str(back_up(self._file)) if before is not None else None
         if self._service:
-            self._restarts.note(self._service, "reload" if docker.reloaded(keys) else "restart")
+            self._restarts.note(self._service, verb)
         write_text(self._file, after)
         return backup
 

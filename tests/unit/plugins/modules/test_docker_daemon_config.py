@@ -192,6 +192,22 @@ def test_what_docker_29_takes_over_by_a_reload(host: Host, settings: dict[str, A
     assert host.run(service="docker", settings=settings)["restart"] is restart
 
 
+@pytest.mark.parametrize(
+    ("theirs", "restart"),
+    [
+        ({"max-download-attempts": 9}, False),
+        # A reload takes over other mirrors, but not that there are none any more.
+        ({"registry-mirrors": ["https://mirror.example"]}, True),
+    ],
+)
+def test_a_removed_setting_that_docker_would_keep_takes_a_restart(
+    host: Host, theirs: dict[str, Any], restart: bool
+) -> None:
+    record = {"service": "docker", "record": "/var/lib/gpulab/docker.json"}
+    assert host.run(settings=theirs, **record)["restart"] is False
+    assert host.run(settings={}, **record)["restart"] is restart
+
+
 LIMITS = {"max-size": "100m", "max-file": "3", "env": "JOB"}
 
 
