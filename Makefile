@@ -23,7 +23,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch network guides first-run untidy in-use second-release dkms kit older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch network guides first-run untidy in-use second-release dkms kit scenarios older vm
 # CI does not select this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -113,7 +113,14 @@ OLDER := plugins/module_utils plugins/modules roles
 older: # the rest of the unit tests on Python 3.11
 	@$(MAKE) unit-old OLD_TESTS="$(OLDER)"
 
-$(filter-out older,$(GROUPS)): venv
+# Each scenario's name is that of the part of the lab that it needs.
+SCENARIOS := $(filter-out default,$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
+scenarios: venv # molecule's scenarios of single roles
+	@echo "scenarios: $(SCENARIOS)"
+	python -m lab build $(addprefix --with ,$(SCENARIOS))
+	for scenario in $(SCENARIOS); do molecule test --scenario-name "$$scenario"; done
+
+$(filter-out older scenarios,$(GROUPS)): venv
 	@echo "$@: $(tests_$@)"
 	$(PYTEST) $(addprefix tests/integration/,$(tests_$@))
 
@@ -121,7 +128,7 @@ groups: # print the names of the groups that CI selects from
 	@echo $(filter-out $(BY_HAND),$(GROUPS))
 
 labs: # print the names of the labs that the long tests use
-	@echo $(addprefix $${GPULAB_TEST_PREFIX:-it}-,$(LABS))
+	@echo molecule-default $(addprefix molecule-,$(SCENARIOS)) $(addprefix $${GPULAB_TEST_PREFIX:-it}-,$(LABS))
 
 docs-tools: # the environment of the site, of antsibull-docs and of Galaxy's importer
 	@.ci/make-venv $(DOCS) requirements-docs.txt 3.13 3.12

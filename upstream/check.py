@@ -14,7 +14,12 @@ from upstream import relations
 from upstream.lock import PATH, RELATIONS, Lock, LockError, Package, Repository
 
 OLD_AFTER_DAYS = 60
-DOCKER = ("docker-ce", "docker-ce-cli")
+DOCKER = {
+    "docker-ce": "packages",
+    "docker-ce-cli": "packages",
+    "docker-buildx-plugin": "buildx",
+    "docker-compose-plugin": "compose",
+}
 # The source of what upstream itself answered, and of what it has yet to be asked.
 UPSTREAM = "upstream"
 TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main" / "versions.yml"
@@ -100,7 +105,8 @@ def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
         for entry in versions["containerd"].values():
             found += _lacking(lock, "docker", release, {"containerd.io": entry["packages"].get(release)})
         for entry in versions["docker"].values():
-            found += _lacking(lock, "docker", release, dict.fromkeys(DOCKER, entry["packages"].get(release)))
+            wanted = {name: entry[part].get(release) for name, part in DOCKER.items()}
+            found += _lacking(lock, "docker", release, wanted)
         for entry in versions["nvidia_container_toolkit"].values():
             wanted = {"nvidia-container-toolkit": entry["packages"]["any"]}
             found += _lacking(lock, "container-toolkit", release, wanted)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from functools import lru_cache
 from pathlib import Path
 
-from lab.depot import cache, cuda_toolkits, docker, driver_debs, recipes, scripts, signing, versions
+from lab.depot import cache, cuda_toolkits, docker, driver_debs, golang, recipes, scripts, signing, versions
 from lab.depot.content import Content, Filling, placeholder
 from lab.depot.golang import Recipe
 from upstream.lock import Package, Repository
@@ -81,6 +81,8 @@ def content(entry: Package, repository: Repository, kubernetes: Collection[str])
         return _containerd(release) if release in versions.RUNC else None
     if entry.name in _DOCKER:
         return _DOCKER[entry.name](release) if docker.is_built(release) else placeholder(entry.name)
+    if entry.name in _DOCKER_PLUGINS:
+        return _docker_plugin(entry.name, release)
     if entry.name in _TOOLKIT:
         wanted = release in versions.table()["nvidia_container_toolkit"]
         return _TOOLKIT[entry.name](recipes.container_toolkit(release)) if wanted else None
@@ -202,6 +204,19 @@ def _docker_cli(version: str) -> Content:
     return _content("Docker CLI: the open-source application container engine", source, fill, "admin")
 
 
+def _docker_plugin(package: str, version: str) -> Content:
+    source = next(
+        (each[package] for each in map(docker.plugins, versions.DOCKER) if each[package].version == f"v{version}"), None
+    )
+    if source is None or not golang.is_built(source):
+        return placeholder(package)
+
+    def fill() -> Filling:
+        return Filling({f"/usr/libexec/docker/cli-plugins/{name}": source.program(name) for name in source.programs})
+
+    return _content(_DOCKER_PLUGINS[package], source, fill, "admin")
+
+
 def _toolkit_base(source: Recipe) -> Content:
     units = ["nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"]
 
@@ -247,6 +262,10 @@ def _legacy(name: str) -> Callable[[Recipe], Content]:
 
 _KUBERNETES = {"kubelet": _kubelet, "kubeadm": _kubeadm, "kubectl": _kubectl}
 _DOCKER = {"docker-ce": _docker_engine, "docker-ce-cli": _docker_cli}
+_DOCKER_PLUGINS = {
+    "docker-buildx-plugin": "Docker Buildx plugin extends build capabilities with BuildKit",
+    "docker-compose-plugin": "Docker Compose (V2) plugin for the Docker CLI",
+}
 _TOOLKIT = {
     "nvidia-container-toolkit-base": _toolkit_base,
     "nvidia-container-toolkit": _toolkit,

@@ -130,6 +130,30 @@ def docker_cli(version: str) -> Recipe:
     )
 
 
+def docker_buildx(version: str) -> Recipe:
+    """Docker's plugin that builds images."""
+    package = "github.com/docker/buildx/version"
+    return Recipe(
+        "docker-buildx",
+        "github.com/docker/buildx",
+        f"v{version}",
+        {"docker-buildx": "./cmd/buildx"},
+        ldflags=f"-X {package}.Version={{version}} -X {package}.Revision={{commit}}",
+    )
+
+
+def docker_compose(version: str) -> Recipe:
+    """Docker's plugin that runs several containers as one application."""
+    module = f"github.com/docker/compose/v{version.partition('.')[0]}"
+    return Recipe(
+        "docker-compose",
+        module,
+        f"v{version}",
+        {"docker-compose": "./cmd"},
+        ldflags=f"-X {module}/internal.Version={{version}}",
+    )
+
+
 def dockershim() -> Recipe:
     """What stands in for cri-dockerd: Docker's CRI from the last Kubernetes that had it, as a program of its own."""
     source = versions.DOCKERSHIM_SOURCE

@@ -41,8 +41,9 @@ options:
     required: true
   wanted:
     description:
-      - Values of the role's settings C(default_runtime), C(log_options), C(registry_mirrors), C(data_root) and
-        C(daemon_settings).
+      - Values of the role's settings C(default_runtime), C(honor_visible_devices), C(log_options),
+        C(registry_mirrors), C(data_root) and C(daemon_settings), and C(kubernetes) - whether the host is, or will be, a
+        node of a Kubernetes cluster.
     type: dict
     required: true
 """

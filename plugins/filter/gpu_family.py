@@ -23,7 +23,7 @@ options:
   _input:
     description:
       - PCI device ID in hexadecimal (V(0x1eb8), V(10de:1eb8)), name as printed by C(nvidia-smi) (V(Tesla T4)), or
-        architecture (V(Turing)). An ID without C(0x) must contain a letter, because V(2080) is part of a name.
+        architecture (V(Turing)). An ID needs C(0x) if it is also a model number, such as V(2080).
     type: str
     required: true
 """

@@ -15,6 +15,8 @@ description:
   - Ensures that settings are in Docker's daemon.json. All other settings and their order are kept.
   - If settings exist with different values, the module lists them and fails without changing anything, unless
     O(replace) is set.
+  - The module also fails if C(log-opts) has options that the log driver does not have. C(dockerd --validate) does not
+    check this.
   - If the file is not valid JSON, the module reports the position of the error and does not change the file.
   - The file keeps its mode, owner and indentation. Before the first change, a copy is saved next to it with the suffix
     C(.gpulab-backup).
@@ -28,6 +30,21 @@ options:
         it in this form.
     type: dict
     required: true
+  log_options:
+    description:
+      - Options for C(log-opts). Options in O(settings) override them.
+      - C(max-size), C(max-file) and C(compress) are added only if the resulting C(log-driver) is C(json-file) or
+        C(local). Docker does not start with an option that the log driver does not have.
+    type: dict
+    default: {}
+    version_added: 0.2.0
+  cdi:
+    description: >-
+      Whether Docker must be able to inject CDI devices. If so, C(features.cdi) with the value false in the file is a
+      conflict.
+    type: bool
+    default: false
+    version_added: 0.2.0
   path:
     description: Path of the file.
     type: path

@@ -14,6 +14,11 @@ author:
 description:
   - Queries Docker through its command line, and looks for Docker as a snap and for rootless Docker.
 options:
+  users:
+    description: Names of users to look up.
+    type: list
+    elements: str
+    default: []
   timeout:
     description: Time limit in seconds for each query.
     type: float
@@ -76,6 +81,12 @@ rootless:
   type: list
   elements: dict
   sample: []
+unknown_users:
+  description: Entries of O(users) that are not users of the host.
+  returned: success
+  type: list
+  elements: str
+  sample: []
 snap:
   description: Whether Docker is installed as a snap.
   returned: success
@@ -103,13 +114,26 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         **found,
         "configured": found["installed"] or under(root, DAEMON_FILE).exists(),
         "rootless": list(rootless(root, homes)),
+        "unknown_users": [name for name in module.params["users"] if not _exists(name)],
         "snap": snap(root),
     }
 
 
+def _exists(name: str) -> bool:
+    # The list of all users lacks those of a directory service.
+    try:
+        return bool(pwd.getpwnam(name))
+    except KeyError:
+        return False
+
+
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"timeout": {"type": "float", "default": 30}, "root": {"type": "path", "default": "/"}},
+        argument_spec={
+            "users": {"type": "list", "elements": "str", "default": []},
+            "timeout": {"type": "float", "default": 30},
+            "root": {"type": "path", "default": "/"},
+        },
         supports_check_mode=True,
     )
     run(module, run_module)

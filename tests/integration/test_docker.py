@@ -86,6 +86,29 @@ def test_a_second_run_changes_and_restarts_nothing(inventory: Path, host: Host) 
     assert since(host) == before
 
 
+def test_a_user_builds_images_without_sudo(inventory: Path, host: Host, image: str) -> None:
+    user = host.variables["ansible_user"]
+    docker(inventory, users=[user], verify=False).expect_success()
+    docker(inventory, users=[user], verify=False).expect_unchanged()
+    host.run(f"mkdir -p /tmp/own && printf 'FROM {image}\\nRUN echo built >/built\\n' >/tmp/own/Dockerfile")
+    mine = f"runuser --user={user} -- docker"
+    host.run(f"{mine} build --network=none --tag=own /tmp/own")
+    assert host.run(f"{mine} run --rm --network=none --entrypoint=/bin/cat own /built").strip() == "built"
+    assert "v0.37.1" in host.run(f"{mine} buildx version") and "v5.6.0" in host.run(f"{mine} compose version")
+
+
+def test_the_variable_chooses_gpus_only_where_that_is_wanted(inventory: Path, host: Host, image: str) -> None:
+    asked = "--runtime=nvidia --env=NVIDIA_VISIBLE_DEVICES=1"
+    listed = f"sudo docker run --rm {asked} --network=none --entrypoint=/bin/sh {image} -c 'nvidia-smi -L || true'"
+    docker(inventory, gpus="runtime", verify=False).expect_success()
+    assert "UUID" not in host.run(listed)
+    docker(inventory, gpus="runtime", honor_visible_devices=True).expect_success()
+    assert host.run(listed).count("UUID") == 1
+    docker(inventory, gpus="runtime", honor_visible_devices=True, verify=False).expect_unchanged()
+    docker(inventory, gpus="runtime", verify=False).expect_success()
+    assert "UUID" not in host.run(listed)
+
+
 def test_what_a_reload_is_enough_for_restarts_nothing(inventory: Path, host: Host) -> None:
     before = since(host)
     mirror = {"registry_mirrors": ["https://mirror.example"], "gpus": "runtime", "verify": False}
@@ -115,6 +138,8 @@ def test_a_restart_that_would_end_containers_is_refused_and_they_are_named(
 
 def test_settings_of_another_hand_stay_and_those_that_say_otherwise_are_named(inventory: Path, host: Host) -> None:
     host.run('echo \'{"log-opts": {"max-size": "1m"}, "bip": "10.77.0.1/24"}\' | sudo tee /etc/docker/daemon.json')
+    run = docker(inventory, daemon_settings={"log-driver": "journald"}, replace_settings=True)
+    assert run.status != 0 and "journald does not have the options max-size" in run.failures()
     run = docker(inventory)
     assert run.status != 0 and 'log-opts.max-size is "1m", not "100m"' in run.failures()
     run = docker(inventory, replace_settings=True).expect_success()
@@ -122,11 +147,27 @@ def test_settings_of_another_hand_stay_and_those_that_say_otherwise_are_named(in
     assert json.loads(host.run("cat /etc/docker/daemon.json"))["bip"] == "10.77.0.1/24"
 
 
+def test_docker_starts_with_a_log_driver_that_has_no_limits(inventory: Path, host: Host) -> None:
+    host.run('echo \'{"log-driver": "journald"}\' | sudo tee /etc/docker/daemon.json')
+    docker(inventory, verify=False).expect_success()
+    assert host.run("sudo docker info --format '{{.LoggingDriver}}'").strip() == "journald"
+    assert "log-opts" not in host.run("cat /etc/docker/daemon.json")
+    docker(inventory, verify=False).expect_unchanged()
+
+
 def test_wrong_settings_are_one_error_before_anything_changes(inventory: Path) -> None:
-    wrong = {"version": "1.2.3", "default_runtime": "nvidia", "daemon_settings": {"hosts": ["tcp://0.0.0.0:2375"]}}
+    wrong: dict[str, object] = {
+        "version": "1.2.3",
+        "default_runtime": "nvidia",
+        "users": ["nobody-here"],
+        "log_options": {"gelf-address": "udp://10.0.0.9:12201"},
+        "daemon_settings": {"hosts": ["tcp://0.0.0.0:2375"], "log-driver": "syslog"},
+    }
     run = docker(inventory, **wrong)
     assert run.status != 0 and run.changed() == set()
     for words in ("Docker 1.2.3 is not in the table", "docker_gpus=runtime", "contains hosts", "Nothing was changed"):
+        assert words in run.failures()
+    for words in ("contains nobody-here, but", "syslog does not have the options gelf-address"):
         assert words in run.failures()
 
 
@@ -149,6 +190,8 @@ def test_docker_joins_a_node_of_a_cluster_and_disturbs_nothing(lab: Lab, host: H
     before = host.run("systemctl show --value --property=InvocationID kubelet containerd")
     assert "Docker hands out 2 of 2 GPUs" in docker(node).expect_success().output
     docker(node).expect_unchanged()
+    refused = docker(node, gpus="runtime", honor_visible_devices=True)
+    assert refused.status != 0 and "this host runs Kubernetes" in refused.failures() and not refused.changed()
     play(lab.path).expect_unchanged()
     play(lab.path, playbook="playbooks/verify.yml").expect_success()
     assert host.run("systemctl show --value --property=InvocationID kubelet containerd") == before

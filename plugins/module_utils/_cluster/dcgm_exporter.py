@@ -8,6 +8,7 @@ Pure. ``found`` are objects as the API gives them, ``wanted`` the manifests of t
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from .objects import Object
 
 APP = "dcgm-exporter"
 PORT = 9400
+# Of counters, as dcgm-exporter reads them: internal/pkg/counters/counter_config.go.
+_TYPES = ("gauge", "counter", "histogram", "summary", "label")
 # The last Xid of a GPU stays when nothing else of it can be read any more.
 _XID = "DCGM_FI_DEV_XID_ERRORS"
 _SAMPLE = re.compile(r"^(DCGM_FI_\w+)\{(.*)\} \S+$", re.MULTILINE)
@@ -57,6 +60,19 @@ def plan(found: Sequence[Object], wanted: Sequence[Object]) -> Plan:
     return Plan(_obstacle(found, wanted), removed, kept)
 
 
+def _counters(wanted: Sequence[Object]) -> str:
+    """Return what is wrong with the counters. The exporter would end, and only its log would say why."""
+    text = "".join(each["data"]["counters.csv"] for each in wanted if each["kind"] == "ConfigMap")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    for fields in csv.reader(lines):
+        if len(fields) != 3 or fields[1].strip() not in _TYPES:
+            return (
+                f"a line of dcgm_exporter_counters is {','.join(fields)!r:.80}. Write a DCGM field, its type "
+                f"({', '.join(_TYPES)}) and its help, separated by commas"
+            )
+    return ""
+
+
 def _obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
     keys = [objects.key(each) for each in wanted]
     for each in found:
@@ -81,7 +97,7 @@ def _obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
             "the cluster has no RuntimeClass nvidia, with which pods reach the driver. "
             "Run ansible-playbook gpulab.kubernetes.site -i INVENTORY first"
         )
-    return ""
+    return _counters(wanted)
 
 
 def _exports(daemonset: Object) -> bool:

@@ -15,12 +15,15 @@ from .._command import Runner
 from .._errors import DomainError
 from .._files import back_up, difference, put_file, read_text, under, write_text
 from .._systemd import Restarts
+from . import logs
 from . import settings as docker
 
 # dockerd writes it when it starts.
 PID_FILE = "/run/docker.pid"
 PROGRAM = "/usr/bin/dockerd"
 DAEMON_FILE = "/etc/docker/daemon.json"
+# CDI is enabled unless this is set (moby, daemon/command/daemon.go).
+_WITHOUT_CDI = {"features": {"cdi": False}}
 
 
 class DaemonFile:
@@ -50,8 +53,13 @@ class DaemonFile:
         self._program = under(root, PROGRAM)
         self._record = under(root, record) if record else None
 
-    def ensure(self, wanted: Mapping[str, Any], replace: bool) -> dict[str, Any]:
-        """The fields that the module docker_daemon_config returns. Raises DomainError, and nothing is changed then."""
+    def ensure(
+        self, settings: Mapping[str, Any], replace: bool, log_options: Mapping[str, Any], cdi: bool
+    ) -> dict[str, Any]:
+        """The fields that the module docker_daemon_config returns. Raises DomainError, and nothing is changed then.
+
+        ``log_options`` are added as far as the log driver has them. With ``cdi`` the feature must not be disabled.
+        """
         before = read_text(self._file)
         try:
             values = docker.read_daemon(before or "")
@@ -62,10 +70,15 @@ class DaemonFile:
             ) from error
         own = self._own()
         others = docker.without(values, own)
+        if cdi and replace:
+            others = docker.without(others, _WITHOUT_CDI)
+        wanted = _completed(others, settings, log_options, cdi)
         merged = docker.merge(others, wanted, replace)
         if merged.contradictions:
             raise self._contradicted(merged)
+        self._check_log_options(merged.values)
         diff, backup, keys = [], None, list(docker.changes(values, merged.values))
+        reload = docker.reloaded(values, merged.values)
         if keys:
             # In the order of the file.
             after = docker.written(
@@ -74,14 +87,14 @@ class DaemonFile:
             self._validate(after)
             diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
             if not self._module.check_mode:
-                backup = self._write(before, after, keys)
+                backup = self._write(before, after, "reload" if reload else "restart")
         kept = docker.without(merged.values, others)
         if self._record and kept != own and not self._module.check_mode:
             put_file(self._record, json.dumps(kept).encode(), 0o600)
         newer = self._newer() if self._service else []
         if newer and not self._module.check_mode:
             self._restarts.note(self._service)
-        restart = bool(newer) or self._noted("restart") or not docker.reloaded(keys)
+        restart = bool(newer) or self._noted("restart") or not reload
         return {
             "changed": bool(keys),
             "diff": diff,
@@ -101,10 +114,10 @@ class DaemonFile:
             return docker.read_daemon(text or "")
         return {}
 
-    def _write(self, before: str | None, after: str, keys: Iterable[str]) -> str | None:
+    def _write(self, before: str | None, after: str, verb: str) -> str | None:
         backup = str(back_up(self._file)) if before is not None else None
         if self._service:
-            self._restarts.note(self._service, "reload" if docker.reloaded(keys) else "restart")
+            self._restarts.note(self._service, verb)
         write_text(self._file, after)
         return backup
 
@@ -121,6 +134,15 @@ class DaemonFile:
                 f"Error while merging settings into {self._path}: Docker rejects them: {done.said}. Correct the "
                 "settings. Nothing was changed.",
                 **done.fields(),
+            )
+
+    def _check_log_options(self, values: Mapping[str, Any]) -> None:
+        options = values.get("log-opts")
+        problems = list(logs.problems(logs.driver(values), options if isinstance(options, Mapping) else {}))
+        if problems:
+            raise DomainError(
+                f"Error while merging settings into {self._path}: {', and '.join(problems)}. Docker would not start. "
+                "Correct log-driver or log-opts, in the settings or in the file. Nothing was changed."
             )
 
     def _noted(self, verb: str) -> bool:
@@ -148,3 +170,22 @@ class DaemonFile:
                 for key, present, wanted in found
             ],
         )
+
+
+def _completed(
+    others: Mapping[str, Any], settings: Mapping[str, Any], log_options: Mapping[str, Any], cdi: bool
+) -> dict[str, Any]:
+    """The settings with what depends on the file: log options that its driver has, and CDI if the file disables it."""
+    wanted = dict(settings)
+    own = wanted.get("log-opts", {})
+    if isinstance(own, Mapping):
+        options = {**logs.applicable(logs.driver({**others, **_set(wanted)}), log_options), **own}
+        if options:
+            wanted["log-opts"] = _set(options) or None
+    if cdi and not wanted.get("features") and docker.without(others, _WITHOUT_CDI) != others:
+        wanted["features"] = {"cdi": True}
+    return wanted
+
+
+def _set(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

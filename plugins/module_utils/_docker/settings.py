@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +23,16 @@ _MISSING = object()
 _RELOADED = frozenset(
     (
         *("debug", "default-cgroupns-mode", "default-ipc-mode", "default-runtime", "default-shm-size"),
-        *("insecure-registries", "labels", "live-restore", "max-concurrent-downloads", "max-concurrent-uploads"),
-        *("max-download-attempts", "network-diagnostic-port", "registry-mirrors", "runtimes", "shutdown-timeout"),
+        *("default-stop-timeout", "insecure-registries", "labels", "live-restore", "max-concurrent-downloads"),
+        *("max-concurrent-uploads", "max-download-attempts", "network-diagnostic-port", "nri-opts"),
+        *("registry-mirrors", "runtimes", "shutdown-timeout"),
+    )
+)
+# Those of them that return to their default when they are removed; dockerd keeps the others until it is restarted.
+_RESET = frozenset(
+    (
+        *("max-concurrent-downloads", "max-concurrent-uploads", "max-download-attempts", "network-diagnostic-port"),
+        "nri-opts",
     )
 )
 # What Go calls white space.
@@ -121,9 +129,10 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "")
             yield f"{path}{key}"
 
 
-def reloaded(keys: Iterable[str]) -> bool:
-    """Whether Docker takes a change of these settings (dotted) over without a restart."""
-    return {key.partition(".")[0] for key in keys} <= _RELOADED
+def reloaded(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether Docker takes over what differs without a restart."""
+    changed = {key.partition(".")[0] for key in changes(before, after)}
+    return changed <= _RELOADED and {key for key in changed if key not in after} <= _RESET
 
 
 def written(values: Mapping[str, Any], before: str) -> str:

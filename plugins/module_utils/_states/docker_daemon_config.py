@@ -18,12 +18,14 @@ def ensure(module: Any) -> dict[str, Any]:
     restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
     options = (params["service"] or "", params["programs"], params["record"] or "")
     file = DaemonFile(module, params["root"], params["path"], restarts, *options)
-    return file.ensure(params["settings"], params["replace"])
+    return file.ensure(params["settings"], params["replace"], params["log_options"], params["cdi"])
 
 
 SPECIFICATION: dict[str, Any] = {
     "argument_spec": {
         "settings": {"type": "dict", "required": True},
+        "log_options": {"type": "dict", "default": {}},
+        "cdi": {"type": "bool", "default": False},
         "path": {"type": "path", "default": DAEMON_FILE},
         "replace": {"type": "bool", "default": False},
         "service": {"type": "str"},

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 
 from .data import BLOCKS, FAMILIES, NAMES, Family
 
-# 0x1eb8, 10de:1eb8, and nvidia-smi's own form, vendor last: 0x1EB810DE. Without any of them one of the digits must be
-# a letter: 2080 is rather a GeForce RTX 2080. No id begins with a letter, but names do: A100, B200.
-_DEVICE_ID = re.compile(
-    r"(?:0x|10de:(?:0x)?)([0-9a-f]{4})(?:10de)?|([0-9][0-9a-f]{3})10de|((?=.*[a-f])[0-9][0-9a-f]{3})"
+# 0x1eb8, 10de:1eb8, and nvidia-smi's own form, vendor last: 0x1EB810DE; or the bare digits. No id begins with a letter,
+# but names do: A100, B200.
+_DEVICE_ID = re.compile(r"(?:0x|10de:(?:0x)?)([0-9a-f]{4})(?:10de)?|([0-9][0-9a-f]{3})10de|([0-9][0-9a-f]{3})")
+# Bare numbers that are in a block, but are rather a model: a GeForce RTX 2080, a Quadro T1200.
+_MODELS = frozenset(
+    (
+        *("1000", "1010", "1030", "1050", "1060", "1070", "1080", "1200"),
+        *("1630", "1650", "1660", "2080", "2200"),
+    )
 )
 _NAMES = tuple((re.compile(row.pattern), row) for row in NAMES)
 _LONGEST = 200
@@ -30,7 +35,7 @@ class Gpu:
 def by_device_id(text: str) -> Family | None:
     """The family of a device id such as ``0x1eb8`` or ``1eb8``; None when it is none, or in none of the blocks."""
     match = _DEVICE_ID.fullmatch(text.strip().lower())
-    if not match:
+    if not match or match[3] in _MODELS:
         return None
     number = int(next(filter(None, match.groups())), 16)
     return next((block.family for block in BLOCKS if block.first <= number <= block.last), None)

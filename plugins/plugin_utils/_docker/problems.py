@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...module_utils._docker import logs
+
 # dockerd refuses to start with a setting that its unit gives it as an option, too.
 _OPTIONS = ("containerd", "hosts")
 # moby, daemon/pkg/registry/config.go: ValidateMirror
@@ -29,7 +31,8 @@ def problems(
     """Sentences, each with what to do. ``found`` is what M(gpulab.kubernetes.docker_info) returned.
 
     ``gpus`` is how containers get GPUs, V(none) on a host that has none. ``wanted`` are the settings default_runtime,
-    log_options, registry_mirrors, data_root and daemon_settings.
+    honor_visible_devices, log_options, registry_mirrors, data_root and daemon_settings, and whether the host is a node
+    of a Kubernetes cluster (kubernetes).
     """
     for one in found["rootless"]:
         yield (
@@ -50,6 +53,7 @@ def problems(
             "docker_version."
         )
     yield from _forms(wanted)
+    yield from _logs(found, wanted)
     settings = wanted["daemon_settings"] if isinstance(wanted["daemon_settings"], Mapping) else {}
     runtime = wanted["default_runtime"]
     if runtime == "nvidia" and gpus != "runtime":
@@ -62,11 +66,58 @@ def problems(
             f"docker_default_runtime is {runtime}, but no runtime of that name is declared: add it with its path to "
             "runtimes in docker_daemon_settings."
         )
+    if gpus != "none" and (settings.get("features") or {}).get("cdi") is False:
+        yield (
+            "docker_daemon_settings disables features.cdi, without which containers do not get GPUs: remove it, or set "
+            "docker_gpus=none."
+        )
+    if wanted["honor_visible_devices"]:
+        yield from _visible_devices(gpus, settings.get("default-runtime") or runtime, wanted["kubernetes"])
+    if found["unknown_users"]:
+        yield (
+            f"docker_users contains {', '.join(found['unknown_users'])}, but this host has no such user: create the "
+            "user first, or remove the name."
+        )
     for name in _OPTIONS:
         if settings.get(name) is not None:
             yield (
                 f"docker_daemon_settings contains {name}, which Docker's systemd unit already passes as an option, "
                 "and Docker does not start with both: remove the setting, or change the unit with your own drop-in."
+            )
+
+
+def _visible_devices(gpus: str, runtime: str, kubernetes: bool) -> Iterator[str]:
+    what = "docker_honor_visible_devices is set, but"
+    if kubernetes:
+        yield (
+            f"{what} this host runs Kubernetes, where every pod could then use all GPUs: remove "
+            "docker_honor_visible_devices for this host."
+        )
+    if gpus == "cdi":
+        yield f"{what} only the runtime nvidia reads NVIDIA_VISIBLE_DEVICES: set docker_gpus=runtime."
+    if runtime == "nvidia":
+        yield (
+            f"{what} nvidia is the default runtime, and CUDA images set NVIDIA_VISIBLE_DEVICES=all, so their "
+            "containers would get all GPUs without a request: remove docker_default_runtime, and choose the runtime "
+            "for each container."
+        )
+
+
+def _logs(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """The log driver is the declared one. Where a daemon.json may set it, M(docker_daemon_config) checks the result."""
+    settings, options = wanted["daemon_settings"], wanted["log_options"]
+    if not isinstance(settings, Mapping) or not isinstance(options, Mapping):
+        return
+    own = settings.get("log-opts", {})
+    if own is not None and not isinstance(own, Mapping):
+        yield "docker_daemon_settings: log-opts must be a mapping, such as {tag: docker}."
+    elif own is not None and (settings.get("log-driver") or not found["configured"]):
+        name = logs.driver(settings)
+        merged = {**logs.applicable(name, options), **own}
+        for problem in logs.problems(name, {key: value for key, value in merged.items() if value is not None}):
+            yield (
+                f"In docker_log_options and docker_daemon_settings, {problem}, and Docker would not start: correct "
+                "log-driver or log-opts."
             )
 
 

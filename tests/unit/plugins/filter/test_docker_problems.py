@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.docker_problems import docker_problems
 
-FOUND: dict[str, Any] = {"rootless": [], "snap": False}
+FOUND: dict[str, Any] = {"rootless": [], "snap": False, "configured": False, "unknown_users": []}
 TABLE = {"29.8.2": {"packages": {"Debian 12": "5:29.8.2-1~debian.12~bookworm"}}}
 WANTED: dict[str, Any] = {
     "default_runtime": "",
+    "honor_visible_devices": False,
+    "kubernetes": False,
     "log_options": {"max-size": "100m"},
     "registry_mirrors": [],
     "data_root": "",
@@ -38,6 +40,33 @@ ROOTLESS = {"user": "ada", "file": "/home/ada/.config/systemd/user/docker.servic
         ({}, {"daemon_settings": "debug=true"}, ["docker_daemon_settings must be a mapping"]),
         ({}, {"log_options": {"max-size": 100}}, ["max-size must be a string, but 100 is not"]),
         ({}, {"log_options": "max-size=5m"}, ["docker_log_options must be a mapping"]),
+        ({"unknown_users": ["ada", "bob"]}, {}, ["docker_users contains ada, bob", "no such user"]),
+        ({}, {"daemon_settings": {"log-driver": "journald"}}, []),
+        ({}, {"daemon_settings": {"log-driver": "journald", "log-opts": {"tag": "x"}}}, []),
+        ({}, {"daemon_settings": {"log-driver": "journald", "log-opts": None}}, []),
+        (
+            {},
+            {"daemon_settings": {"log-driver": "journald", "log-opts": {"max-size": "1m"}}},
+            ["the log driver journald does not have the options max-size of log-opts", "correct log-driver"],
+        ),
+        ({}, {"daemon_settings": {"log-opts": ["max-size=1m"]}}, ["log-opts must be a mapping"]),
+        ({}, {"log_options": {"gelf-address": "udp://10.0.0.9:12201"}}, ["json-file does not have", "gelf-address"]),
+        ({"configured": True}, {"log_options": {"gelf-address": "udp://10.0.0.9:12201"}}, []),
+        ({}, {"daemon_settings": {"features": {"cdi": False}}}, ["disables features.cdi", "docker_gpus=none"]),
+        ({}, {"daemon_settings": {"features": {"cdi": False}}, "gpus": "none"}, []),
+        ({}, {"honor_visible_devices": True, "gpus": "runtime"}, []),
+        ({}, {"honor_visible_devices": True, "gpus": "none"}, []),
+        ({}, {"honor_visible_devices": True}, ["only the runtime nvidia reads", "set docker_gpus=runtime"]),
+        (
+            {},
+            {"honor_visible_devices": True, "gpus": "runtime", "default_runtime": "nvidia"},
+            ["nvidia is the default runtime", "remove docker_default_runtime"],
+        ),
+        (
+            {},
+            {"honor_visible_devices": True, "gpus": "runtime", "kubernetes": True},
+            ["this host runs Kubernetes", "every pod"],
+        ),
         ({}, {"registry_mirrors": ["http://10.0.0.2:5000", "https://mirror.example/"]}, []),
         ({}, {"registry_mirrors": ["mirror.local"]}, ["'mirror.local' must be a URL"]),
         ({}, {"registry_mirrors": ["https://mirror.local/path"]}, []),
@@ -58,6 +87,6 @@ def test_what_is_in_the_way_is_said_with_what_to_do(found: Any, settings: Any, w
 
 
 def test_everything_is_said_at_once() -> None:
-    found = {"rootless": [ROOTLESS], "snap": True}
+    found = {**FOUND, "rootless": [ROOTLESS], "snap": True}
     wanted = {**WANTED, "default_runtime": "nvidia", "daemon_settings": {"hosts": [], "containerd": ""}}
     assert len(docker_problems(found, "1", TABLE, "Debian 12", "cdi", wanted)) == 6

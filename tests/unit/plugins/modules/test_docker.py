@@ -52,8 +52,8 @@ class Host:
     def write(self, name: str, text: str) -> None:
         (self.here / name).write_text(text)
 
-    def info(self) -> dict[str, Any]:
-        result: dict[str, Any] = self._run("docker_info", {"root": str(self.here)})
+    def info(self, **options: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self._run("docker_info", {"root": str(self.here), **options})
         return result
 
     def verify(self, check: bool = False) -> dict[str, Any]:
@@ -98,6 +98,11 @@ def test_a_rootless_docker_and_a_snap_are_found(host: Host) -> None:
     found = host.info()
     assert [one["file"] for one in found["rootless"]] == [f"{home}/.config/systemd/user/docker.service"]
     assert found["snap"] is True
+
+
+def test_users_that_do_not_exist_are_found(host: Host) -> None:
+    assert host.info()["unknown_users"] == []
+    assert host.info(users=["root", "nobody-of-this-host"])["unknown_users"] == ["nobody-of-this-host"]
 
 
 def test_every_gpu_is_verified(host: Host) -> None:

@@ -180,6 +180,104 @@ def test_a_reload_is_noted_where_docker_needs_no_more(host: Host) -> None:
     assert host.run(service="docker", settings={"debug": True})["restart"] is True, "the restart is still pending"
 
 
+@pytest.mark.parametrize(
+    ("settings", "restart"),
+    [
+        ({"default-stop-timeout": 20}, False),
+        ({"nri-opts": {"enable": True}}, False),
+        ({"default-stop-timeout": 20, "features": {"cdi": True}}, True),
+    ],
+)
+def test_what_docker_29_takes_over_by_a_reload(host: Host, settings: dict[str, Any], restart: bool) -> None:
+    assert host.run(service="docker", settings=settings)["restart"] is restart
+
+
+@pytest.mark.parametrize(
+    ("theirs", "restart"),
+    [
+        ({"max-download-attempts": 9}, False),
+        # A reload takes over other mirrors, but not that there are none any more.
+        ({"registry-mirrors": ["https://mirror.example"]}, True),
+    ],
+)
+def test_a_removed_setting_that_docker_would_keep_takes_a_restart(
+    host: Host, theirs: dict[str, Any], restart: bool
+) -> None:
+    record = {"service": "docker", "record": "/var/lib/gpulab/docker.json"}
+    assert host.run(settings=theirs, **record)["restart"] is False
+    assert host.run(settings={}, **record)["restart"] is restart
+
+
+LIMITS = {"max-size": "100m", "max-file": "3", "env": "JOB"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "settings", "written"),
+    [
+        ({}, {}, LIMITS),
+        ({"log-driver": "local"}, {}, LIMITS),
+        ({"log-driver": "journald"}, {}, {"env": "JOB"}),
+        ({}, {"log-driver": "fluentd"}, {"env": "JOB"}),
+        ({"log-driver": "journald", "log-opts": {"tag": "x"}}, {}, {"tag": "x", "env": "JOB"}),
+        ({"log-driver": "plugin/of:theirs"}, {}, {"env": "JOB"}),
+        (
+            {},
+            {"log-driver": "local", "log-opts": {"max-file": None, "max-size": "1m"}},
+            {"max-size": "1m", "env": "JOB"},
+        ),
+        ({}, {"log-opts": None}, None),
+    ],
+)
+def test_log_limits_are_only_for_drivers_that_have_them(
+    host: Host, theirs: dict[str, Any], settings: dict[str, Any], written: dict[str, str] | None
+) -> None:
+    host.write(json.dumps(theirs))
+    given = {"settings": settings, "log_options": LIMITS, "record": "/var/lib/gpulab/docker.json"}
+    host.run(**given)
+    assert json.loads(host.file.read_bytes()).get("log-opts") == written
+    assert not host.run(**given)["changed"]
+
+
+def test_limits_of_an_earlier_run_leave_a_file_whose_driver_does_not_have_them(host: Host) -> None:
+    record = {"record": "/var/lib/gpulab/docker.json"}
+    host.run(settings={"log-opts": {"max-size": "100m"}}, **record)
+    host.write(json.dumps({"log-driver": "journald", **json.loads(host.file.read_bytes())}))
+    assert host.run(settings={}, log_options=LIMITS, **record)["changed_keys"] == ["log-opts.env", "log-opts.max-size"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+@pytest.mark.parametrize(
+    ("theirs", "settings", "words"),
+    [
+        ({"log-driver": "journald", "log-opts": {"max-size": "1m"}}, {}, "journald does not have the options max-size"),
+        ({"log-driver": "journald"}, {"log-opts": {"max-size": "1m"}}, "journald does not have the options max-size"),
+        ({"log-opts": {"max-size": "1m"}}, {"log-driver": "syslog"}, "syslog does not have the options max-size"),
+        ({}, {"log-driver": "gelf", "log-opts": {"env": "A"}}, "gelf needs the option gelf-address"),
+        ({}, {"log-opts": {"mode": "fast"}}, "mode in log-opts is 'fast'"),
+        ({}, {"log-opts": {"max-buffer-size": "1m"}}, "needs mode: non-blocking"),
+    ],
+)
+def test_log_options_with_which_docker_would_not_start(
+    host: Host, theirs: dict[str, Any], settings: dict[str, Any], words: str, check: bool
+) -> None:
+    host.write(json.dumps(theirs))
+    before = host.files()
+    result = host.run(check=check, settings=settings)
+    assert words in result["msg"] and "Nothing was changed" in result["msg"]
+    assert host.files() == before
+
+
+def test_cdi_that_somebody_disabled_is_named(host: Host) -> None:
+    record = {"record": "/var/lib/gpulab/docker.json"}
+    theirs = {"features": {"cdi": False, "containerd-snapshotter": True}}
+    host.write(json.dumps(theirs))
+    assert not host.run(settings={}, **record)["changed"], "it is of no concern without GPUs"
+    assert "features.cdi is false, not true" in host.run(settings={}, cdi=True, **record)["msg"]
+    assert host.run(settings={}, cdi=True, replace=True, **record)["changed_keys"] == ["features.cdi"]
+    assert json.loads(host.file.read_bytes()) == {"features": {"containerd-snapshotter": True}}
+    assert not host.run(settings={}, cdi=True, **record)["changed"]
+
+
 def test_a_program_that_is_newer_than_docker_takes_a_restart(host: Host) -> None:
     host.run()
     hook = host.root / "usr/bin/nvidia-cdi-hook"

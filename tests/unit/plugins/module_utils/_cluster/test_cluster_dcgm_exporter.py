@@ -28,6 +28,22 @@ EXPORTER = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# own\n\nDCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).\nDCGM_FI_DRIVER_VERSION, label, Driver\n", ""),
+        ('DCGM_FI_DEV_SM_CLOCK,gauge,"Clock, in MHz."\n', ""),
+        ("DCGM_FI_DEV_GPU_TEMP\n", "a line of dcgm_exporter_counters is 'DCGM_FI_DEV_GPU_TEMP'"),
+        ("DCGM_FI_DEV_SM_CLOCK, gauge, Clock, in MHz\n", "Write a DCGM field, its type (gauge, counter,"),
+        ("DCGM_FI_DEV_SM_CLOCK, speed, Clock\n", "'DCGM_FI_DEV_SM_CLOCK, speed, Clock'"),
+    ],
+)
+def test_counters_that_the_exporter_does_not_read(text: str, words: str) -> None:
+    wanted = [*WANTED, {**thing("ConfigMap", namespace=SPACE), "data": {"counters.csv": text}}]
+    obstacle = plan([RUNTIME], wanted).obstacle
+    assert words in obstacle if words else not obstacle
+
+
+@pytest.mark.parametrize(
     ("found", "words"),
     [
         ([RUNTIME], ""),

@@ -145,10 +145,16 @@ def test_ways_to_write_a_device_id(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0x", "1eb", "0x1eb8f", "8086:1eb8", "0x1eb88086", "T4", "A100", "B200", "2080", "2330"]
+    "text", ["", "0x", "1eb", "0x1eb8f", "8086:1eb8", "0x1eb88086", "T4", "A100", "B200", "2080", "1650"]
 )
 def test_what_is_no_device_id(text: str) -> None:
     assert by_device_id(text) is None
+
+
+@pytest.mark.parametrize(("text", "family"), [("2704", data.ADA), ("2330", data.HOPPER), ("2484", data.AMPERE_GA10X)])
+def test_an_id_of_digits_only_is_an_id(text: str, family: data.Family) -> None:
+    found = identify(text)
+    assert found and found.family is family
 
 
 def test_names_that_could_be_hexadecimal_are_names() -> None:
