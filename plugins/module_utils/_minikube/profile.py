@@ -20,9 +20,13 @@ from .._json import as_object, as_text, read_json, read_object
 _SIZES = ("cpus", "memory", "disk")
 _FIXED = ("driver", "container_runtime", "gpus", *_SIZES, "network", "cni", "base_image", "image_repository")
 _CHANGEABLE = ("kubernetes_version", "extra_config", "binary_mirror")
-# What minikube adds to the declared ones: FlagDefaults in pkg/minikube/driver/driver.go on hosts with systemd-resolved,
-# generateNewConfigFromFlags in cmd/minikube/cmd/start_flags.go where Docker is on btrfs.
-_OWN_CONFIG = ("kubelet.resolv-conf=/run/systemd/resolve/resolv.conf", "kubelet.localStorageCapacityIsolation=false")
+# What minikube adds to the declared ones: FlagDefaults in pkg/minikube/driver/driver.go on hosts with systemd-resolved;
+# cmd/minikube/cmd/start_flags.go where Docker is on btrfs, and for --disable-metrics.
+_OWN_CONFIG = (
+    "kubelet.resolv-conf=/run/systemd/resolve/resolv.conf",
+    "kubelet.localStorageCapacityIsolation=false",
+    "kubelet.housekeeping-interval=5m",
+)
 # The same to minikube on hosts of NVIDIA (pkg/drivers/kic/oci/oci.go).
 _ALL_GPUS = {"all", "nvidia"}
 # Enabled by --gpus itself (pkg/minikube/cruntime/docker.go).
@@ -107,7 +111,7 @@ def fixed(found: Profile, wanted: Profile) -> list[Change]:
     # Without the option minikube keeps its list, and an empty one can't be given.
     if found.extra_config and not wanted.extra_config and not _own_config(found, wanted):
         changes.append(Change("extra_config", found.extra_config, wanted.extra_config))
-    if _release(wanted.kubernetes_version) < _release(found.kubernetes_version):
+    if release(wanted.kubernetes_version) < release(found.kubernetes_version):
         changes.append(Change("kubernetes_version", found.kubernetes_version, wanted.kubernetes_version))
     return changes
 
@@ -167,6 +171,11 @@ def content(text: str) -> str:
     return f"pods: {pods}; persistent volume claims: {claims}"
 
 
+def release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, to compare it."""
+    return tuple(int(part) if part.isdigit() else 0 for part in version.partition("-")[0].split("."))
+
+
 def _own_config(found: Profile, wanted: Profile) -> list[str]:
     """What minikube added itself: it does so unless the same key is declared."""
     declared = {entry.partition("=")[0] for entry in wanted.extra_config}
@@ -179,10 +188,6 @@ def _differing(found: Profile, wanted: Profile, names: Iterable[str]) -> Iterato
         alike = old == new or (name == "gpus" and {old, new} == _ALL_GPUS)
         if new not in ("", 0) and not alike:
             yield Change(name, old, new)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in version.partition("-")[0].split("."))
 
 
 def _shown(value: Any) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...module_utils._minikube.profile import release
+
 # site/content/en/docs/handbook/vpn_and_proxy.md of minikube v1.38.1: its networks and those of its services; and pods.
 _NETWORKS = ("192.168.59.0/24", "192.168.49.0/24", "192.168.39.0/24", "10.96.0.0/12", "10.244.0.0/16")
 _LOCAL = ("localhost", "127.0.0.1")
@@ -42,7 +44,7 @@ def resolve(declared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, 
 def _warnings(settings: Mapping[str, Any], newest: str) -> Iterator[str]:
     version, kubectl = settings["kubernetes_version"], settings["kubectl_version"]
     # validateKubernetesVersion in cmd/minikube/cmd/start.go of minikube v1.38.1.
-    if newest and _numbers(version) > _numbers(newest) and "--force" not in settings["options"]:
+    if newest and release(version) > release(newest) and "--force" not in settings["options"]:
         yield (
             f"minikube {settings['version']} knows Kubernetes up to {newest}, not {version}: each start, also the one "
             "at boot, asks GitHub whether that version exists, and fails without an answer. To avoid this, remove "
@@ -56,8 +58,4 @@ def _warnings(settings: Mapping[str, Any], newest: str) -> Iterator[str]:
 
 
 def _minor(version: str) -> int:
-    return [*_numbers(version), 0, 0][1]
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.partition("-")[0].split(".")]
+    return [*release(version), 0, 0][1]
