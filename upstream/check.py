@@ -118,11 +118,11 @@ def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
         found += _other_key(lock, "docker", release, keys["docker"])
         found += _other_key(lock, "container-toolkit", release, keys["container_toolkit"])
         found += _other_key(lock, "cuda", release, keys["cuda"].get(name, {}))
-    for version, sha256 in versions["minikube"].items():
+    for version, known in versions["minikube"].items():
         download = lock.downloads.get(f"minikube-v{version}-linux-amd64")
-        if download is None or download.value != sha256:
+        if download is None or download.value != known["sha256"]:
             there = download.value if download else "no such download"
-            found.append(f"minikube {version}: the lock has {there}, not {sha256}")
+            found.append(f"minikube {version}: the lock has {there}, not {known['sha256']}")
     for reference, digest in table["_cluster_image_digests"].items():
         image = lock.images.get(reference)
         if image is None or image.value != digest:

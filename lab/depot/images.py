@@ -208,11 +208,6 @@ def device_plugin(plugin: Recipe) -> Image:
     )
 
 
-def pause(tag: str, source: Recipe) -> Image:
-    """The container that holds a pod's namespaces, in a version that this Kubernetes may not name."""
-    return _pause_image(f"registry.k8s.io/pause:{tag}", tag, source)
-
-
 def _pause_image(reference: str, tag: str, source: Recipe) -> Image:
     # Several Kubernetes versions share one pause: the key has the tag only, whichever of their sources it came from.
     directory = paths.component_dir("pause", tag)

@@ -1,11 +1,11 @@
-"""minikube with what it downloads when it starts, which only its role needs: `build --with minikube`."""
+"""minikube with the Kubernetes that it starts, which only its role needs: `build --with minikube`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from lab import paths
-from lab.depot import cache, golang, recipes, versions
+from lab.depot import cache, golang, images, recipes, versions
 from lab.depot.golang import Recipe
 
 _HERE = Path(__file__).resolve().parent
@@ -15,14 +15,22 @@ _PROGRAMS = ("kubeadm", "kubectl", "kubelet")
 
 def build() -> None:
     """Build and place what is missing; what is there already costs nothing. Raises DepotError."""
-    for version in versions.table()["minikube"]:
+    for version, known in versions.table()["minikube"].items():
         recipe = recipes.minikube(version)
         golang.provide(recipe)
         below = f"storage.googleapis.com/minikube/releases/{recipe.version}"
         _place(below, recipe, {"minikube-linux-amd64": "minikube"})
-    kubernetes = recipes.kubernetes(versions.DEFAULT_KUBERNETES)
-    below = f"dl.k8s.io/release/{kubernetes.version}/bin/linux/amd64"
-    _place(below, kubernetes, {name: name for name in _PROGRAMS})
+        _kubernetes(known["kubernetes"])
+
+
+def _kubernetes(version: str) -> None:
+    recipe = recipes.kubernetes(version)
+    golang.provide(recipe)
+    for program in images.dependencies(version):
+        golang.provide(program)
+    for image in images.kubernetes(version):
+        image.build()
+    _place(f"dl.k8s.io/release/{recipe.version}/bin/linux/amd64", recipe, {name: name for name in _PROGRAMS})
 
 
 def _place(below: str, recipe: Recipe, files: dict[str, str]) -> None:

@@ -161,8 +161,6 @@ def _machine() -> dict[str, Any]:
         "minikube_extra_config": ["kubeadm.ignore-preflight-errors=SystemVerification", "kubelet.fail-cgroupv1=false"],
         # The program of storage-provisioner's image is older than any that can be built.
         "minikube_addons": ["default-storageclass"],
-        # It would look on GitHub for versions that are newer than itself.
-        "minikube_options": ["--force"],
     }
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
+from ..plugin_utils._minikube.settings import resolve
+
 DOCUMENTATION = r"""
 name: minikube_settings
 short_description: Resolve the settings of minikube that follow from its driver
@@ -14,14 +16,20 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Replaces V(auto) and an empty home directory, and adds the option for the cgroup driver of the host's containerd,
-    which minikube would otherwise derive from the version of cgroups.
-positional: _input
+  - Replaces V(auto), an empty home directory and an empty version of Kubernetes, and adds the option for the cgroup
+    driver of the host's containerd, which minikube would otherwise derive from the version of cgroups.
+  - Adds minikube's own networks to the exceptions of the proxy.
+positional: _input, table
 options:
   _input:
     description: >-
-      Declared settings C(driver), C(container_runtime), C(gpus), C(user), C(home) and C(options), the C(host), the host
-      that works against the API (C(api_delegate)), and how Ansible connects to the host (C(connection)).
+      Declared settings C(version), C(driver), C(kubernetes_version), C(container_runtime), C(gpus), C(user), C(home)
+      and C(options), the C(kubectl_version), the C(no_proxy) of the host, the C(host), the host that works against the
+      API (C(api_delegate)), and how Ansible connects to the host (C(connection)).
+    type: dict
+    required: true
+  table:
+    description: Known versions of minikube, each with the newest C(kubernetes) that it knows.
     type: dict
     required: true
 """
@@ -29,37 +37,21 @@ options:
 EXAMPLES = r"""
 - name: Show the container runtime
   ansible.builtin.debug:
-    msg: "{{ (declared | gpulab.kubernetes.minikube_settings).container_runtime }}"
+    msg: "{{ (declared | gpulab.kubernetes.minikube_settings(cluster_versions.minikube)).container_runtime }}"
 """
 
 RETURN = r"""
 _value:
   description: >-
-    All settings, with C(engine) (service in which Kubernetes runs), C(gives_gpus) (whether pods are given GPUs) and
-    C(needs_tunnel) (whether the API is reached only through the host, because it listens in Docker's network).
+    All settings, with C(engine) (service in which Kubernetes runs), C(gives_gpus) (whether pods are given GPUs),
+    C(needs_tunnel) (whether the API is reached only through the host, because it listens in Docker's network) and
+    C(warnings) (what works with restrictions, as sentences).
   type: dict
 """
 
 
-def minikube_settings(declared: Mapping[str, Any]) -> dict[str, Any]:
-    on_host = declared["driver"] == "none"
-    engine = "containerd" if on_host else "docker"
-    runtime = engine if declared["container_runtime"] == "auto" else declared["container_runtime"]
-    automatic = "all" if runtime == "docker" else "none"
-    gpus = automatic if declared["gpus"] == "auto" else declared["gpus"]
-    home = "/root" if declared["user"] == "root" else f"~{declared['user']}"
-    return {
-        **declared,
-        "container_runtime": runtime,
-        "gpus": gpus,
-        "home": declared["home"] or home,
-        "options": ["--force-systemd=true"] * on_host + list(declared["options"]),
-        "engine": engine,
-        "gives_gpus": on_host or gpus != "none",
-        "needs_tunnel": not on_host
-        and declared["api_delegate"] != declared["host"]
-        and declared["connection"] != "local",
-    }
+def minikube_settings(declared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    return resolve(declared, table)
 
 
 class FilterModule:

@@ -52,9 +52,9 @@ options:
     choices: [docker, containerd, cri-o]
     default: docker
   gpus:
-    description: Value of C(--gpus). V(none) omits it.
+    description: Value of C(--gpus). V(none) omits it. To minikube, V(nvidia) is the same as V(all).
     type: str
-    choices: [all, nvidia.com, none]
+    choices: [all, nvidia, nvidia.com, none]
     default: none
   cpus:
     description: CPUs of the container.
@@ -94,12 +94,28 @@ options:
     elements: str
     default: []
   extra_config:
-    description: Settings of components, as C(component.key=value).
+    description:
+      - Settings of components, as C(component.key=value).
+      - Those that minikube adds itself, C(kubelet.resolv-conf) on hosts with systemd-resolved and
+        C(kubelet.localStorageCapacityIsolation) on btrfs, are kept.
     type: list
     elements: str
     default: []
   options:
     description: Additional options for C(minikube start). Changing only these has no effect.
+    type: list
+    elements: str
+    default: []
+  http_proxy:
+    description: URL of the proxy for C(minikube start), for C(http) URLs.
+    type: str
+    default: ""
+  https_proxy:
+    description: URL of the proxy for C(minikube start), for C(https) URLs.
+    type: str
+    default: ""
+  no_proxy:
+    description: Hosts, domains and networks to reach without a proxy.
     type: list
     elements: str
     default: []
@@ -181,6 +197,11 @@ def _wanted(parameters: dict[str, Any]) -> Profile:
     return Profile(**{**values, **lists})
 
 
+def _proxies(parameters: dict[str, Any]) -> dict[str, str]:
+    given = {name.upper(): parameters[name] for name in ("http_proxy", "https_proxy") if parameters[name]}
+    return {**given, "NO_PROXY": ",".join(parameters["no_proxy"])} if given else {}
+
+
 def _present(machine: Machine, found: Profile | None, state: str, module: Any) -> list[str]:
     wanted = _wanted(module.params)
     refused = profile.fixed(found, wanted) if found else []
@@ -194,7 +215,7 @@ def _present(machine: Machine, found: Profile | None, state: str, module: Any) -
         )
     changes = profile.changeable(found, wanted) if found else []
     if state != "running" or changes:
-        machine.start(profile.start_arguments(wanted, module.params["options"]))
+        machine.start(profile.start_arguments(found, wanted, module.params["options"]), _proxies(module.params))
     after = wanted if found is None and module.check_mode else machine.found()
     for verb, addon in profile.addons(after or wanted, wanted) if after is not wanted else []:
         machine.addon(verb, addon)
@@ -239,7 +260,7 @@ def run_module(module: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    texts = ("network", "cni", "base_image", "image_repository", "binary_mirror")
+    texts = ("network", "cni", "base_image", "image_repository", "binary_mirror", "http_proxy", "https_proxy")
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "default": "minikube"},
@@ -249,12 +270,12 @@ def main() -> None:
             "driver": {"type": "str", "choices": ["docker", "none"], "default": "docker"},
             "kubernetes_version": {"type": "str"},
             "container_runtime": {"type": "str", "choices": ["docker", "containerd", "cri-o"], "default": "docker"},
-            "gpus": {"type": "str", "choices": ["all", "nvidia.com", "none"], "default": "none"},
+            "gpus": {"type": "str", "choices": ["all", "nvidia", "nvidia.com", "none"], "default": "none"},
             **{name: {"type": "int", "default": 0} for name in ("cpus", "memory", "disk")},
             **{name: {"type": "str", "default": ""} for name in texts},
             **{
                 name: {"type": "list", "elements": "str", "default": []}
-                for name in ("addons", "extra_config", "options")
+                for name in ("addons", "extra_config", "options", "no_proxy")
             },
             "timeout": {"type": "float", "default": 900},
             "root": {"type": "path", "default": "/"},

@@ -20,6 +20,29 @@ from support.minikube import minikube, write_inventory
 EXAMPLES = ROOT / "examples" / "one-machine"
 # In the place of the lab's containerd_cri_settings: minikube writes its own value into config.toml, not into drop-ins.
 DROP_IN = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nrestrict_oom_score_adj = true\n'
+PASSWORD = "S3CRET-proxy-7c41e0"
+PROXY = """
+import http.server, shutil, sys, urllib.error, urllib.request
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+        request = urllib.request.Request(self.path, headers=headers, method=self.command)
+        try:
+            answer = urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request)
+        except urllib.error.HTTPError as error:
+            answer = error
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            if name.lower() not in ("transfer-encoding", "connection"):
+                self.send_header(name, value)
+        self.end_headers()
+        shutil.copyfileobj(answer, self.wfile)
+
+    do_HEAD = do_GET
+
+http.server.ThreadingHTTPServer(("127.0.0.1", 3128), Proxy).serve_forever()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +125,24 @@ def test_every_gpu_is_verified(inventory: Path, guide: Guide, host: Host, cluste
     totals = json.loads((inventory.parent / "gpulab-report.json").read_text())["totals"]
     assert (totals["gpus"], totals["proven"]) == (4, 4)
     assert "v1.38.1" in host.run("minikube version")
+    assert cluster.get("node", host.name)["status"]["nodeInfo"]["kubeletVersion"] == "v1.35.1"
+
+
+def test_minikube_added_the_resolver_of_systemd(host: Host) -> None:
+    config = json.loads(host.run("cat /root/.minikube/profiles/minikube/config.json"))["KubernetesConfig"]
+    found = {one["Key"]: one["Value"] for one in config["ExtraOptions"]}
+    assert found["resolv-conf"] == "/run/systemd/resolve/resolv.conf"
 
 
 def test_a_second_run_changes_nothing(inventory: Path) -> None:
     minikube(inventory).expect_unchanged()
     minikube(inventory, "--check", "--diff").expect_unchanged()
+
+
+def test_a_kubernetes_that_minikube_does_not_know_is_warned_of(inventory: Path) -> None:
+    run = minikube(inventory, "--check", "--diff", kubernetes_version="1.36.4").expect_success()
+    assert "minikube 1.38.1 knows Kubernetes up to 1.35.1, not 1.36.4" in run.output
+    assert "kubernetes_version from 1.35.1 to 1.36.4" in run.output
 
 
 def test_the_manifests_of_the_guide_fit(host: Host, guide: Guide, cluster: Cluster) -> None:
@@ -174,3 +210,24 @@ def test_it_is_deleted_by_its_name_only(inventory: Path, guide: Guide, host: Hos
     assert host.run("systemctl is-active containerd").strip() == "active"
     minikube(inventory, state="absent", delete="minikube").expect_unchanged()
     assert guide.left() == []
+
+
+def test_download_start_and_unit_use_the_proxy(inventory: Path, host: Host) -> None:
+    host.run(f"cat > /root/proxy.py <<'END'\n{PROXY}\nEND")
+    host.run("systemd-run --unit=lab-proxy --property=StandardError=file:/root/proxy.log python3 /root/proxy.py")
+    host.run("rm -rf /root/.minikube/cache")
+    proxied = ("--extra-vars", json.dumps({"cluster_http_proxy": f"http://ci:{PASSWORD}@127.0.0.1:3128"}))
+    run = minikube(inventory, *proxied).expect_success()
+    assert PASSWORD not in run.output
+    log = host.run("cat /root/proxy.log")
+    for name in ("minikube-linux-amd64", "kubeadm", "kubelet"):
+        assert f"/{name} HTTP/1.1" in log, name
+    file = "/etc/systemd/system/minikube-minikube.service.d/50-gpulab-proxy.env"
+    assert host.run(f"stat --format='%a %U' {file}").strip() == "600 root"
+    text = host.run(f"cat {file}")
+    assert PASSWORD in text and "192.168.49.0/24" in text and "10.96.0.0/12" in text
+    assert PASSWORD not in host.run("systemctl show minikube-minikube; systemctl cat minikube-minikube")
+    minikube(inventory, *proxied).expect_unchanged()
+    host.run("systemctl restart minikube-minikube", timeout=300)
+    assert minikube(inventory).expect_success().changed()
+    host.run(f"test ! -e {file}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import pytest
 from support.cluster import Cluster
 from support.hosts import ROOT, Host
 from support.lab import Lab, lab_command, running
-from support.minikube import minikube, write_inventory
+from support.minikube import SHARED, in_docker, minikube, write_inventory
 
 USER = "ada"
-KICBASE = "ghcr.io/gpulab/kicbase:1"
+SERVER, EXPORT = "192.0.2.1", "/srv/gpulab"
 
 
 class Minikube(Cluster):
@@ -44,10 +43,7 @@ def host(lab: Lab) -> Host:
 
 @pytest.fixture(scope="module")
 def inventory(lab: Lab, host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    registry = re.findall(r"^docker_check_image='?([^/]+)/", lab.path.read_text(), re.MULTILINE)[0]
-    options = ["--force", "--cache-images=false", "--preload=false", f"--insecure-registry={registry}"]
-    own = {"driver": "docker", "user": USER, "base_image": f"{registry}/{KICBASE}", "options": options}
-    return write_inventory(tmp_path_factory.mktemp("minikube"), lab, host, without="minikube_options", **own)
+    return write_inventory(tmp_path_factory.mktemp("minikube"), lab, host, **in_docker(lab, USER))
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +85,52 @@ def test_every_gpu_is_verified(inventory: Path, host: Host, cluster: Cluster) ->
 def test_a_second_run_changes_nothing(inventory: Path) -> None:
     minikube(inventory).expect_unchanged()
     minikube(inventory, "--check", "--diff").expect_unchanged()
+
+
+def test_another_name_for_all_gpus_is_no_change(inventory: Path) -> None:
+    minikube(inventory, gpus="nvidia").expect_unchanged()
+
+
+def test_an_image_of_the_host_reaches_minikube(inventory: Path, host: Host, cluster: Cluster) -> None:
+    (known,) = {
+        line for line in host.run("docker images --format '{{.Repository}}:{{.Tag}}'").split() if "cuda" in line
+    }
+    load = f"docker tag {known} built/here:1 && minikube image load built/here:1"
+    host.run(f"sudo -iu {USER} bash -c '{load}'", timeout=300)
+    pod = "kubectl run built --image=built/here:1 --image-pull-policy=Never --restart=Never --command -- nvidia-smi -L"
+    host.run(f"sudo -iu {USER} {pod}")
+    cluster.kubectl("wait", "pod/built", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+    cluster.delete_pod("built")
+
+
+def volume_pod(name: str, command: str) -> dict[str, object]:
+    """A pod that mounts the NFS export, which the kubelet in minikube's container does."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": name,
+                    "image": "registry.k8s.io/e2e-test-images/agnhost:2.63.0",
+                    "command": ["sh", "-c", command],
+                    "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+                }
+            ],
+            "volumes": [{"name": "cache", "nfs": {"server": SERVER, "path": EXPORT}}],
+        },
+    }
+
+
+def test_pods_have_volumes_of_an_nfs_server(host: Host, cluster: Cluster) -> None:
+    host.run(f"mkdir -p {SHARED}/{SERVER}{EXPORT}")
+    for name, command in (("writer", "echo written >/cache/file"), ("reader", "grep written /cache/file")):
+        cluster.apply(volume_pod(name, command))
+        cluster.kubectl("wait", f"pod/{name}", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+        cluster.delete_pod(name)
+    assert host.run(f"cat {SHARED}/{SERVER}{EXPORT}/file").strip() == "written"
 
 
 def test_other_gpus_are_refused_with_what_would_be_deleted(inventory: Path, cluster: Cluster) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 from support.hosts import Host
 from support.lab import Lab
 from support.play import Run, play
 
 PLAYBOOK = "playbooks/minikube.yml"
+# What replaces the image of minikube's container: lab/depot/kicbase.
+KICBASE = "ghcr.io/gpulab/kicbase:1"
+# What a simulated mount.nfs mounts parts of, on the host and in minikube's container.
+SHARED = "/var/lib/lab-nfs"
 
 
 def minikube(inventory: Path, *arguments: str, **settings: object) -> Run:
@@ -17,7 +23,15 @@ def minikube(inventory: Path, *arguments: str, **settings: object) -> Run:
     return play(inventory, "--extra-vars", extra, *arguments, playbook=PLAYBOOK)
 
 
-def write_inventory(directory: Path, lab: Lab, host: Host, without: str, **settings: object) -> Path:
+def in_docker(lab: Lab, user: str) -> dict[str, Any]:
+    """Settings of minikube with the driver docker, for a user of the host."""
+    registry = re.findall(r"^docker_check_image='?([^/]+)/", lab.path.read_text(), re.MULTILINE)[0]
+    options = ["--cache-images=false", "--preload=false", f"--insecure-registry={registry}"]
+    options.append(f"--mount-string={SHARED}:{SHARED}")
+    return {"driver": "docker", "user": user, "base_image": f"{registry}/{KICBASE}", "options": options}
+
+
+def write_inventory(directory: Path, lab: Lab, host: Host, without: str = "#", **settings: object) -> Path:
     """The lab's host in the group minikube, and in no other. ``without``: the lab's variable that is left out."""
     text = lab.path.read_text()
     line = next(line for line in text.splitlines() if line.startswith(f"{host.name} "))

@@ -1,7 +1,8 @@
 """The image of the container in which minikube's driver docker runs Kubernetes: `build --with kicbase`.
 
 Upstream's can't be had everywhere. This one is Debian with upstream's own files and the programs that the depot builds,
-but for cri-dockerd, in whose place there is Kubernetes' former dockershim, and for CRI-O, Podman and BuildKit.
+but for cri-dockerd, in whose place there is Kubernetes' former dockershim, for mount.nfs, which is simulated as on
+nodes, and for CRI-O, Podman and BuildKit.
 """
 
 from __future__ import annotations
@@ -44,9 +45,8 @@ _SETTINGS = Settings(
         "org.opencontainers.image.description": "A node image for minikube in a lab, not upstream's.",
     },
 )
-# minikube's addon has a version of its own, and its newest release knows an older pause.
+# minikube's addon has a version of its own.
 _DEVICE_PLUGIN = "v0.18.2"
-_PAUSE = "3.10.1"
 
 _MINIKUBE = recipes.minikube(versions.minikube())
 _CONTAINERD, _DOCKER = next(iter(versions.RUNC)), next(iter(versions.DOCKER))
@@ -70,7 +70,6 @@ def build() -> None:
         golang.provide(recipe)
     _IMAGE.build()
     images.device_plugin(plugin).build()
-    images.pause(_PAUSE, recipes.kubernetes(versions.DEFAULT_KUBERNETES)).build()
 
 
 def _furnish(root: Path) -> None:
@@ -84,6 +83,8 @@ def _furnish(root: Path) -> None:
         _copy(_CNI.program(name), root / "opt/cni/bin" / name, 0o755)
     for name in ("init", "runc", "proc-hook"):
         _copy(_FILES / name, root / "usr/local/sbin" / name, 0o755)
+    # What upstream's image has of nfs-common, simulated.
+    _copy(_FILES / "mount.nfs", root / "usr/sbin/mount.nfs", 0o755)
     _copy(_SYSCTLS, root / "usr/local/lib/sysctls")
     upstream, units = _MINIKUBE.source("deploy/kicbase"), root / "usr/lib/systemd/system"
     _copy(upstream / "entrypoint", root / "usr/local/bin/entrypoint", 0o755)

@@ -15,6 +15,8 @@ from lab.nodes.image import USER
 from lab.nodes.spec import Node
 
 _SCRIPTS = Path(__file__).resolve().parent
+# minikube's node image has the same.
+_NFS_CLIENT = paths.REPOSITORY / "lab" / "depot" / "kicbase" / "mount.nfs"
 # Packages of the depot that a machine has already, by where upstream's repositories have them; and their place there.
 _DEPOT = {
     "cuda-keyring": "developer.download.nvidia.com/compute/cuda/repos/{system}/x86_64/cuda-keyring_*.deb",
@@ -43,7 +45,7 @@ def steps(node: Node, *, password: str = "", depot: str = "") -> list[Step]:
         for name in sorted(untidy.preinstalled, key=lambda name: name == "cuda-keyring")
     ]
     if untidy.nfs:
-        found.append(Step("simulating an NFS client", "simulated-nfs.sh"))
+        found.append(Step("simulating an NFS client", "simulated-nfs.sh", {"PROGRAM": _NFS_CLIENT.read_text()}))
     if untidy.without:
         found.append(Step("taking packages away", "without.sh", {"PACKAGES": " ".join(untidy.without)}))
     if untidy.apt_lists:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .._command import CommandError, Runner
@@ -40,9 +40,9 @@ class Machine:
         # Its exit status is a sum of what does not run.
         return profile.read_status(self._runner.run([self._binary, "status", *self._own, "--output=json"]).stdout)
 
-    def start(self, arguments: Sequence[str]) -> None:
+    def start(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         """Raises CommandError."""
-        self._do("start", [*self._own, "--interactive=false", *arguments])
+        self._do("start", [*self._own, "--interactive=false", *arguments], environ)
 
     def stop(self) -> None:
         """Raises CommandError."""
@@ -69,8 +69,8 @@ class Machine:
     def _own(self) -> list[str]:
         return [f"--profile={self._name}"]
 
-    def _do(self, verb: str, arguments: Sequence[str]) -> None:
+    def _do(self, verb: str, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
         self.done.append(" ".join([verb, *(argument for argument in arguments[:2] if verb == "addons")]))
         if not self._check:
             doing = f"running minikube {self.done[-1]} for the profile {self._name}"
-            self._runner.check([self._binary, verb, *arguments], doing)
+            self._runner.check([self._binary, verb, *arguments], doing, environ=environ)

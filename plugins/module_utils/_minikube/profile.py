@@ -10,7 +10,7 @@ updateExistingConfigFromFlags in cmd/minikube/cmd/start_flags.go, which names wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .._errors import DomainError
@@ -20,6 +20,15 @@ from .._json import as_object, as_text, read_json, read_object
 _SIZES = ("cpus", "memory", "disk")
 _FIXED = ("driver", "container_runtime", "gpus", *_SIZES, "network", "cni", "base_image", "image_repository")
 _CHANGEABLE = ("kubernetes_version", "extra_config", "binary_mirror")
+# What minikube adds to the declared ones: FlagDefaults in pkg/minikube/driver/driver.go on hosts with systemd-resolved;
+# cmd/minikube/cmd/start_flags.go where Docker is on btrfs, and for --disable-metrics.
+_OWN_CONFIG = (
+    "kubelet.resolv-conf=/run/systemd/resolve/resolv.conf",
+    "kubelet.localStorageCapacityIsolation=false",
+    "kubelet.housekeeping-interval=5m",
+)
+# The same to minikube on hosts of NVIDIA (pkg/drivers/kic/oci/oci.go).
+_ALL_GPUS = {"all", "nvidia"}
 # Enabled by --gpus itself (pkg/minikube/cruntime/docker.go).
 _GPU_ADDON = "nvidia-device-plugin"
 
@@ -99,14 +108,19 @@ def fixed(found: Profile, wanted: Profile) -> list[Change]:
     # Without a container of its own the sizes are those of the host.
     names = [name for name in _FIXED if wanted.driver != "none" or name not in _SIZES]
     changes = list(_differing(found, wanted, names))
-    if _release(wanted.kubernetes_version) < _release(found.kubernetes_version):
+    # Without the option minikube keeps its list, and an empty one can't be given.
+    if found.extra_config and not wanted.extra_config and not _own_config(found, wanted):
+        changes.append(Change("extra_config", found.extra_config, wanted.extra_config))
+    if release(wanted.kubernetes_version) < release(found.kubernetes_version):
         changes.append(Change("kubernetes_version", found.kubernetes_version, wanted.kubernetes_version))
     return changes
 
 
 def changeable(found: Profile, wanted: Profile) -> list[Change]:
     """What differs and is changed by another C(minikube start)."""
-    return list(_differing(found, wanted, _CHANGEABLE))
+    own = _own_config(found, wanted)
+    declared = tuple(entry for entry in found.extra_config if entry not in own)
+    return list(_differing(replace(found, extra_config=declared), wanted, _CHANGEABLE))
 
 
 def addons(found: Profile, wanted: Profile) -> list[tuple[str, str]]:
@@ -118,8 +132,10 @@ def addons(found: Profile, wanted: Profile) -> list[tuple[str, str]]:
     ]
 
 
-def start_arguments(wanted: Profile, options: Iterable[str]) -> list[str]:
+def start_arguments(found: Profile | None, wanted: Profile, options: Iterable[str]) -> list[str]:
     """The arguments of C(minikube start), without the profile's name."""
+    # Given in full: they replace the profile's, to which minikube adds its own again in some cases only.
+    extra_config = [*wanted.extra_config, *(_own_config(found, wanted) if found else [])]
     flags = {
         "driver": wanted.driver,
         "container-runtime": wanted.container_runtime,
@@ -137,7 +153,7 @@ def start_arguments(wanted: Profile, options: Iterable[str]) -> list[str]:
     return [
         *(f"--{name}={value}" for name, value in flags.items() if value),
         *(f"--addons={name}" for name in wanted.addons),
-        *(f"--extra-config={entry}" for entry in wanted.extra_config),
+        *(f"--extra-config={entry}" for entry in extra_config),
         # The kubeconfig then needs no other file.
         "--embed-certs=true",
         *options,
@@ -155,15 +171,23 @@ def content(text: str) -> str:
     return f"pods: {pods}; persistent volume claims: {claims}"
 
 
+def release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, to compare it."""
+    return tuple(int(part) if part.isdigit() else 0 for part in version.partition("-")[0].split("."))
+
+
+def _own_config(found: Profile, wanted: Profile) -> list[str]:
+    """What minikube added itself: it does so unless the same key is declared."""
+    declared = {entry.partition("=")[0] for entry in wanted.extra_config}
+    return [entry for entry in found.extra_config if entry in _OWN_CONFIG and entry.partition("=")[0] not in declared]
+
+
 def _differing(found: Profile, wanted: Profile, names: Iterable[str]) -> Iterator[Change]:
     for name in names:
         old, new = getattr(found, name), getattr(wanted, name)
-        if new not in ("", 0) and old != new:
+        alike = old == new or (name == "gpus" and {old, new} == _ALL_GPUS)
+        if new not in ("", 0) and not alike:
             yield Change(name, old, new)
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in version.partition("-")[0].split("."))
 
 
 def _shown(value: Any) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 # With --gpus minikube takes no other driver and no other runtime.
-_GPUS = {("docker", "docker"): ("all", "nvidia.com", "none")}
+_GPUS = {("docker", "docker"): ("all", "nvidia", "nvidia.com", "none")}
 _ONLY_PROFILE = "minikube"
 
 
@@ -22,14 +22,20 @@ def problems(
 ) -> Iterator[str]:
     """Sentences, each with what to do.
 
-    ``settings`` are version, sha256, profile, driver, container_runtime, gpus and user. ``profile`` is the state of the
-    profile, ``cluster`` whether kubeadm has made one on this host, ``hardened`` the value of net.core.bpf_jit_harden.
+    ``settings`` are version, sha256, kubernetes_version, profile, driver, container_runtime, gpus and user. ``profile``
+    is the state of the profile, ``cluster`` whether kubeadm has made one on this host, ``hardened`` the value of
+    net.core.bpf_jit_harden.
     """
     driver, runtime, gpus = settings["driver"], settings["container_runtime"], settings["gpus"]
     if settings["version"] not in table and not settings["sha256"]:
         yield (
             f"minikube {settings['version']} is not in the table of versions: set minikube_version to "
             f"{' or '.join(table)}, or set minikube_sha256 to the checksum of its file."
+        )
+    if settings["sha256"] and not settings["kubernetes_version"]:
+        yield (
+            f"the newest Kubernetes that minikube {settings['version']} knows is not in the table of versions: set "
+            "minikube_kubernetes_version."
         )
     if gpus not in _GPUS.get((driver, runtime), ("none",)):
         yield (

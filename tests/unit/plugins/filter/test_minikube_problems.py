@@ -9,10 +9,11 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.minikube_problems import minikube_problems
 from ansible_collections.gpulab.kubernetes.plugins.filter.minikube_settings import minikube_settings
 
-TABLE = {"1.38.1": "0" * 64}
+TABLE = {"1.38.1": {"sha256": "0" * 64, "kubernetes": "1.35.1"}}
 ON_HOST = {
     "version": "1.38.1",
     "sha256": "",
+    "kubernetes_version": "1.35.1",
     "profile": "minikube",
     "driver": "none",
     "container_runtime": "containerd",
@@ -31,6 +32,7 @@ def said(settings: dict[str, str], profile: str = "absent", cluster: bool = Fals
     ("settings", "runtime", "gpus", "valid"),
     [
         (IN_DOCKER, "docker", "all", True),
+        (IN_DOCKER, "docker", "nvidia", True),
         (IN_DOCKER, "docker", "nvidia.com", True),
         (IN_DOCKER, "docker", "none", True),
         (IN_DOCKER, "containerd", "none", True),
@@ -54,6 +56,7 @@ def test_gpus_are_given_to_the_driver_and_the_runtime_docker_only(
     [
         ({"version": "1.0.0"}, {}, "minikube 1.0.0 is not in the table of versions: set minikube_version to 1.38.1"),
         ({"version": "1.0.0", "sha256": "1" * 64}, {}, ""),
+        ({"version": "1.0.0", "sha256": "1" * 64, "kubernetes_version": ""}, {}, "set minikube_kubernetes_version"),
         ({"profile": "lab"}, {}, "supports only the profile minikube, not lab"),
         ({"container_runtime": "docker"}, {}, "runs in the host's containerd"),
         ({"user": "ada"}, {}, "belongs to root"),
@@ -76,24 +79,34 @@ def test_what_is_in_the_way_is_said_with_what_to_do(
 
 
 DECLARED = {
+    "version": "1.38.1",
     "driver": "none",
+    "kubernetes_version": "",
+    "kubectl_version": "1.36.4",
     "container_runtime": "auto",
     "gpus": "auto",
     "user": "root",
     "home": "",
     "options": ["--a=b"],
+    "no_proxy": ["127.0.0.1", "gpu1"],
     "host": "gpu1",
     "api_delegate": "localhost",
     "connection": "",
 }
 RESOLVED = {
+    "kubernetes_version": "1.35.1",
     "container_runtime": "containerd",
     "gpus": "none",
     "home": "/root",
     "engine": "containerd",
     "options": ["--force-systemd=true", "--a=b"],
+    "no_proxy": [
+        *("127.0.0.1", "gpu1", "localhost"),
+        *("192.168.59.0/24", "192.168.49.0/24", "192.168.39.0/24", "10.96.0.0/12", "10.244.0.0/16"),
+    ],
     "gives_gpus": True,
     "needs_tunnel": False,
+    "warnings": [],
 }
 DOCKER = {"driver": "docker", "user": "ada"}
 OF_DOCKER = {
@@ -125,4 +138,25 @@ OF_DOCKER = {
     ],
 )
 def test_settings_that_follow_from_the_driver(declared: dict[str, Any], resolved: dict[str, Any]) -> None:
-    assert minikube_settings({**DECLARED, **declared}) == {**DECLARED, **declared, **RESOLVED, **resolved}
+    assert minikube_settings({**DECLARED, **declared}, TABLE) == {**DECLARED, **declared, **RESOLVED, **resolved}
+
+
+@pytest.mark.parametrize(
+    ("declared", "version", "words"),
+    [
+        ({}, "1.35.1", []),
+        ({"kubernetes_version": "1.34.4", "kubectl_version": "1.35.8"}, "1.34.4", []),
+        ({"kubernetes_version": "1.36.4"}, "1.36.4", ["knows Kubernetes up to 1.35.1, not 1.36.4: each start"]),
+        ({"kubernetes_version": "1.36.4", "options": ["--force"]}, "1.36.4", []),
+        ({"kubectl_version": "1.37.1"}, "1.35.1", ["kubectl 1.37.1 is not meant for Kubernetes 1.35.1"]),
+        ({"kubernetes_version": "1.34.0"}, "1.34.0", ["kubectl 1.36.4 is not meant for Kubernetes 1.34.0"]),
+        # What another minikube knows is not in the table.
+        ({"version": "1.39.0"}, "", []),
+        ({"version": "1.39.0", "kubernetes_version": "1.36.4"}, "1.36.4", []),
+    ],
+)
+def test_kubernetes_is_the_newest_that_minikube_knows(declared: dict[str, Any], version: str, words: list[str]) -> None:
+    settings = minikube_settings({**DECLARED, **declared}, TABLE)
+    assert settings["kubernetes_version"] == version
+    assert len(settings["warnings"]) == len(words)
+    assert all(part in said for part, said in zip(words, settings["warnings"], strict=True))

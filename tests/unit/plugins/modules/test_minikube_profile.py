@@ -92,6 +92,7 @@ ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELE
 """
 FLANNEL = '{"name": "cbr0", "cniVersion": "0.3.1", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}'
 MINIKUBE = """echo "$*" >> {here}/calls
+echo "$1 $HTTP_PROXY $HTTPS_PROXY $NO_PROXY" >> {here}/proxies
 case "$1" in
   status) cat {here}/status; exit 7 ;;
   start) test ! -e {here}/broken || {{ echo "X Exiting due to K8S_APISERVER_MISSING" >&2; exit 105; }} ;;
@@ -189,6 +190,63 @@ def test_what_minikube_can_change_is_changed(host: Host, there: Any, declared: A
     assert len(host.calls()) == len(actions)
 
 
+RESOLVED, BTRFS = "kubelet.resolv-conf=/run/systemd/resolve/resolv.conf", "kubelet.localStorageCapacityIsolation=false"
+OTHER_RESOLVER = "kubelet.resolv-conf=/etc/resolv.conf"
+
+
+def extra_options(*entries: str) -> dict[str, Any]:
+    """A profile with these, as minikube writes them."""
+    split = [entry.replace(".", "=", 1).split("=", 2) for entry in entries]
+    return {"ExtraOptions": [{"Component": one, "Key": key, "Value": value} for one, key, value in split]}
+
+
+# minikube v1.38.1 adds RESOLVED where /run/systemd/resolve/resolv.conf is and the driver is none, BTRFS where Docker
+# is on btrfs, both unless the key is given; without --extra-config an existing profile keeps its list.
+@pytest.mark.parametrize(
+    ("there", "declared", "given"),
+    [
+        ([RESOLVED], [], None),
+        ([BTRFS], [], None),
+        (["kubelet.max-pods=50", RESOLVED], ["kubelet.max-pods=50"], None),
+        ([RESOLVED], [RESOLVED], None),
+        ([OTHER_RESOLVER], [OTHER_RESOLVER], None),
+        ([RESOLVED], ["kubelet.max-pods=50"], ["kubelet.max-pods=50", RESOLVED]),
+        ([BTRFS], ["kubelet.max-pods=50"], ["kubelet.max-pods=50", BTRFS]),
+        (["kubelet.max-pods=50", RESOLVED], [], [RESOLVED]),
+        (["kubelet.max-pods=50", "kubelet.v=2"], ["kubelet.v=2"], ["kubelet.v=2"]),
+        ([RESOLVED], [OTHER_RESOLVER], [OTHER_RESOLVER]),
+        ([], [RESOLVED], [RESOLVED]),
+    ],
+)
+def test_what_minikube_adds_to_the_settings_of_components_is_no_change(
+    host: Host, there: list[str], declared: list[str], given: list[str] | None
+) -> None:
+    host.profile(kubernetes=extra_options(*there))
+    assert host(extra_config=declared)["changed"] == (given is not None)
+    words = [word for call in host.calls() for word in call.split() if word.startswith("--extra-config")]
+    assert words == [f"--extra-config={entry}" for entry in given or []]
+
+
+@pytest.mark.parametrize(("status", "words"), [(RUNNING, []), ({}, [f"--extra-config={RESOLVED}"])])
+def test_a_start_keeps_what_minikube_added(host: Host, status: Any, words: list[str]) -> None:
+    host.profile(kubernetes=extra_options(RESOLVED))
+    host.write("status", json.dumps(status))
+    host(extra_config=[])
+    assert [word for call in host.calls() for word in call.split() if "extra" in word] == words
+
+
+def test_only_a_start_goes_through_the_proxy(host: Host) -> None:
+    proxies = {"http_proxy": "http://proxy:3128", "https_proxy": "http://other:3128"}
+    host.profile()
+    host.write("status", json.dumps({}))
+    host(**proxies, no_proxy=["10.96.0.0/12", "::1"], addons=["storage-provisioner"])
+    used = dict(line.split(" ", 1) for line in (host.here / "proxies").read_text().splitlines())
+    assert used["start"] == "http://proxy:3128 http://other:3128 10.96.0.0/12,::1"
+    assert used["status"].strip() == used["addons"].strip() == ""
+    host(no_proxy=["10.96.0.0/12"])
+    assert (host.here / "proxies").read_text().splitlines()[-1].strip() == "start"
+
+
 IN_DOCKER = {"Driver": "docker", "kubernetes": {"ContainerRuntime": "docker"}}
 DECLARED: dict[str, Any] = {"driver": "docker", "container_runtime": "docker"}
 
@@ -204,6 +262,8 @@ DECLARED: dict[str, Any] = {"driver": "docker", "container_runtime": "docker"}
         (IN_DOCKER, {**DECLARED, "network": "lab"}, "network from nothing to lab"),
         ({}, {"image_repository": "mirror.example"}, "image_repository from nothing to mirror.example"),
         ({"kubernetes": {"KubernetesVersion": "v1.37.1"}}, {}, "kubernetes_version from 1.37.1 to 1.36.4"),
+        ({}, {"extra_config": []}, "extra_config from kubelet.max-pods=50 to nothing"),
+        ({**IN_DOCKER, "GPUs": "nvidia.com"}, {**DECLARED, "gpus": "nvidia"}, "gpus from nvidia.com to nvidia"),
     ],
 )
 def test_what_it_can_not_change_is_refused_with_what_would_be_deleted(
@@ -258,6 +318,12 @@ def test_a_status_that_is_none_is_an_error(host: Host, text: str, words: str) ->
     host.profile()
     host.write("status", text)
     assert f"Error while reading minikube status: it is {words}" in host()["msg"]
+
+
+@pytest.mark.parametrize(("there", "declared"), [("all", "nvidia"), ("nvidia", "all"), ("nvidia", "nvidia")])
+def test_all_gpus_have_two_names(host: Host, there: str, declared: str) -> None:
+    host.profile(**IN_DOCKER, GPUs=there, Addons={**CONFIG["Addons"], "nvidia-device-plugin": True})
+    assert host(**DECLARED, gpus=declared)["changed"] is False
 
 
 def test_the_addon_of_the_gpus_belongs_to_them(host: Host) -> None:
