@@ -17,6 +17,7 @@ PARTS = {
     "operator": "lab.depot.operator_image",
     "local-path": "lab.depot.local_path_image",
     "wandb": "lab.depot.wandb_image",
+    "wandb-job": "lab.depot.launch_job_image",
     "dcgm": "lab.depot.dcgm_exporter_image",
     "installer": "lab.gpusim.installer_image",
 }

@@ -40,7 +40,7 @@ _SETTINGS = Settings(
 
 def build() -> None:
     """Make the image and store it, unless the registry has it, made from the same. Raises DepotError."""
-    _IMAGE.build()
+    IMAGE.build()
 
 
 def _install(root: Path) -> None:
@@ -58,4 +58,4 @@ def _install(root: Path) -> None:
     shutil.chown(home, _USER, _USER)
 
 
-_IMAGE = DebianImage(REFERENCE, "wandb", _SUITE, _PACKAGES, _SETTINGS, Path(__file__).resolve(), _install)
+IMAGE = DebianImage(REFERENCE, "wandb", _SUITE, _PACKAGES, _SETTINGS, Path(__file__).resolve(), _install)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab import progress
+from lab import paths, progress
 from lab.depot import cache, deb, driver_debs, images, oci, registry, versions
 from lab.depot.oci import Settings
 from lab.gpusim import library
@@ -15,10 +15,12 @@ _REPOSITORY = "ghcr.io/gpulab/driver-installer"
 _SUITE = "bookworm"
 _KERNEL = "/usr/lib/nvidia-simulated/"
 _MODPROBE = "/usr/lib/modprobe.d/nvidia-simulated.conf"
-# Units belong to packages: here the pod loads the module.
-_LEFT_OUT = ("/usr/lib/systemd/", "/usr/share/doc/")
+_FIRMWARE = "/usr/lib/firmware/"
+# The archive has these side by side, and no links to them.
+_FLAT = ("/usr/bin/", "/usr/lib/x86_64-linux-gnu/")
 _PARTS = ("library", "smi", "kernel-common", "dkms", "firmware", "modprobe")
 _HERE = Path(__file__).resolve().parent
+_RECIPE = paths.REPOSITORY / "examples" / "driver-installer"
 
 
 def reference(version: str) -> str:
@@ -43,23 +45,29 @@ def _image(version: str, files: dict[str, oci.Content]) -> images.Image:
         "org.opencontainers.image.description": "Installs the simulated NVIDIA driver of a lab.",
     }
     settings = Settings(("/install",), (), "", {}, labels)
-    code = cache.tree_digest(_HERE / "installer", _HERE / "installer_image.py")
+    code = cache.tree_digest(_HERE / "installer", _HERE / "installer_image.py", _RECIPE / "install")
     key = cache.digest(driver_debs.key(), code, version, settings)
     return images.Image(reference(version), key, files, settings, on_base=True)
 
 
 def _files(version: str) -> Iterator[tuple[str, oci.Content]]:
-    yield "/install", _HERE / "installer" / "install"
-    yield "/driver/version", f"{version}\n"
-    yield "/driver/kernel/kernel", f"version={version}\nflavor=open\n"
+    """The image's files: what installs is the recipe's, what loads the module and what it installs is simulated."""
+    archive = f"NVIDIA-Linux-x86_64-{version}"
+    unpacked = f"/driver/{archive}"
+    yield "/install", _RECIPE / "install"
+    yield "/load-module", _HERE / "installer" / "load-module"
+    yield f"/{archive}.run", f"#!/bin/sh\n# Stands in for NVIDIA's archive.\ncp -a {unpacked} .\n"
+    yield f"{unpacked}/kernel/kernel", f"version={version}\nflavor=open\n"
     for name in _PARTS:
         for path, content in driver_part(library.driver(version), _SUITE, name).items():
             plain = content.content if isinstance(content, deb.File) else content
             if isinstance(plain, bytes):
                 plain = plain.decode()
             if path.startswith(_KERNEL):
-                yield f"/driver/kernel/{path.removeprefix(_KERNEL)}", plain
+                yield f"{unpacked}/kernel/{path.removeprefix(_KERNEL)}", plain
             elif path == _MODPROBE:
-                yield "/driver/modprobe.conf", plain
-            elif not path.startswith(_LEFT_OUT):
-                yield f"/driver/root{path}", plain
+                yield f"{unpacked}/modprobe.conf", plain
+            elif path.startswith(_FIRMWARE):
+                yield f"{unpacked}/firmware/{path.rpartition('/')[2]}", plain
+            elif path.startswith(_FLAT) and not isinstance(plain, deb.Link):
+                yield f"{unpacked}/{path.rpartition('/')[2]}", plain

@@ -19,7 +19,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Refuses values that would export other directories or export to other addresses.
-positional: _input, clients, options, no_root_squash
+positional: _input, clients, options, no_root_squash, insecure_clients, any_client
 options:
   _input:
     description: Directory to export.
@@ -39,6 +39,15 @@ options:
     description: Whether root on a client acts as root in the directory.
     type: bool
     default: false
+  insecure_clients:
+    description: Addresses and networks that may also mount it from ports above 1023.
+    type: list
+    elements: str
+    default: []
+  any_client:
+    description: Whether clients may be host names, netgroups, wildcards, or networks of all addresses.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -55,9 +64,16 @@ _value:
 """
 
 
-def nfs_export(path: str, clients: Sequence[str], options: Sequence[str], no_root_squash: bool = False) -> str:
+def nfs_export(
+    path: str,
+    clients: Sequence[str],
+    options: Sequence[str],
+    no_root_squash: bool = False,
+    insecure_clients: Sequence[str] = (),
+    any_client: bool = False,
+) -> str:
     try:
-        return _nfs.export(path, clients, options, no_root_squash)
+        return _nfs.export(path, clients, options, no_root_squash, insecure_clients, any_client)
     except ValueError as error:
         raise AnsibleFilterError(f"Error while exporting {path}: {error}. Nothing was changed.") from error
 

@@ -53,7 +53,9 @@ options:
     choices: [Retain, Recycle]
     default: Retain
   mount_options:
-    description: Mount options of the directory on the nodes.
+    description: >-
+      Mount options of the directory on the nodes. They can be changed; pods that already use the claim keep theirs
+      until they restart.
     type: list
     elements: str
     default: []
@@ -71,7 +73,7 @@ EXAMPLES = r"""
     server: 192.0.2.10
     path: /srv/datasets
     capacity: 500Gi
-    mount_options: [nfsvers=4.2, hard, noatime]
+    mount_options: [nfsvers=4, hard, noatime]
 """
 
 RETURN = r"""

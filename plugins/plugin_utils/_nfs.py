@@ -11,12 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _PATH = re.compile(r"(?:/[A-Za-z0-9._-]+)+", re.ASCII)
+# A host name, a wildcard or a netgroup. A blank or a parenthesis would begin another client or its options.
+_NAME = re.compile(r"@?[A-Za-z0-9*?_\[][A-Za-z0-9*?._\[\]-]*", re.ASCII)
 _OPTION = re.compile(r"[a-z_]+(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _ANONYMOUS = re.compile(r"anon[ug]id=(.*)", re.ASCII)
 _IDENTITY = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 _LARGEST_IDENTITY = 2**32 - 2
 # How exportfs writes what it keeps apart with blanks.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
+OPEN = "is not limited to known addresses. Name the nodes or their network, or set nfs_server_any_client"
 _ROOT = ("root_squash", "no_root_squash")
 
 
@@ -30,15 +33,28 @@ def path_problems(path: Any) -> Iterator[str]:
 
 
 def client_problems(clients: Iterable[Any]) -> Iterator[str]:
-    """What is wrong with addresses that may mount it."""
+    """What is wrong with the form of clients that may mount it."""
     for client in clients:
-        try:
-            network = ipaddress.ip_network(str(client))
-        except ValueError:
-            yield f"{str(client)!r:.120} must be an address or a network, such as 192.0.2.21 or 192.0.2.0/24"
-        else:
-            if network.prefixlen == 0:
-                yield f"{client} includes all addresses. Name the nodes, or their network"
+        if _network(client) is None and not _NAME.fullmatch(str(client)):
+            yield (
+                f"{str(client)!r:.120} must be an address or a network, such as 192.0.2.21 or 192.0.2.0/24, or a host "
+                "name, a netgroup (@name) or *"
+            )
+
+
+def open_clients(clients: Iterable[Any]) -> list[str]:
+    """The clients that are not limited to known addresses: names, wildcards, netgroups, and networks of all addresses.
+
+    Who answers for a name is up to DNS or NIS, not to the inventory.
+    """
+    return [str(client) for client in clients if not (network := _network(client)) or network.prefixlen == 0]
+
+
+def _network(client: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(str(client))
+    except ValueError:
+        return None
 
 
 def option_problems(options: Iterable[Any]) -> Iterator[str]:
@@ -65,17 +81,33 @@ def exported(etab: str) -> list[str]:
     return list(dict.fromkeys(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), path) for path in fields))
 
 
-def export(path: str, clients: Sequence[str], options: Sequence[str], no_root_squash: bool) -> str:
-    """The line of exports(5). Raises ValueError, which says what is wrong."""
+def export(
+    path: str,
+    clients: Sequence[str],
+    options: Sequence[str],
+    no_root_squash: bool,
+    insecure: Sequence[str] = (),
+    any_client: bool = False,
+) -> str:
+    """The line of exports(5): to clients, and to ``insecure`` ones also from ports above 1023.
+
+    Raises ValueError, which says what is wrong.
+    """
     problems = [f"nfs_server_path: {words}" for words in path_problems(path)]
-    problems += [f"nfs_server_clients: {words}" for words in client_problems(clients)]
+    for name, listed in (("nfs_server_clients", clients), ("nfs_server_insecure_clients", insecure)):
+        problems += [f"{name}: {words}" for words in client_problems(listed)]
+        if opened := [] if any_client else open_clients(listed):
+            problems.append(f"{name}: {', '.join(opened)} {OPEN}")
     problems += [f"nfs_server_options: {words}" for words in option_problems(options)]
-    if not clients:
+    if not [*clients, *insecure]:
         problems.append("nfs_server_clients: there is no address to which to export")
     if problems:
         raise ValueError("; ".join(problems))
-    words = ",".join([*options, "no_root_squash" if no_root_squash else "root_squash"])
-    return " ".join([path, *(f"{client}({words})" for client in clients)])
+    root = "no_root_squash" if no_root_squash else "root_squash"
+    usual = ",".join([*options, root])
+    loose = ",".join([*(option for option in options if option not in ("secure", "insecure")), "insecure", root])
+    entries = {**dict.fromkeys(clients, usual), **dict.fromkeys(insecure, loose)}
+    return " ".join([path, *(f"{client}({words})" for client, words in entries.items())])
 
 
 def clients(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:

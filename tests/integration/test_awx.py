@@ -71,6 +71,13 @@ def test_the_image_has_the_collection_for_a_project_without_it_and_helm(inventor
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.count("v3.")
 
 
+def test_the_image_has_what_the_modules_of_all_templates_import() -> None:
+    settings = json.loads(lab_command("ee"))
+    argv = ["podman", "run", "--rm", *settings["container_options"], settings["container_image"], "python3", "-c"]
+    modules = ("kubernetes", "yaml", "wandb.sdk.launch.api", "wandb.sdk.launch.agent.config")
+    subprocess.run([*argv, f"import {', '.join(modules)}"], check=True)
+
+
 def test_preflight_tells_of_one_host_only_where_it_is_limited(inventory: Inventory, directory: Path) -> None:
     job = launch("gpulab preflight", inventory, directory, limit="gpu1").expect_success()
     hosts = {event["event_data"].get("host") for event in job.events if event["event"] == "runner_on_ok"}

@@ -64,6 +64,18 @@ while not pathlib.Path("/tmp/end").exists():
     time.sleep(1)
 run.finish()
 """
+READ = """
+import json, sys
+from wandb.sdk.launch._project_spec import LaunchProject
+found = []
+for path in sys.argv[1:]:
+    with open(path) as file:
+        job = {"entity": "e", "project": "p", "resource": "kubernetes", **json.load(file)}
+    project = LaunchProject.from_spec(job, None)
+    entry = project.override_entrypoint
+    found.append([project.docker_image, entry.command if entry else [], project.override_args, project.override_config])
+print(json.dumps(found))
+"""
 VALIDATE = """
 import json, sys
 from wandb.sdk.launch.errors import LaunchError
@@ -172,6 +184,15 @@ def site() -> Iterator[Site]:
             guide.through("make wandb-tools")
             yield Site(lab, inventory, Cluster.of(inventory), wandb, guide, home / "wandb.key")
         assert wandb.unknown == []
+
+
+def test_wandb_reads_the_jobs_of_the_examples_as_they_are_written() -> None:
+    paths = sorted((ROOT / "examples" / "launch").glob("*.json"))
+    done = subprocess.run([str(PYTHON), "-c", READ, *map(str, paths)], capture_output=True, text=True, check=True)
+    for path, found in zip(paths, json.loads(done.stdout), strict=True):
+        job = json.loads(path.read_text())
+        overrides = {"entry_point": [], "args": [], "run_config": {}, **job["overrides"]}
+        assert found == [job["docker"]["docker_image"], *overrides.values()], path.name
 
 
 def test_what_is_refused_in_preflight_is_what_wandb_refuses() -> None:

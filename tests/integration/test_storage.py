@@ -91,6 +91,7 @@ def site() -> Iterator[Site]:
         ({**CACHE, "nfs_cache_reclaim_policy": "Delete"}, "nfs_cache_reclaim_policy"),
         ({**CACHE, "nfs_cache_claim": "Cache"}, "nfs_cache_claim: it must consist of at most 63 lower-case letters"),
         ({**CACHE, "nfs_cache_mount_options": ["rw,exec"]}, "nfs_cache_mount_options: 'rw,exec' is not an option"),
+        ({**LOCAL, "nfs_server_clients": ["*"]}, "nfs_server_clients: * is not limited to known addresses"),
         ({**LOCAL, "local_path_directory": "/"}, "local_path_directory: it must be an absolute path"),
     ],
 )
@@ -138,6 +139,16 @@ def test_nodes_share_a_claim_and_a_second_run_changes_nothing(site: Site) -> Non
     assert "storage-check" not in " ".join(site.names("pods"))
     site.storage(CACHE).expect_unchanged()
     site.storage(CACHE, "--check").expect_unchanged()
+
+
+def test_a_volume_with_the_former_mount_options_gets_those_of_today_once(site: Site) -> None:
+    former = ["nfsvers=4.2", "hard", "noatime"]
+    site.storage({**CACHE, "nfs_cache_mount_options": former}).expect_success()
+    assert site.cluster.get("pv", "default-gpulab-cache")["spec"]["mountOptions"] == former
+    run = site.storage(CACHE).expect_success()
+    assert {task.rpartition(" : ")[2] for task in run.changed_tasks()} == {"Make or remove the claim of the NFS cache"}
+    assert site.cluster.get("pv", "default-gpulab-cache")["spec"]["mountOptions"] == ["nfsvers=4", *former[1:]]
+    site.storage(CACHE).expect_unchanged()
 
 
 def test_a_second_namespace_has_a_claim_of_its_own(site: Site) -> None:

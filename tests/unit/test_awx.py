@@ -198,12 +198,19 @@ def test_the_execution_environment_has_the_versions_of_the_controller(path: Path
     definition = yaml.safe_load(path.read_text())
     dependencies = definition["dependencies"]
     packages = [dependencies[key]["package_pip"] for key in ("ansible_core", "ansible_runner")] + dependencies["python"]
-    controller = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if "< " not in line]
+    files = [ROOT / "requirements.txt", ROOT / "requirements-wandb.txt"]
+    controller = [line for file in files for line in file.read_text().splitlines() if "< " not in line]
     inside, outside = pins(packages), pins(controller)
     assert len(inside) == len(packages)
     assert inside.items() <= outside.items()
     wanted = re.findall(r"^([\w-]+)", (ROOT / "meta" / "ee-requirements.txt").read_text(), re.MULTILINE)
     assert {name.lower() for name in wanted} <= set(inside)
+    # What a module or a doc fragment requires may be used by the playbook of any template.
+    plugins = [path.read_text() for path in (ROOT / "plugins").rglob("*.py")]
+    required = {
+        name.lower() for text in plugins for name in re.findall(r"^ +- (\w+) \(Python package", text, re.MULTILINE)
+    }
+    assert {"kubernetes", "wandb"} <= required <= set(inside)
     galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text())
     archive = f"{galaxy['namespace']}-{galaxy['name']}-{galaxy['version']}.tar.gz"
     assert [one["name"] for one in dependencies["galaxy"]["collections"]] == [f"/build/collection/{archive}"]

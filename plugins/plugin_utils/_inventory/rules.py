@@ -229,7 +229,7 @@ def _label(value: Any) -> Iterator[str]:
 def _mount_options(value: Any) -> Iterator[str]:
     for option in value:
         if not _MOUNT_OPTION.fullmatch(str(option)):
-            yield f"{str(option)!r:.60} is not an option of nfs(5), such as nfsvers=4.2 or noatime"
+            yield f"{str(option)!r:.60} is not an option of nfs(5), such as nfsvers=4 or noatime"
 
 
 def _verified(value: Any) -> Iterator[str]:
@@ -290,6 +290,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nfs_cache_verify_mib": _verified,
     "nfs_server_path": _nfs.path_problems,
     "nfs_server_clients": _nfs.client_problems,
+    "nfs_server_insecure_clients": _nfs.client_problems,
     "nfs_server_options": _nfs.option_problems,
     "dcgm_exporter_namespace": _label,
     "dcgm_exporter_interval": _interval,
@@ -391,6 +392,19 @@ def _cache(host: str, values: Values) -> Iterator[Problem]:
         )
 
 
+def _export(host: str, values: Values) -> Iterator[Problem]:
+    for name in ("nfs_server_clients", "nfs_server_insecure_clients"):
+        if opened := [] if values["nfs_server_any_client"] else _nfs.open_clients(values[name]):
+            yield Problem(
+                "nfs_server_client_open",
+                f"{name}: {listing(opened)} is not limited to known addresses",
+                name,
+                "Whoever reaches the server as such a client can read and change the directory, as any user",
+                "Name the nodes or their network, such as 192.0.2.0/24, or set nfs_server_any_client",
+                host,
+            )
+
+
 # Which values of one host go together: the variables that a rule needs, and the rule.
 HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], ...] = (
     (("nvidia_driver_source", "nvidia_driver_installer_image"), _installer),
@@ -399,6 +413,7 @@ HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], 
     (("cluster_api_tunnel", "cluster_api_delegate"), _tunnel),
     (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
     (("cluster_storage", "nfs_cache_state", "nfs_cache_server", "nfs_cache_path"), _cache),
+    (("nfs_server_clients", "nfs_server_insecure_clients", "nfs_server_any_client"), _export),
 )
 
 

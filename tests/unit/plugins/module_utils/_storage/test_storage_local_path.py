@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.gpulab.kubernetes.plugins.filter.local_path_plan import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage.volumes import DEFAULT_CLASS
 
@@ -144,3 +147,13 @@ def test_what_is_removed(found: list[Any], refused: str, removed: list[str], kep
     assert refused in result["refused"] and bool(result["refused"]) == bool(refused)
     assert [each["kind"] for each in result["removed"]] == removed
     assert kept in result["kept"] and bool(result["kept"]) == bool(kept)
+
+
+def test_the_provisioner_has_its_fixes_and_its_health_checks() -> None:
+    """v0.0.34 has the fix of CVE-2025-62878; the paths of the probes exist since v0.0.37."""
+    roles = Path(__file__).resolve().parents[5] / "roles"
+    table = yaml.safe_load((roles / "cluster/vars/main/versions.yml").read_text())["cluster_versions"]
+    version = tuple(int(number) for number in re.findall(r"\d+", table["local_path_provisioner"]))
+    assert version >= (0, 0, 37)
+    template = (roles / "local_path/templates/provisioner.yml.j2").read_text()
+    assert re.findall(r"path: (/\w+), port: health", template) == ["/health", "/health", "/ready"]

@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage import volumes
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage.nfs_volume import Wanted
 
@@ -94,3 +97,12 @@ def test_only_bound_volumes_of_the_class_count() -> None:
 
     there = [volume("local", "Bound"), volume("local", "Released", "old"), volume("nfs", "Bound", "other")]
     assert volumes.claims_of_class([*there, volume("local", "Available", "")], "local") == ["default/train"]
+
+
+def test_the_default_mount_options_leave_the_minor_version_to_the_server() -> None:
+    """A version with a minor one is not negotiated down, and a former default can become this one."""
+    roles = Path(__file__).resolve().parents[5] / "roles"
+    options = yaml.safe_load((roles / "nfs_cache/defaults/main.yml").read_text())["nfs_cache_mount_options"]
+    assert [option for option in options if re.match(r"(nfs)?vers=|minorversion", option)] == ["nfsvers=4"]
+    wanted = {**VOLUME, "spec": {**VOLUME["spec"], "mountOptions": options}}
+    assert volumes.obstacle(found(VOLUME, mountOptions=["nfsvers=4.2", "hard", "noatime"]), wanted) == ""
