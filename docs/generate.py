@@ -196,6 +196,7 @@ def cuda() -> str:
         (f"cuda-compat-{f.toolkit.replace('.', '-')}", listed(f.branches), listed(f.ended), ", ".join(f.sources))
         for f in data["FORWARD"]
     ]
+    repositories = [(r.system, r.first, ", ".join(r.sources)) for r in data["REPOSITORIES"]]
     families = [
         (
             f.name,
@@ -223,6 +224,11 @@ def cuda() -> str:
         "The package works with the driver branches in the second column. When the package was released, NVIDIA also\n"
         "supported the ended branches, but it no longer lists them.\n",
         table(("package", "driver branches", "ended branches", "sources"), forward),
+        "## Toolkits in NVIDIA's package repositories\n",
+        "The `cuda_toolkit` role rejects older toolkits before anything changes. None of these repositories has 11.2\n"
+        "or 11.3, for example. To compile with an older toolkit, use an image that includes it, such as those of\n"
+        "`docker.io/nvidia/cuda`: an image doesn't depend on the host's distribution.\n",
+        table(("distribution", "oldest toolkit", "sources"), repositories),
         "## GPUs\n",
         table(
             (
