@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from .._cluster.objects import OWNER, OWNER_LABEL
 from .._cluster.waiting import STUCK, StuckFor, until, until_gone
 from .._errors import DomainError
 from .._storage import volumes
-from . import judge, log
+from . import images, judge, log
 from .judge import Seen, Verdict, Wanted
 
 _REMOVAL = 120
@@ -33,13 +34,23 @@ class Training:
         self._job = f"{self._jobs}/{name}"
         self._namespace = namespace
 
-    def start(self, job: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> None:
-        """Make the job and what it needs, in place of an earlier one of this name. Errors come before any change."""
+    def start(
+        self, job: Mapping[str, Any], others: Sequence[Mapping[str, Any]], candidates: Sequence[str] = ()
+    ) -> None:
+        """Make the job and what it needs, in place of an earlier one of this name. Errors come before any change.
+
+        Its image is the first of ``candidates`` that runs on the nodes' GPUs; without any, it is that of ``job``.
+        """
         doing = f"Error while starting the training {self._name}"
-        enough, words = judge.room(self._wanted, self._api.items("/api/v1/nodes"), (), ever=True)
+        nodes = self._api.items("/api/v1/nodes")
+        enough, words = judge.room(self._wanted, nodes, (), ever=True)
         if self._wanted.gpus and enough < self._wanted.nodes:
             raise DomainError(
                 f"{doing}: {words}. Set torch_ddp_nodes and torch_ddp_gpus_per_node to numbers that the cluster has."
+            )
+        if candidates:
+            job = self._with_image(
+                doing, job, candidates, judge.places(self._wanted, nodes) if self._wanted.gpus else []
             )
         self._owned(doing)
         self._has_claims(doing, job)
@@ -61,6 +72,20 @@ class Training:
         for body in others:
             owned = {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
             self._api.apply(self._path(body), owned)
+
+    def _with_image(
+        self, doing: str, job: Mapping[str, Any], candidates: Sequence[str], nodes: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        image, complaint = images.choose(candidates, nodes)
+        if complaint:
+            raise DomainError(
+                f"{doing}: {complaint}. Choose other nodes (torch_ddp_node_selector) or another image "
+                "(torch_ddp_image). Nothing was changed."
+            )
+        changed: dict[str, Any] = copy.deepcopy(dict(job))
+        for container in changed["spec"]["template"]["spec"]["containers"]:
+            container["image"] = image
+        return changed
 
     def _has_claims(self, doing: str, job: Mapping[str, Any]) -> None:
         for claim in volumes.claim_names((job["spec"].get("template") or {}).get("spec") or {}):

@@ -69,3 +69,10 @@ def test_a_rehearsal_tells_what_would_be_trained(tmp_path: Path) -> None:
     assert (code, "Would train with ddp:1 on 2 nodes, with 4 GPUs and 4 processes on each" in output) == (0, True), (
         output
     )
+
+
+def test_without_an_image_the_defaults_are_candidates(tmp_path: Path) -> None:
+    code, output = run(tmp_path, "main")
+    assert (code, "2.9.1-cuda12.8-cudnn9-runtime or docker.io/pytorch/pytorch:2.9.1-cuda12.6" in output) == (0, True), (
+        output
+    )

@@ -34,7 +34,7 @@ ROLES = ("cluster", "preflight", "kubeadm", "containerd", "nvidia_container_tool
 SETTINGS = {
     "images": [
         *("flannel_image", "flannel_cni_plugin_image", "nvidia_device_plugin_image", "nvidia_device_plugin_nfd_image"),
-        *("acceptance_image", "acceptance_network_image", "torch_ddp_image", "local_path_image"),
+        *("acceptance_image", "acceptance_network_image", "local_path_image"),
         "dcgm_exporter_image",
     ],
 }
@@ -101,6 +101,7 @@ def test_images_that_roles_name_are_in_the_lock(table: dict[str, Any], lock: rea
         re.sub(r"\{\{ cluster_versions\.(\w+) }}", lambda found: str(versions[found[1]]), defaults[name]).strip()
         for name in SETTINGS["images"]
     }
+    wanted |= set(defaults["torch_ddp_default_images"])
     wanted |= {f"registry.k8s.io/pause:{entry['pause']}" for entry in versions["kubernetes"].values()}
     assert wanted <= set(lock.images)
     known = {name for name in wanted if lock.images[name].value}
