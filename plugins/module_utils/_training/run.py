@@ -54,6 +54,7 @@ class Training:
             )
         self._owned(doing)
         self._has_claims(doing, job)
+        self._has_priority_class(doing, job)
         trial = {**job, "metadata": {**job["metadata"], "generateName": f"{self._name}-"}}
         del trial["metadata"]["name"]
         try:
@@ -95,6 +96,15 @@ class Training:
                     "gpulab.kubernetes.storage (nfs_cache_claim, nfs_cache_namespace), or use another claim in "
                     "torch_ddp_checkpoints or torch_ddp_volumes. Nothing was changed."
                 )
+
+    def _has_priority_class(self, doing: str, job: Mapping[str, Any]) -> None:
+        """The API accepts a Job whose pods it would reject."""
+        name = ((job["spec"].get("template") or {}).get("spec") or {}).get("priorityClassName")
+        if name and self._api.find(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}") is None:
+            raise DomainError(
+                f"{doing}: there is no PriorityClass {name}. Create it, or use another one in "
+                "torch_ddp_priority_class. Nothing was changed."
+            )
 
     def watch(self, since: Mapping[str, Any], seconds: float, schedule_timeout: float) -> dict[str, Any]:
         """What is new: returns as soon as there is something to tell or ``seconds`` are over.

@@ -147,6 +147,15 @@ def test_an_image_without_kernels_for_a_gpu_is_named_before_anything_changes(clu
     assert cluster.step("start", job=TRAIN, images=[PYTORCH.format("12.8")], gpus=0)["changed"]
 
 
+def test_a_priority_class_that_is_not_there_is_named_before_anything_changes(cluster: Cluster) -> None:
+    job = {**MINE, "spec": {"template": {"spec": {"priorityClassName": "urgent", "containers": []}}}}
+    result = cluster.step("start", job=job)
+    assert result["failed"] and cluster.writes() == []
+    assert "there is no PriorityClass urgent" in result["msg"] and "torch_ddp_priority_class" in result["msg"]
+    cluster.api.answers["/apis/scheduling.k8s.io/v1/priorityclasses/urgent"] = (200, {"metadata": {"name": "urgent"}})
+    assert cluster.step("start", job=job)["changed"]
+
+
 def test_the_job_is_tried_before_it_is_made_and_what_it_needs_goes_with_it(cluster: Cluster) -> None:
     assert cluster.step("start")["changed"]
     service, config = f"PATCH {CORE}/services/train", f"PATCH {CORE}/configmaps/train"
