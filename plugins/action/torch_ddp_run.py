@@ -93,7 +93,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
         args: Mapping[str, Any] = {**self._task.args, "step": step, **more}
         if step != "start":
-            args = {key: value for key, value in args.items() if key not in ("job", "objects")}
+            args = {key: value for key, value in args.items() if key not in ("job", "objects", "images")}
         result: dict[str, Any] = self._execute_module(module_name=_MODULE, module_args=args, task_vars=self._vars)
         return result
 

@@ -54,9 +54,13 @@ options:
         description: What the driver says if it reports no GPU.
         type: str
         default: ""
-  image:
-    description: Image with PyTorch 1.13 or newer and Python 3.8 or newer. A PyTorch without CUDA measures the CPU.
-    type: str
+  images:
+    description:
+      - Images with PyTorch 1.13 or newer and Python 3.8 or newer. A PyTorch without CUDA measures the CPU.
+      - Each node is measured with the first that has kernels for its GPUs. If there is none, its GPUs are left out.
+        Only images of C(pytorch/pytorch) are judged.
+    type: list
+    elements: str
     required: true
   python:
     description: Python interpreter in the image that has PyTorch.
@@ -97,7 +101,9 @@ EXAMPLES = r"""
 - name: Measure the GPU of a host
   gpulab.kubernetes.gpu_benchmark:
     kubeconfig: /run/user/1000/kubeconfig
-    image: docker.io/pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime
+    images:
+      - docker.io/pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime
+      - docker.io/pytorch/pytorch:2.9.1-cuda12.6-cudnn9-runtime
     script: "{{ lookup('ansible.builtin.file', 'measure.py') }}"
     nodes:
       - name: gpu1
@@ -143,11 +149,11 @@ from ..module_utils._module import run
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    settings = Settings(**{name: params[name] for name in ("namespace", "image", "python", "script", "timeout")})
+    settings = Settings(**{name: params[name] for name in ("namespace", "python", "script", "timeout")})
     check_settings(settings)
     api = Api(params["kubeconfig"])
     nodes, pods = api.items("/api/v1/nodes"), api.items("/api/v1/pods")
-    places, left_out = plan(params["nodes"], nodes, pods, settings.namespace)
+    places, left_out = plan(params["nodes"], nodes, pods, settings.namespace, params["images"])
     if module.check_mode:
         return {"changed": bool(places), "result": {}, "summary": describe_plan(places, left_out)}
     benchmark = Benchmark(api, settings)
@@ -173,7 +179,7 @@ def main() -> None:
         argument_spec={
             "kubeconfig": {"type": "path", "required": True},
             "nodes": {"type": "list", "elements": "dict", "required": True, "options": host},
-            "image": {"type": "str", "required": True},
+            "images": {"type": "list", "elements": "str", "required": True},
             "python": {"type": "str", "default": "python3"},
             "script": {"type": "str", "required": True},
             "namespace": {"type": "str", "default": "gpulab-gpu-benchmark"},

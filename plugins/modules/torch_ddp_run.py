@@ -38,6 +38,15 @@ options:
     type: list
     elements: dict
     default: []
+  images:
+    description:
+      - Images for the Job, which replace the one in O(job). The first that has kernels for the GPUs of all nodes on
+        which pods can run is used. If there is none, the module fails before it changes anything. Known are the images
+        of C(pytorch/pytorch); others are not judged.
+      - If empty, the image in O(job) is used.
+    type: list
+    elements: str
+    default: []
   nodes:
     description: Number of nodes that take part, with one pod each.
     type: int
@@ -141,7 +150,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         return {"changed": True}
     training = Training(Api(params["kubeconfig"]), params["namespace"], params["name"], wanted)
     if params["step"] == "start":
-        training.start(params["job"], params["objects"])
+        training.start(params["job"], params["objects"], params["images"])
         result = {}
     elif params["step"] == "watch":
         result = training.watch(params["since"], params["slice"], params["schedule_timeout"])
@@ -160,6 +169,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "job": {"type": "dict"},
             "objects": {"type": "list", "elements": "dict", "default": []},
+            "images": {"type": "list", "elements": "str", "default": []},
             "nodes": {"type": "int", "required": True},
             "gpus": {"type": "int", "default": 0},
             "node_selector": {"type": "dict", "default": {}},

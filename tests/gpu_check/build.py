@@ -70,7 +70,8 @@ def build() -> None:
         if file != Path(__file__).resolve():
             shutil.copy2(file, package)
     shutil.copy2(_HERE / "gpu-check", KIT)
-    shutil.copy2(ROOT / "examples" / "training" / "train_ddp.py", KIT)
+    for script in ("train_ddp.py", "minimal_ddp.py"):
+        shutil.copy2(ROOT / "examples" / "training" / script, KIT)
     shutil.copy2(ROOT / "LICENSE", KIT)
     version = str(yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"])
     files = {

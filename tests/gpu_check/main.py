@@ -199,6 +199,7 @@ class Check:
         part.figures["torch"] = self._torch.version
         self._require_whole_gpus(nvml)
         programs.training(part, self._torch, self._kit.root / "train_ddp.py", len(self.facts.gpus))
+        programs.one_step(part, self._torch, self._kit.root / "minimal_ddp.py")
 
     def _script(self, part: Part, nvml: Nvml, programs: Programs) -> None:
         if self._torch is None:

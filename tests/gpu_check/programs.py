@@ -18,6 +18,7 @@ from gpu_check.process import run, started, wait_for
 from gpu_check.result import NotRunError, Part, in_mig_mode, last_line
 
 UUID = re.compile(r"^GPU \d+: .*\(UUID: (?:GPU-)?([0-9a-f-]+)\)", re.MULTILINE)
+_RANK = re.compile(r"^rank (\d+) of \d+: nccl, cuda:\d+, all processes have the same parameters$", re.MULTILINE)
 # A build of PyTorch has code for some compute capabilities, and PTX for newer ones.
 _TORCH = """
 import json, re, torch
@@ -122,6 +123,15 @@ class Programs:
         part.figures.update(summary)
         if torch.gpus == 1:
             part.unavailable.append("NCCL between GPUs (there is one GPU)")
+
+    def one_step(self, part: Part, torch: Torch, script: Path) -> None:
+        """Take one training step on all GPUs, as a script does that knows nothing of this collection."""
+        done = self._torchrun(torch, [str(script)], "one-step.txt")
+        part.compare(script.name, "exit status", done.returncode, 0)
+        ranks = sorted(int(rank) for rank in _RANK.findall(done.stdout))
+        part.compare(script.name, "ranks with NCCL and the same parameters", ranks, list(range(torch.gpus)))
+        if done.returncode:
+            part.notes.append(last_line(done.stderr))
 
     def user_script(self, part: Part, torch: Torch, script: Path) -> None:
         """Run a script of the user under torchrun, with one process per GPU."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import Built
-from support.cluster import Cluster
+from support.cluster import Cluster, gpu_pod
 from support.hosts import ROOT, Host
 from support.lab import Lab, running
 from support.play import Run, play
@@ -28,6 +31,21 @@ ALONE = f"""
     - role: gpulab.kubernetes.cuda_toolkit
       vars:
         cuda_toolkit_versions: ["{OLD}"]
+"""
+
+# What the toolkit asks of libcuda, for a driver with CUDA 13.0 and a Tesla T4. The simulated driver has no libcuda.
+LIBCUDA = """
+int cuInit(unsigned flags) { (void)flags; return 0; }
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
+int cuDeviceGetAttribute(int *value, int which, int device) { (void)device; *value = which == 75 ? 7 : 5; return 0; }
+"""
+# A runtime that says what it was asked stands in for runc.
+TOOLKIT = """
+accept-nvidia-visible-devices-envvar-when-unprivileged = true
+[nvidia-container-runtime]
+mode = "{mode}"
+runtimes = ["/bin/echo"]
 """
 
 
@@ -117,6 +135,25 @@ def test_two_side_by_side_with_the_older_as_default(built: Built, host: Host) ->
     cuda(built, host, versions=[OLD, NEW], default=OLD).expect_unchanged()
 
 
+def test_each_shell_has_its_own_toolkit_at_the_same_time(host: Host) -> None:
+    """With the words of docs/cuda.md, in two shells of which each waits for the other."""
+    guide = (ROOT / "docs" / "cuda.md").read_text()
+    (block,) = [part for part in guide.split("```sh\n")[1:] if part.startswith("export CUDA_HOME=")]
+    words = block.split("```")[0]
+    assert "CUDA_HOME=/usr/local/cuda-12.9\n" in words
+    host.run("rm -rf /tmp/shells && mkdir /tmp/shells")
+    both = "until [ -e /tmp/shells/12.9 ] && [ -e /tmp/shells/13.0 ]; do sleep 0.1; done"
+    said = "nvcc --version | tail -1; ls $LD_LIBRARY_PATH/libcudart.so.*"
+    shells = []
+    for minor in ("12.9", "13.0"):
+        script = f"{words.replace('12.9', minor)}touch /tmp/shells/{minor}; {both}; {said}"
+        shells.append(f"timeout 30 bash -lc {shlex.quote(script)} > /tmp/shells/said-{minor} &")
+    host.run("\n".join([*shells, "wait"]), 60)
+    for minor, version, library in (("12.9", "V12.9.86", "libcudart.so.12."), ("13.0", "V13.0.88", "libcudart.so.13.")):
+        shown = host.run(f"cat /tmp/shells/said-{minor}")
+        assert version in shown and f"/usr/local/cuda-{minor}/lib64/{library}" in shown
+
+
 def test_another_default_and_the_library_path_when_asked_for(built: Built, host: Host) -> None:
     cuda(built, host, versions=[OLD, NEW], library_path=True).expect_success()
     assert "V13.0.88" in nvcc(host, "/usr/local/cuda/bin/nvcc")
@@ -140,6 +177,59 @@ def test_removing_one_leaves_the_others(built: Built, host: Host) -> None:
     assert "V13.0.88" in nvcc(host, "/usr/local/cuda/bin/nvcc")
     assert "V13.1.115" in nvcc(host, "/usr/local/cuda-13.1/bin/nvcc")
     cuda(built, host, versions=[NEW, AHEAD], default=NEW, remove=["12.9"]).expect_unchanged()
+
+
+def test_pods_with_two_toolkits_run_side_by_side_whatever_their_images_require(built: Built, host: Host) -> None:
+    """With CDI, the toolkit does not compare NVIDIA_REQUIRE_CUDA, which CUDA's images set, with the driver."""
+    pods = {"old-cuda": "cuda>=9.0", "new-cuda": "cuda>=99.0"}
+    try:
+        for name, required in pods.items():
+            pod = gpu_pod(name, 1, host.name)
+            pod["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_REQUIRE_CUDA", "value": required}]
+            built.cluster.apply(pod)
+        for name in pods:
+            built.cluster.kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=120s")
+    finally:
+        for name in pods:
+            built.cluster.delete_pod(name)
+
+
+def test_the_toolkit_compares_what_an_image_requires_only_without_cdi(built: Built, host: Host, tmp_path: Path) -> None:
+    """NVIDIA's own nvidia-container-runtime on the host, in both modes; what docs/cuda.md says of them."""
+    (tmp_path / "cuda.c").write_text(LIBCUDA)
+    library = tmp_path / "libcuda.so.1"
+    command = ["gcc", "-shared", "-fPIC", "-nostdlib", "-o", str(library), str(tmp_path / "cuda.c")]
+    subprocess.run(command, check=True)
+    host.run("mkdir -p /tmp/require/bundle")
+    host.run(f"base64 -d > /tmp/require/libcuda.so.1 <<< {base64.b64encode(library.read_bytes()).decode()}")
+
+    def start(mode: str, required: str) -> subprocess.CompletedProcess[str]:
+        env = ["PATH=/usr/bin", "NVIDIA_VISIBLE_DEVICES=all", f"NVIDIA_REQUIRE_CUDA={required}"]
+        process = {"user": {"uid": 0, "gid": 0}, "cwd": "/", "args": ["true"], "env": env}
+        bundle = {"ociVersion": "1.0.2", "process": process, "root": {"path": "rootfs"}, "linux": {}}
+        files = {"config.toml": TOOLKIT.format(mode=mode), "bundle/config.json": json.dumps(bundle)}
+        for name, text in files.items():
+            host.run(f"printf %s {shlex.quote(text)} > /tmp/require/{name}")
+        environment = "NVIDIA_CTK_CONFIG_FILE_PATH=/tmp/require/config.toml LD_LIBRARY_PATH=/tmp/require"
+        ran = host.attempt(f"{environment} nvidia-container-runtime create --bundle /tmp/require/bundle x")
+        assert (ran.returncode == 0) == ("create --bundle /tmp/require/bundle x" in ran.stdout), ran.stderr
+        return ran
+
+    for mode, required in (("cdi", "cuda>=9.0"), ("cdi", "cuda>=99.0"), ("csv", "cuda>=9.0")):
+        assert start(mode, required).returncode == 0, (mode, required)
+    refused = start("csv", "cuda>=99.0")
+    words = "requirements not met: unsatisfied condition: cuda>=99.0 (cuda=13.0)"
+    assert refused.returncode != 0 and words in refused.stderr
+    assert words in (ROOT / "docs" / "cuda.md").read_text()
+    host.run("rm -rf /tmp/require")
+
+
+def test_toolkits_that_ubuntus_repository_never_had_are_refused(built: Built, host: Host) -> None:
+    run = cuda(built, host, versions=["11.2.2", "11.3.1"])
+    assert run.status != 0 and not run.changed()
+    for version in ("11.2.2", "11.3.1"):
+        assert f"CUDA {version}: the oldest version in NVIDIA's repository for Ubuntu 24.04 is 12.5" in run.failures()
+    assert "docker.io/nvidia/cuda" in run.failures() and "Nothing was changed" in run.failures()
 
 
 def test_the_driver_is_untouched_and_all_toolkits_can_go(built: Built, host: Host) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support.cluster import Cluster
 from support.hosts import ROOT, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, environment, play
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "training.yml"
+EXAMPLES = ROOT / "examples" / "training"
 KEPT = "/var/lib/torch-ddp"
 # Long enough to be interrupted: 96 steps of a third of a second.
 SLOW = ["--epochs", "3", "--step-delay", "0.3", "--checkpoint-every", "4"]
@@ -166,6 +169,56 @@ def test_gpus_that_others_hold_are_told(site: Site) -> None:
         site.cluster.delete_pod("notebook")
     assert run.status != 0
     assert "1 of 2 nodes have 2 GPUs free (cp1 2 of 2; gpu1 1 of 2, held by default/notebook)" in run.failures()
+
+
+def test_nodes_have_the_labels_by_which_an_image_is_chosen(site: Site) -> None:
+    labels = [node["metadata"]["labels"] for node in site.cluster.get("nodes")["items"]]
+    assert {tuple(each[f"nvidia.com/gpu.compute.{part}"] for part in ("major", "minor")) for each in labels} == {
+        ("7", "5"),
+        ("8", "0"),
+    }
+
+
+def test_a_manifest_of_ones_own_trains_with_torchrun_alone(site: Site) -> None:
+    """A headless Service and an Indexed Job, applied with kubectl, as tutorials have them."""
+    lab_image = next(line for line in site.lab.path.read_text().splitlines() if line.startswith("torch_ddp_image="))
+    service, job = yaml.safe_load_all((EXAMPLES / "job.yml").read_text())
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container["image"] = lab_image.split("=", 1)[1].strip("'")
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "minimal-ddp"}}
+    try:
+        site.cluster.apply({**config, "data": {"minimal_ddp.py": (EXAMPLES / "minimal_ddp.py").read_text()}})
+        site.cluster.apply(service, job)
+        site.cluster.kubectl("wait", "job/minimal-ddp", "--for=condition=Complete", "--timeout=170s")
+        selector = "batch.kubernetes.io/job-name=minimal-ddp"
+        pods = site.cluster.get("pods", "--selector", selector, "--field-selector", "status.phase=Succeeded")["items"]
+        logs = [site.cluster.kubectl("logs", pod["metadata"]["name"]) for pod in pods]
+        assert sorted(line for log in logs for line in log.splitlines() if line.startswith("rank ")) == [
+            f"rank {rank} of 2: gloo, cpu, all processes have the same parameters" for rank in (0, 1)
+        ]
+    finally:
+        site.cluster.kubectl("delete", "--ignore-not-found", "service/minimal-ddp", "job/minimal-ddp", "cm/minimal-ddp")
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        ({"requests": {"nvidia.com/gpu": 1}}, "Required value: Limit must be set for non overcommitable resources"),
+        (
+            {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}},
+            'requests: Invalid value: "1": must be equal to nvidia.com/gpu limit of 2',
+        ),
+        ({"limits": {"nvidia.com/gpu": "500m"}}, 'limits[nvidia.com/gpu]: Invalid value: "500m": must be an integer'),
+    ],
+    ids=["a request without a limit", "another limit than the request", "half a GPU"],
+)
+def test_what_the_api_says_of_gpus_is_what_the_guide_says(site: Site, resources: dict[str, Any], words: str) -> None:
+    container = {"name": "main", "image": "example.org/none", "resources": resources}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, "spec": {"containers": [container]}}
+    kubectl = "kubectl --kubeconfig /etc/kubernetes/admin.conf apply --filename -"
+    refused = site.cluster.control_plane.attempt(f"printf %s {shlex.quote(json.dumps(pod))} | {kubectl}")
+    assert refused.returncode != 0 and words in refused.stderr
+    assert words in (ROOT / "docs" / "users.md").read_text()
 
 
 def test_bad_input_is_one_clear_error(site: Site) -> None:

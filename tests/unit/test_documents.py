@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -229,3 +230,18 @@ def test_the_architecture_names_every_package() -> None:
     table = set(re.findall(r"`(_\w+(?:/|\.py))`", (ROOT / "docs" / "architecture.md").read_text()))
     utilities = [path for where in ("module_utils", "plugin_utils") for path in (ROOT / "plugins" / where).glob("_*")]
     assert table == {f"{path.name}/" if path.is_dir() else path.name for path in utilities} - {"__pycache__/"}
+
+
+def test_the_recipe_for_a_training_image_names_variables_that_take_what_it_gives() -> None:
+    recipe = (ROOT / "examples" / "training" / "Containerfile").read_text()
+    defaults = yaml.safe_load((ROOT / "roles" / "torch_ddp" / "defaults" / "main.yml").read_text())
+    given = dict(re.findall(r"(torch_ddp_\w+): ([^\s,]+)", recipe))
+    # A path in the image; torch_ddp_script is one on the controller.
+    assert given == {
+        "torch_ddp_image": "registry.example.org/team/train:1",
+        "torch_ddp_image_script": "/workspace/train_ddp.py",
+    }
+    assert set(given) < set(defaults)
+    images = [*re.findall(r"^FROM (\S+)$", recipe, re.MULTILINE)]
+    images.append(json.loads((ROOT / "examples" / "launch" / "inference.json").read_text())["docker"]["docker_image"])
+    assert set(images) == {defaults["torch_ddp_default_images"][0]}

@@ -27,7 +27,6 @@ class Settings:
     """``timeout``: seconds from the creation of a pod until it has reported."""
 
     namespace: str
-    image: str
     python: str
     script: str
     timeout: int
@@ -56,11 +55,11 @@ def config_map(settings: Settings) -> dict[str, Any]:
     }
 
 
-def pod(settings: Settings, node: str, number: int, count: int) -> dict[str, Any]:
+def pod(settings: Settings, node: str, image: str, number: int, count: int) -> dict[str, Any]:
     """The pod with this number, of as many on its node. It keeps its GPU until the last one has reported."""
     container = {
         "name": CONTAINER,
-        "image": settings.image,
+        "image": image,
         "command": [settings.python, "-u", f"{_FOLDER}/{_SCRIPT}"],
         "resources": {"limits": {GPU: 1}},
         "volumeMounts": [{"name": "script", "mountPath": _FOLDER, "readOnly": True}],

@@ -138,7 +138,8 @@ class Benchmark:
         if queue.created == queue.place.count or queue.done:
             queue.done = True
             return
-        queue.body = manifests.pod(self._settings, queue.place.node, queue.created, queue.place.count)
+        place = queue.place
+        queue.body = manifests.pod(self._settings, place.node, place.image, queue.created, place.count)
         queue.created, queue.ended, queue.retried, queue.pending = queue.created + 1, None, False, True
         queue.stuck = StuckFor()
 

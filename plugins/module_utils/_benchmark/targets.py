@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from .._cluster.isolation import isolation
 from .._cluster.maintenance import work_on
 from .._cluster.nodes import cordoned, labels_of
 from .._cluster.objects import Object
+from .._training import images
 from .figures import Gpu
 
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
@@ -30,7 +31,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Place:
-    """A node with GPUs that can be measured: ``count`` pods, each of which is given one of ``gpus``.
+    """A node with GPUs that can be measured: ``count`` pods of ``image``, each of which is given one of ``gpus``.
 
     ``rest`` says why there are more GPUs than pods, empty if there are not. ``holders``: pods that have GPUs already.
     """
@@ -38,16 +39,22 @@ class Place:
     node: str
     gpus: tuple[Gpu, ...]
     count: int
+    image: str
     rest: str = ""
     holders: frozenset[str] = frozenset()
 
 
 def plan(
-    hosts: Iterable[Mapping[str, Any]], nodes: Iterable[Object], pods: Iterable[Object], namespace: str
+    hosts: Iterable[Mapping[str, Any]],
+    nodes: Iterable[Object],
+    pods: Iterable[Object],
+    namespace: str,
+    candidates: Sequence[str],
 ) -> tuple[list[Place], list[LeftOut]]:
     """Return what is measured and what is left out; every GPU of ``hosts`` (the module's ``nodes``) is in one of them.
 
-    What an interrupted run left in ``namespace`` is removed before GPUs are measured, and so does not count.
+    What an interrupted run left in ``namespace`` is removed before GPUs are measured, and so does not count. A node is
+    measured with the first of ``candidates``, which are images, that runs on its GPUs.
     """
     by_name = {objects.name(node): node for node in nodes}
     holding = objects.holders(pod for pod in pods if pod["metadata"].get("namespace") != namespace)
@@ -62,7 +69,8 @@ def plan(
         elif host["pci"] > len(gpus):
             listed = f"nvidia-smi lists only {len(gpus)} of the {host['pci']} GPUs on the PCI bus"
             left_out.append(LeftOut(Gpu(name, ""), listed))
-        closed = _node_reason(node, max(len(gpus), host["pci"]))
+        image, complaint = images.choose(candidates, [node] if node else [])
+        closed = _node_reason(node, max(len(gpus), host["pci"])) or complaint
         used = {uuid: pod for uuid, pod in host["held"].items() if pod.partition("/")[0] != namespace}
         reasons = [_gpu_reason(each, used) or closed for each in host["gpus"]]
         left_out += [LeftOut(gpu, reason) for gpu, reason in zip(gpus, reasons) if reason]
@@ -75,7 +83,8 @@ def plan(
         unknown = sorted(set(held) - set(used.values()))
         rest = f"in use by {', '.join(unknown)}" if unknown else f"the node offers only {offered} GPUs to pods"
         if count:
-            places.append(Place(name, tuple(free), count, rest if count < len(free) else "", frozenset(held)))
+            remaining = rest if count < len(free) else ""
+            places.append(Place(name, tuple(free), count, image, remaining, frozenset(held)))
         else:
             left_out += [LeftOut(gpu, rest) for gpu in free]
     return places, left_out

@@ -86,6 +86,11 @@ def room(wanted: Wanted, nodes: Iterable[Object], pods: Iterable[Object], ever: 
     return enough, f"{count} of {wanted.nodes} nodes {have} {wanted.gpus} GPUs{free_word} ({detail})"
 
 
+def places(wanted: Wanted, nodes: Iterable[Object]) -> list[Object]:
+    """The nodes on which a pod of the training can run, whoever holds their GPUs now."""
+    return [node for node in nodes if room(wanted, [node], (), ever=True)[0]]
+
+
 def judge(seen: Seen, wanted: Wanted) -> Verdict:
     """How the job is now."""
     conditions = {

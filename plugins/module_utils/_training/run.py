@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from .._cluster.objects import OWNER, OWNER_LABEL
 from .._cluster.waiting import STUCK, StuckFor, until, until_gone
 from .._errors import DomainError
 from .._storage import volumes
-from . import judge, log
+from . import images, judge, log
 from .judge import Seen, Verdict, Wanted
 
 _REMOVAL = 120
@@ -33,16 +34,27 @@ class Training:
         self._job = f"{self._jobs}/{name}"
         self._namespace = namespace
 
-    def start(self, job: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> None:
-        """Make the job and what it needs, in place of an earlier one of this name. Errors come before any change."""
+    def start(
+        self, job: Mapping[str, Any], others: Sequence[Mapping[str, Any]], candidates: Sequence[str] = ()
+    ) -> None:
+        """Make the job and what it needs, in place of an earlier one of this name. Errors come before any change.
+
+        Its image is the first of ``candidates`` that runs on the nodes' GPUs; without any, it is that of ``job``.
+        """
         doing = f"Error while starting the training {self._name}"
-        enough, words = judge.room(self._wanted, self._api.items("/api/v1/nodes"), (), ever=True)
+        nodes = self._api.items("/api/v1/nodes")
+        enough, words = judge.room(self._wanted, nodes, (), ever=True)
         if self._wanted.gpus and enough < self._wanted.nodes:
             raise DomainError(
                 f"{doing}: {words}. Set torch_ddp_nodes and torch_ddp_gpus_per_node to numbers that the cluster has."
             )
+        if candidates:
+            job = self._with_image(
+                doing, job, candidates, judge.places(self._wanted, nodes) if self._wanted.gpus else []
+            )
         self._owned(doing)
         self._has_claims(doing, job)
+        self._has_priority_class(doing, job)
         trial = {**job, "metadata": {**job["metadata"], "generateName": f"{self._name}-"}}
         del trial["metadata"]["name"]
         try:
@@ -62,6 +74,20 @@ class Training:
             owned = {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
             self._api.apply(self._path(body), owned)
 
+    def _with_image(
+        self, doing: str, job: Mapping[str, Any], candidates: Sequence[str], nodes: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        image, complaint = images.choose(candidates, nodes)
+        if complaint:
+            raise DomainError(
+                f"{doing}: {complaint}. Choose other nodes (torch_ddp_node_selector) or another image "
+                "(torch_ddp_image). Nothing was changed."
+            )
+        changed: dict[str, Any] = copy.deepcopy(dict(job))
+        for container in changed["spec"]["template"]["spec"]["containers"]:
+            container["image"] = image
+        return changed
+
     def _has_claims(self, doing: str, job: Mapping[str, Any]) -> None:
         for claim in volumes.claim_names((job["spec"].get("template") or {}).get("spec") or {}):
             if self._api.find(f"{self._core}/persistentvolumeclaims/{claim}") is None:
@@ -70,6 +96,15 @@ class Training:
                     "gpulab.kubernetes.storage (nfs_cache_claim, nfs_cache_namespace), or use another claim in "
                     "torch_ddp_checkpoints or torch_ddp_volumes. Nothing was changed."
                 )
+
+    def _has_priority_class(self, doing: str, job: Mapping[str, Any]) -> None:
+        """The API accepts a Job whose pods it would reject."""
+        name = ((job["spec"].get("template") or {}).get("spec") or {}).get("priorityClassName")
+        if name and self._api.find(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}") is None:
+            raise DomainError(
+                f"{doing}: there is no PriorityClass {name}. Create it, or use another one in "
+                "torch_ddp_priority_class. Nothing was changed."
+            )
 
     def watch(self, since: Mapping[str, Any], seconds: float, schedule_timeout: float) -> dict[str, Any]:
         """What is new: returns as soon as there is something to tell or ``seconds`` are over.

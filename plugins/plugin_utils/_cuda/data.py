@@ -17,6 +17,8 @@ SOURCES = {
     "forward": "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html (as of 2026-09)",
     "minor": "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html (as of 2026-09)",
     "images": "https://gitlab.com/nvidia/container-images/cuda (NVIDIA_REQUIRE_CUDA of the images of that toolkit)",
+    "repositories": "https://developer.download.nvidia.com/compute/cuda/repos/ (indexes of 2025-06 to 2026-10)",
+    "installations": "https://github.com/Jimver/cuda-toolkit/issues/375 (of many toolkits, 12.5 is the oldest found)",
     "branches": "https://www.nvidia.com/en-us/drivers/unix/ and the tags of github.com/NVIDIA/open-gpu-kernel-modules",
     "legacy": "https://www.nvidia.com/en-us/drivers/unix/legacy-gpu/ and the release notes of CUDA 8.0, 10.2 and 11.8",
     "kernel modules": "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
@@ -77,6 +79,24 @@ TOOLKITS = (
     Toolkit("13.3", ("610.43.02", "610.43.02"), _INSTALLERS),
     # No driver comes with it: 615 is the branch that is built with CUDA 13.4.
     Toolkit("13.4", ("615", "615"), ("forward",), first=1),
+)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """The oldest toolkit in NVIDIA's repository for a distribution. It never gets older ones later."""
+
+    system: str
+    first: str
+    sources: tuple[str, ...] = ("repositories",)
+
+
+REPOSITORIES = (
+    Repository("Debian 12", "12.3"),
+    Repository("Debian 13", "13.1"),
+    Repository("Ubuntu 22.04", "11.7"),
+    Repository("Ubuntu 24.04", "12.5", ("installations",)),
+    Repository("Ubuntu 26.04", "13.3"),
 )
 
 

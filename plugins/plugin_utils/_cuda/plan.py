@@ -11,14 +11,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .compatibility import FORWARD, MINOR, NATIVE, UNKNOWN, UNSUPPORTED, CudaError, Verdict, judge
-from .data import TOOLKITS
+from .data import REPOSITORIES
 
 # From the best to the worst; of several GPUs the worst counts.
 _ORDER = (NATIVE, MINOR, FORWARD, UNKNOWN, UNSUPPORTED)
 RELEASE = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})\.([0-9]{1,3})", re.ASCII)
 MINOR_VERSION = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})", re.ASCII)
-# NVIDIA's repositories of these distributions begin later than the table of toolkits; the others have all of it.
-_FIRST_SERIES = {"Debian 13": (13, 1), "Ubuntu 26.04": (13, 3)}
 # The newest cuda-compat-12-8, 575.57.08-0ubuntu1, is an empty placeholder; this one has the libraries.
 _COMPAT_VERSIONS = {"cuda-compat-12-8": "570.211.01-*"}
 # What NVIDIA packs once for all toolkits stays.
@@ -76,11 +74,10 @@ def plan(
 
 
 def _absent(toolkit: Toolkit, system: str) -> str:
-    first = _FIRST_SERIES.get(system)
-    if not first or toolkit.order >= first:
+    first = next((repository.first for repository in REPOSITORIES if repository.system == system), "")
+    if not first or toolkit.order >= tuple(map(int, first.split("."))):
         return ""
-    there = [known.version for known in TOOLKITS if tuple(map(int, known.version.split("."))) >= first]
-    return f"CUDA {toolkit.version}: NVIDIA's repository for {system} has {', '.join(there)}, but no older versions"
+    return f"CUDA {toolkit.version}: the oldest version in NVIDIA's repository for {system} is {first}"
 
 
 def packages_of(minor: str, installed: Iterable[str]) -> list[str]:
@@ -133,7 +130,10 @@ def problem(toolkits: Sequence[Mapping[str, Any]], default: str, remove: Sequenc
             "variables."
         )
     elif absent:
-        do = "Choose others for this host (cuda_toolkit_versions)"
+        do = (
+            "Choose newer ones for this host (cuda_toolkit_versions), or compile in a container: images of "
+            "docker.io/nvidia/cuda include these toolkits, whatever the host's distribution"
+        )
         what = _listed("the repository lacks some of them", absent, do)
     elif refused:
         do = "Leave them out, change the driver, or accept it (cuda_toolkit_accept)"

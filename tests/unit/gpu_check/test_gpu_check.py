@@ -252,6 +252,24 @@ def test_training(tmp_path: Path, change: dict[str, object] | None, status: int,
 
 
 @pytest.mark.parametrize(
+    ("lines", "status", "fields"),
+    [
+        (["rank 1 of 2: nccl, cuda:1, {}", "rank 0 of 2: nccl, cuda:0, {}"], 0, []),
+        (["rank 0 of 2: nccl, cuda:0, {}"], 0, ["ranks with NCCL and the same parameters"]),
+        (["rank 0 of 2: gloo, cpu, {}", "rank 1 of 2: gloo, cpu, {}"], 0, ["ranks with NCCL and the same parameters"]),
+        ([], 1, ["exit status", "ranks with NCCL and the same parameters"]),
+    ],
+)
+def test_one_step(tmp_path: Path, lines: list[str], status: int, fields: list[str]) -> None:
+    said = "\n".join(lines).replace("{}", "all processes have the same parameters")
+    python = str(executable(tmp_path / "python", f"echo '{said}'; echo 'RuntimeError: no' >&2; exit {status}"))
+    found = Part("training")
+    programs(tmp_path).one_step(found, Torch(python, "2.11", 2), Path("minimal_ddp.py"))
+    assert [each.field for each in found.differences] == fields
+    assert found.notes == (["RuntimeError: no"] if status else [])
+
+
+@pytest.mark.parametrize(
     ("seen", "words"),
     [
         ('["2.11", null, 0, true]', "the torch 2.11 of .* is built without CUDA"),

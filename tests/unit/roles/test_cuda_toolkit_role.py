@@ -50,8 +50,17 @@ def test_each_distribution_has_its_own_signing_key(site: Site, key: str, name: s
     assert site.asked("apt_source")[0]["key_url"].endswith(f"/{name}/x86_64/{file}")
 
 
-def test_toolkits_that_the_distribution_lacks_are_named_at_once(site: Site) -> None:
-    status, output = run(site, "Ubuntu 26.04", "ubuntu2604", ["12.8.1", "13.1.1", "13.3.1"])
+@pytest.mark.parametrize(
+    ("key", "name", "versions", "lacking", "oldest"),
+    [
+        ("Ubuntu 26.04", "ubuntu2604", ["12.8.1", "13.1.1", "13.3.1"], ["12.8.1", "13.1.1"], "13.3"),
+        ("Ubuntu 22.04", "ubuntu2204", ["11.2.2", "11.3.1"], ["11.2.2", "11.3.1"], "11.7"),
+    ],
+)
+def test_toolkits_that_the_distribution_lacks_are_named_at_once(
+    site: Site, key: str, name: str, versions: list[str], lacking: list[str], oldest: str
+) -> None:
+    status, output = run(site, key, name, versions)
     assert status != 0 and site.asked("apt_source") == [] and site.asked("apt_packages") == []
-    for version in ("12.8.1", "13.1.1"):
-        assert f"CUDA {version}: NVIDIA's repository for Ubuntu 26.04 has 13.3, 13.4, but no older versions" in output
+    for version in lacking:
+        assert f"CUDA {version}: the oldest version in NVIDIA's repository for {key} is {oldest}" in output

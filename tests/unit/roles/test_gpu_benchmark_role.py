@@ -33,11 +33,8 @@ def run(folder: Path, role: str, part: str, **variables: Any) -> tuple[int, str]
     return code, " ".join(output.split())
 
 
-@pytest.mark.parametrize("name", ["gpu_benchmark_image", "gpu_benchmark_python"])
-def test_an_empty_image_is_refused_before_anything_changes(tmp_path: Path, name: str) -> None:
-    code, output = run(
-        tmp_path, "gpu_benchmark", "check", **{"torch_ddp_image": "i", "torch_ddp_python": "p", name: ""}
-    )
+def test_an_empty_interpreter_is_refused_before_anything_changes(tmp_path: Path) -> None:
+    code, output = run(tmp_path, "gpu_benchmark", "check", torch_ddp_python="p", gpu_benchmark_python="")
     assert (code, "must not be empty" in output, "Nothing was changed" in output) == (2, True, True), output
 
 

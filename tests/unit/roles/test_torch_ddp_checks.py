@@ -27,6 +27,23 @@ PLAYBOOK = """
         tasks_from: {part}
 """
 
+RENDER = """
+- name: Render the job
+  hosts: localhost
+  gather_facts: false
+  vars: {vars}
+  tasks:
+    - name: Load the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.torch_ddp
+        tasks_from: settings
+    - name: Write the job
+      ansible.builtin.copy:
+        content: "{{{{ lookup('gpulab.kubernetes.manifests', 'torch_ddp/templates/job.yml.j2') | first | to_json }}}}"
+        dest: {folder}/job.json
+        mode: "0600"
+"""
+
 
 def run(folder: Path, part: str, **variables: Any) -> tuple[int, str]:
     given = {
@@ -69,3 +86,35 @@ def test_a_rehearsal_tells_what_would_be_trained(tmp_path: Path) -> None:
     assert (code, "Would train with ddp:1 on 2 nodes, with 4 GPUs and 4 processes on each" in output) == (0, True), (
         output
     )
+
+
+def test_without_an_image_the_defaults_are_candidates(tmp_path: Path) -> None:
+    code, output = run(tmp_path, "main")
+    assert (code, "2.9.1-cuda12.8-cudnn9-runtime or docker.io/pytorch/pytorch:2.9.1-cuda12.6" in output) == (0, True), (
+        output
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "resources", "priority"),
+    [
+        ({}, {"requests": {"cpu": "500m", "memory": "4Gi"}, "limits": {"nvidia.com/gpu": 1}}, None),
+        (
+            {"torch_ddp_resources": {"limits": {"memory": "64Gi"}}, "torch_ddp_priority_class": "urgent"},
+            {"limits": {"memory": "64Gi", "nvidia.com/gpu": 1}},
+            "urgent",
+        ),
+    ],
+)
+def test_a_training_pod_is_not_the_first_to_be_evicted(
+    tmp_path: Path, variables: dict[str, Any], resources: dict[str, Any], priority: str | None
+) -> None:
+    given = {"torch_ddp_script": "/train.py", **variables}
+    (tmp_path / "play.yml").write_text(RENDER.format(vars=json.dumps(given), folder=tmp_path))
+    code, output = run_ansible(tmp_path, "-i", "localhost,", "-c", "local", "play.yml")
+    assert code == 0, output
+    pod = json.loads((tmp_path / "job.json").read_text())["spec"]["template"]["spec"]
+    assert (pod["containers"][0]["resources"], pod.get("priorityClassName")) == (resources, priority)
+    # Kubernetes counts CPU and memory only: without them, the quality of service is BestEffort.
+    asked = {name for amounts in pod["containers"][0]["resources"].values() for name in amounts}
+    assert asked & {"cpu", "memory"}

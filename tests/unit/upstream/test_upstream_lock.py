@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda.data import REPOSITORIES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +34,7 @@ ROLES = ("cluster", "preflight", "kubeadm", "containerd", "nvidia_container_tool
 SETTINGS = {
     "images": [
         *("flannel_image", "flannel_cni_plugin_image", "nvidia_device_plugin_image", "nvidia_device_plugin_nfd_image"),
-        *("acceptance_image", "acceptance_network_image", "torch_ddp_image", "local_path_image"),
+        *("acceptance_image", "acceptance_network_image", "local_path_image"),
         "dcgm_exporter_image",
     ],
 }
@@ -100,10 +101,24 @@ def test_images_that_roles_name_are_in_the_lock(table: dict[str, Any], lock: rea
         re.sub(r"\{\{ cluster_versions\.(\w+) }}", lambda found: str(versions[found[1]]), defaults[name]).strip()
         for name in SETTINGS["images"]
     }
+    wanted |= set(defaults["torch_ddp_default_images"])
     wanted |= {f"registry.k8s.io/pause:{entry['pause']}" for entry in versions["kubernetes"].values()}
     assert wanted <= set(lock.images)
     known = {name for name in wanted if lock.images[name].value}
     assert known == set(table["_cluster_image_digests"]), "a digest that the lock knows is pulled by it"
+
+
+def test_no_repository_has_a_toolkit_older_than_its_oldest(table: dict[str, Any], lock: reader.Lock) -> None:
+    first = {row.system: _numbers(row.first) for row in REPOSITORIES}
+    assert list(first) == table["cluster_distributions"]
+    for system, oldest in first.items():
+        names = {entry.name for entry in lock.repository("cuda", system).packages}
+        locked = [_numbers(found[1]) for found in map(re.compile(r"cuda-toolkit-(\d+-\d+)").fullmatch, names) if found]
+        assert locked and min(locked) >= oldest, system
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.split(r"[.-]", version)]
 
 
 @pytest.fixture(scope="module")

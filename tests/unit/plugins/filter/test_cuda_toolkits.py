@@ -34,19 +34,21 @@ def test_the_oldest_comes_first_and_each_has_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "absent", "there"),
+    ("system", "absent", "oldest"),
     [
-        ("", [], ""),
-        ("Debian 12", [], ""),
-        ("Ubuntu 24.04", [], ""),
-        ("Debian 13", ["12.8.1", "13.0.2"], "13.1, 13.2, 13.3, 13.4, but no older versions"),
-        ("Ubuntu 26.04", ["12.8.1", "13.0.2", "13.1.1"], "13.3, 13.4, but no older versions"),
+        ("", 0, ""),
+        ("Ubuntu 22.04", 2, "11.7"),
+        ("Debian 12", 4, "12.3"),
+        ("Ubuntu 24.04", 5, "12.5"),
+        ("Debian 13", 8, "13.1"),
+        ("Ubuntu 26.04", 9, "13.3"),
     ],
 )
-def test_toolkits_that_a_distribution_never_had(system: str, absent: list[str], there: str) -> None:
-    found = cuda_toolkits(["12.8.1", "13.0.2", "13.1.1", "13.3.1", "14.0.0"], system=system)
-    assert [each["version"] for each in found if each["absent"]] == absent
-    assert all(each["absent"].endswith(there) for each in found if each["absent"])
+def test_toolkits_that_a_distribution_never_had(system: str, absent: int, oldest: str) -> None:
+    versions = ["11.2.2", "11.3.1", "11.7.1", "11.8.0", "12.4.1", "12.5.1", "12.8.1", "13.0.2", "13.1.1", "13.3.1"]
+    found = cuda_toolkits([*versions, "14.0.0"], system=system)
+    assert [each["version"] for each in found if each["absent"]] == versions[:absent]
+    assert all(each["absent"].endswith(f"for {system} is {oldest}") for each in found if each["absent"])
 
 
 def test_the_newest_package_for_forward_compatibility_of_12_8_is_empty() -> None:
@@ -114,7 +116,11 @@ def test_a_driver_that_is_none() -> None:
             "",
             "",
             [],
-            ["the repository lacks some of them:\n- CUDA 12.8.1: NVIDIA's", "\nNothing was changed"],
+            [
+                "the repository lacks some of them:\n- CUDA 12.8.1: the oldest",
+                "\nNothing was changed",
+                "docker.io/nvidia/cuda",
+            ],
         ),
         (
             "",

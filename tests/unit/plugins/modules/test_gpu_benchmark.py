@@ -61,7 +61,7 @@ class Lab:
         params = {
             "kubeconfig": str(self.kubeconfig),
             "nodes": [{**defaults, **host} for host in self.hosts],
-            "image": "torch:1",
+            "images": ["torch:1"],
             "python": "python3",
             "script": "print()",
             "namespace": NAMESPACE,
@@ -160,6 +160,10 @@ def not_ready(node: FakeNode) -> None:
     node.ready = False
 
 
+def pascal(node: FakeNode) -> None:
+    node.labels = {"nvidia.com/gpu.compute.major": "6", "nvidia.com/gpu.compute.minor": "1"}
+
+
 def fewer(node: FakeNode) -> None:
     node.allocatable = 0
 
@@ -179,6 +183,23 @@ def test_nodes_that_are_left_out_are_named(lab: Lab, change: Callable[[FakeNode]
     result = lab.measure()
     assert reasons(result) == {"GPU-a0": reason, "GPU-a1": reason}
     assert f"gpu2 GPU 1: left out, {reason}" in result["summary"]
+
+
+def test_a_node_is_measured_with_an_image_that_runs_on_its_gpus(lab: Lab) -> None:
+    new, old = (f"docker.io/pytorch/pytorch:2.9.1-cuda{cuda}-cudnn9-runtime" for cuda in ("12.8", "12.6"))
+    pascal(lab.cluster.nodes["gpu2"])
+    used: dict[str, set[str]] = {"gpu1": set(), "gpu2": set()}
+
+    def note(gpu: str) -> str:
+        for pod in lab.cluster.pods.values():
+            used[pod["spec"]["nodeName"]].add(pod["spec"]["containers"][0]["image"])
+        return report(gpu)
+
+    lab.cluster.benchmark = note
+    assert lab.measure(images=[new, old])["result"]["left_out"] == []
+    assert used == {"gpu1": {new}, "gpu2": {old}}
+    reason = f"{new} has no kernels for the GPUs of gpu2 (compute capability 6.1)"
+    assert reasons(lab.measure(images=[new])) == {"GPU-a0": reason, "GPU-a1": reason}
 
 
 def test_a_cordoned_node_is_left_out(lab: Lab) -> None:
@@ -377,7 +398,7 @@ def test_a_gpu_that_the_driver_lost_is_named_and_its_node_is_not_shared(lab: Lab
 def test_settings_that_measure_nothing_are_refused(
     lab: Lab, run_module: Callable[..., dict[str, Any]], given: dict[str, Any], message: str
 ) -> None:
-    own = {"kubeconfig": str(lab.kubeconfig), "nodes": lab.hosts, "image": "torch:1", "script": "print()"}
+    own = {"kubeconfig": str(lab.kubeconfig), "nodes": lab.hosts, "images": ["torch:1"], "script": "print()"}
     result = run_module("gpu_benchmark", {**own, **given})
     assert result["failed"] and message in result["msg"] and result["msg"].endswith("Nothing was changed.")
     assert lab.cluster.created == []

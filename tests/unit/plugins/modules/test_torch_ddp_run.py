@@ -26,10 +26,10 @@ OBJECTS: list[Json] = [
 ]
 
 
-def node(name: str, gpus: int) -> Json:
+def node(name: str, gpus: int, **labels: str) -> Json:
     ready = {"type": "Ready", "status": "True"}
     status = {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": [ready]}
-    return {"metadata": {"name": name, "labels": {}}, "spec": {}, "status": status}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status}
 
 
 def pod(index: int, phase: str = "Running", status: Json | None = None, owner: str = "job-1") -> Json:
@@ -107,6 +107,53 @@ def complete() -> Json:
 
 def failed(message: str = "Job has reached the specified backoff limit") -> Json:
     return {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": message}
+
+
+PYTORCH = "docker.io/pytorch/pytorch:2.9.1-cuda{}-cudnn9-runtime"
+TRAIN: Json = {**MINE, "spec": {"template": {"spec": {"containers": [{"name": "train", "image": "?"}]}}}}
+
+
+def pascal(name: str, gpus: int = 2) -> Json:
+    return node(name, gpus, **{"nvidia.com/gpu.compute.major": "6", "nvidia.com/gpu.compute.minor": "1"})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "images", "chosen"),
+    [
+        ([node("gpu1", 2), node("gpu2", 2)], ["12.8", "12.6"], "12.8"),
+        ([pascal("gpu1"), node("gpu2", 2)], ["12.8", "12.6"], "12.6"),
+        # It has too few GPUs for a pod of this training.
+        ([node("gpu1", 2), node("gpu2", 2), pascal("gpu3", 1)], ["12.8"], "12.8"),
+        ([node("gpu1", 2), node("gpu2", 2)], [], "?"),
+    ],
+)
+def test_the_image_is_one_that_runs_on_the_gpus(
+    cluster: Cluster, nodes: list[Json], images: list[str], chosen: str
+) -> None:
+    cluster.nodes(*nodes)
+    assert cluster.step("start", job=TRAIN, images=[PYTORCH.format(cuda) for cuda in images])["changed"]
+    jobs = [body for _method, path, body in cluster.api.written if path.startswith(JOBS)]
+    made = {job["spec"]["template"]["spec"]["containers"][0]["image"] for job in jobs}
+    assert len(jobs) == 2 and made == {PYTORCH.format(chosen) if images else chosen}
+
+
+def test_an_image_without_kernels_for_a_gpu_is_named_before_anything_changes(cluster: Cluster) -> None:
+    cluster.nodes(node("gpu1", 2), pascal("gpu2"))
+    result = cluster.step("start", job=TRAIN, images=[PYTORCH.format("12.8")])
+    assert result["failed"] and cluster.writes() == []
+    assert "has no kernels for the GPUs of gpu2 (compute capability 6.1)" in result["msg"]
+    assert "torch_ddp_node_selector" in result["msg"] and "Nothing was changed." in result["msg"]
+    # Without GPUs, kernels don't matter.
+    assert cluster.step("start", job=TRAIN, images=[PYTORCH.format("12.8")], gpus=0)["changed"]
+
+
+def test_a_priority_class_that_is_not_there_is_named_before_anything_changes(cluster: Cluster) -> None:
+    job = {**MINE, "spec": {"template": {"spec": {"priorityClassName": "urgent", "containers": []}}}}
+    result = cluster.step("start", job=job)
+    assert result["failed"] and cluster.writes() == []
+    assert "there is no PriorityClass urgent" in result["msg"] and "torch_ddp_priority_class" in result["msg"]
+    cluster.api.answers["/apis/scheduling.k8s.io/v1/priorityclasses/urgent"] = (200, {"metadata": {"name": "urgent"}})
+    assert cluster.step("start", job=job)["changed"]
 
 
 def test_the_job_is_tried_before_it_is_made_and_what_it_needs_goes_with_it(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda import dat
 
 ROWS: list[Any] = [
     *data.TOOLKITS,
+    *data.REPOSITORIES,
     *data.MINOR_VERSIONS,
     *data.FORWARD,
     data.BRANCHES,
