@@ -33,6 +33,7 @@ from lab.depot.wandb_image import REFERENCE as IMAGE
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "launch.yml"
 PYTHON = ROOT / ".cache" / "venv-wandb" / "bin" / "python"
+AGENT = ROOT / "roles" / "wandb_launch" / "files" / "agent"
 PAGE = "wandb-launch.md"
 GUIDE = yaml.safe_load(next(block.script for block in blocks(PAGE) if block.file == "group_vars/all.yml"))
 (QUEUE,) = GUIDE["wandb_launch_queues"]
@@ -406,7 +407,7 @@ def box(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     host = site.inventory.control_plane
     python = host.run("python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'").strip()
     address = urlsplit(site.wandb.url).hostname or ""
-    with wandb_index.running(address, directory, f"wandb=={IMAGE.rpartition(':')[2]}", python) as index:
+    with wandb_index.running(address, directory, AGENT / "requirements.txt", python) as index:
         yield Box(site, path, host, index)
 
 

@@ -35,7 +35,7 @@ def kept(seen: Mapping[str, Any]) -> dict[str, Any]:
 def _unread(host: Mapping[str, Any]) -> dict[str, Any]:
     """The agent of a host with Docker that did not answer, or whose module failed."""
     trouble = f"its host could not be read: {text(host.get('msg'))}"
-    return {"name": "", "namespace": text(host.get("item")), "alive": False, "trouble": trouble}
+    return {"name": "", "namespace": text(dictionary(host.get("item")).get("host")), "alive": False, "trouble": trouble}
 
 
 def _words(launch: Mapping[str, Any]) -> list[str]:
@@ -65,6 +65,15 @@ def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
             what = f"the launch agent {where} is not alive: {text(agent.get('trouble'))}"
             what += f"; it said: {log}" if log else ""
             yield True, _problem("launch_agent_down", what, f"Set up its queues, key and agent: {_RUN}.")
+        if build := texts(agent.get("build")):
+            where = "/".join(filter(None, (text(agent.get("namespace")), text(agent.get("name")))))
+            what = f"the launch agent {where} could not build an image: {' / '.join(build)}"
+            yield (
+                False,
+                _problem(
+                    "launch_build_failed", what, "Correct the job's Dockerfile or requirements, and launch it again."
+                ),
+            )
     for name, states in dictionary(launch.get("queues")).items():
         if states is None:
             yield True, _problem("launch_queue_missing", f"W&B has no queue {name}", f"Create it: {_RUN}.")
