@@ -16,14 +16,14 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Checks that the agent does not already run in another place and, for an agent on a host, that the host can build
-    images with Docker and that the cluster gets them.
+  - Checks that the agent does not already run in another place, that its image exists and, for an agent on a host, that
+    the host can build images with Docker and that the cluster gets them.
 positional: _input, accounts, nodes, host, socket
 options:
   _input:
     description: >-
-      The agent's C(name), C(place) (V(cluster) or V(host)), C(host), C(chart), C(config) (as W&B takes it), and C(user)
-      on the host.
+      The agent's C(name), C(place) (V(cluster) or V(host)), C(host), C(chart), C(config) (as W&B takes it), C(user)
+      on the host, C(image), and whether a registry has it (C(image_state)).
     type: dict
     required: true
   accounts:

@@ -78,8 +78,14 @@ def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
         if states is None:
             yield True, _problem("launch_queue_missing", f"W&B has no queue {name}", f"Create it: {_RUN}.")
     for job in dictionaries(launch.get("jobs")):
-        if text(job.get("trouble")):
-            what = f"the job {text(job.get('namespace'))}/{text(job.get('name'))} of W&B Launch does not run: "
+        name, namespace = text(job.get("name")), text(job.get("namespace"))
+        if job.get("orphaned") is True:
+            gpus = number(job.get("gpus"))
+            what = f"the job {namespace}/{name} of W&B Launch was stopped, but its pod keeps {gpus} GPUs"
+            command = f"kubectl delete pod --namespace={namespace} --selector=job-name={name}"
+            yield False, _problem("launch_job_orphaned", what, f"If it is not needed, delete it: {command}.")
+        elif text(job.get("trouble")):
+            what = f"the job {namespace}/{name} of W&B Launch does not run: "
             trouble = text(job.get("trouble"))
             yield False, _problem("launch_job_waits", what + trouble, _remedy(trouble))
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...module_utils._registry import MISSING
+
 Object = Mapping[str, Any]
 # On the agent's ServiceAccount: V(cluster), or the host of the inventory.
 PLACE = "gpulab.kubernetes/agent-place"
@@ -41,10 +43,13 @@ class Decision:
 def decide(
     agent: Mapping[str, Any], accounts: Sequence[Object], nodes: Sequence[Object], host: Host | None, socket: str
 ) -> Decision:
-    """``agent`` has name, place, host, chart, config and user; ``accounts`` are ServiceAccounts of its name."""
+    """``agent`` has name, place, host, chart, config, user, image and image_state (found, missing or unknown).
+
+    ``accounts`` are ServiceAccounts of its name.
+    """
     found = list(_elsewhere(agent, accounts))
     if agent["place"] == _CLUSTER:
-        return Decision(found)
+        return Decision([*found, *_image(agent["image"], agent["image_state"], nodes)])
     if agent["chart"]:
         found.append(
             "W&B's chart runs the agent in the cluster: remove wandb_launch_chart_path, or set "
@@ -90,6 +95,19 @@ def _elsewhere(agent: Mapping[str, Any], accounts: Sequence[Object]) -> Iterator
                 f"the agent {agent['name']} already runs {where}: remove it there first, with "
                 f"-e wandb_launch_state=absent -e wandb_launch_agent_place={place}{more}"
             )
+
+
+def _image(reference: str, state: str, nodes: Sequence[Object]) -> Iterator[str]:
+    # Who has no registry puts images on the nodes.
+    there = {
+        name for node in nodes for image in node["status"].get("images") or [] for name in image.get("names") or []
+    }
+    if state == MISSING and reference not in there:
+        yield (
+            f"the registry has no image {reference}, which W&B does not publish for each release: set "
+            "wandb_launch_image to a tag that exists; or build the image from roles/wandb_launch/files/agent of this "
+            "collection, push it, and set wandb_launch_image to its name; or set wandb_launch_agent_place=host"
+        )
 
 
 def _destination(repository: str) -> Iterator[str]:

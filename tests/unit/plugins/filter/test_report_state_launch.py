@@ -59,6 +59,13 @@ def test_it_says_how_many_wait_run_and_are_alive() -> None:
             "Correct the job's Dockerfile",
         ),
         (
+            {"jobs": [{**JOB, "orphaned": True}]},
+            "warning",
+            "launch_job_orphaned",
+            "the job default/launch-p-1 of W&B Launch was stopped, but its pod keeps 2 GPUs",
+            "kubectl delete pod --namespace=default --selector=job-name=launch-p-1",
+        ),
+        (
             {"jobs": [{**JOB, "trouble": "Unschedulable: 1 Insufficient nvidia.com/gpu"}]},
             "warning",
             "launch_job_waits",

@@ -21,6 +21,7 @@ AGENT: dict[str, Any] = {
     "chart": "",
     "config": {"builder": DOCKER},
 }
+AGENT |= {"image": "docker.io/wandb/launch-agent:0.31.0", "image_state": "unknown"}
 AGENT["user"] = "wandb-launch-agent-cluster"
 
 
@@ -84,6 +85,30 @@ def test_images_get_to_the_cluster(nodes: list[Any], builder: dict[str, str], lo
 def test_what_is_in_the_way_is_said(agent: Any, host: Any, nodes: Any, words: str) -> None:
     (problem,) = wandb_agent_plan({**AGENT, **agent}, [], nodes, host, SOCKET)["problems"]
     assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("place", "state", "names", "words"),
+    [
+        ("cluster", "found", [], ""),
+        ("cluster", "unknown", [], ""),
+        (
+            "cluster",
+            "missing",
+            [],
+            "wandb_launch_image to a tag that exists; or build the image from roles/wandb_launch/",
+        ),
+        ("cluster", "missing", ["a", AGENT["image"]], ""),
+        ("host", "missing", [], ""),
+    ],
+)
+def test_a_missing_image_is_said_with_three_ways(place: str, state: str, names: list[str], words: str) -> None:
+    there = node()
+    there["status"]["images"] = [{"names": names}, {}]
+    agent = {**AGENT, "place": place, "image_state": state}
+    said = wandb_agent_plan(agent, [], [node(), there][-1:], HOST, SOCKET)["problems"]
+    assert len(said) == bool(words)
+    assert words in "".join(said) and (not words or "wandb_launch_agent_place=host" in said[0])
 
 
 def account(place: str | None) -> dict[str, Any]:
