@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -67,6 +68,8 @@ while not pathlib.Path("/tmp/end").exists():
     time.sleep(1)
 run.finish()
 """
+# wandb interrupts a program whose run was stopped.
+STUBBORN_JOB = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + LONG_JOB
 VALIDATE = """
 import json, sys
 from wandb.sdk.launch.errors import LaunchError
@@ -277,7 +280,7 @@ def test_a_job_without_free_gpus_waits_and_says_so(site: Site) -> None:
 def stop_a_run(site: Site, agent_config: dict[str, Any]) -> None:
     """Stop a run at W&B, and wait until its pod is gone and its GPU is free."""
     assert agent_config["stopped_run_timeout"]
-    item = site.push(4, entry_point=["python3", "-c", LONG_JOB])
+    item = site.push(4, entry_point=["python3", "-c", STUBBORN_JOB])
     wait_for(lambda: item["associatedRunId"] in site.wandb.runs, 90)
     assert "launch-" in site.cluster.kubectl("get", "pods", "--output=name")
     site.wandb.runs[item["associatedRunId"]]["stopped"] = True
@@ -551,8 +554,8 @@ echo '{"SchemaVersion": "0.1.0", "Vendor": "a test", "Version": "0.0.0", "ShortD
 @pytest.fixture(scope="module")
 def on_host(box: Box) -> dict[str, Any]:
     # The group `tutorial` builds images. Here it is enough that Docker has the plugin.
-    box.host.run(f"docker buildx version || {{ mkdir -p {PLUGINS} && cat > {PLUGINS}/docker-buildx; }}", BUILDX)
-    box.host.run(f"chmod 755 {PLUGINS}/docker-buildx 2>/dev/null || true")
+    install = f"mkdir -p {PLUGINS} && printf %s {shlex.quote(BUILDX)} | install /dev/stdin {PLUGINS}/docker-buildx"
+    box.host.run(f"docker buildx version || {{ {install}; }}")
     return {
         "wandb_launch_agent_place": "host",
         "wandb_launch_index_url": box.index,
