@@ -1,61 +1,72 @@
-"""The image of W&B's launch agent for a lab: wandb from PyPI on Debian's Python, with what runs jobs on Kubernetes.
+"""The image of W&B's launch agent for a lab, from the collection's own Containerfile on Debian's Python.
 
 W&B's own image can't be had everywhere. This one has another name, and is also what the test's jobs run in.
 """
 
 from __future__ import annotations
 
-import shutil
-import sys
+import tempfile
 from pathlib import Path
 
-from lab.depot import tools
-from lab.depot.debian_image import DebianImage
-from lab.depot.oci import Settings
+from lab import paths, progress
+from lab.depot import cache, debian, registry, tools
+from lab.depot.registry import Registry
+from lab.ee import sources
 
 REFERENCE = "ghcr.io/gpulab/wandb-launch-agent:0.31.0"
-_SUITE = "bookworm"
-_PYTHON = "3.11"
-_PACKAGES = ("python3", "ca-certificates")
-# The extra `launch` has more, for clouds that no lab has.
-_MODULES = (
-    "wandb==0.31.0",
-    "kubernetes-asyncio==36.1.0",
-    "azure-containerregistry==1.2.0",
-    "azure-identity==1.27.0",
-    "azure-storage-blob==12.31.1",
-)
-_USER, _HOME = 1000, "home/launch_agent"
-_START = "#!/usr/bin/python3\nfrom wandb.cli.cli import cli\n\ncli()\n"
-_SETTINGS = Settings(
-    entrypoint=("wandb", "launch-agent"),
-    user=f"{_USER}:{_USER}",
-    environment={"HOME": f"/{_HOME}", "PYTHONUNBUFFERED": "1"},
-    labels={
-        "org.opencontainers.image.title": "wandb-launch-agent",
-        "org.opencontainers.image.description": "wandb from PyPI, not W&B's own image of its agent, for a lab.",
-    },
-)
+_SUITE = "trixie"
+# In place of docker.io/library/python, which can't be had everywhere either.
+_PACKAGES = ("python3", "python3-venv", "git", "ca-certificates")
+_CONTEXT = paths.REPOSITORY / "roles" / "wandb_launch" / "files" / "agent"
 
 
 def build() -> None:
     """Make the image and store it, unless the registry has it, made from the same. Raises DepotError."""
-    IMAGE.build()
+    if not _is_stored():
+        with cache.lock("depot"), registry.writable() as target:
+            if not _is_stored():
+                with progress.step(f"Image {REFERENCE}"):
+                    _store(target)
+                cache.replace_text(_stamp(), key())
 
 
-def _install(root: Path) -> None:
-    """Put wandb, its command and its user's home into a root filesystem."""
-    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    argv += ["--target", str(root / "usr" / "lib" / "python3" / "dist-packages"), "--only-binary=:all:"]
-    argv += ["--implementation=cp", f"--python-version={_PYTHON}"]
-    argv += [f"--platform=manylinux{tag}_x86_64" for tag in ("_2_28", "_2_17", "2014")]
-    tools.run([*argv, *_MODULES], doing="installing wandb into an image", log="pip")
-    program = root / "usr" / "bin" / "wandb"
-    program.write_text(_START)
-    program.chmod(0o755)
-    home = root / _HOME
-    home.mkdir(parents=True)
-    shutil.chown(home, _USER, _USER)
+def _is_stored() -> bool:
+    return registry.holds(REFERENCE) and _stamp().is_file() and _stamp().read_text() == key()
 
 
-IMAGE = DebianImage(REFERENCE, "wandb", _SUITE, _PACKAGES, _SETTINGS, Path(__file__).resolve(), _install)
+def key() -> str:
+    """Key of everything that the image depends on."""
+    return cache.digest(REFERENCE, cache.tree_digest(Path(__file__).resolve(), _CONTEXT))
+
+
+def _stamp() -> Path:
+    return paths.registry() / "made" / "wandb-image.key"
+
+
+def _store(target: Registry) -> None:
+    base = f"localhost/gpulab-wandb-base:{key()[:12]}"
+    with tempfile.TemporaryDirectory(prefix="gpulab-wandb-") as work:
+        root, archive, settings = (Path(work, name) for name in ("root", "root.tar", "pip"))
+        settings.mkdir()
+        debian.root_filesystem(root, _SUITE, _PACKAGES)
+        argv = ["tar", "--numeric-owner", "--create", f"--file={archive}", f"--directory={root}", "."]
+        tools.run(argv, doing="packing a root file system", log="podman", nice=5)
+        tools.run(["podman", "import", "--quiet", archive, base], doing=f"importing {base}", log="podman")
+        try:
+            build_and_push(target, REFERENCE, _CONTEXT, sources.volume(settings), f"--build-arg=PYTHON={base}")
+        finally:
+            tools.run(["podman", "rmi", "--ignore", base], doing="removing the base of an image", log="podman")
+
+
+def build_and_push(target: Registry, reference: str, context: Path, *arguments: str | Path) -> None:
+    """Build the Containerfile of a directory, and store its image in the registry. Raises DepotError."""
+    local = f"localhost/gpulab-build:{cache.digest(reference)[:12]}"
+    # No runtime is asked for the steps: the one that Podman prefers refuses some machines' cgroups.
+    argv = ["podman", "build", "--isolation=chroot", "--network=host", "--layers=false", "--tls-verify=false"]
+    try:
+        argv += [*map(str, arguments), f"--tag={local}", str(context)]
+        tools.run(argv, doing=f"building {reference}", log="podman", nice=5)
+        argv = ["podman", "push", "--quiet", "--tls-verify=false", local, f"docker://{target.address}/{reference}"]
+        tools.run(argv, doing=f"storing {reference}", log="podman")
+    finally:
+        tools.run(["podman", "rmi", "--ignore", local], doing="removing a local copy of an image", log="podman")

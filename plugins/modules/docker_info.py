@@ -75,6 +75,12 @@ containers:
   type: list
   elements: str
   sample: ["jupyter (jupyter/base-notebook:latest)"]
+plugins:
+  description: Plugins of the command line, such as C(buildx). Empty if no daemon responds.
+  returned: success
+  type: list
+  elements: str
+  sample: [buildx, compose]
 rootless:
   description: Users with a rootless Docker, and the file that indicates it.
   returned: success

@@ -28,6 +28,13 @@ options:
     description: Version of the package.
     type: str
     required: true
+  requirements:
+    description:
+      - Contents of a requirements file with hashes for the package and everything that it needs. The environment is
+        created again if they change. If empty, pip chooses the versions of dependencies.
+    type: str
+    default: ""
+    version_added: 0.2.0
   index_url:
     description:
       - URL of the Python package index. It may contain a user name and a password, which are not shown. An index at an
@@ -78,16 +85,25 @@ from ..module_utils._host.python_environment import PythonEnvironment, index
 from ..module_utils._module import QuietModule, run
 
 
+def _pins(requirements: str) -> list[str]:
+    """The lines without their hashes."""
+    return [line.rstrip(" \\") for line in requirements.splitlines() if line[:1].isalpha()]
+
+
 def run_module(module: QuietModule) -> dict[str, Any]:
     params = module.params
     environment = PythonEnvironment(Runner(module, timeout=params["timeout"]), params["path"])
     before = environment.version(params["package"])
-    changed = before != params["version"]
+    wanted, installed = params["requirements"], environment.requirements()
+    changed = before != params["version"] or bool(wanted and wanted != installed)
     if changed and not module.check_mode:
         given = {name: params[name] for name in ("http_proxy", "https_proxy") if params[name]}
         environ = {**given, "no_proxy": ",".join(params["no_proxy"]), **index(params["index_url"])}
-        environment.install(params["package"], params["version"], environ)
-    diff = {"before": f"{params['package']} {before}\n", "after": f"{params['package']} {params['version']}\n"}
+        environment.install(params["package"], params["version"], environ, wanted)
+    diff = {
+        "before": "\n".join([f"{params['package']} {before}", *_pins(installed), ""]),
+        "after": "\n".join([f"{params['package']} {params['version']}", *_pins(wanted or installed), ""]),
+    }
     return {"changed": changed, "version": before, "diff": diff}
 
 
@@ -97,6 +113,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "package": {"type": "str", "required": True},
             "version": {"type": "str", "required": True},
+            "requirements": {"type": "str", "default": ""},
             "index_url": {"type": "str", "default": "https://pypi.org/simple"},
             "http_proxy": {"type": "str", "default": ""},
             "https_proxy": {"type": "str", "default": ""},

@@ -23,6 +23,10 @@ options:
     description: Name of the host in the result.
     type: str
     required: true
+  jobs:
+    description: Whether to read the containers of jobs.
+    type: bool
+    default: true
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes.reader
   - gpulab.kubernetes.attributes.root
@@ -40,11 +44,11 @@ RETURN = r"""
 agents:
   description: >-
     The agent, if the unit exists. C(namespace) is the host. If the agent is not alive, C(trouble) is the reason and
-    C(log) the last lines of its log.
+    C(log) the last lines of its log. If the last image that it built failed, C(build) is the end of the output.
   returned: success
   type: list
   elements: dict
-  sample: [{name: wandb-launch-agent, namespace: gpubox, alive: true, pod: "", trouble: "", log: []}]
+  sample: [{name: wandb-launch-agent, namespace: gpubox, alive: true, pod: "", trouble: "", log: [], build: []}]
 jobs:
   description: Containers of running jobs.
   returned: success
@@ -66,7 +70,8 @@ from ..module_utils._wandb.docker_agent import read
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     # Docker has no GPU that a virtual machine was given.
     gpus = sum(gpu["driver"] != "vfio-pci" for gpu in pci.gpus(module.params["root"])[0])
-    return read(Runner(module, timeout=60), module.params["unit"], module.params["host"], gpus)
+    params = module.params
+    return read(Runner(module, timeout=60), params["unit"], params["host"], gpus, params["jobs"])
 
 
 def main() -> None:
@@ -74,6 +79,7 @@ def main() -> None:
         argument_spec={
             "unit": {"type": "str", "required": True},
             "host": {"type": "str", "required": True},
+            "jobs": {"type": "bool", "default": True},
             "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,

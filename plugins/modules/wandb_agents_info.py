@@ -38,11 +38,14 @@ agents:
   elements: dict
   sample: [{name: launch-agent, namespace: wandb, alive: true, pod: "", trouble: "", log: []}]
 jobs:
-  description: Pods of the jobs. If a pod does not run, C(trouble) is the reason.
+  description: >-
+    Pods of the jobs. If a pod does not run, C(trouble) is the reason. A pod that is C(orphaned) goes on although its
+    Job was deleted.
   returned: success
   type: list
   elements: dict
-  sample: [{name: launch-p-x7k2q, namespace: default, phase: Running, node: gpu1, gpus: 2, trouble: ""}]
+  sample:
+    - {name: launch-p-x7k2q, namespace: default, phase: Running, node: gpu1, gpus: 2, trouble: "", orphaned: false}
 """
 
 from typing import Any

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -33,6 +34,7 @@ from lab.depot.wandb_image import REFERENCE as IMAGE
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "launch.yml"
 PYTHON = ROOT / ".cache" / "venv-wandb" / "bin" / "python"
+AGENT = ROOT / "roles" / "wandb_launch" / "files" / "agent"
 PAGE = "wandb-launch.md"
 GUIDE = yaml.safe_load(next(block.script for block in blocks(PAGE) if block.file == "group_vars/all.yml"))
 (QUEUE,) = GUIDE["wandb_launch_queues"]
@@ -56,6 +58,8 @@ from wandb.sdk.launch._launch_add import launch_add
 item = launch_add(name="job", **json.loads(sys.argv[1]))
 print(item.id)
 """
+# The agent gives a stopped run a minute by itself.
+STOPS = {"stopped_run_timeout": 5}
 # Runs until it is told to end, longer than an agent takes to restart.
 LONG_JOB = """
 import pathlib, time, wandb
@@ -76,6 +80,8 @@ for path in sys.argv[1:]:
     found.append([project.docker_image, entry.command if entry else [], project.override_args, project.override_config])
 print(json.dumps(found))
 """
+# wandb interrupts a program whose run was stopped.
+STUBBORN_JOB = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + LONG_JOB
 VALIDATE = """
 import json, sys
 from wandb.sdk.launch.errors import LaunchError
@@ -107,6 +113,7 @@ class Site:
             "wandb_launch_api_key_file": str(self.key),
             "wandb_launch_python": str(PYTHON),
             "wandb_launch_image": IMAGE,
+            "wandb_launch_agent_config": STOPS,
             "wandb_launch_queues": [QUEUE],
         }
         return ["-e", json.dumps({**usual, **values})]
@@ -177,8 +184,8 @@ def site() -> Iterator[Site]:
             reader |= {"WANDB_BASE_URL": wandb.url, "WANDB_ERROR_REPORTING": "false"}
             checkout = Checkout(lab.directory / "checkout", reader)
             checkout.fill()
-            mine = {"wandb_launch_base_url": wandb.url, "wandb_launch_image": IMAGE}
-            lines = [lab.path.read_text(), *(f"{name}={value}" for name, value in mine.items()), ""]
+            mine = {"wandb_launch_base_url": wandb.url, "wandb_launch_image": IMAGE, "wandb_launch_agent_config": STOPS}
+            lines = [lab.path.read_text(), *(f"{name}={json.dumps(value)}" for name, value in mine.items()), ""]
             (checkout.path / "my.ini").write_text("\n".join(lines))
             guide = Guide(PAGE, checkout)
             guide.through("make wandb-tools")
@@ -289,6 +296,20 @@ def test_a_job_without_free_gpus_waits_and_says_so(site: Site) -> None:
     assert "Insufficient nvidia.com/gpu" in item["warnings"][0]
     site.cluster.delete_pod("holder")
     wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
+
+
+def stop_a_run(site: Site, agent_config: dict[str, Any]) -> None:
+    """Stop a run at W&B, and wait until its pod is gone and its GPU is free."""
+    assert agent_config["stopped_run_timeout"]
+    item = site.push(4, entry_point=["python3", "-c", STUBBORN_JOB])
+    wait_for(lambda: item["associatedRunId"] in site.wandb.runs, 90)
+    assert "launch-" in site.cluster.kubectl("get", "pods", "--output=name")
+    site.wandb.runs[item["associatedRunId"]]["stopped"] = True
+    wait_for(lambda: "launch-" not in site.cluster.kubectl("get", "pods", "--output=name"), 120)
+
+
+def test_a_run_that_is_stopped_gives_its_gpus_back(site: Site) -> None:
+    stop_a_run(site, STOPS)
 
 
 def test_more_gpus_than_the_queue_allows_are_refused_at_w_and_b(site: Site) -> None:
@@ -427,7 +448,7 @@ def box(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     host = site.inventory.control_plane
     python = host.run("python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'").strip()
     address = urlsplit(site.wandb.url).hostname or ""
-    with wandb_index.running(address, directory, f"wandb=={IMAGE.rpartition(':')[2]}", python) as index:
+    with wandb_index.running(address, directory, AGENT / "requirements.txt", python) as index:
         yield Box(site, path, host, index)
 
 
@@ -543,3 +564,115 @@ def test_the_agent_of_docker_is_removed(box: Box) -> None:
         f"ls -d /etc/{UNIT} /opt/{UNIT} /var/lib/{UNIT} /etc/systemd/system/*/{UNIT}* 2>/dev/null || true"
     )
     assert left == "" and box.host.run(f"id {UNIT} 2>&1 || true").startswith("id:")
+
+
+PLUGINS = "/usr/local/lib/docker/cli-plugins"
+BUILDX = """#!/bin/sh
+echo '{"SchemaVersion": "0.1.0", "Vendor": "a test", "Version": "0.0.0", "ShortDescription": "Nothing"}'
+"""
+
+
+@pytest.fixture(scope="module")
+def on_host(box: Box) -> dict[str, Any]:
+    # The group `tutorial` builds images. Here it is enough that Docker has the plugin.
+    install = f"mkdir -p {PLUGINS} && printf %s {shlex.quote(BUILDX)} | install /dev/stdin {PLUGINS}/docker-buildx"
+    box.host.run(f"docker buildx version || {{ {install}; }}")
+    return {
+        "wandb_launch_agent_place": "host",
+        "wandb_launch_index_url": box.index,
+        "wandb_launch_agent_config": {"builder": {"type": "noop"}, **STOPS},
+    }
+
+
+CLUSTER_UNIT = "wandb-launch-agent-cluster"
+
+
+def test_a_registry_that_wandb_can_not_push_to_is_told(box: Box, on_host: dict[str, Any]) -> None:
+    builder = {"builder": {"type": "docker", "destination": "localhost:5000/jobs"}}
+    run = box.site.launch({**on_host, "wandb_launch_agent_config": builder})
+    assert "it takes no registry with a port" in run.failures()
+    assert not run.changed()
+
+
+def test_the_agent_of_the_cluster_runs_on_its_host(box: Box, on_host: dict[str, Any]) -> None:
+    predicted = box.site.launch(on_host, "--check", "--diff").expect_success()
+    run = box.site.launch(on_host, "--diff", "-vvv").expect_success()
+    assert predicted.changed() == run.changed() != set()
+    token = box.host.run(
+        "kubectl --kubeconfig /etc/kubernetes/admin.conf get secret wandb-launch-agent-token --namespace=wandb "
+        "--output=jsonpath={.data.token} | base64 --decode"
+    )
+    assert token and token not in predicted.output + run.output
+    assert box.site.agents() == []
+    started = box.host.run(f"systemctl show --value --property=InvocationID {CLUSTER_UNIT}")
+    box.site.launch(on_host).expect_unchanged()
+    box.site.launch(on_host, "--check").expect_unchanged()
+    assert box.host.run(f"systemctl show --value --property=InvocationID {CLUSTER_UNIT}") == started
+
+
+def test_it_may_do_what_an_agent_in_the_cluster_may(box: Box, on_host: dict[str, Any]) -> None:
+    kubeconfig = f"/etc/{CLUSTER_UNIT}/kubeconfig"
+    assert box.host.run(f"stat -c '%a %U' {kubeconfig} /etc/{CLUSTER_UNIT}/environment") == "600 root\n600 root\n"
+    pid = box.host.run(f"systemctl show --value --property=MainPID {CLUSTER_UNIT}").strip()
+    assert box.host.run(f"ps -o user:32= -p {pid}").strip() == CLUSTER_UNIT
+    for verb, resource, answer in (
+        ("create", "jobs.batch", "yes"),
+        ("create", "pods", "no"),
+        ("list", "secrets", "no"),
+    ):
+        argv = f"kubectl --kubeconfig {kubeconfig} auth can-i {verb} {resource} --namespace=default"
+        assert box.host.attempt(argv).stdout == f"{answer}\n"
+
+
+def test_a_job_of_the_agent_on_the_host_runs_on_gpus(box: Box, on_host: dict[str, Any]) -> None:
+    item = box.site.push(2)
+    wait_for(lambda: item["state"] not in ("PENDING", "LEASED", "CLAIMED"), 120)
+    assert (item["state"], item["message"]) == ("FINISHED", "")
+    assert box.site.wandb.runs[item["associatedRunId"]]["summary"]["gpus"] == 2
+
+
+def test_a_run_of_the_agent_on_the_host_gives_its_gpus_back(box: Box, on_host: dict[str, Any]) -> None:
+    stop_a_run(box.site, STOPS)
+
+
+def test_an_image_of_docker_reaches_the_node(box: Box, on_host: dict[str, Any]) -> None:
+    program = f"/usr/local/lib/{CLUSTER_UNIT}"
+    socket = f"/run/{CLUSTER_UNIT}-images.sock"
+    box.site.launch({**on_host, "wandb_launch_agent_config": STOPS}).expect_success()
+    script = f"import launch_agent; launch_agent.load_image({socket!r}, {DOCKER_IMAGE!r})"
+    said = box.host.run(
+        f"cd / && runuser -u {CLUSTER_UNIT} -g {CLUSTER_UNIT} -G docker -- env PYTHONPATH={program} "
+        f'/opt/{CLUSTER_UNIT}/bin/python -c "{script}"'
+    )
+    assert said == f"launch: loaded {DOCKER_IMAGE} into the cluster\n"
+    assert f"docker.io/library/{DOCKER_IMAGE}" in box.host.run("crictl images --output json")
+    item = box.site.push(1, DOCKER_IMAGE, entry_point=["python3", "-c", JOB])
+    wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
+
+
+def test_its_place_is_changed_only_after_it_was_removed(box: Box, on_host: dict[str, Any]) -> None:
+    run = box.site.launch({})
+    assert "already runs on cp1: remove it there first" in run.failures()
+    assert not run.changed()
+
+
+def test_the_report_knows_the_agent_on_the_host(box: Box, on_host: dict[str, Any]) -> None:
+    box.host.run(f"systemctl stop {CLUSTER_UNIT}")
+    variables = box.site.variables(on_host)
+    play(box.path, *variables, playbook="playbooks/report.yml").expect_success()
+    report = json.loads((box.path.parent / "gpulab-report.json").read_text())
+    (action,) = [each for each in report["actions"] if each["problem"] == "launch_agent_down"]
+    assert f"the launch agent cp1/{CLUSTER_UNIT} is not alive: its unit is inactive" in action["what"]
+
+
+def test_the_agent_on_the_host_is_removed(box: Box, on_host: dict[str, Any]) -> None:
+    gone = {**on_host, "wandb_launch_state": "absent"}
+    box.site.launch(gone).expect_success()
+    box.site.launch(gone).expect_unchanged()
+    left = box.host.run(
+        f"ls -d /etc/{CLUSTER_UNIT} /opt/{CLUSTER_UNIT} /var/lib/{CLUSTER_UNIT} /usr/local/lib/{CLUSTER_UNIT} "
+        f"/etc/systemd/system/{CLUSTER_UNIT}* 2>/dev/null || true"
+    )
+    assert left == "" and box.host.run(f"id {CLUSTER_UNIT} 2>&1 || true").startswith("id:")
+    kinds = "serviceaccounts,secrets,roles,rolebindings"
+    assert "launch-agent" not in box.site.cluster.kubectl("get", kinds, "--all-namespaces", "--output=name")

@@ -21,10 +21,11 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def running(address: str, directory: Path, package: str, python: str) -> Iterator[str]:
-    """Have the URL of an index with a package (wandb==0.31.0) for a release of Python for the length of a block."""
+def running(address: str, directory: Path, requirements: Path, python: str) -> Iterator[str]:
+    """Have the URL of an index with requirements for a release of Python for the length of a block."""
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
-    argv += ["--dest", str(directory), "--implementation=cp", f"--python-version={python}", *_PLATFORMS, package]
+    argv += ["--dest", str(directory), "--implementation=cp", f"--python-version={python}", *_PLATFORMS]
+    argv += ["--require-hashes", "--requirement", str(requirements)]
     subprocess.run(argv, check=True)
     for wheel in directory.glob("*.whl"):
         # A directory for each project, by its normalized name (PEP 503).

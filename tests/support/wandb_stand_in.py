@@ -197,7 +197,7 @@ class StandIn:
 
     def _run_stopped_status(self, variables: Values) -> Values:
         run = self.runs.get(variables["runId"])
-        return {"project": {"run": {"stopped": False} if run else None}}
+        return {"project": {"run": {"stopped": run.get("stopped", False)} if run else None}}
 
     def _run_state(self, variables: Values) -> Values:
         run = self.runs.get(variables["name"])

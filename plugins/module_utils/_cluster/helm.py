@@ -38,12 +38,12 @@ def parse_version(text: str) -> str:
     return ".".join(match.groups())
 
 
-def check_version(path: str, version: str) -> None:
-    """Raises DomainError when it is too old."""
+def check_version(path: str, version: str, setting: str) -> None:
+    """Raises DomainError when it is too old. ``setting`` names the variable with the path."""
     if tuple(map(int, version.split(".")[:2])) < _MINIMUM:
         raise DomainError(
             f"Error while looking for helm: {path} has version {version}, but {'.'.join(map(str, _MINIMUM))} or newer "
-            "is needed. Install a newer version, and set gpu_operator_helm to its path."
+            f"is needed. Install a newer version, and set {setting} to its path."
         )
 
 

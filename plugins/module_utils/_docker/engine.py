@@ -22,6 +22,7 @@ _NOTHING: dict[str, Any] = {
     "live_restore": False,
     "data_root": "",
     "containers": [],
+    "plugins": [],
 }
 
 
@@ -35,7 +36,13 @@ def read_info(text: str) -> dict[str, Any]:
         "version": as_text(values.get("ServerVersion")),
         "live_restore": values.get("LiveRestoreEnabled") is True,
         "data_root": as_text(values.get("DockerRootDir")),
+        "plugins": _plugins(values.get("ClientInfo")),
     }
+
+
+def _plugins(client: Any) -> list[str]:
+    found = client.get("Plugins") if isinstance(client, Mapping) else None
+    return sorted(as_text(each.get("Name")) for each in found or [] if isinstance(each, Mapping))
 
 
 def read_containers(text: str) -> list[str]:

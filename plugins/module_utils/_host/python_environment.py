@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from .._command import CommandError, Runner
@@ -35,6 +36,7 @@ class PythonEnvironment:
         self._runner = runner
         self._directory = directory
         self._python = f"{directory}/bin/python"
+        self._requirements = Path(directory, "requirements.txt")
 
     def version(self, package: str) -> str:
         """The installed version, empty if there is none, or if the environment does not work."""
@@ -44,14 +46,27 @@ class PythonEnvironment:
             return ""
         return done.stdout.strip() if done.rc == 0 else ""
 
-    def install(self, package: str, version: str, environ: Mapping[str, str]) -> None:
+    def requirements(self) -> str:
+        """The requirements that were installed, empty if there were none."""
+        try:
+            return self._requirements.read_text()
+        except OSError:
+            return ""
+
+    def install(self, package: str, version: str, environ: Mapping[str, str], requirements: str = "") -> None:
         """Make the environment new, with this package. Raises DomainError.
 
-        What a Python of another release, or an interrupted run, has left does not stay in it.
+        What a Python of another release, or an interrupted run, has left does not stay in it. ``requirements`` are
+        lines with hashes for the package and all that it needs; nothing else is installed then.
         """
         self._runner.check([_PYTHON, "-m", "venv", "--clear", self._directory], f"creating {self._directory}")
         argv = [self._python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
-        done = self._runner.run([*argv, f"{package}=={version}"], environ=environ)
+        if requirements:
+            self._requirements.write_text(requirements)
+            wanted = ["--require-hashes", "--only-binary=:all:", "--requirement", str(self._requirements)]
+        else:
+            wanted = [f"{package}=={version}"]
+        done = self._runner.run([*argv, *wanted], environ=environ)
         if done.rc != 0:
             words = [line for line in done.said.splitlines() if line.startswith("ERROR")] or done.said.splitlines()
             raise DomainError(

@@ -62,7 +62,19 @@ def _job(pod: Object, events: Sequence[Object]) -> dict[str, Any]:
         "node": objects.node_of(pod),
         "gpus": objects.requested(pod),
         "trouble": _trouble(pod, events),
+        "orphaned": orphaned(pod),
     }
+
+
+def orphaned(pod: Object) -> bool:
+    """Whether a pod of a Job goes on although the Job was deleted.
+
+    The API deletes a Job without its pods unless it is asked to do otherwise, and then takes their owner away.
+    """
+    metadata = pod["metadata"]
+    of_job = "job-name" in (metadata.get("labels") or {})
+    owned = any(owner["kind"] == "Job" for owner in metadata.get("ownerReferences") or [])
+    return of_job and not owned and objects.phase(pod) in ("Pending", "Running")
 
 
 def _trouble(pod: Object | None, events: Sequence[Object]) -> str:

@@ -20,21 +20,25 @@ _REGISTERED = re.compile(r"launch: agent \S+ polling on queues")
 # One that W&B refuses ends within some seconds. The journal need not reach back to the start of one that runs on.
 _SETTLED_S = 60
 _LINES = 3
+# roles/wandb_launch/files/agent/launch_agent.py says so of a build that failed, and of an image that it loaded.
+_BUILD, _BUILT = "launch: build: ", "launch: loaded "
 # wandb/sdk/launch/_project_spec.py gives it to each job.
 _JOB = "WANDB_LAUNCH=True"
 
 
-def read(runner: Runner, unit: str, host: str, gpus: int) -> dict[str, Any]:
+def read(runner: Runner, unit: str, host: str, gpus: int, jobs: bool = True) -> dict[str, Any]:
     """Return the agent, if there is such a unit, and the jobs; the fields are those of agents on a cluster.
 
-    ``gpus`` is the number of the host's GPUs, which a job that asks for all of them has.
+    ``gpus`` is the number of the host's GPUs, which a job that asks for all of them has. Without ``jobs`` no container
+    is read.
     """
     shown = runner.check(["systemctl", "show", f"--property={_PROPERTIES}", unit], f"reading the state of {unit}")
     values = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
     if values.get("LoadState") == "not-found":
         return {"agents": [], "jobs": []}
     lines = _journal(runner, unit, values.get("InvocationID", ""))
-    return {"agents": [agent(values, lines, unit, host, time.monotonic())], "jobs": _jobs(runner, host, gpus)}
+    found = agent(values, lines, unit, host, time.monotonic())
+    return {"agents": [found], "jobs": _jobs(runner, host, gpus) if jobs else []}
 
 
 def agent(values: Mapping[str, str], lines: list[str], unit: str, host: str, now: float) -> dict[str, Any]:
@@ -53,7 +57,22 @@ def agent(values: Mapping[str, str], lines: list[str], unit: str, host: str, now
         "pod": "",
         "trouble": trouble,
         "log": [] if alive else lines[-_LINES:],
+        "build": failed_build(lines),
     }
+
+
+def failed_build(lines: list[str]) -> list[str]:
+    """What the last failed build printed at its end, with a first line that names the image; empty if it was followed
+    by one that worked.
+    """
+    found: list[str] = []
+    previous = False
+    for line in lines:
+        said = line.startswith(_BUILD)
+        if said or line.startswith(_BUILT):
+            found = ([*found, line] if previous else [line]) if said else []
+        previous = said
+    return [line.removeprefix(_BUILD) for line in found]
 
 
 def job(container: Mapping[str, Any], host: str, gpus: int) -> dict[str, Any] | None:

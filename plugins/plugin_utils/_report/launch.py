@@ -35,7 +35,7 @@ def kept(seen: Mapping[str, Any]) -> dict[str, Any]:
 def _unread(host: Mapping[str, Any]) -> dict[str, Any]:
     """The agent of a host with Docker that did not answer, or whose module failed."""
     trouble = f"its host could not be read: {text(host.get('msg'))}"
-    return {"name": "", "namespace": text(host.get("item")), "alive": False, "trouble": trouble}
+    return {"name": "", "namespace": text(dictionary(host.get("item")).get("host")), "alive": False, "trouble": trouble}
 
 
 def _words(launch: Mapping[str, Any]) -> list[str]:
@@ -65,12 +65,27 @@ def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
             what = f"the launch agent {where} is not alive: {text(agent.get('trouble'))}"
             what += f"; it said: {log}" if log else ""
             yield True, _problem("launch_agent_down", what, f"Set up its queues, key and agent: {_RUN}.")
+        if build := texts(agent.get("build")):
+            where = "/".join(filter(None, (text(agent.get("namespace")), text(agent.get("name")))))
+            what = f"the launch agent {where} could not build an image: {' / '.join(build)}"
+            yield (
+                False,
+                _problem(
+                    "launch_build_failed", what, "Correct the job's Dockerfile or requirements, and launch it again."
+                ),
+            )
     for name, states in dictionary(launch.get("queues")).items():
         if states is None:
             yield True, _problem("launch_queue_missing", f"W&B has no queue {name}", f"Create it: {_RUN}.")
     for job in dictionaries(launch.get("jobs")):
-        if text(job.get("trouble")):
-            what = f"the job {text(job.get('namespace'))}/{text(job.get('name'))} of W&B Launch does not run: "
+        name, namespace = text(job.get("name")), text(job.get("namespace"))
+        if job.get("orphaned") is True:
+            gpus = number(job.get("gpus"))
+            what = f"the job {namespace}/{name} of W&B Launch was stopped, but its pod keeps {gpus} GPUs"
+            command = f"kubectl delete pod --namespace={namespace} --selector=job-name={name}"
+            yield False, _problem("launch_job_orphaned", what, f"If it is not needed, delete it: {command}.")
+        elif text(job.get("trouble")):
+            what = f"the job {namespace}/{name} of W&B Launch does not run: "
             trouble = text(job.get("trouble"))
             yield False, _problem("launch_job_waits", what + trouble, _remedy(trouble))
 

@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...module_utils._wandb.refusals import refusals
+from .fit import VARIABLE, fit, most
 
-_VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _TYPES: dict[str, Any] = {"integer": int, "number": (int, float), "string": str}
-_GPU = "nvidia.com/gpu"
 _LONGEST_NAME = 64
 
 
@@ -28,14 +26,13 @@ class Cluster:
     namespaces: Sequence[Mapping[str, Any]]
     claims: Sequence[Mapping[str, Any]]
 
-    def gpus(self, selector: Mapping[str, str]) -> int:
-        """The most GPUs of one node that has these labels."""
-        found = [
-            int((node["status"].get("capacity") or {}).get(_GPU, 0))
+    def with_labels(self, selector: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        """The nodes that have all of these labels."""
+        return [
+            node
             for node in self.nodes
             if all((node["metadata"].get("labels") or {}).get(key) == value for key, value in selector.items())
         ]
-        return max(found, default=0)
 
     def has(self, namespace: str) -> bool:
         return any(each["metadata"]["name"] == namespace for each in self.namespaces)
@@ -89,14 +86,28 @@ def _of_queue(queue: Mapping[str, Any]) -> Iterator[str]:
         yield f"the launch agent refuses {refused}"
     for name in queue["unused"]:
         yield f"{name} has an effect only on a cluster: remove it"
-    used = set(_VARIABLE.findall(json.dumps(queue["resource_args"])))
+    used = set(VARIABLE.findall(json.dumps(queue["resource_args"])))
     declared = set(queue["template_variables"])
     for name in sorted(declared - used):
         yield f"nothing uses the variable {name}: remove it, or put {{{{{name}}}}} into resource_args"
     for name in sorted(used - declared):
         yield f"{{{{{name}}}}} is not one of its variables: declare it"
+    amounts = set(VARIABLE.findall(json.dumps(_amounts(queue))))
     for name, schema in queue["template_variables"].items():
-        yield from _variable(name, schema)
+        found = list(_variable(name, schema))
+        yield from found
+        unbounded = schema.get("maximum") is None and not schema.get("enum")
+        if not found and name in amounts and schema["type"] != "string" and unbounded:
+            yield f"the variable {name} has no maximum, so a job may request any amount: set maximum or enum"
+
+
+def _amounts(queue: Mapping[str, Any]) -> Any:
+    """Where a queue says how much its jobs request."""
+    arguments = queue["resource_args"]
+    if queue["resource"] != "kubernetes":
+        return [arguments.get(name) for name in ("gpus", "cpus", "memory")]
+    pod = ((arguments.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return [container.get("resources") for container in pod.get("containers") or []]
 
 
 def _variable(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
@@ -109,14 +120,38 @@ def _variable(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
         if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
             yield f"{key} of the variable {name} must be of its type, {schema['type']}: {value!r}"
             return
+    low, high, default = schema.get("minimum"), schema.get("maximum"), schema.get("default")
+    choices = schema.get("enum")
+    if choices is not None:
+        yield from _choices(name, schema, kind)
     if schema["type"] == "string":
         return
-    low, high = schema.get("minimum"), schema.get("maximum")
-    default = schema.get("default")
     if low is not None and high is not None and low > high:
         yield f"minimum of the variable {name} is greater than its maximum"
-    elif default is not None and not (low is None or low <= default) & (high is None or default <= high):
+    elif default is not None and not _between(low, default, high):
         yield f"default of the variable {name} is not between its minimum and maximum"
+
+
+def _choices(name: str, schema: Mapping[str, Any], kind: Any) -> Iterator[str]:
+    choices = schema["enum"]
+    if not isinstance(choices, list) or not choices:
+        yield f"enum of the variable {name} must be a list of values"
+        return
+    wrong = [each for each in choices if isinstance(each, bool) or not isinstance(each, kind)]
+    if wrong:
+        yield f"enum of the variable {name} must have values of its type, {schema['type']}: {wrong[0]!r}"
+        return
+    default = schema.get("default")
+    if default is not None and default not in choices:
+        yield f"default of the variable {name}, {default!r}, is not one of its enum"
+    if schema["type"] != "string":
+        outside = [each for each in choices if not _between(schema.get("minimum"), each, schema.get("maximum"))]
+        if outside:
+            yield f"enum of the variable {name} has {outside[0]!r}, which is not between its minimum and maximum"
+
+
+def _between(low: Any, value: Any, high: Any) -> bool:
+    return bool((low is None or low <= value) and (high is None or value <= high))
 
 
 def _on_cluster(queue: Mapping[str, Any], cluster: Cluster, own_namespace: str) -> Iterator[str]:
@@ -132,30 +167,9 @@ def _on_cluster(queue: Mapping[str, Any], cluster: Cluster, own_namespace: str) 
                 f"the namespace {namespace} has no claim {claim}: create it, for example with "
                 f"gpulab.kubernetes.storage -e nfs_cache_namespace={namespace} -e nfs_cache_claim={claim}"
             )
-    wanted, most = _gpus(queue, pod), cluster.gpus(pod.get("nodeSelector") or {})
-    if wanted > most:
-        yield (
-            f"its jobs may request {wanted} GPUs, but no node on which they may run has more than {most}: lower the "
-            "maximum of the variable gpus, or check node_selector"
-        )
-
-
-def _gpus(queue: Mapping[str, Any], pod: Mapping[str, Any]) -> int:
-    """The most GPUs that a pod of the queue may ask for."""
-    limits = [(each.get("resources") or {}).get("limits") or {} for each in pod.get("containers") or []]
-    return max((_most(queue, limit.get(_GPU, 0)) for limit in limits), default=0)
+    yield from fit(queue, pod, cluster.with_labels(pod.get("nodeSelector") or {}))
 
 
 def _docker_gpus(queue: Mapping[str, Any]) -> int:
     """The most GPUs that a container of the queue may ask for by their number."""
-    return _most(queue, queue["resource_args"].get("gpus", 0))
-
-
-def _most(queue: Mapping[str, Any], value: Any) -> int:
-    """The greatest number that a value, or the variable in its place, can be."""
-    variable = _VARIABLE.fullmatch(str(value))
-    if variable:
-        schema = queue["template_variables"].get(variable[1]) or {}
-        bounds = [schema.get(key) for key in ("minimum", "default", "maximum")]
-        value = max((bound for bound in bounds if isinstance(bound, int)), default=0)
-    return int(value) if str(value).isdigit() else 0
+    return int(most(queue, queue["resource_args"].get("gpus", 0)))

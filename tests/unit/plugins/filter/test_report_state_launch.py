@@ -52,6 +52,20 @@ def test_it_says_how_many_wait_run_and_are_alive() -> None:
             "Set up its queues, key and agent",
         ),
         (
+            {"agents": [{**AGENT, "build": ["job:1 failed", "ERROR: no such file"]}]},
+            "warning",
+            "launch_build_failed",
+            "wandb/launch-agent could not build an image: job:1 failed / ERROR: no such file",
+            "Correct the job's Dockerfile",
+        ),
+        (
+            {"jobs": [{**JOB, "orphaned": True}]},
+            "warning",
+            "launch_job_orphaned",
+            "the job default/launch-p-1 of W&B Launch was stopped, but its pod keeps 2 GPUs",
+            "kubectl delete pod --namespace=default --selector=job-name=launch-p-1",
+        ),
+        (
             {"jobs": [{**JOB, "trouble": "Unschedulable: 1 Insufficient nvidia.com/gpu"}]},
             "warning",
             "launch_job_waits",
@@ -82,9 +96,9 @@ def test_what_is_wrong_is_an_action(launch: dict[str, Any], severity: str, probl
 
 
 def test_agents_and_jobs_of_hosts_with_docker_count_and_one_that_was_not_read_is_not_alive() -> None:
-    box = {"item": "box", "agents": [{**AGENT, "namespace": "box"}], "jobs": [{**JOB, "namespace": "box"}]}
-    gone = {"item": "gone", "unreachable": True, "msg": "no route to host"}
-    found = report(hosts=[box, gone, {"item": "none", "agents": [], "jobs": []}])
+    box = {"item": {"host": "box"}, "agents": [{**AGENT, "namespace": "box"}], "jobs": [{**JOB, "namespace": "box"}]}
+    gone = {"item": {"host": "gone"}, "unreachable": True, "msg": "no route to host"}
+    found = report(hosts=[box, gone, {"item": {"host": "none"}, "agents": [], "jobs": []}])
     assert found["launch"]["words"][2:] == ["agents: 2 of 3 alive", "jobs: 2 running on 4 GPUs, 0 not running yet"]
     (action,) = found["actions"]
     assert "the launch agent gone is not alive: its host could not be read: no route to host" in action["what"]

@@ -10,10 +10,24 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.wandb_launch_problems 
 from ansible_collections.gpulab.kubernetes.plugins.filter.wandb_queues import wandb_queues
 
 ONE_TO_FOUR = {"type": "integer", "default": 1, "minimum": 1, "maximum": 4}
+
+
+def node(name: str, gpus: int = 0, cpu: str = "8", memory: str = "32Gi", **more: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": more.get("labels")},
+        "spec": {"taints": more.get("taints")},
+        "status": {"capacity": {"nvidia.com/gpu": str(gpus)}, "allocatable": {"cpu": cpu, "memory": memory}},
+    }
+
+
+TAINT = {"key": "pool", "value": "a", "effect": "NoSchedule"}
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+SOFT = {"key": "soft", "effect": "PreferNoSchedule"}
 NODES = [
-    {"metadata": {"labels": {"pool": "a"}}, "status": {"capacity": {"nvidia.com/gpu": "4"}}},
-    {"metadata": {"labels": {}}, "status": {"capacity": {"nvidia.com/gpu": "8"}}},
-    {"metadata": {}, "status": {}},
+    node("a", 4, labels={"pool": "a"}),
+    node("b", 8, "15900m", "66060288Ki", labels={}, taints=[CORDON, SOFT]),
+    {"metadata": {"name": "c"}, "status": {}},
+    node("d", 16, "64", "1Ti", labels={"pool": "d"}, taints=[TAINT]),
 ]
 NAMESPACES = [{"metadata": {"name": "default"}}]
 CLAIMS = [{"metadata": {"name": "cache", "namespace": "default"}}]
@@ -49,6 +63,37 @@ def found(*settings: dict[str, Any], absent: Any = (), cluster: bool = True, doc
         ({"gpus": 8}, ""),
         ({"gpus": 8, "node_selector": {"pool": "a"}}, "no node on which they may run has more than 4"),
         ({"variables": {"gpus": {**ONE_TO_FOUR, "maximum": 16}}}, "may request 16 GPUs"),
+        ({"variables": {"gpus": {"type": "integer", "default": 1}}}, "the variable gpus has no maximum"),
+        ({"variables": {"gpus": {"type": "integer", "enum": [1, 2, 4]}}}, ""),
+        ({"variables": {"gpus": {"type": "integer", "enum": [1, 2, 16]}}}, "may request 16 GPUs"),
+        ({"variables": {"gpus": {"type": "integer", "enum": [1, 2, 4], "default": 3}}}, "3, is not one of its enum"),
+        ({"variables": {"gpus": {**ONE_TO_FOUR, "enum": [1, 8]}}}, "enum of the variable gpus has 8, which is not"),
+        ({"variables": {"gpus": {"type": "integer", "enum": ["1"]}}}, "enum of the variable gpus must have values"),
+        ({"variables": {"gpus": {"type": "integer", "enum": []}}}, "must be a list of values"),
+        ({"cpu": "15900m", "memory": "63Gi"}, ""),
+        ({"cpu": "64"}, "may request 64 CPUs, but no node on which they may run has more than 15.9: lower cpu"),
+        ({"memory": "900Gi"}, "may request 900Gi of memory, but no node on which they may run has more than 63Gi"),
+        ({"variables": {"memory": {"type": "string", "enum": ["1Gi", "99Gi"]}}}, "may request 99Gi of memory"),
+        ({"variables": {"cpu": {"type": "number", "maximum": 99.5}}}, "may request 99.5 CPUs"),
+        (
+            {
+                "variables": {"size": {"type": "integer", "maximum": 99}},
+                "resource_args": {
+                    "spec": {
+                        "template": {"spec": {"containers": [{"resources": {"limits": {"memory": "{{size}}Gi"}}}]}}
+                    }
+                },
+            },
+            "may request 99Gi of memory",
+        ),
+        ({"gpus": 4, "cpu": "10", "node_selector": {"pool": "a"}}, "may request 10 CPUs"),
+        ({"node_selector": {"pool": "no"}}, "no node has the labels of node_selector"),
+        ({"node_selector": {"pool": "d"}}, "do not tolerate pool=a:NoSchedule, which every node"),
+        ({"gpus": 16, "tolerations": [{"key": "pool", "operator": "Exists"}]}, ""),
+        ({"gpus": 16, "tolerations": [{"operator": "Exists"}]}, ""),
+        ({"gpus": 16, "tolerations": [{"key": "pool", "value": "a", "effect": "NoSchedule"}]}, ""),
+        ({"gpus": 16, "tolerations": [{"key": "pool", "value": "b"}]}, "may request 16 GPUs"),
+        ({"gpus": 16, "tolerations": [{"key": "pool", "value": "a", "effect": "NoExecute"}]}, "may request 16 GPUs"),
     ],
 )
 def test_what_is_in_the_way_is_said_with_what_to_do(setting: dict[str, Any], words: str) -> None:
@@ -74,6 +119,13 @@ def test_what_a_host_with_docker_can_not_run_is_said(setting: dict[str, Any], wo
     said = found({"name": "q", "type": "local-container", **setting}, cluster=False, docker={"version": "1", "gpus": 2})
     assert len(said) == bool(words)
     assert words in "".join(said)
+
+
+def test_no_node_that_has_each_need_to_have_all() -> None:
+    cluster = [node("gpus", 4, "4"), node("cpus", 0, "32")]
+    queues = wandb_queues([{"name": "q", "gpus": 2, "cpu": "16"}], "default", [])
+    (said,) = wandb_launch_problems(queues, [], "wandb", cluster, NAMESPACES, [], None)
+    assert "its jobs may request 2 GPUs, 16 CPUs, but no node on which they may run has all of that" in said
 
 
 def test_a_host_without_docker_is_told_where_it_comes_from() -> None:

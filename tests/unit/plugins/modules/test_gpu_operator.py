@@ -160,9 +160,9 @@ def program(path: Path, says: str) -> str:
     [
         ("v3.22.0+g0000000", "", []),
         ("v4.1.0", "chart", []),
-        ("v3.2.1", "", ["has version 3.2.1, but 3.8 or newer"]),
+        ("v3.2.1", "", ["has version 3.2.1, but 3.8 or newer", "set wandb_launch_helm to"]),
         ("no idea", "", ["it printed 'no idea'"]),
-        ("v3.22.0", "gone.tgz", ["gone.tgz", "gpu_operator_chart_path"]),
+        ("v3.22.0", "gone.tgz", ["gone.tgz", "Correct wandb_launch_chart_path."]),
     ],
 )
 def test_helm_is_found_in_a_version_that_serves(
@@ -171,7 +171,8 @@ def test_helm_is_found_in_a_version_that_serves(
     (tmp_path / "chart").mkdir()
     (tmp_path / "chart" / "Chart.yaml").write_text("name: gpu-operator\n")
     args = {"helm": program(tmp_path / "helm", says), "chart": str(tmp_path / chart) if chart else ""}
-    result = run_module("helm_program_info", args)
+    settings = {"helm_setting": "wandb_launch_helm", "chart_setting": "wandb_launch_chart_path"}
+    result = run_module("helm_program_info", {**args, **settings})
     assert result["failed"] == bool(words), result
     assert all(word in result["msg"] for word in words)
     if not words:
@@ -179,6 +180,6 @@ def test_helm_is_found_in_a_version_that_serves(
 
 
 def test_a_missing_helm_is_told_with_what_to_do(run_module: Run) -> None:
-    result = run_module("helm_program_info", {"helm": "/nowhere/helm"})
+    result = run_module("helm_program_info", {"helm": "/nowhere/helm", "helm_setting": "wandb_launch_helm"})
     assert result["failed"]
-    assert all(word in result["msg"] for word in ("/nowhere/helm", "gpu_operator_helm", "cluster_api_delegate"))
+    assert all(word in result["msg"] for word in ("/nowhere/helm", "wandb_launch_helm", "cluster_api_delegate"))

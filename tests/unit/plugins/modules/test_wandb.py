@@ -184,6 +184,7 @@ def test_agents_and_jobs_are_read_with_what_ails_them() -> None:
         "node": "",
         "gpus": 2,
         "trouble": "Unschedulable: no GPU",
+        "orphaned": True,
     }
 
 

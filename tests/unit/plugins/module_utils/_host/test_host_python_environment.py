@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,20 @@ def test_the_package_is_installed_from_the_index_into_a_new_environment() -> Non
     assert made == ["/usr/bin/python3", "-m", "venv", "--clear", "/opt/x"]
     assert (installed[0], installed[-1], programs.environ) == ("/opt/x/bin/python", "wandb==0.31.0", environ)
     assert "secret" not in str(programs.calls)
+
+
+def test_requirements_with_hashes_are_installed_and_nothing_else(tmp_path: Path) -> None:
+    programs = Programs(Result((), 0, "", ""))
+    environment = PythonEnvironment(programs, str(tmp_path))  # type: ignore[arg-type]
+    assert environment.requirements() == ""
+    environment.install("wandb", "0.31.0", {}, "wandb==0.31.0 --hash=sha256:1\n")
+    assert programs.calls[-1][-4:] == [
+        "--require-hashes",
+        "--only-binary=:all:",
+        "--requirement",
+        f"{tmp_path}/requirements.txt",
+    ]
+    assert environment.requirements() == "wandb==0.31.0 --hash=sha256:1\n"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.docker_agent import agent, job
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.docker_agent import agent, failed_build, job
 
 UNIT = "wandb-launch-agent"
 RUNS = {"ActiveState": "active", "SubState": "running", "NRestarts": "0", "ExecMainStartTimestampMonotonic": "90000000"}
@@ -43,6 +43,24 @@ def test_an_agent_is_alive_once_it_polls(values: dict[str, str], lines: list[str
     assert (found["name"], found["namespace"], found["alive"]) == (UNIT, "gpubox", not trouble)
     assert trouble in found["trouble"] and bool(found["trouble"]) == bool(trouble)
     assert found["log"] == (lines if trouble else [])
+
+
+BUILD = ["launch: build: job:1 failed. The last lines of its output:", "launch: build: ERROR: no such file"]
+FAILED = [line.removeprefix("launch: build: ") for line in BUILD]
+
+
+@pytest.mark.parametrize(
+    ("lines", "build"),
+    [
+        ([POLLS], []),
+        ([POLLS, *BUILD, POLLS], FAILED),
+        ([*BUILD, POLLS, *BUILD[:1], "launch: build: other"], [FAILED[0], "other"]),
+        ([*BUILD, "launch: loaded job:2 into the cluster"], []),
+    ],
+)
+def test_the_last_build_that_failed_is_read(lines: list[str], build: list[str]) -> None:
+    assert failed_build(lines) == build
+    assert agent(RUNS, lines, UNIT, "gpubox", 200.0)["build"] == build
 
 
 def container(requests: Any, *environment: str) -> dict[str, Any]:

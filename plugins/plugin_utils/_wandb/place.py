@@ -1,0 +1,190 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the agent of Kubernetes' queues runs, and how images that it builds on a host reach the cluster. Pure."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...module_utils._registry import MISSING
+
+Object = Mapping[str, Any]
+# On the agent's ServiceAccount: V(cluster), or the host of the inventory.
+PLACE = "gpulab.kubernetes/agent-place"
+_CLUSTER = "cluster"
+# useradd takes no more.
+_LONGEST_USER = 32
+_MINIKUBE = "minikube.k8s.io/name"
+
+
+@dataclass(frozen=True)
+class Host:
+    """The host that the agent runs on: its name and addresses, Docker's version and plugins."""
+
+    name: str
+    addresses: Sequence[str]
+    version: str
+    plugins: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """``load`` is what launch_agent.py takes: the path of a socket, a command, or empty if nothing is loaded."""
+
+    problems: Sequence[str] = ()
+    load: str = ""
+
+
+def decide(
+    agent: Mapping[str, Any], accounts: Sequence[Object], nodes: Sequence[Object], host: Host | None, socket: str
+) -> Decision:
+    """``agent`` has name, place, host, chart, config, user, image and image_state (found, missing or unknown).
+
+    ``accounts`` are ServiceAccounts of its name.
+    """
+    found = list(_elsewhere(agent, accounts))
+    if agent["place"] == _CLUSTER:
+        return Decision([*found, *_image(agent["image"], agent["image_state"], nodes)])
+    if agent["chart"]:
+        found.append(
+            "W&B's chart runs the agent in the cluster: remove wandb_launch_chart_path, or set "
+            "wandb_launch_agent_place=cluster"
+        )
+    if len(agent["user"]) > _LONGEST_USER:
+        found.append(
+            f"{agent['user']}, the user of the agent, has more than {_LONGEST_USER} characters: shorten "
+            "wandb_launch_name"
+        )
+    if host is None:
+        found.append(
+            f"{agent['host'] or 'the host of the agent'} could not be read, or is not a host of this play: see the "
+            "error above, or correct wandb_launch_agent_host"
+        )
+        return Decision(found)
+    builder = agent["config"].get("builder") or {}
+    if not host.version:
+        found.append(f"Docker does not respond on {host.name}: run gpulab.kubernetes.docker first")
+    if builder.get("type", "docker") != "docker":
+        return Decision(found)
+    if host.version and "buildx" not in host.plugins:
+        found.append(
+            f"Docker on {host.name} has no buildx, which builds the images: add buildx to docker_plugins and run "
+            "gpulab.kubernetes.docker, or set wandb_launch_agent_config={'builder': {'type': 'noop'}}"
+        )
+    destination = str(builder.get("destination") or "")
+    if destination:
+        found.extend(_destination(destination.removeprefix("https://")))
+        return Decision(found)
+    load, problem = _loading(nodes, host, socket)
+    return Decision([*found, *([problem] if problem else [])], load)
+
+
+def _elsewhere(agent: Mapping[str, Any], accounts: Sequence[Object]) -> Iterator[str]:
+    wanted = _CLUSTER if agent["place"] == _CLUSTER else agent["host"]
+    for account in accounts:
+        now = (account["metadata"].get("annotations") or {}).get(PLACE) or _CLUSTER
+        if now != wanted:
+            where, place = ("in the cluster", _CLUSTER) if now == _CLUSTER else (f"on {now}", "host")
+            more = "" if now == _CLUSTER else f" -e wandb_launch_agent_host={now}"
+            yield (
+                f"the agent {agent['name']} already runs {where}: remove it there first, with "
+                f"-e wandb_launch_state=absent -e wandb_launch_agent_place={place}{more}"
+            )
+
+
+def _image(reference: str, state: str, nodes: Sequence[Object]) -> Iterator[str]:
+    # Who has no registry puts images on the nodes.
+    there = {
+        name for node in nodes for image in node["status"].get("images") or [] for name in image.get("names") or []
+    }
+    if state == MISSING and reference not in there:
+        yield (
+            f"the registry has no image {reference}, which W&B does not publish for each release: set "
+            "wandb_launch_image to a tag that exists; or build the image from roles/wandb_launch/files/agent of this "
+            "collection, push it, and set wandb_launch_image to its name; or set wandb_launch_agent_place=host"
+        )
+
+
+def _destination(repository: str) -> Iterator[str]:
+    # wandb/sdk/launch/builder/docker_builder.py splits the reference of the image at its only colon.
+    if ":" in repository:
+        yield (
+            f"wandb can't push to {repository}: it takes no registry with a port, and no tag: use a registry at port "
+            "443, or leave out builder.destination on a cluster of one node"
+        )
+
+
+def _loading(nodes: Sequence[Object], host: Host, socket: str) -> tuple[str, str]:
+    """How an image gets to the only node, or why not."""
+    if len(nodes) != 1:
+        return "", (
+            f"images that {host.name} builds would reach only one of {len(nodes)} nodes: set "
+            "wandb_launch_agent_config={'builder': {'type': 'docker', 'destination': 'registry.example.org/jobs'}} "
+            "(the nodes pull from there), or 'noop' as the type"
+        )
+    (node,) = nodes
+    name, status = node["metadata"]["name"], node["status"]
+    runtime = status["nodeInfo"]["containerRuntimeVersion"].partition(":")[0]
+    if any(address["address"] in host.addresses for address in status.get("addresses") or []):
+        # Kubernetes and the builder have the same Docker.
+        if runtime == "docker":
+            return "", ""
+        return (socket, "") if runtime == "containerd" else ("", _unknown(name, runtime))
+    if (node["metadata"].get("labels") or {}).get(_MINIKUBE):
+        # A container of the host's Docker, with the node's name. `minikube image load` does the same through SSH.
+        programs = {"docker": "docker load", "containerd": "ctr --namespace k8s.io images import -"}
+        if runtime in programs:
+            return f"docker exec --interactive {name} {programs[runtime]}", ""
+        return "", _unknown(name, runtime)
+    return "", (
+        f"the only node, {name}, is not {host.name}: correct wandb_launch_agent_host, or set builder.destination in "
+        "wandb_launch_agent_config"
+    )
+
+
+def _unknown(node: str, runtime: str) -> str:
+    return (
+        f"images can't be loaded into the container runtime of {node} ({runtime}): set builder.destination in "
+        "wandb_launch_agent_config"
+    )
+
+
+def kubeconfig(secret: Object, slices: Sequence[Object], namespace: str) -> str:
+    """A kubeconfig with the token of a ServiceAccount and the address under which the API announces itself.
+
+    ``secret`` is of the type kubernetes.io/service-account-token, ``slices`` are those of the Service kubernetes.
+    Empty if one of them is not there yet.
+    """
+    data = secret.get("data") or {}
+    server = api_server(slices)
+    if not (data.get("token") and data.get("ca.crt") and server):
+        return ""
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "agent",
+            "clusters": [
+                {"name": "cluster", "cluster": {"server": server, "certificate-authority-data": data["ca.crt"]}}
+            ],
+            "users": [{"name": "agent", "user": {"token": base64.b64decode(data["token"]).decode()}}],
+            "contexts": [{"name": "agent", "context": {"cluster": "cluster", "user": "agent", "namespace": namespace}}],
+        },
+        indent=2,
+    )
+
+
+def api_server(slices: Sequence[Object]) -> str:
+    """The URL of the first endpoint, empty if there is none."""
+    for each in slices:
+        port = next((port["port"] for port in each.get("ports") or [] if port.get("name") == "https"), None)
+        for endpoint in each.get("endpoints") or []:
+            for address in endpoint["addresses"]:
+                if port:
+                    return f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
+    return ""
