@@ -203,7 +203,7 @@ def test_what_docker_29_takes_over_by_a_reload(host: Host, settings: dict[str, A
 def test_a_removed_setting_that_docker_would_keep_takes_a_restart(
     host: Host, theirs: dict[str, Any], restart: bool
 ) -> None:
-    record = {"service": "docker", "record": "/var/lib/gpulab/docker.json"}
+    record: dict[str, Any] = {"service": "docker", "record": "/var/lib/gpulab/docker.json"}
     assert host.run(settings=theirs, **record)["restart"] is False
     assert host.run(settings={}, **record)["restart"] is restart
 
@@ -232,14 +232,14 @@ def test_log_limits_are_only_for_drivers_that_have_them(
     host: Host, theirs: dict[str, Any], settings: dict[str, Any], written: dict[str, str] | None
 ) -> None:
     host.write(json.dumps(theirs))
-    given = {"settings": settings, "log_options": LIMITS, "record": "/var/lib/gpulab/docker.json"}
+    given: dict[str, Any] = {"settings": settings, "log_options": LIMITS, "record": "/var/lib/gpulab/docker.json"}
     host.run(**given)
     assert json.loads(host.file.read_bytes()).get("log-opts") == written
     assert not host.run(**given)["changed"]
 
 
 def test_limits_of_an_earlier_run_leave_a_file_whose_driver_does_not_have_them(host: Host) -> None:
-    record = {"record": "/var/lib/gpulab/docker.json"}
+    record: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
     host.run(settings={"log-opts": {"max-size": "100m"}}, **record)
     host.write(json.dumps({"log-driver": "journald", **json.loads(host.file.read_bytes())}))
     assert host.run(settings={}, log_options=LIMITS, **record)["changed_keys"] == ["log-opts.env", "log-opts.max-size"]
@@ -268,7 +268,7 @@ def test_log_options_with_which_docker_would_not_start(
 
 
 def test_cdi_that_somebody_disabled_is_named(host: Host) -> None:
-    record = {"record": "/var/lib/gpulab/docker.json"}
+    record: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
     theirs = {"features": {"cdi": False, "containerd-snapshotter": True}}
     host.write(json.dumps(theirs))
     assert not host.run(settings={}, **record)["changed"], "it is of no concern without GPUs"

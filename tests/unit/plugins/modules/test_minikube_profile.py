@@ -236,7 +236,7 @@ def test_a_start_keeps_what_minikube_added(host: Host, status: Any, words: list[
 
 
 def test_only_a_start_goes_through_the_proxy(host: Host) -> None:
-    proxies = {"http_proxy": "http://proxy:3128", "https_proxy": "http://other:3128"}
+    proxies: dict[str, Any] = {"http_proxy": "http://proxy:3128", "https_proxy": "http://other:3128"}
     host.profile()
     host.write("status", json.dumps({}))
     host(**proxies, no_proxy=["10.96.0.0/12", "::1"], addons=["storage-provisioner"])
