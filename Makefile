@@ -23,7 +23,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch network guides first-run untidy in-use second-release dkms kit scenarios older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms kit scenarios older vm
 # CI does not select this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -50,6 +50,7 @@ tests_docker := test_docker.py
 tests_minikube := test_minikube.py
 tests_minikube-docker := test_minikube_docker.py
 tests_launch := test_launch.py test_launch_agent.py
+tests_tutorial := test_tutorial.py
 tests_network := test_network_plugin.py test_network.py
 tests_guides := test_guides.py
 tests_first-run := test_first_run.py
@@ -60,7 +61,7 @@ tests_dkms := test_dkms.py
 tests_kit := test_gpu_check.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator metrics pools driver-installer runner training storage docker minikube minikube-docker launch network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms gpu-check vm cuda secrets
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms gpu-check vm cuda secrets
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench docs site docs-tools docs-lint clean $(GROUPS)
 

@@ -20,7 +20,12 @@ DOCS = ROOT / "docs"
 # What the block below a marker is written in; the markers of files name a file, too, which is in any language.
 KINDS = {"": "sh", "fails": "sh", "last": "sh", "host": "sh", "prints": "text", "file": "", "append": ""}
 # Pages that need another lab than the default one, and the group of long tests that has it and runs their commands.
-OTHER_LABS = {"storage.md": "storage", "one-machine.md": "minikube", "wandb-launch.md": "launch"}
+OTHER_LABS = {
+    "storage.md": "storage",
+    "one-machine.md": "minikube",
+    "wandb-launch.md": "launch",
+    "launch-on-minikube.md": "tutorial",
+}
 _MARKER = re.compile(r"( *)<!-- lab(?:: (\w+)(?: ([\w./-]+))?)? -->\Z")
 _LINK = re.compile(r"\]\(([\w-]+\.md)\)")
 
