@@ -67,7 +67,7 @@ def wandb_queues(
     env: Mapping[str, Any] | None = None,
     authorities: str = "",
 ) -> list[dict[str, Any]]:
-    defaults = {"namespace": namespace, "tolerations": list(tolerations)}
+    defaults: dict[str, Any] = {"namespace": namespace, "tolerations": list(tolerations)}
     defaults |= {"environment": dict(env or {}), "authorities": authorities}
     return [declared(queue, defaults) for queue in queues]
 
