@@ -17,6 +17,12 @@ options:
     description: W&B API key of a user or a service account.
     type: str
     required: true
+  ca_bundle:
+    description:
+      - PEM file with the certificate authorities of the server, and of every other server that the SDK talks to. If
+        empty, the SDK trusts the usual authorities.
+    type: path
+    default: ""
   entity:
     description: Team or user who owns the queues.
     type: str

@@ -22,8 +22,8 @@ positional: _input, access
 options:
   _input:
     description: >-
-      C(base_url), C(env), C(http_proxy), C(https_proxy), C(no_proxy) (a list), and C(ca), the path of the certificate
-      authorities, or an empty string.
+      C(base_url), C(env), C(http_proxy), C(https_proxy), C(no_proxy) (a list), C(ca_bundle) (empty if there
+      are no own certificate authorities), and C(ca), where the agent finds them.
     type: dict
     required: true
   access:

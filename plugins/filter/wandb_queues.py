@@ -18,7 +18,7 @@ author:
 description:
   - Creates the Job, or the options of C(docker run), of each queue, with C({{name}}) for its variables, so that
     playbooks don't need to contain them.
-positional: _input, namespace, tolerations
+positional: _input, namespace, tolerations, env, authorities
 options:
   _input:
     description: Value of C(wandb_launch_queues).
@@ -34,6 +34,14 @@ options:
     type: list
     elements: dict
     required: true
+  env:
+    description: Environment variables of all jobs. Those of a queue take precedence.
+    type: dict
+    default: {}
+  authorities:
+    description: Name of the ConfigMap with certificate authorities, which jobs in a cluster trust. Empty means none.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -53,9 +61,15 @@ _value:
 
 
 def wandb_queues(
-    queues: Sequence[Mapping[str, Any]], namespace: str, tolerations: Sequence[Mapping[str, Any]]
+    queues: Sequence[Mapping[str, Any]],
+    namespace: str,
+    tolerations: Sequence[Mapping[str, Any]],
+    env: Mapping[str, Any] | None = None,
+    authorities: str = "",
 ) -> list[dict[str, Any]]:
-    return [declared(queue, {"namespace": namespace, "tolerations": list(tolerations)}) for queue in queues]
+    defaults: dict[str, Any] = {"namespace": namespace, "tolerations": list(tolerations)}
+    defaults |= {"environment": dict(env or {}), "authorities": authorities}
+    return [declared(queue, defaults) for queue in queues]
 
 
 class FilterModule:

@@ -55,20 +55,22 @@ details:
   sample: []
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
+from ..module_utils._containerd.registry import UNKNOWN, look_up
 from ..module_utils._module import run
-from ..module_utils._registry import UNKNOWN, look_up
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
 
-    def ask(url: str, **options: Any) -> Any:
-        return open_url(url, timeout=params["timeout"], follow_redirects="safe", **options)
+    def ask(url: str, method: str, headers: Mapping[str, str], validate_certs: bool) -> Any:
+        options = {"headers": dict(headers), "validate_certs": validate_certs, "timeout": params["timeout"]}
+        return open_url(url, method=method, follow_redirects="safe", **options)
 
     answer = look_up(params["image"], params["mirrors"], ask)
     if answer.state == UNKNOWN:

@@ -63,7 +63,7 @@ from ..module_utils._wandb.server import Server, config_problems
 
 def run_module(module: QuietModule) -> dict[str, Any]:
     params = module.params
-    server = Server(params["base_url"], params["api_key"], params["entity"])
+    server = Server(params["base_url"], params["api_key"], params["entity"], params["ca_bundle"])
     if params["agent_config"] and (problems := config_problems(params["agent_config"])):
         raise DomainError(
             f"Error while checking the configuration of the launch agent: W&B rejects it: {'; '.join(problems)}. "
@@ -80,6 +80,7 @@ def main() -> None:
     module = QuietModule(
         argument_spec={
             "base_url": {"type": "str", "default": "https://api.wandb.ai"},
+            "ca_bundle": {"type": "path", "default": ""},
             "api_key": {"type": "str", "required": True, "no_log": True},
             "entity": {"type": "str", "required": True},
             "queues": {"type": "list", "elements": "str", "default": []},

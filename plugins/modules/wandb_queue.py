@@ -99,7 +99,7 @@ def run_module(module: QuietModule) -> dict[str, Any]:
             f"Error while writing the queue {wanted.name}: the launch agent would refuse each of its jobs: "
             f"{'; '.join(refused)}. Remove this from its resource arguments. Nothing was changed."
         )
-    server = Server(params["base_url"], params["api_key"], params["entity"])
+    server = Server(params["base_url"], params["api_key"], params["entity"], params["ca_bundle"])
     before = server.read(params["name"])
     if before != wanted and not module.check_mode:
         if wanted:
@@ -114,6 +114,7 @@ def main() -> None:
     module = QuietModule(
         argument_spec={
             "base_url": {"type": "str", "default": "https://api.wandb.ai"},
+            "ca_bundle": {"type": "path", "default": ""},
             "api_key": {"type": "str", "required": True, "no_log": True},
             "entity": {"type": "str", "required": True},
             "name": {"type": "str", "required": True},

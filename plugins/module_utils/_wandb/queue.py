@@ -17,6 +17,9 @@ Values = dict[str, Any]
 # Where a template variable of that name goes, unless a value is given.
 _AMOUNTS = {"gpus": "nvidia.com/gpu", "cpu": "cpu", "memory": "memory"}
 _DOCKER_AMOUNTS = {"gpus": "gpus", "cpu": "cpus", "memory": "memory"}
+# Where agents and jobs find own certificate authorities: Python's requests, Go and Python's ssl, and git.
+AUTHORITIES = "/etc/wandb-ca"
+CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GIT_SSL_CAINFO")
 # Settings that say something of a cluster. The agent gives containers of Docker no volumes.
 _CLUSTER_ONLY = ("namespace", "node_selector", "tolerations", "volumes")
 
@@ -45,11 +48,13 @@ class Queue:
 def declared(setting: Mapping[str, Any], defaults: Mapping[str, Any]) -> Values:
     """Return the arguments of M(gpulab.kubernetes.wandb_queue) for an entry of wandb_launch_queues.
 
-    ``defaults`` has namespace, node_selector and tolerations of the jobs. ``unused`` are settings that are given and
+    ``defaults`` has namespace, node_selector, tolerations, environment and, if there are own certificate authorities,
+    the name of their ConfigMap (authorities) of the jobs. ``unused`` are settings that are given and
     mean nothing for a queue of this type.
     """
     resource = setting.get("type") or "kubernetes"
     unused = () if resource == "kubernetes" else _CLUSTER_ONLY
+    setting = {**setting, "env": {**(defaults.get("environment") or {}), **(setting.get("env") or {})}}
     variables = {
         name: {key: value for key, value in schema.items() if value is not None}
         for name, schema in (setting.get("variables") or {}).items()
@@ -105,13 +110,17 @@ def _job(setting: Mapping[str, Any], variables: Mapping[str, Any]) -> Values:
         mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})
         memory = {"medium": "Memory", "sizeLimit": setting["shared_memory"]}
         volumes.append({"name": "shared-memory", "emptyDir": memory})
+    environment = {name: str(value) for name, value in (setting.get("env") or {}).items()}
+    if setting.get("authorities"):
+        mounts.append({"name": "authorities", "mountPath": AUTHORITIES, "readOnly": True})
+        volumes.append({"name": "authorities", "configMap": {"name": setting["authorities"]}})
+        environment = {**dict.fromkeys(CA_VARIABLES, f"{AUTHORITIES}/ca.crt"), **environment}
     container: Values = {"name": "job", "image": "${image_uri}"}
     pod: Values = {"restartPolicy": "Never"}
     amounts = _amounts(setting, variables, _AMOUNTS)
-    environment = [{"name": name, "value": str(value)} for name, value in (setting.get("env") or {}).items()]
     for part, name, value in (
         (container, "resources", {"limits": amounts} if amounts else None),
-        (container, "env", environment),
+        (container, "env", [{"name": name, "value": value} for name, value in environment.items()]),
         (container, "volumeMounts", mounts),
         (pod, "nodeSelector", setting.get("node_selector")),
         (pod, "tolerations", setting.get("tolerations")),

@@ -24,9 +24,17 @@ _NO_ACCESS = "check that you have access to this entity"
 class Server:
     """A server of W&B as the owner of a key sees it. All methods raise DomainError."""
 
-    def __init__(self, url: str, key: str, entity: str) -> None:
+    def __init__(self, url: str, key: str, entity: str, authorities: str = "") -> None:
         self._url, self._entity = url.rstrip("/"), entity
         os.environ.update(_SETTINGS)
+        if authorities:
+            if not os.path.isfile(authorities):
+                raise DomainError(
+                    f"Error while reading the certificate authorities of W&B: there is no file {authorities}. Correct "
+                    "wandb_launch_ca_bundle. Nothing was changed."
+                )
+            # Of requests, and of wandb's own core, which is written in Go.
+            os.environ.update(dict.fromkeys(("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"), authorities))
         try:
             from wandb.sdk.launch.api import LaunchApi
         except ImportError as error:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...module_utils._wandb.queue import CA_VARIABLES
+
 # Kubernetes puts the address of its API there, in a pod.
 _API = "$(KUBERNETES_SERVICE_HOST)"
-# For Python's requests, for Go (wandb-core) and Python's ssl, and for git.
-CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GIT_SSL_CAINFO")
 
 
 def config(settings: Mapping[str, Any], queues: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -30,16 +30,16 @@ def config(settings: Mapping[str, Any], queues: Sequence[Mapping[str, Any]]) -> 
 
 
 def environment(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Everything but the key, sorted as it is set.
+    """Everything but the key, in the order in which it is set.
 
-    ``settings`` are base_url, env, http_proxy, https_proxy, no_proxy (a list) and ca (a path); for queues of Kubernetes
-    also release, load and kubeconfig (its text, or empty in a pod).
+    ``settings`` are base_url, env, http_proxy, https_proxy, no_proxy (a list), ca_bundle (empty for none) and ca (where
+    the agent finds it); for queues of Kubernetes also release, load and kubeconfig (its text, or empty in a pod).
     """
     proxies = {name: settings[name] for name in ("http_proxy", "https_proxy") if settings[name]}
     if proxies:
         proxies["no_proxy"] = ",".join(dict.fromkeys([*settings["no_proxy"], *_api(settings)]))
     found = {**proxies, **{name.upper(): value for name, value in proxies.items()}}
-    if settings["ca"]:
+    if settings["ca_bundle"]:
         found |= dict.fromkeys(CA_VARIABLES, settings["ca"])
     for name, key in (("WANDB_RELEASE_NAME", "release"), ("LAUNCH_AGENT_LOAD_IMAGES", "load")):
         if settings.get(key):

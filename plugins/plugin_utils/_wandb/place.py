@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...module_utils._registry import MISSING
+from ...module_utils._containerd.registry import MISSING
 
 Object = Mapping[str, Any]
 # On the agent's ServiceAccount: V(cluster), or the host of the inventory.

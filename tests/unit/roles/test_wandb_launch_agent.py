@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import io
+import json
 import re
 import socket
 import threading
@@ -62,6 +63,22 @@ def test_a_kubeconfig_is_where_wandb_looks(program: Any, tmp_path: Path) -> None
         assert (tmp_path / ".kube" / "config").readlink() == tmp_path / name
     program.link_kubeconfig("", tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_docker_gives_the_proxy_to_jobs_and_builds(program: Any, tmp_path: Path) -> None:
+    path = tmp_path / ".docker" / "config.json"
+    program.set_docker_proxies(tmp_path, {"PATH": "/bin"})
+    assert not path.exists()
+    path.parent.mkdir()
+    path.write_text(json.dumps({"auths": {"registry.example.org": {}}, "proxies": {"tcp://a": {}}}))
+    program.set_docker_proxies(tmp_path, {"https_proxy": "http://p:1", "no_proxy": ".svc", "http_proxy": ""})
+    wanted = {"httpsProxy": "http://p:1", "noProxy": ".svc"}
+    assert json.loads(path.read_text()) == {
+        "auths": {"registry.example.org": {}},
+        "proxies": {"tcp://a": {}, "default": wanted},
+    }
+    program.set_docker_proxies(tmp_path, {})
+    assert json.loads(path.read_text())["proxies"]["default"] == {}
 
 
 class Docker:

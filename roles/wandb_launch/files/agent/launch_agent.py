@@ -4,6 +4,7 @@
 """Run ``wandb launch-agent`` of one release, with what it lacks on a cluster.
 
 - The pods of a stopped run are deleted with its Job. The API orphans them otherwise, and they keep their GPUs.
+- Jobs and builds of Docker have the proxy of the agent.
 - A failed build ends with the last lines of its output, in the log and at W&B.
 - An image that Docker has built reaches the cluster's only node, where LAUNCH_AGENT_LOAD_IMAGES says how: the path of a
   socket that takes an archive, or a command that reads one.
@@ -13,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import os
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ _LOADED = "launch: loaded"
 _SUCCESS = "loaded"
 _LINES = 20
 _OUTPUT = "The content of stdout is '"
+_PROXIES = {"http_proxy": "httpProxy", "https_proxy": "httpsProxy", "no_proxy": "noProxy"}
 _LOAD = "LAUNCH_AGENT_LOAD_IMAGES"
 
 
@@ -48,6 +51,22 @@ def link_kubeconfig(kubeconfig: str, home: Path) -> None:
         usual.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         usual.unlink(missing_ok=True)
         usual.symlink_to(kubeconfig)
+
+
+def set_docker_proxies(home: Path, environment: Mapping[str, str]) -> None:
+    """Let docker give its proxy to builds and to the containers that it runs, which are jobs.
+
+    https://docs.docker.com/engine/cli/proxy/
+    """
+    found = {key: environment[name] for name, key in _PROXIES.items() if environment.get(name)}
+    path = home / ".docker" / "config.json"
+    settings = json.loads(path.read_text()) if path.is_file() else {}
+    if found == (settings.get("proxies") or {}).get("default", {}):
+        return
+    settings["proxies"] = {**(settings.get("proxies") or {}), "default": found}
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(settings, indent=2))
 
 
 def delete_pods_with_jobs(batch: Any) -> None:
@@ -149,6 +168,7 @@ def main() -> None:
 
     check_version(wandb.__version__)
     link_kubeconfig(os.environ.get("KUBECONFIG", ""), Path.home())
+    set_docker_proxies(Path.home(), os.environ)
     delete_pods_with_jobs(BatchV1Api)
     report_failed_builds(wandb.docker)
     if target := os.environ.get(_LOAD):

@@ -39,7 +39,7 @@ def test_an_agent_is_configured_for_its_place(settings: Any, wanted: Any) -> Non
 
 
 PLAIN: dict[str, Any] = {"base_url": "https://api.wandb.ai", "env": {}, "http_proxy": "", "https_proxy": ""}
-PLAIN |= {"no_proxy": [".svc", "10.0.0.0/8"], "ca": ""}
+PLAIN |= {"no_proxy": [".svc", "10.0.0.0/8"], "ca_bundle": "", "ca": "/ca.crt"}
 URL = {"WANDB_BASE_URL": "https://api.wandb.ai"}
 PROXY = "http://proxy.example.org:3128"
 SERVER = json.dumps({"clusters": [{"cluster": {"server": "https://192.168.49.2:8443"}}]})
@@ -68,7 +68,11 @@ def both(**values: str) -> dict[str, str]:
             {"kubeconfig": SERVER},
             {**both(https_proxy=PROXY, no_proxy=".svc,10.0.0.0/8,192.168.49.2"), "https_proxy": "http://other:1"},
         ),
-        ({"ca": "/ca.crt"}, {}, dict.fromkeys(("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GIT_SSL_CAINFO"), "/ca.crt")),
+        (
+            {"ca_bundle": "ca.pem"},
+            {},
+            dict.fromkeys(("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GIT_SSL_CAINFO"), "/ca.crt"),
+        ),
     ],
 )
 def test_the_environment_has_server_proxy_and_authorities(settings: Any, access: Any, wanted: Any) -> None:

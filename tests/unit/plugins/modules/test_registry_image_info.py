@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._registry import Image, look_up
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd.registry import Image, look_up
 
 IMAGE = "docker.io/wandb/launch-agent:0.31.0"
 PATH = "/v2/wandb/launch-agent/manifests/0.31.0"
@@ -38,6 +38,7 @@ class Registry(BaseHTTPRequestHandler):
     """Has one image, and wants a token that it gives to everybody."""
 
     status = 0
+    url = ""
     asked: list[str]
 
     def do_HEAD(self) -> None:
@@ -45,8 +46,7 @@ class Registry(BaseHTTPRequestHandler):
         if self.status:
             return self.answer(self.status)
         if self.headers.get("Authorization") != "Bearer open":
-            port = self.server.server_address[1]
-            where = f'Bearer realm="http://127.0.0.1:{port}/token",service="here",scope="repository:x:pull"'
+            where = f'Bearer realm="{self.url}/token",service="here",scope="repository:x:pull"'
             return self.answer(401, {"WWW-Authenticate": where})
         return self.answer(200 if self.path.partition("?")[0] == PATH else 404)
 
@@ -69,8 +69,9 @@ class Registry(BaseHTTPRequestHandler):
 def registry() -> Iterator[tuple[str, type[Registry]]]:
     handler = type("Handler", (Registry,), {"asked": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        handler.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", handler
+        yield handler.url, handler
         server.shutdown()
 
 

@@ -133,3 +133,22 @@ def test_a_queue_is_read_as_it_was_written(config: Any) -> None:
 )
 def test_an_error_of_the_sdk_says_what_to_do(said: str, words: str) -> None:
     assert words in explained(said, URL, "team")
+
+
+def test_all_jobs_have_the_environment_and_the_authorities() -> None:
+    defaults = {**DEFAULTS, "environment": {"https_proxy": "http://p:1", "A": 1}, "authorities": "wandb-agent-ca"}
+    found = declared({"name": "gpu", "env": {"A": "2", "SSL_CERT_FILE": "/own"}}, defaults)
+    pod = found["resource_args"]["spec"]["template"]["spec"]
+    assert pod["volumes"] == [{"name": "authorities", "configMap": {"name": "wandb-agent-ca"}}]
+    (container,) = pod["containers"]
+    assert container["volumeMounts"] == [{"name": "authorities", "mountPath": "/etc/wandb-ca", "readOnly": True}]
+    assert {each["name"]: each["value"] for each in container["env"]} == {
+        "REQUESTS_CA_BUNDLE": "/etc/wandb-ca/ca.crt",
+        "SSL_CERT_FILE": "/own",
+        "GIT_SSL_CAINFO": "/etc/wandb-ca/ca.crt",
+        "https_proxy": "http://p:1",
+        "A": "2",
+    }
+    assert refusals("kubernetes", found["resource_args"]) == []
+    box = declared({"name": "box", "type": "local-container"}, defaults)
+    assert box["resource_args"] == {"env": ["https_proxy=http://p:1", "A=1"]}
