@@ -7,6 +7,7 @@ The commands are those of docs/launch-on-minikube.md, in the page's order. Simul
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
+    subprocess.run(["make", "wandb-tools"], cwd=ROOT, check=True)
     lab_command("build", *(f"--with={part}" for part in ("docker", "minikube", "kicbase", "wandb-job")))
     with running("tutorial", ROOT / "lab" / "specs" / "minikube.yml") as lab:
         host = next(iter(lab.inventory().hosts.values()))
@@ -108,7 +110,7 @@ def site() -> Iterator[Site]:
 
 
 def test_docker_gives_containers_the_gpus(site: Site) -> None:
-    site.guide.through("make wandb-tools")
+    site.guide.through("pip install")
     # Four jobs with the page's limits do not fit this machine.
     settings = site.guide.checkout.path / "group_vars" / "all.yml"
     site.guide.through("wandb_launch_queues")
