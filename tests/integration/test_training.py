@@ -186,6 +186,8 @@ def test_a_manifest_of_ones_own_trains_with_torchrun_alone(site: Site) -> None:
     container = job["spec"]["template"]["spec"]["containers"][0]
     container["image"] = lab_image.split("=", 1)[1].strip("'")
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "minimal-ddp"}}
+    # As in the lab's inventory: PyTorch 1.13 on Python 3.11 fails without them.
+    container["command"][-1] = container["command"][-1].replace("torchrun ", "torchrun --redirects=9:1 --tee=9:1 ", 1)
     try:
         site.cluster.apply({**config, "data": {"minimal_ddp.py": (EXAMPLES / "minimal_ddp.py").read_text()}})
         site.cluster.apply(service, job)
