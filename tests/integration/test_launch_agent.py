@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from support import wandb_stand_in
 from support.hosts import ROOT
-from support.wandb_stand_in import ENTITY, KEY
+from support.wandb_stand_in import ENTITY, KEY, StandIn
+from support.wandb_stand_in_artifacts import job
 
 FILES = ROOT / "roles" / "wandb_launch" / "files" / "agent"
 VENV = ROOT / ".cache" / "venv-wandb-agent"
@@ -55,7 +60,9 @@ except Exception as error:
 DOCKER = """#!/bin/sh
 case "$*" in
   *--help) echo buildx ;;
+  save*) echo "archive of $2" ;;
   *build*) seq 1 30; exit $BUILD_STATUS ;;
+  *inspect*) exit 1 ;;
 esac
 """
 
@@ -119,27 +126,134 @@ def test_a_build_is_loaded_or_ends_with_its_last_lines(tmp_path: Path, status: s
         assert "11" in lines[error:][2] and "10" not in lines[error:]
 
 
-def test_the_agent_starts_and_polls_its_queue(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text("{}")
-    with wandb_stand_in.running() as wandb:
+class Kubernetes(BaseHTTPRequestHandler):
+    """As much of an API as the agent calls for a Job."""
+
+    protocol_version = "HTTP/1.1"
+    made: list[dict[str, Any]]
+
+    def do_GET(self) -> None:
+        if "watch=" in self.path:
+            time.sleep(2)
+        self._send(200, {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body["metadata"].setdefault("name", "launch-1")
+        self.made.append({**body, "by": self.headers.get("Authorization")})
+        self._send(201, body)
+
+    def _send(self, status: int, answer: dict[str, Any]) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    wandb: StandIn
+    made: list[dict[str, Any]]
+    home: Path
+
+    def output(self) -> str:
+        return (self.home / "log").read_text()
+
+
+@contextmanager
+def agent(home: Path, **environment: str) -> Iterator[Agent]:
+    """Run the agent with a stand-in for W&B's cloud and one for the API, for the length of a block."""
+    handler: Any = type("Handler", (Kubernetes,), {"made": []})
+    kubeconfig, config = home / "kubeconfig", home / "launch-config.yaml"
+    config.write_text(
+        yaml.safe_dump({"entity": ENTITY, "queues": ["gpu"], "max_jobs": 3, "builder": {"type": "docker"}})
+    )
+    with wandb_stand_in.running() as wandb, ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        context = {"cluster": "c", "user": "u", "namespace": "default"}
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "current-context": "x",
+                    "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+                    "users": [{"name": "u", "user": {"token": "secret"}}],
+                    "contexts": [{"name": "x", "context": context}],
+                }
+            )
+        )
         wandb.queues["q"] = {"id": "q", "name": "gpu", "access": "PROJECT"}
-        config = tmp_path / "launch-config.yaml"
-        config.write_text(yaml.safe_dump({"entity": ENTITY, "queues": ["gpu"], "max_jobs": 3}))
-        mine = {"HOME": str(tmp_path), "KUBECONFIG": str(kubeconfig), "WANDB_API_KEY": KEY, "WANDB_BASE_URL": wandb.url}
+        mine = {"HOME": str(home), "KUBECONFIG": str(kubeconfig), "WANDB_API_KEY": KEY, "WANDB_BASE_URL": wandb.url}
+        mine |= {
+            "WANDB_ERROR_REPORTING": "false",
+            "PYTHONUNBUFFERED": "1",
+            "WANDB_RELEASE_NAME": "agent",
+            **environment,
+        }
         argv = [str(PYTHON), str(FILES / "launch_agent.py"), "--config", str(config)]
-        environment = {**os.environ, **mine, "WANDB_ERROR_REPORTING": "false", "PYTHONUNBUFFERED": "1"}
-        with subprocess.Popen(
-            argv, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        ) as agent:
+        with (home / "log").open("w") as log:
+            running = subprocess.Popen(argv, env={**os.environ, **mine}, cwd=home, stdout=log, stderr=subprocess.STDOUT)
             try:
-                end = time.monotonic() + 60
-                while "PopFromRunQueue" not in "".join(wandb.operations) and time.monotonic() < end:
-                    time.sleep(0.5)
+                yield Agent(wandb, handler.made, home)
             finally:
-                agent.kill()
-                output = (agent.communicate()[0] or b"").decode()
-        (registered,) = wandb.agents.values()
-    assert "polling on queues gpu" in output
+                running.kill()
+                running.wait()
+        server.shutdown()
+
+
+def wait_for(condition: Callable[[], bool], agent: Agent) -> None:
+    end = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < end, agent.output()
+        time.sleep(0.5)
+
+
+def push(wandb: StandIn) -> dict[str, Any]:
+    """Put a job of source code into the queue, as W&B hands it to the agent."""
+    source = {"Dockerfile": "FROM scratch\n", "main.py": "print(1)\n"}
+    wandb.artifacts += job(ENTITY, "p", "build", source, ["python3", "main.py"])
+    container = {"name": "job", "image": "${image_uri}"}
+    arguments = {"kubernetes": {"kind": "Job", "spec": {"template": {"spec": {"containers": [container]}}}}}
+    spec: dict[str, Any] = {"job": f"{ENTITY}/p/build:v0", "entity": ENTITY, "project": "p", "resource": "kubernetes"}
+    spec |= {"resource_args": arguments, "overrides": {}, "author": "lab"}
+    item = {"id": "item", "state": "PENDING", "associatedRunId": None, "queue": "gpu", "runSpec": spec}
+    wandb.items["item"] = {**item, "message": "", "warnings": []}
+    return wandb.items["item"]
+
+
+@pytest.mark.parametrize("status", ["0", "1"])
+def test_source_code_becomes_an_image_and_a_job(tmp_path: Path, status: str) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    docker = programs / "docker"
+    docker.write_text(DOCKER)
+    docker.chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    load = f"sh -c 'cat >{tmp_path}/loaded'"
+    with agent(tmp_path, PATH=path, BUILD_STATUS=status, LAUNCH_AGENT_LOAD_IMAGES=load) as running:
+        item = push(running.wandb)
+        if status == "0":
+            wait_for(lambda: any(each["kind"] == "Job" for each in running.made), running)
+            (made,) = [each for each in running.made if each["kind"] == "Job"]
+            (container,) = made["spec"]["template"]["spec"]["containers"]
+            assert (tmp_path / "loaded").read_text() == f"archive of {container['image']}\n"
+            assert made["by"] == "Bearer secret"
+        else:
+            wait_for(lambda: item["state"] == "FAILED", running)
+            assert [each for each in running.made if each["kind"] == "Job"] == []
+            assert "The content of stdout is '11\n" in item["message"]
+            said = [line for line in running.output().splitlines() if line.startswith("launch: build: ")]
+            assert said[1:] == [f"launch: build: {number}" for number in range(11, 31)]
+    assert running.wandb.unknown == []
+
+
+def test_the_agent_starts_and_polls_its_queue(tmp_path: Path) -> None:
+    with agent(tmp_path) as running:
+        wait_for(lambda: "polling on queues gpu" in running.output(), running)
+        (registered,) = running.wandb.agents.values()
     assert registered["config"]["max_jobs"] == 3
-    assert (tmp_path / ".kube" / "config").readlink() == kubeconfig
+    assert (tmp_path / ".kube" / "config").readlink() == tmp_path / "kubeconfig"

@@ -17,6 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
+
+from support.wandb_stand_in_artifacts import Artifact
 
 Values = dict[str, Any]
 # The team of the guide.
@@ -41,6 +44,7 @@ class StandIn:
     items: dict[str, Values] = field(default_factory=dict)
     agents: dict[str, Values] = field(default_factory=dict)
     runs: dict[str, Values] = field(default_factory=dict)
+    artifacts: list[Artifact] = field(default_factory=list)
     operations: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     # Operations that this server is too old for.
@@ -77,7 +81,7 @@ class StandIn:
         keys: Values = {"edges": []}
         return {"viewer": {**_USER, "entity": ENTITY, "deletedAt": None, "teams": teams, "apiKeys": keys}}
 
-    _get_viewer = _viewer
+    _get_viewer = _get_default_entity = _viewer
 
     def _project(self, entity: str) -> None:
         if entity != ENTITY:
@@ -218,6 +222,38 @@ class StandIn:
         bucket = {**fields, "sweepName": None, "project": project, "historyLineCount": 0}
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
 
+    def _artifact_membership_by_name(self, variables: Values) -> Values:
+        name = variables["name"].partition(":")[0]
+        found = [each.answer() for each in self.artifacts if each.name == name]
+        return {"project": {"artifactCollectionMembership": found[0] if found else None}}
+
+    def _artifact_by_id(self, variables: Values) -> Values:
+        found = [each.answer()["artifact"] for each in self.artifacts if each.id == variables["id"]]
+        return {"artifact": found[0] if found else None}
+
+    def _fetch_artifact_manifest(self, variables: Values) -> Values:
+        return {"artifact": {"currentManifest": {"file": {"directUrl": f"{self.url}/stored/{variables['id']}"}}}}
+
+    def _get_artifact_membership_file_urls(self, variables: Values) -> Values:
+        edges = [
+            {"node": {"__typename": "File", "name": name, "directUrl": f"{self.url}/stored/{artifact.id}/{name}"}}
+            for artifact in self.artifacts
+            if artifact.name == variables["collection"]
+            for name in artifact.files
+        ]
+        files = {"pageInfo": {"__typename": "PageInfo", "endCursor": None, "hasNextPage": False}, "edges": edges}
+        collection = {"__typename": "ArtifactSequence", "artifactMembership": {"files": files}}
+        return {"project": {"artifactCollection": collection}}
+
+    def stored(self, path: str) -> bytes | None:
+        """Return what lies below /stored: the manifest of an artifact, or one of its files."""
+        identity, _, name = path.partition("/")
+        for artifact in self.artifacts:
+            if artifact.id == identity:
+                text = artifact.files.get(name) if name else json.dumps(artifact.manifest())
+                return text.encode() if text is not None else None
+        return None
+
     def _organization_core_weave_organization_id(self, _: Values) -> Values:
         return {"entity": {"organization": {"coreWeaveOrganizationId": None}}}
 
@@ -285,6 +321,14 @@ class _Handler(BaseHTTPRequestHandler):
         except RefusedError as error:
             return self._send(200, {"data": None, "errors": [{"message": str(error)}]})
 
+    def do_GET(self) -> None:
+        kind, _, path = self.path.lstrip("/").partition("/")
+        found = self.stand_in.stored(unquote(path)) if kind == "stored" else None
+        if found is None:
+            self.stand_in.unknown.append(f"GET {self.path}")
+            return self._send(404, {"error": f"no {self.path} here"})
+        return self._answer(200, found, "application/octet-stream")
+
     def do_PUT(self) -> None:
         self.do_POST()
 
@@ -302,9 +346,11 @@ class _Handler(BaseHTTPRequestHandler):
         return value in self.stand_in.keys
 
     def _send(self, status: int, answer: Values) -> None:
-        body = json.dumps(answer).encode()
+        self._answer(status, json.dumps(answer).encode(), "application/json")
+
+    def _answer(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -67,7 +67,7 @@ def apply(api: Api, definitions: Iterable[Object], manager: str, dry: bool) -> l
         before = api.find(path) if path else None
         after = _applied(api, path, body, manager, dry)
         if before is None or shown(before) != shown(after):
-            changes.append(Change(objects.words(body), shown(before or {}), shown(after)))
+            changes.append(Change(objects.words(body), _masked(shown(before or {})), _masked(shown(after))))
     return changes
 
 
@@ -99,6 +99,13 @@ def _applied(api: Api, path: str, body: Object, manager: str, dry: bool) -> Obje
         if dry and error.status == 404:
             return body
         raise
+
+
+def _masked(body: dict[str, Any]) -> dict[str, Any]:
+    """What a diff may show: a Secret may hold a token that the API has put into it."""
+    if body.get("kind") != "Secret":
+        return body
+    return {**body, **{key: dict.fromkeys(body[key], "hidden") for key in ("data", "stringData") if body.get(key)}}
 
 
 def shown(body: Object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
@@ -28,7 +29,7 @@ class Server:
         self._url, self._entity = url.rstrip("/"), entity
         os.environ.update(_SETTINGS)
         if authorities:
-            if not os.path.isfile(authorities):
+            if not Path(authorities).is_file():
                 raise DomainError(
                     f"Error while reading the certificate authorities of W&B: there is no file {authorities}. Correct "
                     "wandb_launch_ca_bundle. Nothing was changed."

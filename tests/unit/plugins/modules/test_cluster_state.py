@@ -43,6 +43,7 @@ def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[L
     cluster.resources["/api/v1"] = [
         ("Namespace", "namespaces", False),
         ("ConfigMap", "configmaps", True),
+        ("Secret", "secrets", True),
         ("Pod", "pods/log", True),
     ]
     with ExitStack() as stack:
@@ -63,6 +64,21 @@ def test_only_what_differs_is_a_change_and_shown(lab: Lab) -> None:
     assert "1450" in str(result["diff"]["before"])
     assert "9000" in str(result["diff"]["after"])
     assert "Namespace" not in str(result["diff"]["after"])
+
+
+def test_a_secret_is_shown_without_what_it_holds(lab: Lab) -> None:
+    token = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "t", "namespace": "net"},
+        "data": {"a": "c2VjcmV0"},
+    }
+    lab.apply(NAMESPACE, token)
+    changed = {**token, "data": {"a": "c2VjcmV0", "b": "bW9yZQ=="}}
+    result = lab.apply(NAMESPACE, changed, diff=True)
+    assert result["changes"] == ["Secret net/t"]
+    assert "hidden" in str(result["diff"]["after"])
+    assert "c2VjcmV0" not in str(result["diff"]) and "bW9yZQ==" not in str(result["diff"])
 
 
 def test_what_the_api_adds_by_itself_is_no_change(lab: Lab) -> None:

@@ -67,7 +67,7 @@ class Registry(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def registry() -> Iterator[tuple[str, type[Registry]]]:
-    handler = type("Handler", (Registry,), {"asked": []})
+    handler: Any = type("Handler", (Registry,), {"asked": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         handler.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
