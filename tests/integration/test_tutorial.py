@@ -25,7 +25,8 @@ from support.lab import Lab, lab_command, running
 from support.minikube import SHARED, in_docker, write_inventory
 from support.play import Run, play
 from support.wandb_jobs import wait_for
-from support.wandb_stand_in import KEY, StandIn
+from support.wandb_stand_in import ENTITY, KEY, StandIn
+from support.wandb_stand_in_artifacts import job as source_job
 
 from lab.depot.launch_job_image import REFERENCE as JOB_IMAGE
 
@@ -206,6 +207,31 @@ def test_four_jobs_run_on_four_gpus_while_a_fifth_waits(site: Site) -> None:
         wait_for(lambda item=item: item["associatedRunId"] in site.wandb.runs, 60)  # type: ignore[misc]
         site.wandb.runs[item["associatedRunId"]]["stopped"] = True
     wait_for(lambda: site.runs(*items) == [], 180)
+
+
+def build_job(site: Site, dockerfile: str) -> dict[str, Any]:
+    """Launch a job of source code, whose image the agent builds on the host."""
+    files = {
+        "Dockerfile": dockerfile,
+        "main.py": 'import wandb\nwith wandb.init() as run:\n    run.summary["built"] = 1\n',
+    }
+    site.wandb.artifacts += source_job(ENTITY, "p", "code", files, ["python3", "/main.py"])
+    return wandb_jobs.push(site.wandb, KEY, job=f"{ENTITY}/p/code:v0", queue_name=QUEUE)
+
+
+def test_the_agent_builds_an_image_with_the_local_docker(site: Site) -> None:
+    item = build_job(site, f"FROM {PICTURES}\nCOPY main.py /main.py\n")
+    wait_for(lambda: item["state"] not in ("PENDING", "LEASED", "CLAIMED"), 300)
+    assert (item["state"], item["message"]) == ("FINISHED", "")
+    assert site.wandb.runs[item["associatedRunId"]]["summary"]["built"] == 1
+
+
+def test_a_build_that_fails_shows_its_last_lines(site: Site) -> None:
+    site.wandb.artifacts.clear()
+    item = build_job(site, f"FROM {PICTURES}\nRUN echo that is broken && exit 7\n")
+    wait_for(lambda: bool(item["state"] == "FAILED"), 120)
+    assert "that is broken" in item["message"]
+    assert "that is broken" in site.host.run(f"journalctl --unit {UNIT} | grep 'launch: build: '")
 
 
 def test_verify_takes_minikube_for_the_cluster(site: Site) -> None:
