@@ -106,6 +106,11 @@ def test_the_server_is_an_address_of_the_inventory(addresses: list[str], fits: b
         ("", "minikube", "it has no context"),
         ("secret: [", "minikube", "it is not valid YAML"),
         ("{" * 2000, "", "Error while reading a kubeconfig"),
+        (text({"tls-server-name": "cp1\n"}), "minikube", "its tls-server-name 'cp1.n' is not a name"),
+        ("x: !!int ''\n" + text(), "minikube", "it has YAML aliases or tags"),
+        ("x: &x {a: b}\ny: {<<: *x}\n" + text(), "minikube", "it has YAML aliases or tags"),
+        ("x: 2001-99-99\n" + text(), "minikube", "Error while reading a kubeconfig: month"),
+        ("#" * 2**21, "minikube", "it is larger than 1048576 bytes"),
     ],
 )
 def test_what_can_not_be_used_is_an_error_without_the_keys(content: str, context: str, words: str) -> None:
