@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 import yaml
-from ansible.errors import AnsibleFilterError
 
 from ..module_utils._cluster import kubeconfig
 from ..module_utils._kubeadm.kubeconfig import KubeconfigError
@@ -21,7 +20,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - The result has the server, CA, client certificate and key, or token of one context, and nothing else.
-  - Fails if the cluster or the user of the context has C(exec), C(auth-provider), C(proxy-url),
+  - There is no result if the cluster or the user of the context has C(exec), C(auth-provider), C(proxy-url),
     C(insecure-skip-tls-verify), C(tokenFile) or paths of files, because they could run programs, read files or redirect
     connections on the machine that uses the kubeconfig.
 positional: _input, context
@@ -57,9 +56,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The kubeconfig and its server.
+  description: The kubeconfig and its server. They are empty if O(_input) is refused.
   type: dict
   contains:
+    problem:
+      description: Why O(_input) is refused, and what to do; otherwise empty. It holds no secret.
+      type: str
     content:
       description: The kubeconfig in YAML.
       type: str
@@ -80,9 +82,11 @@ def safe_kubeconfig(
     try:
         config = kubeconfig.read(str(text), str(context), [str(address) for address in addresses if address])
     except KubeconfigError as error:
-        raise AnsibleFilterError(f"{error}.") from error
+        # Not an error: Ansible would wrap it in what it was doing, and no_log would hide it.
+        problem = str(error).removeprefix("Error while reading a kubeconfig: ")
+        return {"problem": problem, "content": "", "host": "", "port": 0}
     content = yaml.safe_dump(kubeconfig.build(config, int(tunnel_port)), sort_keys=False)
-    return {"content": content, "host": config.host, "port": config.port}
+    return {"problem": "", "content": content, "host": config.host, "port": config.port}
 
 
 class FilterModule:

@@ -17,6 +17,9 @@ from typing import Any
 from .._kubeadm.kubeconfig import Kubeconfig, KubeconfigError, read_kubeconfig
 
 _NAMES = {"cluster": "kubernetes", "user": "kubernetes-admin"}
+_LONGEST = 1024 * 1024
+# Of which kubectl can make data.
+_FILES = {"certificate-authority", "client-certificate", "client-key"}
 _CONTEXT = f"{_NAMES['user']}@{_NAMES['cluster']}"
 
 
@@ -26,12 +29,15 @@ def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubec
     ``addresses``: the names and addresses that its server may have; empty for any.
     Raises KubeconfigError for anything that can't be used, or that has more than a server and credentials.
     """
+    if len(text) > _LONGEST:
+        raise KubeconfigError(f"Error while reading a kubeconfig: it is larger than {_LONGEST} bytes")
     config = read_kubeconfig(text, context, _load)
     if config.unsafe:
         raise KubeconfigError(
             f"Error while reading a kubeconfig: it has {' and '.join(config.unsafe)}. Only a server, and the data of "
             "CA, client certificate and key, or a token are accepted, because the rest can run programs, read files "
             "or redirect connections on the machine that uses it"
+            + ("; kubectl config view --flatten --minify puts files into it" if set(config.unsafe) <= _FILES else "")
         )
     if not (config.client_certificate and config.client_key) and not config.token:
         raise KubeconfigError("Error while reading a kubeconfig: it has neither a client certificate nor a token")
@@ -40,7 +46,7 @@ def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubec
     if addresses and _plain(config.host) not in {_plain(address) for address in addresses}:
         raise KubeconfigError(
             f"Error while reading a kubeconfig: its server is {config.host}, which is not an address of the inventory. "
-            f"If it is right, set cluster_api_endpoint to {config.server.removeprefix('https://').rstrip('/')}"
+            f"If it is right, set cluster_api_endpoint to {_authority(config.host, config.port)}"
         )
     return config
 
@@ -78,10 +84,18 @@ def _load(text: str) -> Any:
     import yaml
 
     try:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            # Merged aliases can make a short text take hours, and tags can make PyYAML fail in many ways.
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+                raise ValueError("it has YAML aliases or tags, which Kubernetes' programs do not write")
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         # Its message quotes the file, which holds keys.
         raise ValueError(f"it is not valid YAML ({type(error).__name__})") from None
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _encoded(text: str) -> str:

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import ipaddress
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from .._errors import DomainError
 from .yaml_block import read_yaml
 
+# Parsers of URLs disagree about user names, backslashes and other characters, and each could mean another host.
+_SERVER = re.compile(
+    r"https://(?:(?P<name>[a-z0-9_][a-z0-9_.-]*)|\[(?P<ip>[0-9a-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?(?:/[a-z0-9_.~/-]*)?",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 _UNSAFE_CLUSTER = ("certificate-authority", "insecure-skip-tls-verify", "proxy-url")
 _UNSAFE_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
 
@@ -67,10 +75,12 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
         raise KubeconfigError(f"Error while reading a kubeconfig: it has no context {context_name}")
     cluster = _named(data, "clusters", "cluster", _text(context, "cluster"))
     user = _named(data, "users", "user", _text(context, "user"))
-    server = _text(cluster, "server")
+    server, certified = _text(cluster, "server"), _text(cluster, "tls-server-name")
     if not server:
         raise KubeconfigError("Error while reading a kubeconfig: it names no server")
     host, port = endpoint(server)
+    if certified and not _NAME.fullmatch(certified):
+        raise KubeconfigError(f"Error while reading a kubeconfig: its tls-server-name {certified!r:.200} is not a name")
     return Kubeconfig(
         server=server,
         host=host,
@@ -82,7 +92,7 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
         client_key=_decoded(user, "client-key-data"),
         client_key_file=_text(user, "client-key"),
         token=_text(user, "token"),
-        tls_server_name=_text(cluster, "tls-server-name"),
+        tls_server_name=certified,
         unsafe=tuple(
             name
             for part, names in ((cluster, _UNSAFE_CLUSTER), (user, _UNSAFE_USER))
@@ -94,15 +104,12 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
 
 def endpoint(server: str) -> tuple[str, int]:
     """Host and port of V(https://host:port); an IPv6 address comes without its brackets."""
-    try:
-        parts = urlsplit(server)
-        host, port = parts.hostname, parts.port or 443
-    except ValueError as error:
-        raise KubeconfigError(f"Error while reading the server address {server!r}: {error}") from error
-    # urlsplit drops tabs and line ends without a word.
-    if parts.scheme != "https" or not host or not server.isprintable() or " " in server:
-        raise KubeconfigError(f"Error while reading the server address {server!r}: it is not https://host:port")
-    return host, port
+    match = _SERVER.fullmatch(server)
+    if match and 0 < int(match["port"] or 443) < 65536:
+        with contextlib.suppress(ValueError):
+            host = match["name"] or str(ipaddress.IPv6Address(match["ip"]))
+            return host.lower(), int(match["port"] or 443)
+    raise KubeconfigError(f"Error while reading the server address {server!r:.200}: it is not https://host:port")
 
 
 def _named(data: Any, plural: str, singular: str, name: str | None) -> dict[str, Any]:

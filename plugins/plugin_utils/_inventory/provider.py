@@ -31,15 +31,20 @@ def choose(setting: str, kubeadm: Sequence[str], minikube: Sequence[str], run: C
     """Choose a cluster. ``kubeadm`` and ``minikube`` are the hosts of the groups, ``run`` those of this run."""
     if setting not in ("auto", KUBEADM, MINIKUBE):
         return Choice(problem=f"cluster_provider is {setting!r:.60}, which is not valid. {_BOTH}, or leave it out.")
-    if setting == "auto" and kubeadm and minikube and set(kubeadm) != set(minikube):
+    if setting == "auto" and kubeadm and minikube:
         return Choice(
             problem=f"the inventory has a cluster of kubeadm ({listing(kubeadm)}) and a machine for minikube "
             f"({listing(minikube)}). {_BOTH}."
         )
-    if setting == KUBEADM or not minikube:
-        missing = "the group minikube has no hosts. Put the machine into it, or leave cluster_provider out."
-        return Choice(problem=missing if setting == MINIKUBE else "")
+    if setting == KUBEADM or (setting == "auto" and not minikube):
+        return Choice()
+    if not minikube:
+        return Choice(
+            problem="the group minikube has no hosts. Put the machine into it, or leave cluster_provider out."
+        )
     hosts = [host for host in minikube if host in run]
+    if not hosts:
+        return Choice(problem=f"the machine for minikube ({listing(minikube)}) is not in this run. Check --limit.")
     if len(hosts) > 1:
         return Choice(problem=f"each of {listing(hosts)} is a cluster of its own. Choose one: -l HOST.")
-    return Choice(MINIKUBE, hosts[0]) if hosts else Choice()
+    return Choice(MINIKUBE, hosts[0])

@@ -75,3 +75,69 @@ def test_a_part_of_the_tasks_is_refused_in_one_error(tmp_path: Path, options: li
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml", *options)
     assert bool(status) == bool(words) and words in " ".join(output.split()), output
     assert output.count("fatal: ") == bool(words) and "UNREACHABLE" not in output
+
+
+# Those that can be about minikube read the hosts only after the choice, which is what is tested.
+BOTH = "[masters]\ncp1\n[workers]\ngpu1\n[minikube]\nbox\n[all:vars]\nansible_host=127.0.0.1\nansible_port=1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words", "reached"),
+    [
+        ("verify", ["-e", "cluster_control_plane_group=masters"], "Set -e cluster_provider=kubeadm or", ""),
+        ("verify", ["-e", "cluster_provider=minikube"], "", "box"),
+        (
+            "verify",
+            ["-e", "cluster_provider=minikube", "-e", "cluster_control_plane_group=masters"],
+            "it is that of minikube, on box, but -e names the groups of another one: "
+            "cluster_control_plane_group=masters, cluster_workers_group=gpulab_minikube.",
+            "",
+        ),
+        (
+            "verify",
+            ["-e", "cluster_provider=minikube", "-l", "masters,workers"],
+            "the machine for minikube (box) is not in this run. Check --limit",
+            "",
+        ),
+        ("preflight", ["-e", "cluster_control_plane_group=masters"], "", "cp1"),
+        (
+            "preflight",
+            ["-e", "cluster_control_plane_group=masters", "-e", "cluster_provider=minikube"],
+            "",
+            "cp1",
+        ),
+    ],
+)
+def test_only_the_chosen_cluster_is_reached(
+    tmp_path: Path, name: str, options: list[str], words: str, reached: str
+) -> None:
+    (tmp_path / "hosts.ini").write_text(BOTH)
+    (tmp_path / "site.yml").write_text(PLAYBOOK.format(name=name))
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", *options)
+    assert status != 0 and words in " ".join(output.split()), output
+    assert ("UNREACHABLE" in output) == bool(reached)
+    if reached:
+        others = {"cp1", "gpu1", "box"} - {reached} - ({"gpu1"} if reached == "cp1" else set())
+        assert f"fatal: [{reached}]: UNREACHABLE" in output
+        assert not any(f"fatal: [{other}" in output for other in others)
+
+
+@pytest.mark.parametrize(
+    ("second", "fits"),
+    [
+        ("inventory_any_provider: true, cluster_provider: minikube", True),
+        ("inventory_group: minikube", True),
+        ("inventory_any_provider: true, cluster_provider: kubeadm", False),
+        ("inventory_any_provider: false", False),
+    ],
+)
+def test_a_run_is_about_one_cluster(tmp_path: Path, second: str, fits: bool) -> None:
+    """After minikube's, plays for kubeadm would skip preflight, and take its machine for the control plane."""
+    (tmp_path / "hosts.ini").write_text(BOTH.replace("masters", "control_plane"))
+    first = "inventory_any_provider: true, cluster_provider: minikube"
+    (tmp_path / "site.yml").write_text(
+        "".join(f"{PLAYBOOK.format(name='inventory')}  vars: {{{settings}}}\n" for settings in (first, second))
+    )
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml")
+    words = "an earlier playbook of this run works on minikube's machine (box), and this one does not"
+    assert (status == 0, words in " ".join(output.split())) == (fits, not fits), output

@@ -102,7 +102,11 @@ def test_why_the_control_plane_can_not_be_reached_is_told(tmp_path: Path) -> Non
     [
         ("{{exec: {{apiVersion: v1, command: touch, args: [{trace}]}}}}", "10.0.0.11:6443", "it has exec"),
         ("{{tokenFile: {trace}}}", "10.0.0.11:6443", "it has tokenFile"),
-        ("{{client-certificate: {trace}, client-key: {trace}}}", "10.0.0.11:6443", "client-certificate and client-key"),
+        (
+            "{{client-certificate: {trace}, client-key: {trace}}}",
+            "10.0.0.11:6443",
+            "it has client-certificate and client-key",
+        ),
         ("{{token: t}}", "192.0.2.66:6443", "its server is 192.0.2.66, which is not an address of the inventory"),
     ],
 )
@@ -113,7 +117,10 @@ def test_a_hostile_kubeconfig_runs_nothing_and_leads_nowhere(
     settings = read(conf(server, user.format(trace=trace)), cluster_kubeconfig=str(tmp_path / "kept.conf"))
     status, output = run(tmp_path, INVENTORY, part="file.yml", settings=settings)
     assert status != 0
-    assert words in " ".join(output.split())
+    said = " ".join(output.split())
+    where = "Error while reading the administrator's kubeconfig, /etc/kubernetes/admin.conf on cp1: "
+    assert where + words in said and "kubeadm init phase kubeconfig admin" in said
+    assert "Finalization of task args" not in said
     assert not trace.exists() and "touch" not in output
     assert not list(tmp_path.glob("*.conf"))
 

@@ -14,7 +14,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_provider impor
     [
         ("auto", ["cp1", "gpu1"], [], ["cp1", "gpu1"], "kubeadm", "", ""),
         ("auto", [], ["box"], ["box", "nfs"], "minikube", "box", ""),
-        ("auto", ["box"], ["box"], ["box"], "minikube", "box", ""),
+        ("auto", ["box"], ["box"], ["box"], "kubeadm", "", "Set -e cluster_provider=kubeadm or"),
         ("auto", [], [], ["x"], "kubeadm", "", ""),
         ("auto", ["cp1"], ["box"], ["cp1", "box"], "kubeadm", "", "Set -e cluster_provider=kubeadm or"),
         ("kubeadm", ["cp1"], ["box"], ["cp1", "box"], "kubeadm", "", ""),
@@ -22,7 +22,8 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_provider impor
         ("minikube", ["cp1"], [], ["cp1"], "kubeadm", "", "the group minikube has no hosts"),
         ("auto", [], ["a", "b"], ["a", "b"], "kubeadm", "", "Choose one: -l HOST"),
         ("auto", [], ["a", "b"], ["b"], "minikube", "b", ""),
-        ("auto", [], ["a"], ["c"], "kubeadm", "", ""),
+        ("auto", [], ["a"], ["c"], "kubeadm", "", "the machine for minikube (a) is not in this run. Check --limit"),
+        ("minikube", ["cp1"], ["box"], ["cp1"], "kubeadm", "", "the machine for minikube (box) is not in this run"),
         ("k3s", ["cp1"], [], ["cp1"], "kubeadm", "", "cluster_provider is 'k3s', which is not valid"),
     ],
 )

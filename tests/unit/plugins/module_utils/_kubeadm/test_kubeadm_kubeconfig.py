@@ -148,10 +148,33 @@ def test_what_is_no_kubeconfig(text: str) -> None:
         ("https://api.example.org:6443", "api.example.org", 6443),
         ("https://api.example.org", "api.example.org", 443),
         ("https://[fd00::1]:8443/", "fd00::1", 8443),
+        ("https://CP_1.example.org:6443/k8s/clusters/c-1", "cp_1.example.org", 6443),
     ],
 )
 def test_endpoint(server: str, host: str, port: int) -> None:
     assert endpoint(server) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        # urllib3 connects to evil.example, urlsplit of the standard library reads 10.0.0.1.
+        "https://evil.example:6443\\@10.0.0.1:6443",
+        "https://user:password@10.0.0.1:6443",
+        "https://10.0.0.1:6443?a=b",
+        "https://10.0.0.1:6443#a",
+        "https://10.0.0.1:0",
+        "https://10.0.0.1:65536",
+        "https://10.0.0.1:",
+        "https://10。0.0.1:6443",
+        "https://-oProxyCommand=x:6443",
+        "https://[fe80::1%25eth0]:6443",
+        "https://[1.2.3.4]:6443",
+    ],
+)
+def test_what_could_mean_another_host_is_no_endpoint(server: str) -> None:
+    with pytest.raises(KubeconfigError, match="it is not https://host:port"):
+        endpoint(server)
 
 
 @given(st.text() | st.lists(st.sampled_from([*ADMIN.splitlines(), *KUBELET.splitlines()])).map("\n".join))
