@@ -51,11 +51,11 @@ def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubec
     return config
 
 
-def build(config: Kubeconfig, tunnel_port: int = 0) -> dict[str, Any]:
+def build(config: Kubeconfig, tunnel_port: int = 0, namespace: str = "") -> dict[str, Any]:
     """Return a kubeconfig with these fields and no others.
 
     With ``tunnel_port`` the server is reached at this port of the loopback address; its certificate still has to be
-    that of the real name.
+    that of the real name. ``namespace`` is the default one.
     """
     cluster: dict[str, Any] = {"server": f"https://127.0.0.1:{tunnel_port}" if tunnel_port else config.server}
     if config.ca:
@@ -73,7 +73,7 @@ def build(config: Kubeconfig, tunnel_port: int = 0) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": _NAMES["cluster"], "cluster": cluster}],
-        "contexts": [{"name": _CONTEXT, "context": _NAMES}],
+        "contexts": [{"name": _CONTEXT, "context": {**_NAMES, **({"namespace": namespace} if namespace else {})}}],
         "current-context": _CONTEXT,
         "users": [{"name": _NAMES["user"], "user": user}],
     }

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...module_utils._cluster.kubeconfig import build
 from ...module_utils._containerd.registry import MISSING
+from ...module_utils._kubeadm.kubeconfig import Kubeconfig, endpoint
 
 Object = Mapping[str, Any]
 # On the agent's ServiceAccount: V(cluster), or the host of the inventory.
@@ -164,27 +166,18 @@ def kubeconfig(secret: Object, slices: Sequence[Object], namespace: str) -> str:
     server = api_server(slices)
     if not (data.get("token") and data.get("ca.crt") and server):
         return ""
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "agent",
-            "clusters": [
-                {"name": "cluster", "cluster": {"server": server, "certificate-authority-data": data["ca.crt"]}}
-            ],
-            "users": [{"name": "agent", "user": {"token": base64.b64decode(data["token"]).decode()}}],
-            "contexts": [{"name": "agent", "context": {"cluster": "cluster", "user": "agent", "namespace": namespace}}],
-        },
-        indent=2,
-    )
+    host, port = endpoint(server)
+    authority, token = (base64.b64decode(data[key]).decode() for key in ("ca.crt", "token"))
+    config = Kubeconfig(server, host, port, ca=authority, token=token)
+    return json.dumps(build(config, namespace=namespace), indent=2)
 
 
 def api_server(slices: Sequence[Object]) -> str:
     """The URL of the first endpoint, empty if there is none."""
     for each in slices:
         port = next((port["port"] for port in each.get("ports") or [] if port.get("name") == "https"), None)
-        for endpoint in each.get("endpoints") or []:
-            for address in endpoint["addresses"]:
+        for ready in each.get("endpoints") or []:
+            for address in ready["addresses"]:
                 if port:
                     return f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
     return ""
