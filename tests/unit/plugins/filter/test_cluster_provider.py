@@ -27,9 +27,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_provider impor
         ("k3s", ["cp1"], [], ["cp1"], "", "cluster_provider is 'k3s', which is not valid"),
     ],
 )
-def test_choice(
-    setting: str, kubeadm: list[str], minikube: list[str], run: list[str], host: str, problem: str
-) -> None:
+def test_choice(setting: str, kubeadm: list[str], minikube: list[str], run: list[str], host: str, problem: str) -> None:
     found = cluster_provider(setting, kubeadm, minikube, run)
     assert found["host"] == host
     assert problem in found["problem"] if problem else found["problem"] == ""
