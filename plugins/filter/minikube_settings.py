@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ..plugin_utils._minikube.settings import resolve
+from ..plugin_utils._minikube.settings import resolve_settings
 
 DOCUMENTATION = r"""
 name: minikube_settings
@@ -51,7 +51,7 @@ _value:
 
 
 def minikube_settings(declared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    return resolve(declared, table)
+    return resolve_settings(declared, table)
 
 
 class FilterModule:

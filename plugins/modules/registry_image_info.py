@@ -61,7 +61,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils._containerd.registry import UNKNOWN, look_up
+from ..module_utils._containerd.registry import UNKNOWN, look_up_image
 from ..module_utils._module import run
 
 
@@ -72,7 +72,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         options = {"headers": dict(headers), "validate_certs": validate_certs, "timeout": params["timeout"]}
         return open_url(url, method=method, follow_redirects="safe", **options)
 
-    answer = look_up(params["image"], params["mirrors"], ask)
+    answer = look_up_image(params["image"], params["mirrors"], ask)
     if answer.state == UNKNOWN:
         module.warn(
             f"Could not check whether the registry has the image {params['image']}: {'; '.join(answer.details)}."

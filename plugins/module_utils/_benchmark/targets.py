@@ -69,7 +69,7 @@ def plan(
         elif host["pci"] > len(gpus):
             listed = f"nvidia-smi lists only {len(gpus)} of the {host['pci']} GPUs on the PCI bus"
             left_out.append(LeftOut(Gpu(name, ""), listed))
-        image, complaint = images.choose(candidates, [node] if node else [])
+        image, complaint = images.choose_image(candidates, [node] if node else [])
         closed = _node_reason(node, max(len(gpus), host["pci"])) or complaint
         used = {uuid: pod for uuid, pod in host["held"].items() if pod.partition("/")[0] != namespace}
         reasons = [_gpu_reason(each, used) or closed for each in host["gpus"]]

@@ -60,7 +60,7 @@ def plan(found: Sequence[Object], wanted: Sequence[Object]) -> Plan:
     return Plan(_obstacle(found, wanted), removed, kept)
 
 
-def _counters(wanted: Sequence[Object]) -> str:
+def _counter_problem(wanted: Sequence[Object]) -> str:
     """Return what is wrong with the counters. The exporter would end, and only its log would say why."""
     text = "".join(each["data"]["counters.csv"] for each in wanted if each["kind"] == "ConfigMap")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
@@ -97,7 +97,7 @@ def _obstacle(found: Sequence[Object], wanted: Sequence[Object]) -> str:
             "the cluster has no RuntimeClass nvidia, with which pods reach the driver. "
             "Run ansible-playbook gpulab.kubernetes.site -i INVENTORY first"
         )
-    return _counters(wanted)
+    return _counter_problem(wanted)
 
 
 def _exports(daemonset: Object) -> bool:

@@ -59,27 +59,30 @@ class Image:
 
 @dataclass(frozen=True)
 class Answer:
-    """C(found), C(missing) or C(unknown), and what the servers said."""
+    """C(found), C(missing) or C(unknown), and what the servers answered."""
 
     state: str
     details: Sequence[str] = ()
 
 
-def look_up(reference: str, mirrors: Sequence[Mapping[str, Any]], ask: Open) -> Answer:
-    """``mirrors`` are as in containerd_registry_mirrors. Missing is what every server says that it lacks."""
+def look_up_image(reference: str, mirrors: Sequence[Mapping[str, Any]], ask: Open) -> Answer:
+    """Ask the servers of an image for it. Missing is what every server lacks.
+
+    ``mirrors`` are as in containerd_registry_mirrors.
+    """
     image = Image.parse(reference)
-    said: dict[str, str] = {}
+    states: dict[str, str] = {}
     for base, query, verify in _servers(image, mirrors):
         url = f"{base}/{image.name}/manifests/{image.version}{query}"
-        state, words = _ask(url, image, verify, ask)
+        state, answer = _manifest_state(url, image, verify, ask)
         if state == FOUND:
             return Answer(FOUND)
-        said[f"{base}: {words}"] = state
-    return Answer(MISSING if set(said.values()) == {MISSING} else UNKNOWN, list(said))
+        states[f"{base}: {answer}"] = state
+    return Answer(MISSING if set(states.values()) == {MISSING} else UNKNOWN, list(states))
 
 
 def _servers(image: Image, mirrors: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, bool]]:
-    """Address of the API, query, and whether its certificate is verified."""
+    """Yield the address of the API, the query, and whether its certificate is verified."""
     own = [mirror for mirror in mirrors if mirror["registry"] == image.registry]
     for mirror in own or [mirror for mirror in mirrors if mirror["registry"] == "_default"]:
         path = "" if mirror.get("override_path") else "/v2"
@@ -89,7 +92,7 @@ def _servers(image: Image, mirrors: Sequence[Mapping[str, Any]]) -> Iterator[tup
     yield f"https://{_HUB_SERVER if image.registry == _HUB else image.registry}/v2", "", True
 
 
-def _ask(url: str, image: Image, verify: bool, ask: Open) -> tuple[str, str]:
+def _manifest_state(url: str, image: Image, verify: bool, ask: Open) -> tuple[str, str]:
     headers = {"Accept": _ACCEPT}
     try:
         try:
@@ -107,13 +110,13 @@ def _ask(url: str, image: Image, verify: bool, ask: Open) -> tuple[str, str]:
 
 
 def _token(error: HTTPError, image: Image, verify: bool, ask: Open) -> str:
-    """A token for everybody, empty if the server does not ask for one."""
+    """Return a token that needs no account, empty if the server does not ask for one."""
     challenge = error.headers.get("WWW-Authenticate") or ""
-    told = dict(_CHALLENGE.findall(challenge))
-    if error.code != 401 or not challenge.lower().startswith("bearer ") or "realm" not in told:
+    fields = dict(_CHALLENGE.findall(challenge))
+    if error.code != 401 or not challenge.lower().startswith("bearer ") or "realm" not in fields:
         return ""
-    query = {"scope": told.get("scope") or f"repository:{image.name}:pull"}
-    query |= {"service": told["service"]} if "service" in told else {}
-    answer = ask(f"{told['realm']}?{urlencode(query)}", method="GET", headers={}, validate_certs=verify)
+    query = {"scope": fields.get("scope") or f"repository:{image.name}:pull"}
+    query |= {"service": fields["service"]} if "service" in fields else {}
+    answer = ask(f"{fields['realm']}?{urlencode(query)}", method="GET", headers={}, validate_certs=verify)
     found = json.loads(answer.read())
     return str(found.get("token") or found.get("access_token") or "")

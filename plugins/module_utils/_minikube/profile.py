@@ -111,7 +111,7 @@ def fixed(found: Profile, wanted: Profile) -> list[Change]:
     # Without the option minikube keeps its list, and an empty one can't be given.
     if found.extra_config and not wanted.extra_config and not _own_config(found, wanted):
         changes.append(Change("extra_config", found.extra_config, wanted.extra_config))
-    if release(wanted.kubernetes_version) < release(found.kubernetes_version):
+    if version_numbers(wanted.kubernetes_version) < version_numbers(found.kubernetes_version):
         changes.append(Change("kubernetes_version", found.kubernetes_version, wanted.kubernetes_version))
     return changes
 
@@ -171,8 +171,8 @@ def content(text: str) -> str:
     return f"pods: {pods}; persistent volume claims: {claims}"
 
 
-def release(version: str) -> tuple[int, ...]:
-    """The numbers of a version, to compare it."""
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, to compare it."""
     return tuple(int(part) if part.isdigit() else 0 for part in version.partition("-")[0].split("."))
 
 

@@ -42,23 +42,23 @@ BUILDS = (
 )
 
 
-def choose(images: Sequence[str], nodes: Iterable[Object]) -> tuple[str, str]:
-    """(the first image that runs on all ``nodes``, why there is none, which is empty if there is one).
+def choose_image(images: Sequence[str], nodes: Iterable[Object]) -> tuple[str, str]:
+    """Return the first image that runs on all ``nodes``, and why there is none; one of both is empty.
 
     An image that is not one of ``BUILDS`` runs everywhere as far as is known, and so do all on a node without labels.
     """
     there = list(nodes)
     complaints: list[str] = []
     for image in images:
-        lacking = [f"{objects.name(node)} ({words})" for node in there if (words := _lacks(image, node))]
+        lacking = [f"{objects.name(node)} ({words})" for node in there if (words := _missing_capability(image, node))]
         if not lacking:
             return image, ""
         complaints.append(f"{image} has no kernels for the GPUs of {', '.join(lacking)}")
     return "", "; ".join(complaints)
 
 
-def _lacks(image: str, node: Object) -> str:
-    """The compute capability of a node that an image has no kernels for, empty if it has, or if that is not known."""
+def _missing_capability(image: str, node: Object) -> str:
+    """Return the compute capability of a node that an image has no kernels for, empty if it has or if unknown."""
     labels = labels_of(node)
     numbers = [labels.get(label, "") for label in LABELS]
     build = _build(image)

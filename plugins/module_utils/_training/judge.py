@@ -86,8 +86,8 @@ def room(wanted: Wanted, nodes: Iterable[Object], pods: Iterable[Object], ever: 
     return enough, f"{count} of {wanted.nodes} nodes {have} {wanted.gpus} GPUs{free_word} ({detail})"
 
 
-def places(wanted: Wanted, nodes: Iterable[Object]) -> list[Object]:
-    """The nodes on which a pod of the training can run, whoever holds their GPUs now."""
+def possible_nodes(wanted: Wanted, nodes: Iterable[Object]) -> list[Object]:
+    """Return the nodes on which a pod of the training can run, even if other pods hold their GPUs now."""
     return [node for node in nodes if room(wanted, [node], (), ever=True)[0]]
 
 

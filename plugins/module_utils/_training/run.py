@@ -50,7 +50,7 @@ class Training:
             )
         if candidates:
             job = self._with_image(
-                doing, job, candidates, judge.places(self._wanted, nodes) if self._wanted.gpus else []
+                doing, job, candidates, judge.possible_nodes(self._wanted, nodes) if self._wanted.gpus else []
             )
         self._owned(doing)
         self._has_claims(doing, job)
@@ -77,7 +77,7 @@ class Training:
     def _with_image(
         self, doing: str, job: Mapping[str, Any], candidates: Sequence[str], nodes: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
-        image, complaint = images.choose(candidates, nodes)
+        image, complaint = images.choose_image(candidates, nodes)
         if complaint:
             raise DomainError(
                 f"{doing}: {complaint}. Choose other nodes (torch_ddp_node_selector) or another image "

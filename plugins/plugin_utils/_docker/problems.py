@@ -52,8 +52,8 @@ def problems(
             f"The table has no packages of Docker {version} for {system}, only for {there}: choose another "
             "docker_version."
         )
-    yield from _forms(wanted)
-    yield from _logs(found, wanted)
+    yield from _form_problems(wanted)
+    yield from _log_problems(found, wanted)
     settings = wanted["daemon_settings"] if isinstance(wanted["daemon_settings"], Mapping) else {}
     runtime = wanted["default_runtime"]
     if runtime == "nvidia" and gpus != "runtime":
@@ -72,7 +72,7 @@ def problems(
             "docker_gpus=none."
         )
     if wanted["honor_visible_devices"]:
-        yield from _visible_devices(gpus, settings.get("default-runtime") or runtime, wanted["kubernetes"])
+        yield from _visible_device_problems(gpus, settings.get("default-runtime") or runtime, wanted["kubernetes"])
     if found["unknown_users"]:
         yield (
             f"docker_users contains {', '.join(found['unknown_users'])}, but this host has no such user: create the "
@@ -86,7 +86,7 @@ def problems(
             )
 
 
-def _visible_devices(gpus: str, runtime: str, kubernetes: bool) -> Iterator[str]:
+def _visible_device_problems(gpus: str, runtime: str, kubernetes: bool) -> Iterator[str]:
     what = "docker_honor_visible_devices is set, but"
     if kubernetes:
         yield (
@@ -103,7 +103,7 @@ def _visible_devices(gpus: str, runtime: str, kubernetes: bool) -> Iterator[str]
         )
 
 
-def _logs(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+def _log_problems(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """The log driver is the declared one. Where a daemon.json may set it, M(docker_daemon_config) checks the result."""
     settings, options = wanted["daemon_settings"], wanted["log_options"]
     if not isinstance(settings, Mapping) or not isinstance(options, Mapping):
@@ -121,7 +121,7 @@ def _logs(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _forms(wanted: Mapping[str, Any]) -> Iterator[str]:
+def _form_problems(wanted: Mapping[str, Any]) -> Iterator[str]:
     """With a value of another form Docker does not start, at once or after the next boot."""
     options = wanted["log_options"]
     if not isinstance(options, Mapping):

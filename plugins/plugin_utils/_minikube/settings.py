@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...module_utils._minikube.profile import release
+from ...module_utils._minikube.profile import version_numbers
 
 # site/content/en/docs/handbook/vpn_and_proxy.md of minikube v1.38.1: its networks and those of its services; and pods.
 _NETWORKS = ("192.168.59.0/24", "192.168.49.0/24", "192.168.39.0/24", "10.96.0.0/12", "10.244.0.0/16")
 _LOCAL = ("localhost", "127.0.0.1")
 
 
-def resolve(declared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings: the declared ones, or what is meant by V(auto) and by an empty one. ``table`` is of minikube."""
+def resolve_settings(declared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all settings: the declared ones, or what V(auto) and an empty one mean. ``table`` is of minikube."""
     on_host = declared["driver"] == "none"
     engine = "containerd" if on_host else "docker"
     runtime = engine if declared["container_runtime"] == "auto" else declared["container_runtime"]
@@ -44,7 +44,7 @@ def resolve(declared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, 
 def _warnings(settings: Mapping[str, Any], newest: str) -> Iterator[str]:
     version, kubectl = settings["kubernetes_version"], settings["kubectl_version"]
     # validateKubernetesVersion in cmd/minikube/cmd/start.go of minikube v1.38.1.
-    if newest and release(version) > release(newest) and "--force" not in settings["options"]:
+    if newest and version_numbers(version) > version_numbers(newest) and "--force" not in settings["options"]:
         yield (
             f"minikube {settings['version']} knows Kubernetes up to {newest}, not {version}: each start, also the one "
             "at boot, asks GitHub whether that version exists, and fails without an answer. To avoid this, remove "
@@ -58,4 +58,4 @@ def _warnings(settings: Mapping[str, Any], newest: str) -> Iterator[str]:
 
 
 def _minor(version: str) -> int:
-    return [*release(version), 0, 0][1]
+    return [*version_numbers(version), 0, 0][1]

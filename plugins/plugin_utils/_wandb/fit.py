@@ -28,7 +28,7 @@ def fit_problems(
     queue: Mapping[str, Any], pod: Mapping[str, Any], labeled: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
     """Say what none of the nodes ``labeled`` has for the greatest pod of the queue."""
-    refused = {objects.name(node): taint for node in labeled if (taint := _untolerated(node, pod))}
+    refused = {objects.name(node): taint for node in labeled if (taint := _untolerated_taint(node, pod))}
     nodes = [node for node in labeled if objects.name(node) not in refused]
     if not nodes:
         taints = ", ".join(sorted(set(refused.values())))
@@ -38,25 +38,26 @@ def fit_problems(
             else "no node has the labels of node_selector: correct it"
         )
         return
-    wanted = {name: _requested(queue, pod, name) for name in _RESOURCES}
-    has = {objects.name(node): {name: _offered(node, name) for name in _RESOURCES} for node in nodes}
+    wanted = {name: _requested_amount(queue, pod, name) for name in _RESOURCES}
+    has = {objects.name(node): {name: _offered_amount(node, name) for name in _RESOURCES} for node in nodes}
     short = False
     for name, (words, setting) in _RESOURCES.items():
         greatest = max(amounts[name] for amounts in has.values())
         if wanted[name] > greatest:
             short = True
             yield (
-                f"its jobs may request {_shown(name, wanted[name])} {words}, but no node on which they may run has "
-                f"more than {_shown(name, greatest)}: lower {setting}, or check node_selector and tolerations"
+                f"its jobs may request {_format_amount(name, wanted[name])} {words}, but no node on which they may run "
+                f"has more than {_format_amount(name, greatest)}: lower {setting}, or check node_selector and "
+                "tolerations"
             )
     if not short and not any(all(wanted[name] <= amounts[name] for name in wanted) for amounts in has.values()):
         together = ", ".join(
-            f"{_shown(name, amount)} {_RESOURCES[name][0]}" for name, amount in wanted.items() if amount
+            f"{_format_amount(name, amount)} {_RESOURCES[name][0]}" for name, amount in wanted.items() if amount
         )
         yield f"its jobs may request {together}, but no node on which they may run has all of that: lower one of them"
 
 
-def _untolerated(node: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
+def _untolerated_taint(node: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
     """Return a taint that keeps the pods away, or empty. Those that Kubernetes sets for a while do not count."""
     for taint in (node.get("spec") or {}).get("taints") or []:
         lasting = taint["effect"] != "PreferNoSchedule" and not taint["key"].startswith(_PASSING)
@@ -73,13 +74,13 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return (toleration.get("key"), toleration.get("value") or "") == (taint["key"], taint.get("value") or "")
 
 
-def _offered(node: Mapping[str, Any], name: str) -> Fraction:
+def _offered_amount(node: Mapping[str, Any], name: str) -> Fraction:
     # GPUs that are unhealthy for a while are not allocatable.
     amounts = node["status"].get("capacity" if name == _GPU else "allocatable") or {}
     return read_quantity(str(amounts.get(name, "0"))) or Fraction(0)
 
 
-def _requested(queue: Mapping[str, Any], pod: Mapping[str, Any], name: str) -> Fraction:
+def _requested_amount(queue: Mapping[str, Any], pod: Mapping[str, Any], name: str) -> Fraction:
     """Return the most of a resource that a pod may request; what has only a limit requests that."""
     found = Fraction(0)
     for container in pod.get("containers") or []:
@@ -89,7 +90,7 @@ def _requested(queue: Mapping[str, Any], pod: Mapping[str, Any], name: str) -> F
     return found
 
 
-def _shown(name: str, amount: Fraction) -> str:
+def _format_amount(name: str, amount: Fraction) -> str:
     return f"{float(amount / 2**30):.4g}Gi" if name == "memory" else f"{float(amount):.4g}"
 
 

@@ -47,9 +47,9 @@ def plan_place(settings: Mapping[str, Any], builder: Mapping[str, Any], found: M
 
     ``settings`` and ``found`` are those of the filter wandb_agent_plan, ``builder`` is of W&B's configuration.
     """
-    problems = list(_elsewhere(settings, found["accounts"]))
+    problems = list(_place_problems(settings, found["accounts"]))
     if settings["place"] == _CLUSTER:
-        return Decision([*problems, *_image(settings["image"], found["image_state"], found["nodes"])])
+        return Decision([*problems, *_image_problems(settings["image"], found["image_state"], found["nodes"])])
     if settings["chart"]:
         problems.append(
             "W&B's chart runs the agent in the cluster: remove wandb_launch_chart_path, or set "
@@ -78,13 +78,13 @@ def plan_place(settings: Mapping[str, Any], builder: Mapping[str, Any], found: M
         )
     destination = str(builder.get("destination") or "")
     if destination:
-        problems.extend(_destination(destination.removeprefix("https://")))
+        problems.extend(_destination_problems(destination.removeprefix("https://")))
         return Decision(problems)
-    load, problem = _loading(found["nodes"], host, settings["socket"])
+    load, problem = _choose_loading(found["nodes"], host, settings["socket"])
     return Decision([*problems, *([problem] if problem else [])], load)
 
 
-def _elsewhere(settings: Mapping[str, Any], accounts: Sequence[Object]) -> Iterator[str]:
+def _place_problems(settings: Mapping[str, Any], accounts: Sequence[Object]) -> Iterator[str]:
     wanted = _CLUSTER if settings["place"] == _CLUSTER else settings["host"]
     for account in accounts:
         now = (account["metadata"].get("annotations") or {}).get(_PLACE) or _CLUSTER
@@ -97,7 +97,7 @@ def _elsewhere(settings: Mapping[str, Any], accounts: Sequence[Object]) -> Itera
             )
 
 
-def _image(reference: str, state: str, nodes: Sequence[Object]) -> Iterator[str]:
+def _image_problems(reference: str, state: str, nodes: Sequence[Object]) -> Iterator[str]:
     # Who has no registry puts images on the nodes.
     there = {
         name for node in nodes for image in node["status"].get("images") or [] for name in image.get("names") or []
@@ -110,7 +110,7 @@ def _image(reference: str, state: str, nodes: Sequence[Object]) -> Iterator[str]
         )
 
 
-def _destination(repository: str) -> Iterator[str]:
+def _destination_problems(repository: str) -> Iterator[str]:
     # wandb/sdk/launch/builder/docker_builder.py splits the reference of the image at its only colon.
     if ":" in repository:
         yield (
@@ -119,8 +119,8 @@ def _destination(repository: str) -> Iterator[str]:
         )
 
 
-def _loading(nodes: Sequence[Object], host: Host, socket: str) -> tuple[str, str]:
-    """How an image gets to the only node, or why not."""
+def _choose_loading(nodes: Sequence[Object], host: Host, socket: str) -> tuple[str, str]:
+    """Return how an image gets to the only node (empty if nothing has to be loaded), and why not, or empty."""
     if len(nodes) != 1:
         return "", (
             f"images that {host.name} builds would reach only one of {len(nodes)} nodes: set "
@@ -134,20 +134,20 @@ def _loading(nodes: Sequence[Object], host: Host, socket: str) -> tuple[str, str
         # Kubernetes and the builder have the same Docker.
         if runtime == "docker":
             return "", ""
-        return (socket, "") if runtime == "containerd" else ("", _unknown(name, runtime))
+        return (socket, "") if runtime == "containerd" else ("", _unknown_runtime(name, runtime))
     if (node["metadata"].get("labels") or {}).get(_MINIKUBE):
         # A container of the host's Docker, with the node's name. `minikube image load` does the same through SSH.
         programs = {"docker": "docker load", "containerd": "ctr --namespace k8s.io images import -"}
         if runtime in programs:
             return f"docker exec --interactive {name} {programs[runtime]}", ""
-        return "", _unknown(name, runtime)
+        return "", _unknown_runtime(name, runtime)
     return "", (
         f"the only node, {name}, is not {host.name}: correct wandb_launch_agent_host, or set builder.destination in "
         "wandb_launch_agent_config"
     )
 
 
-def _unknown(node: str, runtime: str) -> str:
+def _unknown_runtime(node: str, runtime: str) -> str:
     return (
         f"images can't be loaded into the container runtime of {node} ({runtime}): set builder.destination in "
         "wandb_launch_agent_config"

@@ -67,10 +67,10 @@ def problems(
                 "wandb_launch_queues_absent"
             )
     for queue in queues:
-        for text in _of_queue(queue):
+        for text in _queue_problems(queue):
             yield f"queue {queue['name']}: {text}"
         if cluster and queue["resource"] == "kubernetes":
-            for text in _on_cluster(queue, cluster, own_namespace):
+            for text in _cluster_problems(queue, cluster, own_namespace):
                 yield f"queue {queue['name']}: {text}"
         if docker and queue["resource"] == "local-container" and (wanted := _docker_gpus(queue)) > docker.gpus:
             yield (
@@ -79,7 +79,7 @@ def problems(
             )
 
 
-def _of_queue(queue: Mapping[str, Any]) -> Iterator[str]:
+def _queue_problems(queue: Mapping[str, Any]) -> Iterator[str]:
     if not 1 <= len(queue["name"]) <= _LONGEST_NAME:
         yield f"a name has 1 to {_LONGEST_NAME} characters"
     for refused in refusals(queue["resource"], queue["resource_args"]):
@@ -94,7 +94,7 @@ def _of_queue(queue: Mapping[str, Any]) -> Iterator[str]:
         yield f"{{{{{name}}}}} is not one of its variables: declare it"
     amounts = set(VARIABLE.findall(json.dumps(_amounts(queue))))
     for name, schema in queue["template_variables"].items():
-        found = list(_variable(name, schema))
+        found = list(_variable_problems(name, schema))
         yield from found
         unbounded = schema.get("maximum") is None and not schema.get("enum")
         if not found and name in amounts and schema["type"] != "string" and unbounded:
@@ -113,7 +113,7 @@ def _pod(queue: Mapping[str, Any]) -> Mapping[str, Any]:
     return ((queue["resource_args"].get("spec") or {}).get("template") or {}).get("spec") or {}
 
 
-def _variable(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+def _variable_problems(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     kind = _TYPES.get(schema.get("type", ""))
     if kind is None:
         yield f"the variable {name} needs a type: {', '.join(_TYPES)}"
@@ -126,16 +126,16 @@ def _variable(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     low, high, default = schema.get("minimum"), schema.get("maximum"), schema.get("default")
     choices = schema.get("enum")
     if choices is not None:
-        yield from _choices(name, schema, kind)
+        yield from _enum_problems(name, schema, kind)
     if schema["type"] == "string":
         return
     if low is not None and high is not None and low > high:
         yield f"minimum of the variable {name} is greater than its maximum"
-    elif default is not None and not _between(low, default, high):
+    elif default is not None and not _is_between(low, default, high):
         yield f"default of the variable {name} is not between its minimum and maximum"
 
 
-def _choices(name: str, schema: Mapping[str, Any], kind: Any) -> Iterator[str]:
+def _enum_problems(name: str, schema: Mapping[str, Any], kind: Any) -> Iterator[str]:
     choices = schema["enum"]
     if not isinstance(choices, list) or not choices:
         yield f"enum of the variable {name} must be a list of values"
@@ -148,16 +148,16 @@ def _choices(name: str, schema: Mapping[str, Any], kind: Any) -> Iterator[str]:
     if default is not None and default not in choices:
         yield f"default of the variable {name}, {default!r}, is not one of its enum"
     if schema["type"] != "string":
-        outside = [each for each in choices if not _between(schema.get("minimum"), each, schema.get("maximum"))]
+        outside = [each for each in choices if not _is_between(schema.get("minimum"), each, schema.get("maximum"))]
         if outside:
             yield f"enum of the variable {name} has {outside[0]!r}, which is not between its minimum and maximum"
 
 
-def _between(low: Any, value: Any, high: Any) -> bool:
+def _is_between(low: Any, value: Any, high: Any) -> bool:
     return bool((low is None or low <= value) and (high is None or value <= high))
 
 
-def _on_cluster(queue: Mapping[str, Any], cluster: Cluster, own_namespace: str) -> Iterator[str]:
+def _cluster_problems(queue: Mapping[str, Any], cluster: Cluster, own_namespace: str) -> Iterator[str]:
     namespace = (queue["resource_args"].get("metadata") or {}).get("namespace") or "default"
     if namespace != own_namespace and not cluster.has(namespace):
         yield f"there is no namespace {namespace}: create it, or set wandb_launch_job_namespace"

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd.registry import Image, look_up
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd.registry import Image, look_up_image
 
 IMAGE = "docker.io/wandb/launch-agent:0.31.0"
 PATH = "/v2/wandb/launch-agent/manifests/0.31.0"
@@ -124,7 +124,7 @@ MIRROR = {"registry": "docker.io", "endpoint": "https://mirror.example.org"}
     ],
 )
 def test_only_what_all_servers_lack_is_missing(answers: dict[str, int], mirrors: Any, state: str) -> None:
-    assert look_up(IMAGE, mirrors, Asked(**answers)).state == state
+    assert look_up_image(IMAGE, mirrors, Asked(**answers)).state == state
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ def test_only_what_all_servers_lack_is_missing(answers: dict[str, int], mirrors:
 )
 def test_certificates_of_mirrors_are_verified_if_they_can_be(mirror: Any, verified: bool) -> None:
     ask = Asked(docker=404)
-    answer = look_up(IMAGE, [{**MIRROR, **mirror}], ask)
+    answer = look_up_image(IMAGE, [{**MIRROR, **mirror}], ask)
     assert [each[1] for each in ask.seen] == [verified, True]
     assert "https://mirror.example.org/v2: no route to host" in answer.details

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.images import BUILDS, LABELS, choose
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.images import BUILDS, LABELS, choose_image
 
 ROOT = Path(__file__).resolve().parents[5]
 NEW, OLD = yaml.safe_load((ROOT / "roles/torch_ddp/defaults/main.yml").read_text())["torch_ddp_default_images"]
@@ -38,12 +38,12 @@ def node(name: str, capability: str = "") -> dict[str, Any]:
     ],
 )
 def test_the_default_image_has_kernels_for_the_gpus(capability: str, image: str) -> None:
-    assert choose([NEW, OLD], [node("gpu1", capability)]) == (image, "")
-    assert choose([NEW, OLD], [node("gpu1", capability), node("gpu2", "7.5")]) == (image, "")
+    assert choose_image([NEW, OLD], [node("gpu1", capability)]) == (image, "")
+    assert choose_image([NEW, OLD], [node("gpu1", capability), node("gpu2", "7.5")]) == (image, "")
 
 
 def test_kepler_has_no_image_and_is_told_so() -> None:
-    image, complaint = choose([NEW, OLD], [node("gpu1", "3.7"), node("gpu2", "7.5")])
+    image, complaint = choose_image([NEW, OLD], [node("gpu1", "3.7"), node("gpu2", "7.5")])
     assert image == ""
     assert complaint == (
         f"{NEW} has no kernels for the GPUs of gpu1 (compute capability 3.7); "
@@ -52,7 +52,7 @@ def test_kepler_has_no_image_and_is_told_so() -> None:
 
 
 def test_gpus_too_far_apart_have_no_image_together() -> None:
-    image, complaint = choose([NEW, OLD], [node("old", "6.1"), node("new", "12.0")])
+    image, complaint = choose_image([NEW, OLD], [node("old", "6.1"), node("new", "12.0")])
     assert image == "" and f"{NEW} has no kernels for the GPUs of old" in complaint
     assert f"{OLD} has no kernels for the GPUs of new (compute capability 12.0)" in complaint
 
@@ -71,7 +71,7 @@ def test_gpus_too_far_apart_have_no_image_together() -> None:
     ],
 )
 def test_an_image_is_judged_by_its_tag_and_others_are_not(image: str, capability: str, runs: bool) -> None:
-    assert choose([image], [node("gpu1", capability)])[0] == (image if runs else "")
+    assert choose_image([image], [node("gpu1", capability)])[0] == (image if runs else "")
 
 
 def test_no_two_builds_speak_of_the_same_image() -> None:
