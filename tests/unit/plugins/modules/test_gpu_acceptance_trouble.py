@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -237,7 +238,7 @@ def test_a_run_that_another_has_replaced_leaves_the_other_alone(lab: Lab) -> Non
 
 def test_an_api_that_does_not_answer_is_an_error_with_advice(lab: Lab, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    other.write_text((tmp_path / "kubeconfig").read_text().replace("127.0.0.1:", "127.0.0.1:1"[:-1] + "1"))
+    other.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", (tmp_path / "kubeconfig").read_text()))
     result = lab.verify(kubeconfig=str(other))
     assert result["failed"]
     assert "Error while asking the API" in result["msg"]
