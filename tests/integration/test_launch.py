@@ -8,12 +8,10 @@ page's order.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,19 +19,19 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from support import wandb_index, wandb_stand_in
+from support import wandb_index, wandb_jobs, wandb_stand_in
 from support.cluster import Cluster
 from support.guides import Checkout, Guide, blocks
 from support.hosts import ROOT, Host, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
+from support.wandb_jobs import PYTHON, wait_for
 from support.wandb_refusals import REFUSED
-from support.wandb_stand_in import ENTITY, KEY, StandIn
+from support.wandb_stand_in import KEY, StandIn
 
 from lab.depot.wandb_image import REFERENCE as IMAGE
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "launch.yml"
-PYTHON = ROOT / ".cache" / "venv-wandb" / "bin" / "python"
 AGENT = ROOT / "roles" / "wandb_launch" / "files" / "agent"
 PAGE = "wandb-launch.md"
 GUIDE = yaml.safe_load(next(block.script for block in blocks(PAGE) if block.file == "group_vars/all.yml"))
@@ -51,12 +49,6 @@ kept.write_text(str(earlier + 1))
 listed = subprocess.run(["nvidia-smi", "-L"], check=True, capture_output=True, text=True).stdout
 run.summary["gpus"], run.summary["earlier"] = listed.count("UUID: GPU-"), earlier
 run.finish()
-"""
-LAUNCH = """
-import json, sys
-from wandb.sdk.launch._launch_add import launch_add
-item = launch_add(name="job", **json.loads(sys.argv[1]))
-print(item.id)
 """
 # The agent gives a stopped run a minute by itself.
 STOPS = {"stopped_run_timeout": 5}
@@ -127,18 +119,9 @@ class Site:
 
     def push(self, gpus: int, image: str = IMAGE, queue: str = "gpu", **more: Any) -> dict[str, Any]:
         """Put a job into a queue through wandb's SDK, and return what W&B keeps of it."""
-        job = {"docker_image": image, "project": "p", "entity": ENTITY, "template_variables": {"gpus": gpus}}
-        job["queue_name"] = queue
-        argument = json.dumps({**job, **(more or {"entry_point": ["python3", "-c", JOB]})})
-        own = {
-            "WANDB_API_KEY": self.key.read_text().strip(),
-            "WANDB_BASE_URL": self.wandb.url,
-            "WANDB_ERROR_REPORTING": "false",
-        }
-        command = [str(PYTHON), "-c", LAUNCH, argument]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **own})
-        assert done.returncode == 0, done.stderr
-        return self.wandb.items[done.stdout.split()[-1]]
+        job = {"docker_image": image, "template_variables": {"gpus": gpus}, "queue_name": queue}
+        more = more or {"entry_point": ["python3", "-c", JOB]}
+        return wandb_jobs.push(self.wandb, self.key.read_text().strip(), **job, **more)
 
     def agents(self) -> list[str]:
         return self.cluster.kubectl("get", "pods", "--namespace=wandb", "--output=name").split()
@@ -147,13 +130,6 @@ class Site:
 def read(report: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(report.read_text())
     return found
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
