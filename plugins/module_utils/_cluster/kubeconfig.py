@@ -39,6 +39,15 @@ def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubec
             "or redirect connections on the machine that uses it"
             + ("; kubectl config view --flatten --minify puts files into it" if set(config.unsafe) <= _FILES else "")
         )
+    data = {
+        "certificate-authority-data": config.ca,
+        "client-certificate-data": config.client_certificate,
+        "client-key-data": config.client_key,
+    }
+    for name, pem in data.items():
+        # TLS would only say "PEM lib", and only once a server answers.
+        if pem and "-----BEGIN " not in pem:
+            raise KubeconfigError(f"Error while reading a kubeconfig: {name} is not PEM")
     if not (config.client_certificate and config.client_key) and not config.token:
         raise KubeconfigError("Error while reading a kubeconfig: it has neither a client certificate nor a token")
     if config.token and not config.token.isprintable():

@@ -22,10 +22,11 @@ HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter
 # Port 1 of the loopback address: nobody answers there.
 AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
 INVENTORY = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\ngpu2 {HERE}\n"
-SECRET = "c2VjcmV0LWtleQ=="
-USER = f"{{client-certificate-data: aGVsbG8=, client-key-data: {SECRET}}}"
+PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
+SECRET = base64.b64encode(b"-----BEGIN PRIVATE KEY-----").decode()
+USER = f"{{client-certificate-data: {PEM}, client-key-data: {SECRET}}}"
 CONF = """
-clusters: [{{name: k, cluster: {{server: "https://{server}", certificate-authority-data: Zm9v}}}}]
+clusters: [{{name: k, cluster: {{server: "https://{server}", certificate-authority-data: {ca}}}}}]
 contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
 current-context: c
 users: [{{name: u, user: {user}}}]
@@ -47,7 +48,7 @@ PLAYBOOK = """
 
 
 def conf(server: str = "10.0.0.11:6443", user: str = USER) -> str:
-    return CONF.format(server=server, user=user)
+    return CONF.format(server=server, user=user, ca=PEM)
 
 
 def read(text: str, **settings: Any) -> str:
@@ -147,7 +148,7 @@ def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Pat
     assert status == 0, output
     assert not (tmp_path / "sudo-calls").exists(), output
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert server_of(kept) == {"server": "https://10.0.0.11:6443", "certificate-authority-data": "Zm9v"}
+    assert server_of(kept) == {"server": "https://10.0.0.11:6443", "certificate-authority-data": PEM}
     assert not (tmp_path / "private.conf").exists()
     assert not left.exists(), "left by a run that was killed"
 
