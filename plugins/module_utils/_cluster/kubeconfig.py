@@ -54,8 +54,8 @@ def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubec
         raise KubeconfigError("Error while reading a kubeconfig: its token has characters that no token has")
     if addresses and _plain(config.host) not in {_plain(address) for address in addresses}:
         raise KubeconfigError(
-            f"Error while reading a kubeconfig: its server is {config.host}, which is not an address of the inventory. "
-            f"If it is right, set cluster_api_endpoint to {_authority(config.host, config.port)}"
+            f"Error while reading a kubeconfig: its server is {config.host}, which is not an address of the control "
+            f"plane. If it is right, set cluster_api_endpoint to {_authority(config.host, config.port)}"
         )
     return config
 

@@ -108,7 +108,7 @@ def test_why_the_control_plane_can_not_be_reached_is_told(tmp_path: Path) -> Non
             "10.0.0.11:6443",
             "it has client-certificate and client-key",
         ),
-        ("{{token: t}}", "192.0.2.66:6443", "its server is 192.0.2.66, which is not an address of the inventory"),
+        ("{{token: t}}", "192.0.2.66:6443", "its server is 192.0.2.66, which is not an address of the control plane"),
     ],
 )
 def test_a_hostile_kubeconfig_runs_nothing_and_leads_nowhere(
@@ -124,6 +124,17 @@ def test_a_hostile_kubeconfig_runs_nothing_and_leads_nowhere(
     assert "Finalization of task args" not in said
     assert not trace.exists() and "touch" not in output
     assert not list(tmp_path.glob("*.conf"))
+
+
+@pytest.mark.parametrize(("server", "fits"), [("cp1:6443", True), ("10.0.0.11:6443", True), ("192.0.2.66:6443", False)])
+def test_a_machine_without_a_default_route(tmp_path: Path, server: str, fits: bool) -> None:
+    """It has no default_ipv4, from which the address of the node is taken."""
+    private = tmp_path / "private.conf"
+    settings = read(conf(server), cluster_api_endpoint="", _cluster_api_private_file=str(private))
+    inventory = f"[control_plane]\ncp1 {HERE} ansible_host=10.0.0.11\n"
+    status, output = run(tmp_path, inventory, part="file.yml", settings=settings)
+    assert (status == 0) is fits is private.exists(), output
+    assert fits or "its server is 192.0.2.66" in " ".join(output.split())
 
 
 def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Path) -> None:
