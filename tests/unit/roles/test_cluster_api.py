@@ -137,6 +137,20 @@ def test_a_machine_without_a_default_route(tmp_path: Path, server: str, fits: bo
     assert fits or "its server is 192.0.2.66" in " ".join(output.split())
 
 
+def test_a_tunnel_is_not_promised_to_another_machine(tmp_path: Path) -> None:
+    settings = read(
+        conf().replace("name: c,", "name: minikube,"),
+        cluster_control_plane_group="minikube",
+        minikube_driver="docker",
+        cluster_api_delegate="bastion",
+    )
+    inventory = f"[minikube]\nbox {AWAY}\n[other]\nbastion {HERE}\n"
+    status, output = run(tmp_path, inventory, part="file.yml", settings=settings)
+    assert status != 0
+    words = "cluster_api_delegate is bastion. Remove cluster_api_delegate, or set it to box"
+    assert words in " ".join(output.split())
+
+
 def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Path) -> None:
     """Variables win over keywords, so ``become: false`` alone does not keep the controller's sudo out."""
     sudo, kept = tmp_path / "sudo", tmp_path / "admin.conf"
