@@ -99,6 +99,12 @@ BOTH = "[masters]\ncp1\n[workers]\ngpu1\n[minikube]\nbox\n[all:vars]\nansible_ho
             "the machine for minikube (box) is not in this run. Check --limit",
             "",
         ),
+        (
+            "verify",
+            ["-e", "cluster_control_plane_group=a", "-e", "cluster_workers_group=b", "-e", "minikube_group=c"],
+            "none of the hosts of this run is in the group a or b or c.",
+            "",
+        ),
         ("preflight", ["-e", "cluster_control_plane_group=masters"], "", "cp1"),
         (
             "preflight",
