@@ -129,6 +129,27 @@ def test_only_the_chosen_cluster_is_reached(
 
 
 @pytest.mark.parametrize(
+    ("more", "options", "words"),
+    [
+        (
+            "[masters:vars]\ncluster_provider=kubeadm\n[minikube:vars]\ncluster_provider=minikube\n",
+            [],
+            "differs between",
+        ),
+        ("[minikube:vars]\ncluster_provider=minikube\n", [], "cluster_provider differs between hosts (auto, minikube)"),
+        ("[minikube:vars]\ncluster_provider=minikube\n", ["-l", "minikube"], ""),
+        ("[minikube:vars]\ncluster_provider=minikube\n", ["-e", "cluster_provider=kubeadm"], ""),
+        ("cluster_provider=minikube\n", [], ""),
+    ],
+)
+def test_the_choice_is_not_that_of_the_first_host(tmp_path: Path, more: str, options: list[str], words: str) -> None:
+    (tmp_path / "hosts.ini").write_text(f"{BOTH}{more}".replace("masters", "control_plane"))
+    (tmp_path / "site.yml").write_text(f"{PLAYBOOK.format(name='inventory')}  vars: {{inventory_any_provider: true}}\n")
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", *options)
+    assert (status != 0) is bool(words) and words in " ".join(output.split()), output
+
+
+@pytest.mark.parametrize(
     ("second", "fits"),
     [
         ("inventory_any_provider: true, cluster_provider: minikube", True),
