@@ -22,10 +22,11 @@ HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter
 # Port 1 of the loopback address: nobody answers there.
 AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
 INVENTORY = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\ngpu2 {HERE}\n"
-SECRET = "c2VjcmV0LWtleQ=="
-USER = f"{{client-certificate-data: aGVsbG8=, client-key-data: {SECRET}}}"
+PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
+SECRET = base64.b64encode(b"-----BEGIN PRIVATE KEY-----").decode()
+USER = f"{{client-certificate-data: {PEM}, client-key-data: {SECRET}}}"
 CONF = """
-clusters: [{{name: k, cluster: {{server: "https://{server}", certificate-authority-data: Zm9v}}}}]
+clusters: [{{name: k, cluster: {{server: "https://{server}", certificate-authority-data: {ca}}}}}]
 contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
 current-context: c
 users: [{{name: u, user: {user}}}]
@@ -47,7 +48,7 @@ PLAYBOOK = """
 
 
 def conf(server: str = "10.0.0.11:6443", user: str = USER) -> str:
-    return CONF.format(server=server, user=user)
+    return CONF.format(server=server, user=user, ca=PEM)
 
 
 def read(text: str, **settings: Any) -> str:
@@ -107,7 +108,7 @@ def test_why_the_control_plane_can_not_be_reached_is_told(tmp_path: Path) -> Non
             "10.0.0.11:6443",
             "it has client-certificate and client-key",
         ),
-        ("{{token: t}}", "192.0.2.66:6443", "its server is 192.0.2.66, which is not an address of the inventory"),
+        ("{{token: t}}", "192.0.2.66:6443", "its server is 192.0.2.66, which is not an address of the control plane"),
     ],
 )
 def test_a_hostile_kubeconfig_runs_nothing_and_leads_nowhere(
@@ -123,6 +124,31 @@ def test_a_hostile_kubeconfig_runs_nothing_and_leads_nowhere(
     assert "Finalization of task args" not in said
     assert not trace.exists() and "touch" not in output
     assert not list(tmp_path.glob("*.conf"))
+
+
+@pytest.mark.parametrize(("server", "fits"), [("cp1:6443", True), ("10.0.0.11:6443", True), ("192.0.2.66:6443", False)])
+def test_a_machine_without_a_default_route(tmp_path: Path, server: str, fits: bool) -> None:
+    """It has no default_ipv4, from which the address of the node is taken."""
+    private = tmp_path / "private.conf"
+    settings = read(conf(server), cluster_api_endpoint="", _cluster_api_private_file=str(private))
+    inventory = f"[control_plane]\ncp1 {HERE} ansible_host=10.0.0.11\n"
+    status, output = run(tmp_path, inventory, part="file.yml", settings=settings)
+    assert (status == 0) is fits is private.exists(), output
+    assert fits or "its server is 192.0.2.66" in " ".join(output.split())
+
+
+def test_a_tunnel_is_not_promised_to_another_machine(tmp_path: Path) -> None:
+    settings = read(
+        conf().replace("name: c,", "name: minikube,"),
+        cluster_control_plane_group="minikube",
+        minikube_driver="docker",
+        cluster_api_delegate="bastion",
+    )
+    inventory = f"[minikube]\nbox {AWAY}\n[other]\nbastion {HERE}\n"
+    status, output = run(tmp_path, inventory, part="file.yml", settings=settings)
+    assert status != 0
+    words = "cluster_api_delegate is bastion. Remove cluster_api_delegate, or set it to box"
+    assert words in " ".join(output.split())
 
 
 def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Path) -> None:
@@ -147,7 +173,7 @@ def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Pat
     assert status == 0, output
     assert not (tmp_path / "sudo-calls").exists(), output
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert server_of(kept) == {"server": "https://10.0.0.11:6443", "certificate-authority-data": "Zm9v"}
+    assert server_of(kept) == {"server": "https://10.0.0.11:6443", "certificate-authority-data": PEM}
     assert not (tmp_path / "private.conf").exists()
     assert not left.exists(), "left by a run that was killed"
 

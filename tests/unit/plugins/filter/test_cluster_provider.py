@@ -24,6 +24,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_provider impor
         ("auto", [], ["a", "b"], ["b"], "minikube", "b", ""),
         ("auto", [], ["a"], ["c"], "kubeadm", "", "the machine for minikube (a) is not in this run. Check --limit"),
         ("minikube", ["cp1"], ["box"], ["cp1"], "kubeadm", "", "the machine for minikube (box) is not in this run"),
+        ("auto, minikube", ["cp1"], ["box"], ["cp1"], "kubeadm", "", "differs between hosts (auto, minikube). Set -e"),
         ("k3s", ["cp1"], [], ["cp1"], "kubeadm", "", "cluster_provider is 'k3s', which is not valid"),
     ],
 )

@@ -15,7 +15,7 @@ import yaml
 from ansible_collections.gpulab.kubernetes.plugins.filter.safe_kubeconfig import safe_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
 
-PEM = base64.b64encode(b"pem").decode()
+PEM = base64.b64encode(b"-----BEGIN X-----").decode()
 CERTIFICATE = {"client-certificate-data": PEM, "client-key-data": PEM}
 
 
@@ -100,11 +100,13 @@ def test_the_server_is_an_address_of_the_inventory(addresses: list[str], fits: b
         (text(), "broken", "it names no server"),
         (text(user={"token": "a\nb"}), "minikube", "its token has characters"),
         (text(user={"username": "secret"}), "minikube", "neither a client certificate nor a token"),
-        (text({"server": "http://10.0.0.1"}), "minikube", "it is not https://host:port"),
+        (text({"server": "http://10.0.0.1"}), "minikube", "its server .http://10.0.0.1. is not https://host:port"),
         ("", "minikube", "it has no context"),
         ("secret: [", "minikube", "it is not valid YAML"),
         ("{" * 2000, "", "Expecting property name"),
         (text({"tls-server-name": "cp1\n"}), "minikube", "its tls-server-name 'cp1.n' is not a name"),
+        (text({"certificate-authority-data": "Zm9v"}), "minikube", "certificate-authority-data is not PEM"),
+        (text(user={**CERTIFICATE, "client-key-data": "Zm9v"}), "minikube", "client-key-data is not PEM"),
         ("x: !!int ''\n" + text(), "minikube", "it has YAML aliases or tags"),
         ("x: &x {a: b}\ny: {<<: *x}\n" + text(), "minikube", "it has YAML aliases or tags"),
         ("x: 2001-99-99\n" + text(), "minikube", "month must be"),
