@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Callable
 
 from ..plugin_utils._inventory import provider
@@ -42,9 +43,9 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show what the cluster was created by
+- name: Show which host of minikube is the cluster
   ansible.builtin.debug:
-    msg: "{{ ('auto' | gpulab.kubernetes.cluster_provider(['cp1', 'gpu1'], [], ['cp1', 'gpu1'])).name }}"
+    msg: "{{ ('auto' | gpulab.kubernetes.cluster_provider(['cp1', 'gpu1'], [], ['cp1', 'gpu1'])).host }}"
 """
 
 RETURN = r"""
@@ -52,11 +53,8 @@ _value:
   description: The choice.
   type: dict
   contains:
-    name:
-      description: V(kubeadm) or V(minikube).
-      type: str
     host:
-      description: Host of minikube, otherwise empty.
+      description: Host of minikube, empty for a cluster of kubeadm.
       type: str
     problem:
       description: Why there is no choice, and what to do; otherwise empty.
@@ -67,7 +65,7 @@ _value:
 def cluster_provider(
     setting: str, kubeadm: Sequence[str], minikube: Sequence[str], run: Sequence[str]
 ) -> dict[str, Any]:
-    return provider.choose(str(setting), list(kubeadm), list(minikube), list(run)).fields()
+    return asdict(provider.choose_cluster(str(setting), list(kubeadm), list(minikube), list(run)))
 
 
 class FilterModule:

@@ -7,74 +7,86 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-from ..plugin_utils._wandb.place import Host, decide
+from ..plugin_utils._wandb import agent, place
 
 DOCUMENTATION = r"""
 name: wandb_agent_plan
-short_description: Check where a W&B Launch agent runs, and how images that it builds reach the cluster
+short_description: Plan the configuration and the place of a W&B Launch agent
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Checks that the agent does not already run in another place, that its image exists and, for an agent on a host, that
-    the host can build images with Docker and that the cluster gets them.
-positional: _input, accounts, nodes, host, socket
+  - Creates the configuration of the agent with the builder that fits its place, and its environment, except for the
+    key.
+  - Checks that the agent of a cluster does not already run in another place, that its image exists and, for an agent on
+    a host, that the host can build images with Docker and that the cluster gets them.
+positional: _input, queues, found
 options:
   _input:
-    description: >-
-      The agent's C(name), C(place) (V(cluster) or V(host)), C(host), C(chart), C(config) (as W&B takes it), C(user)
-      on the host, C(image), and whether a registry has it (C(image_state)).
+    description:
+      - The C(resource) (V(kubernetes) or V(local-container)) and the agent's C(name), C(entity), C(max_jobs) (a
+        negative number means the default), C(config) (W&B's own keys), C(env), C(base_url), C(http_proxy),
+        C(https_proxy), C(no_proxy) (a list), C(ca_bundle) (empty if there are no own certificate authorities), and the
+        C(directory) of its files on a host.
+      - For V(kubernetes) also its C(place) (V(cluster) or V(host)), C(host), C(chart) and C(image), its C(user) on the
+        host, and the C(socket) through which an agent on the node loads images into containerd.
     type: dict
     required: true
-  accounts:
-    description: ServiceAccounts with the agent's name in its namespace.
+  queues:
+    description: Queues that the agent polls, as returned by the filter P(gpulab.kubernetes.wandb_queues#filter).
     type: list
     elements: dict
     required: true
-  nodes:
-    description: Nodes of the cluster, as returned by the API.
-    type: list
-    elements: dict
-    required: true
-  host:
-    description: >-
-      The C(name) and C(addresses) of the host of the agent, and the C(version) and C(plugins) of its Docker. Empty if
-      it was not read.
+  found:
+    description:
+      - What the cluster has - C(nodes), ServiceAccounts with the agent's name in its namespace (C(accounts)), and
+        EndpointSlices of the Service C(kubernetes) (C(slices)) - and whether a registry has the image (C(image_state)).
+      - C(host) is the C(name) and C(addresses) of the host of the agent, and the C(version) and C(plugins) of its
+        Docker. Empty if it was not read.
+      - For V(local-container), nothing of it is needed.
     type: dict
-    required: true
-  socket:
-    description: Path of the socket through which an agent on the node loads images into containerd.
-    type: str
     required: true
 """
 
 EXAMPLES = r"""
 - name: Show what is in the way
   ansible.builtin.debug:
-    msg: "{{ (agent | gpulab.kubernetes.wandb_agent_plan(accounts, nodes, {}, '')).problems }}"
+    msg: "{{ (settings | gpulab.kubernetes.wandb_agent_plan(queues, found))['problems'] }}"
 """
 
 RETURN = r"""
 _value:
-  description: >-
-    C(problems), messages with a solution, and C(load), how images are loaded into the cluster: the path of the socket,
-    a command that reads an archive, or empty. C(socket_state) says whether the units of the socket are needed.
+  description: The plan.
   type: dict
+  contains:
+    config:
+      description: The configuration of C(wandb launch-agent).
+      type: dict
+    environment:
+      description: Environment variables by name.
+      type: dict
+    problems:
+      description: Messages, each with a solution.
+      type: list
+    socket_state:
+      description: Whether the units of the socket are needed (V(present) or V(absent)).
+      type: str
 """
 
 
 def wandb_agent_plan(
-    agent: Mapping[str, Any],
-    accounts: Sequence[Mapping[str, Any]],
-    nodes: Sequence[Mapping[str, Any]],
-    host: Mapping[str, Any],
-    socket: str,
+    settings: Mapping[str, Any], queues: Sequence[Mapping[str, Any]], found: Mapping[str, Any]
 ) -> dict[str, Any]:
-    decision = decide(agent, accounts, nodes, Host(**host) if host else None, socket)
+    config = agent.config(settings, queues)
+    decision, api = place.Decision(), ""
+    if settings["resource"] == "kubernetes":
+        decision = place.plan_place(settings, config.get("builder") or {}, found)
+        api = place.server_name(found["slices"])
     return {
+        "config": config,
+        "environment": agent.environment(settings, decision.load, api),
         "problems": list(decision.problems),
-        "load": decision.load,
-        "socket_state": "present" if decision.load == socket else "absent",
+        "socket_state": "present" if decision.load and decision.load == settings["socket"] else "absent",
     }
 
 

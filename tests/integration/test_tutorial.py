@@ -61,7 +61,8 @@ class Site:
 
     def play(self, playbook: str, *arguments: str) -> Run:
         """Run a playbook again, with the settings of the guide's reader."""
-        return play(self.inventory, *arguments, playbook=f"playbooks/{playbook}.yml")
+        reader = self.guide.checkout.given
+        return play(self.inventory, *arguments, playbook=f"playbooks/{playbook}.yml", env=reader)
 
     def push(self, **config: Any) -> dict[str, Any]:
         job = {"docker_image": PICTURES, "queue_name": QUEUE, "config": {"overrides": {"run_config": config}}}
@@ -198,8 +199,9 @@ def test_four_jobs_run_on_four_gpus_while_a_fifth_waits(site: Site) -> None:
     (waiting,) = [pod for pod in pods if pod["status"]["phase"] == "Pending"]
     assert "Insufficient nvidia.com/gpu" in json.dumps(waiting["status"])
     running = [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"]
-    seen = [site.cluster.kubectl("exec", name, "--", "nvidia-smi", "-L") for name in running]
-    assert all(listed.count("UUID: GPU-") == 1 for listed in seen) and len(set(seen)) == 4
+    seen = [site.cluster.kubectl("logs", name) for name in running]
+    used = {word for log in seen for line in log.splitlines() if line.startswith("GPUs:") for word in line.split()[1:]}
+    assert all(log.count("GPU-") == 1 for log in seen) and len(used) == 4
     run = site.guide.through("kubernetes.report")
     assert "4 running on 4 GPUs, 1 not running yet" in run.output
     canceled = next(item for item in items if site.runs(item)[0]["metadata"]["name"] == running[0])

@@ -72,7 +72,7 @@ class DaemonFile:
         others = docker.without(values, own)
         if cdi and replace:
             others = docker.without(others, _WITHOUT_CDI)
-        wanted = _completed(others, settings, log_options, cdi)
+        wanted = _complete_settings(others, settings, log_options, cdi)
         merged = docker.merge(others, wanted, replace)
         if merged.contradictions:
             raise self._contradicted(merged)
@@ -172,20 +172,20 @@ class DaemonFile:
         )
 
 
-def _completed(
+def _complete_settings(
     others: Mapping[str, Any], settings: Mapping[str, Any], log_options: Mapping[str, Any], cdi: bool
 ) -> dict[str, Any]:
-    """The settings with what depends on the file: log options that its driver has, and CDI if the file disables it."""
+    """Return the settings with log options that the driver has, and with CDI if the file disables it."""
     wanted = dict(settings)
     own = wanted.get("log-opts", {})
     if isinstance(own, Mapping):
-        options = {**logs.applicable(logs.driver({**others, **_set(wanted)}), log_options), **own}
+        options = {**logs.supported_options(logs.driver({**others, **_without_nulls(wanted)}), log_options), **own}
         if options:
-            wanted["log-opts"] = _set(options) or None
+            wanted["log-opts"] = _without_nulls(options) or None
     if cdi and not wanted.get("features") and docker.without(others, _WITHOUT_CDI) != others:
         wanted["features"] = {"cdi": True}
     return wanted
 
 
-def _set(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}

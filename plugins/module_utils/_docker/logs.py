@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-DEFAULT = "json-file"
+_DEFAULT = "json-file"
 # Options that limit a container's log file, which only two drivers write.
-LIMITS = frozenset({"max-size", "max-file", "compress"})
-LIMITED = frozenset({DEFAULT, "local"})
+_LIMITS = frozenset({"max-size", "max-file", "compress"})
+_LIMITED = frozenset({_DEFAULT, "local"})
 
 _ATTRIBUTES = frozenset({"env", "env-regex", "labels", "labels-regex"})
 # Those of factory.go, and of loggerutils/cache.
 _ALWAYS = {"mode", "max-buffer-size", "cache-disabled"} | {
-    f"cache-{option}" for option in _ATTRIBUTES | LIMITS | {"tag"}
+    f"cache-{option}" for option in _ATTRIBUTES | _LIMITS | {"tag"}
 }
 _MODES = ("", "blocking", "non-blocking")
 _OPTIONS: dict[str, frozenset[str]] = {
-    DEFAULT: _ATTRIBUTES | LIMITS | {"tag"},
-    "local": _ATTRIBUTES | LIMITS | {"tag"},
+    _DEFAULT: _ATTRIBUTES | _LIMITS | {"tag"},
+    "local": _ATTRIBUTES | _LIMITS | {"tag"},
     "journald": _ATTRIBUTES | {"tag"},
     "syslog": _ATTRIBUTES
     | {"tag", "syslog-address", "syslog-facility", "syslog-format"}
@@ -51,16 +51,16 @@ _NEEDED = {"awslogs": "awslogs-group", "gelf": "gelf-address"}
 
 def driver(values: Mapping[str, Any]) -> str:
     """The log driver that a daemon.json sets, or Docker's default."""
-    return str(values.get("log-driver") or DEFAULT)
+    return str(values.get("log-driver") or _DEFAULT)
 
 
-def applicable(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options without the limits that this driver does not have."""
-    return {option: value for option, value in options.items() if name in LIMITED or option not in LIMITS}
+def supported_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without the limits that this driver does not have."""
+    return {option: value for option, value in options.items() if name in _LIMITED or option not in _LIMITS}
 
 
 def problems(name: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps Docker from starting with these options of a log driver, as sentences without an end.
+    """Say what keeps Docker from starting with these options of a log driver, as sentences without an end.
 
     The driver V(none) takes any option. What a plugin takes is not known.
     """

@@ -17,7 +17,7 @@ Values = dict[str, Any]
 # Where a template variable of that name goes, unless a value is given.
 _AMOUNTS = {"gpus": "nvidia.com/gpu", "cpu": "cpu", "memory": "memory"}
 _DOCKER_AMOUNTS = {"gpus": "gpus", "cpu": "cpus", "memory": "memory"}
-# Where agents and jobs find own certificate authorities: Python's requests, Go and Python's ssl, and git.
+# Where agents and jobs find own certificate authorities: Python's requests, Go (wandb-core) and Python's ssl, and git.
 AUTHORITIES = "/etc/wandb-ca"
 CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GIT_SSL_CAINFO")
 # Settings that say something of a cluster. The agent gives containers of Docker no volumes.

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._errors import DomainError
 from .errors import explained
-from .queue import Queue, from_api
+from .queue import CA_VARIABLES, Queue, from_api
 
 TRIED = "0.31.0"
 _PROJECT = "model-registry"
@@ -34,8 +34,7 @@ class Server:
                     f"Error while reading the certificate authorities of W&B: there is no file {authorities}. Correct "
                     "wandb_launch_ca_bundle. Nothing was changed."
                 )
-            # Of requests, and of wandb's own core, which is written in Go.
-            os.environ.update(dict.fromkeys(("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"), authorities))
+            os.environ.update(dict.fromkeys(CA_VARIABLES, authorities))
         try:
             from wandb.sdk.launch.api import LaunchApi
         except ImportError as error:

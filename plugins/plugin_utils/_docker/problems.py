@@ -113,7 +113,7 @@ def _logs(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
         yield "docker_daemon_settings: log-opts must be a mapping, such as {tag: docker}."
     elif own is not None and (settings.get("log-driver") or not found["configured"]):
         name = logs.driver(settings)
-        merged = {**logs.applicable(name, options), **own}
+        merged = {**logs.supported_options(name, options), **own}
         for problem in logs.problems(name, {key: value for key, value in merged.items() if value is not None}):
             yield (
                 f"In docker_log_options and docker_daemon_settings, {problem}, and Docker would not start: correct "

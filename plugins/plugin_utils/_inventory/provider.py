@@ -6,42 +6,37 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from .._preflight.model import listing
 
-KUBEADM, MINIKUBE = "kubeadm", "minikube"
+_KUBEADM, _MINIKUBE = "kubeadm", "minikube"
 _BOTH = "Set -e cluster_provider=kubeadm or -e cluster_provider=minikube"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """``host`` is that of minikube. ``problem`` is a sentence with what to do, or empty."""
+    """``host`` is that of minikube, empty for a cluster of kubeadm. ``problem`` has what to do, or is empty."""
 
-    name: str = KUBEADM
     host: str = ""
     problem: str = ""
 
-    def fields(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def choose(setting: str, kubeadm: Sequence[str], minikube: Sequence[str], run: Collection[str]) -> Choice:
+def choose_cluster(setting: str, kubeadm: Sequence[str], minikube: Sequence[str], run: Collection[str]) -> Choice:
     """Choose a cluster. ``kubeadm`` and ``minikube`` are the hosts of the groups, ``run`` those of this run.
 
     ``setting`` has several values, with commas, if hosts differ.
     """
     if "," in setting:
         return Choice(problem=f"cluster_provider differs between hosts ({setting:.60}). {_BOTH}.")
-    if setting not in ("auto", KUBEADM, MINIKUBE):
+    if setting not in ("auto", _KUBEADM, _MINIKUBE):
         return Choice(problem=f"cluster_provider is {setting!r:.60}, which is not valid. {_BOTH}, or leave it out.")
     if setting == "auto" and kubeadm and minikube:
         return Choice(
             problem=f"the inventory has a cluster of kubeadm ({listing(kubeadm)}) and a machine for minikube "
             f"({listing(minikube)}). {_BOTH}."
         )
-    if setting == KUBEADM or (setting == "auto" and not minikube):
+    if setting == _KUBEADM or (setting == "auto" and not minikube):
         return Choice()
     if not minikube:
         return Choice(
@@ -52,4 +47,4 @@ def choose(setting: str, kubeadm: Sequence[str], minikube: Sequence[str], run: C
         return Choice(problem=f"the machine for minikube ({listing(minikube)}) is not in this run. Check --limit.")
     if len(hosts) > 1:
         return Choice(problem=f"each of {listing(hosts)} is a cluster of its own. Choose one: -l HOST.")
-    return Choice(MINIKUBE, hosts[0])
+    return Choice(hosts[0])

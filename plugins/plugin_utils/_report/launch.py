@@ -59,21 +59,16 @@ def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
         what = f"W&B Launch could not be read: {text(launch['failure'])}"
         yield True, _problem("launch_unread", what, "Follow the advice in the message, and run the report again.")
     for agent in dictionaries(launch.get("agents")):
+        where = "/".join(filter(None, (text(agent.get("namespace")), text(agent.get("name")))))
         if agent.get("alive") is not True:
             log = " / ".join(texts(agent.get("log")))
-            where = "/".join(filter(None, (text(agent.get("namespace")), text(agent.get("name")))))
             what = f"the launch agent {where} is not alive: {text(agent.get('trouble'))}"
             what += f"; it said: {log}" if log else ""
             yield True, _problem("launch_agent_down", what, f"Set up its queues, key and agent: {_RUN}.")
         if build := texts(agent.get("build")):
-            where = "/".join(filter(None, (text(agent.get("namespace")), text(agent.get("name")))))
             what = f"the launch agent {where} could not build an image: {' / '.join(build)}"
-            yield (
-                False,
-                _problem(
-                    "launch_build_failed", what, "Correct the job's Dockerfile or requirements, and launch it again."
-                ),
-            )
+            remedy = "Correct the job's Dockerfile or requirements, and launch it again."
+            yield False, _problem("launch_build_failed", what, remedy)
     for name, states in dictionary(launch.get("queues")).items():
         if states is None:
             yield True, _problem("launch_queue_missing", f"W&B has no queue {name}", f"Create it: {_RUN}.")

@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
-from ...module_utils._wandb.queue import CA_VARIABLES
+from ...module_utils._wandb.queue import AUTHORITIES, CA_VARIABLES
 
 # Kubernetes puts the address of its API there, in a pod.
 _API = "$(KUBERNETES_SERVICE_HOST)"
 
 
 def config(settings: Mapping[str, Any], queues: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """``settings`` are resource (of the queues), place, max_jobs, entity and config, which are W&B's own keys."""
+    """Return W&B's configuration of the agent. ``settings`` are those of the filter wandb_agent_plan."""
     on_docker = settings["resource"] == "local-container"
     found: dict[str, Any] = {"max_jobs": 1 if on_docker else -1}
     # Where the agent finds a Docker it would build images.
@@ -29,32 +27,27 @@ def config(settings: Mapping[str, Any], queues: Sequence[Mapping[str, Any]]) -> 
     return found
 
 
-def environment(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Everything but the key, in the order in which it is set.
+def environment(settings: Mapping[str, Any], load: str, api: str) -> dict[str, str]:
+    """Return everything but the key, in the order in which it is set.
 
-    ``settings`` are base_url, env, http_proxy, https_proxy, no_proxy (a list), ca_bundle (empty for none) and ca (where
-    the agent finds it); for queues of Kubernetes also release, load and kubeconfig (its text, or empty in a pod).
+    ``load`` is how images get into the cluster, ``api`` the address of the API, each empty if there is none. A pod
+    knows the API itself.
     """
+    of_cluster = settings["resource"] == "kubernetes"
+    in_pod = of_cluster and settings["place"] == "cluster"
     proxies = {name: settings[name] for name in ("http_proxy", "https_proxy") if settings[name]}
     if proxies:
-        proxies["no_proxy"] = ",".join(dict.fromkeys([*settings["no_proxy"], *_api(settings)]))
+        own = _API if in_pod else api
+        proxies["no_proxy"] = ",".join(dict.fromkeys([*settings["no_proxy"], *([own] if own else [])]))
     found = {**proxies, **{name.upper(): value for name, value in proxies.items()}}
     if settings["ca_bundle"]:
-        found |= dict.fromkeys(CA_VARIABLES, settings["ca"])
-    for name, key in (("WANDB_RELEASE_NAME", "release"), ("LAUNCH_AGENT_LOAD_IMAGES", "load")):
-        if settings.get(key):
-            found[name] = settings[key]
+        found |= dict.fromkeys(CA_VARIABLES, f"{AUTHORITIES if in_pod else settings['directory']}/ca.crt")
+    if of_cluster:
+        found["WANDB_RELEASE_NAME"] = settings["name"]
+    if load:
+        found["LAUNCH_AGENT_LOAD_IMAGES"] = load
     return {
         **found,
         **{name: str(value) for name, value in settings["env"].items()},
         "WANDB_BASE_URL": settings["base_url"],
     }
-
-
-def _api(settings: Mapping[str, Any]) -> list[str]:
-    if "kubeconfig" not in settings:
-        return []
-    if not settings["kubeconfig"]:
-        return [_API]
-    (cluster,) = json.loads(settings["kubeconfig"])["clusters"]
-    return [str(urlsplit(cluster["cluster"]["server"]).hostname)]

@@ -24,8 +24,10 @@ _RESOURCES = {
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "gpulab.io/")
 
 
-def fit(queue: Mapping[str, Any], pod: Mapping[str, Any], labeled: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Sentences about what none of the nodes ``labeled`` has for the greatest pod of the queue."""
+def fit_problems(
+    queue: Mapping[str, Any], pod: Mapping[str, Any], labeled: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Say what none of the nodes ``labeled`` has for the greatest pod of the queue."""
     refused = {objects.name(node): taint for node in labeled if (taint := _untolerated(node, pod))}
     nodes = [node for node in labeled if objects.name(node) not in refused]
     if not nodes:
@@ -36,7 +38,7 @@ def fit(queue: Mapping[str, Any], pod: Mapping[str, Any], labeled: Sequence[Mapp
             else "no node has the labels of node_selector: correct it"
         )
         return
-    wanted = {name: _sum(queue, pod, name) for name in _RESOURCES}
+    wanted = {name: _requested(queue, pod, name) for name in _RESOURCES}
     has = {objects.name(node): {name: _offered(node, name) for name in _RESOURCES} for node in nodes}
     short = False
     for name, (words, setting) in _RESOURCES.items():
@@ -55,7 +57,7 @@ def fit(queue: Mapping[str, Any], pod: Mapping[str, Any], labeled: Sequence[Mapp
 
 
 def _untolerated(node: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
-    """A taint that keeps the pods away, empty if there is none. Those that Kubernetes sets for a while do not count."""
+    """Return a taint that keeps the pods away, or empty. Those that Kubernetes sets for a while do not count."""
     for taint in (node.get("spec") or {}).get("taints") or []:
         lasting = taint["effect"] != "PreferNoSchedule" and not taint["key"].startswith(_PASSING)
         if lasting and not any(_tolerates(each, taint) for each in pod.get("tolerations") or []):
@@ -77,13 +79,13 @@ def _offered(node: Mapping[str, Any], name: str) -> Fraction:
     return read_quantity(str(amounts.get(name, "0"))) or Fraction(0)
 
 
-def _sum(queue: Mapping[str, Any], pod: Mapping[str, Any], name: str) -> Fraction:
-    """The most of a resource that a pod of the queue may request; what has only a limit requests that."""
+def _requested(queue: Mapping[str, Any], pod: Mapping[str, Any], name: str) -> Fraction:
+    """Return the most of a resource that a pod may request; what has only a limit requests that."""
     found = Fraction(0)
     for container in pod.get("containers") or []:
         resources = container.get("resources") or {}
         amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        found += most(queue, amounts.get(name, 0))
+        found += greatest_amount(queue, amounts.get(name, 0))
     return found
 
 
@@ -91,8 +93,8 @@ def _shown(name: str, amount: Fraction) -> str:
     return f"{float(amount / 2**30):.4g}Gi" if name == "memory" else f"{float(amount):.4g}"
 
 
-def most(queue: Mapping[str, Any], value: Any) -> Fraction:
-    """The greatest amount that a value can be, with any value of the variable in it."""
+def greatest_amount(queue: Mapping[str, Any], value: Any) -> Fraction:
+    """Return the greatest amount that a value can be, with any value of the variable in it."""
     texts = [str(value)]
     if variable := VARIABLE.search(texts[0]):
         schema = queue["template_variables"].get(variable[1]) or {}

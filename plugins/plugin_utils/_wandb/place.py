@@ -17,7 +17,7 @@ from ...module_utils._kubeadm.kubeconfig import Kubeconfig, endpoint
 
 Object = Mapping[str, Any]
 # On the agent's ServiceAccount: V(cluster), or the host of the inventory.
-PLACE = "gpulab.kubernetes/agent-place"
+_PLACE = "gpulab.kubernetes/agent-place"
 _CLUSTER = "cluster"
 # useradd takes no more.
 _LONGEST_USER = 32
@@ -42,59 +42,57 @@ class Decision:
     load: str = ""
 
 
-def decide(
-    agent: Mapping[str, Any], accounts: Sequence[Object], nodes: Sequence[Object], host: Host | None, socket: str
-) -> Decision:
-    """``agent`` has name, place, host, chart, config, user, image and image_state (found, missing or unknown).
+def plan_place(settings: Mapping[str, Any], builder: Mapping[str, Any], found: Mapping[str, Any]) -> Decision:
+    """Check the place of the agent, and choose how the cluster gets its images.
 
-    ``accounts`` are ServiceAccounts of its name.
+    ``settings`` and ``found`` are those of the filter wandb_agent_plan, ``builder`` is of W&B's configuration.
     """
-    found = list(_elsewhere(agent, accounts))
-    if agent["place"] == _CLUSTER:
-        return Decision([*found, *_image(agent["image"], agent["image_state"], nodes)])
-    if agent["chart"]:
-        found.append(
+    problems = list(_elsewhere(settings, found["accounts"]))
+    if settings["place"] == _CLUSTER:
+        return Decision([*problems, *_image(settings["image"], found["image_state"], found["nodes"])])
+    if settings["chart"]:
+        problems.append(
             "W&B's chart runs the agent in the cluster: remove wandb_launch_chart_path, or set "
             "wandb_launch_agent_place=cluster"
         )
-    if len(agent["user"]) > _LONGEST_USER:
-        found.append(
-            f"{agent['user']}, the user of the agent, has more than {_LONGEST_USER} characters: shorten "
+    if len(settings["user"]) > _LONGEST_USER:
+        problems.append(
+            f"{settings['user']}, the user of the agent, has more than {_LONGEST_USER} characters: shorten "
             "wandb_launch_name"
         )
-    if host is None:
-        found.append(
-            f"{agent['host'] or 'the host of the agent'} could not be read, or is not a host of this play: see the "
+    if not found["host"]:
+        problems.append(
+            f"{settings['host'] or 'the host of the agent'} could not be read, or is not a host of this play: see the "
             "error above, or correct wandb_launch_agent_host"
         )
-        return Decision(found)
-    builder = agent["config"].get("builder") or {}
+        return Decision(problems)
+    host = Host(**found["host"])
     if not host.version:
-        found.append(f"Docker does not respond on {host.name}: run gpulab.kubernetes.docker first")
+        problems.append(f"Docker does not respond on {host.name}: run gpulab.kubernetes.docker first")
     if builder.get("type", "docker") != "docker":
-        return Decision(found)
+        return Decision(problems)
     if host.version and "buildx" not in host.plugins:
-        found.append(
+        problems.append(
             f"Docker on {host.name} has no buildx, which builds the images: add buildx to docker_plugins and run "
             "gpulab.kubernetes.docker, or set wandb_launch_agent_config={'builder': {'type': 'noop'}}"
         )
     destination = str(builder.get("destination") or "")
     if destination:
-        found.extend(_destination(destination.removeprefix("https://")))
-        return Decision(found)
-    load, problem = _loading(nodes, host, socket)
-    return Decision([*found, *([problem] if problem else [])], load)
+        problems.extend(_destination(destination.removeprefix("https://")))
+        return Decision(problems)
+    load, problem = _loading(found["nodes"], host, settings["socket"])
+    return Decision([*problems, *([problem] if problem else [])], load)
 
 
-def _elsewhere(agent: Mapping[str, Any], accounts: Sequence[Object]) -> Iterator[str]:
-    wanted = _CLUSTER if agent["place"] == _CLUSTER else agent["host"]
+def _elsewhere(settings: Mapping[str, Any], accounts: Sequence[Object]) -> Iterator[str]:
+    wanted = _CLUSTER if settings["place"] == _CLUSTER else settings["host"]
     for account in accounts:
-        now = (account["metadata"].get("annotations") or {}).get(PLACE) or _CLUSTER
+        now = (account["metadata"].get("annotations") or {}).get(_PLACE) or _CLUSTER
         if now != wanted:
             where, place = ("in the cluster", _CLUSTER) if now == _CLUSTER else (f"on {now}", "host")
             more = "" if now == _CLUSTER else f" -e wandb_launch_agent_host={now}"
             yield (
-                f"the agent {agent['name']} already runs {where}: remove it there first, with "
+                f"the agent {settings['name']} already runs {where}: remove it there first, with "
                 f"-e wandb_launch_state=absent -e wandb_launch_agent_place={place}{more}"
             )
 
@@ -157,23 +155,28 @@ def _unknown(node: str, runtime: str) -> str:
 
 
 def kubeconfig(secret: Object, slices: Sequence[Object], namespace: str) -> str:
-    """A kubeconfig with the token of a ServiceAccount and the address under which the API announces itself.
+    """Return a kubeconfig with the token of a ServiceAccount and the address under which the API announces itself.
 
     ``secret`` is of the type kubernetes.io/service-account-token, ``slices`` are those of the Service kubernetes.
     Empty if one of them is not there yet.
     """
     data = secret.get("data") or {}
-    server = api_server(slices)
+    server = server_url(slices)
     if not (data.get("token") and data.get("ca.crt") and server):
         return ""
-    host, port = endpoint(server)
     authority, token = (base64.b64decode(data[key]).decode() for key in ("ca.crt", "token"))
-    config = Kubeconfig(server, host, port, ca=authority, token=token)
+    config = Kubeconfig(server, *endpoint(server), ca=authority, token=token)
     return json.dumps(build(config, namespace=namespace), indent=2)
 
 
-def api_server(slices: Sequence[Object]) -> str:
-    """The URL of the first endpoint, empty if there is none."""
+def server_name(slices: Sequence[Object]) -> str:
+    """Return the address of the API as exceptions of a proxy name it, empty if there is none."""
+    server = server_url(slices)
+    return endpoint(server)[0] if server else ""
+
+
+def server_url(slices: Sequence[Object]) -> str:
+    """Return the URL of the first endpoint, empty if there is none."""
     for each in slices:
         port = next((port["port"] for port in each.get("ports") or [] if port.get("name") == "https"), None)
         for ready in each.get("endpoints") or []:

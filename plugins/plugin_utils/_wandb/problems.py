@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...module_utils._wandb.refusals import refusals
-from .fit import VARIABLE, fit, most
+from .fit import VARIABLE, fit_problems, greatest_amount
 
 _TYPES: dict[str, Any] = {"integer": int, "number": (int, float), "string": str}
 _LONGEST_NAME = 64
@@ -102,12 +102,15 @@ def _of_queue(queue: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _amounts(queue: Mapping[str, Any]) -> Any:
-    """Where a queue says how much its jobs request."""
-    arguments = queue["resource_args"]
+    """Return the parts of a queue that say how much its jobs request."""
     if queue["resource"] != "kubernetes":
-        return [arguments.get(name) for name in ("gpus", "cpus", "memory")]
-    pod = ((arguments.get("spec") or {}).get("template") or {}).get("spec") or {}
-    return [container.get("resources") for container in pod.get("containers") or []]
+        return [queue["resource_args"].get(name) for name in ("gpus", "cpus", "memory")]
+    return [container.get("resources") for container in _pod(queue).get("containers") or []]
+
+
+def _pod(queue: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the specification of the pods of a queue's jobs."""
+    return ((queue["resource_args"].get("spec") or {}).get("template") or {}).get("spec") or {}
 
 
 def _variable(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
@@ -155,11 +158,10 @@ def _between(low: Any, value: Any, high: Any) -> bool:
 
 
 def _on_cluster(queue: Mapping[str, Any], cluster: Cluster, own_namespace: str) -> Iterator[str]:
-    arguments = queue["resource_args"]
-    namespace = (arguments.get("metadata") or {}).get("namespace") or "default"
+    namespace = (queue["resource_args"].get("metadata") or {}).get("namespace") or "default"
     if namespace != own_namespace and not cluster.has(namespace):
         yield f"there is no namespace {namespace}: create it, or set wandb_launch_job_namespace"
-    pod = ((arguments.get("spec") or {}).get("template") or {}).get("spec") or {}
+    pod = _pod(queue)
     for volume in pod.get("volumes") or []:
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if claim and not cluster.has_claim(namespace, claim):
@@ -167,9 +169,9 @@ def _on_cluster(queue: Mapping[str, Any], cluster: Cluster, own_namespace: str) 
                 f"the namespace {namespace} has no claim {claim}: create it, for example with "
                 f"gpulab.kubernetes.storage -e nfs_cache_namespace={namespace} -e nfs_cache_claim={claim}"
             )
-    yield from fit(queue, pod, cluster.with_labels(pod.get("nodeSelector") or {}))
+    yield from fit_problems(queue, pod, cluster.with_labels(pod.get("nodeSelector") or {}))
 
 
 def _docker_gpus(queue: Mapping[str, Any]) -> int:
     """The most GPUs that a container of the queue may ask for by their number."""
-    return int(most(queue, queue["resource_args"].get("gpus", 0)))
+    return int(greatest_amount(queue, queue["resource_args"].get("gpus", 0)))

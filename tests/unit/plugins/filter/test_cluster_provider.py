@@ -10,27 +10,25 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_provider impor
 
 
 @pytest.mark.parametrize(
-    ("setting", "kubeadm", "minikube", "run", "name", "host", "problem"),
+    ("setting", "kubeadm", "minikube", "run", "host", "problem"),
     [
-        ("auto", ["cp1", "gpu1"], [], ["cp1", "gpu1"], "kubeadm", "", ""),
-        ("auto", [], ["box"], ["box", "nfs"], "minikube", "box", ""),
-        ("auto", ["box"], ["box"], ["box"], "kubeadm", "", "Set -e cluster_provider=kubeadm or"),
-        ("auto", [], [], ["x"], "kubeadm", "", ""),
-        ("auto", ["cp1"], ["box"], ["cp1", "box"], "kubeadm", "", "Set -e cluster_provider=kubeadm or"),
-        ("kubeadm", ["cp1"], ["box"], ["cp1", "box"], "kubeadm", "", ""),
-        ("minikube", ["cp1"], ["box"], ["cp1", "box"], "minikube", "box", ""),
-        ("minikube", ["cp1"], [], ["cp1"], "kubeadm", "", "the group minikube has no hosts"),
-        ("auto", [], ["a", "b"], ["a", "b"], "kubeadm", "", "Choose one: -l HOST"),
-        ("auto", [], ["a", "b"], ["b"], "minikube", "b", ""),
-        ("auto", [], ["a"], ["c"], "kubeadm", "", "the machine for minikube (a) is not in this run. Check --limit"),
-        ("minikube", ["cp1"], ["box"], ["cp1"], "kubeadm", "", "the machine for minikube (box) is not in this run"),
-        ("auto, minikube", ["cp1"], ["box"], ["cp1"], "kubeadm", "", "differs between hosts (auto, minikube). Set -e"),
-        ("k3s", ["cp1"], [], ["cp1"], "kubeadm", "", "cluster_provider is 'k3s', which is not valid"),
+        ("auto", ["cp1", "gpu1"], [], ["cp1", "gpu1"], "", ""),
+        ("auto", [], ["box"], ["box", "nfs"], "box", ""),
+        ("auto", ["box"], ["box"], ["box"], "", "Set -e cluster_provider=kubeadm or"),
+        ("auto", [], [], ["x"], "", ""),
+        ("auto", ["cp1"], ["box"], ["cp1", "box"], "", "Set -e cluster_provider=kubeadm or"),
+        ("kubeadm", ["cp1"], ["box"], ["cp1", "box"], "", ""),
+        ("minikube", ["cp1"], ["box"], ["cp1", "box"], "box", ""),
+        ("minikube", ["cp1"], [], ["cp1"], "", "the group minikube has no hosts"),
+        ("auto", [], ["a", "b"], ["a", "b"], "", "Choose one: -l HOST"),
+        ("auto", [], ["a", "b"], ["b"], "b", ""),
+        ("auto", [], ["a"], ["c"], "", "the machine for minikube (a) is not in this run. Check --limit"),
+        ("minikube", ["cp1"], ["box"], ["cp1"], "", "the machine for minikube (box) is not in this run"),
+        ("auto, minikube", ["cp1"], ["box"], ["cp1"], "", "differs between hosts (auto, minikube). Set -e"),
+        ("k3s", ["cp1"], [], ["cp1"], "", "cluster_provider is 'k3s', which is not valid"),
     ],
 )
-def test_choice(
-    setting: str, kubeadm: list[str], minikube: list[str], run: list[str], name: str, host: str, problem: str
-) -> None:
+def test_choice(setting: str, kubeadm: list[str], minikube: list[str], run: list[str], host: str, problem: str) -> None:
     found = cluster_provider(setting, kubeadm, minikube, run)
-    assert (found["name"], found["host"]) == (name, host)
+    assert found["host"] == host
     assert problem in found["problem"] if problem else found["problem"] == ""

@@ -15,14 +15,29 @@ SOCKET = "/run/agent-images.sock"
 DOCKER = {"type": "docker"}
 HOST = {"name": "gpubox", "addresses": ["192.0.2.10", "10.244.0.1"], "version": "29.8.2", "plugins": ["buildx"]}
 AGENT: dict[str, Any] = {
+    "resource": "kubernetes",
     "name": "launch-agent",
     "place": "host",
     "host": "gpubox",
     "chart": "",
     "config": {"builder": DOCKER},
+    "image": "docker.io/wandb/launch-agent:0.31.0",
+    "user": "wandb-launch-agent-cluster",
+    "directory": "/etc/wandb-launch-agent-cluster",
+    "socket": SOCKET,
+    "entity": "my-team",
+    "max_jobs": -1,
+    "env": {},
+    "base_url": "https://api.wandb.ai",
+    "ca_bundle": "",
+    "http_proxy": "",
+    "https_proxy": "",
 }
-AGENT |= {"image": "docker.io/wandb/launch-agent:0.31.0", "image_state": "unknown"}
-AGENT["user"] = "wandb-launch-agent-cluster"
+
+
+def plan(agent: Any, nodes: Any, host: Any = HOST, **found: Any) -> dict[str, Any]:
+    read = {"image_state": "unknown", "accounts": [], "slices": [], "nodes": nodes, "host": host, **found}
+    return wandb_agent_plan({**AGENT, **agent}, [], read)
 
 
 def node(address: str = "192.0.2.10", runtime: str = "containerd", **labels: str) -> dict[str, Any]:
@@ -57,8 +72,8 @@ IN_DOCKER = {"minikube.k8s.io/name": "minikube"}
     ],
 )
 def test_images_get_to_the_cluster(nodes: list[Any], builder: dict[str, str], load: str) -> None:
-    found = wandb_agent_plan({**AGENT, "config": {"builder": builder}}, [], nodes, HOST, SOCKET)
-    assert (found["problems"], found["load"]) == ([], load)
+    found = plan({"config": {"builder": builder}}, nodes)
+    assert (found["problems"], found["environment"].get("LAUNCH_AGENT_LOAD_IMAGES", "")) == ([], load)
     assert found["socket_state"] == ("present" if load == SOCKET else "absent")
 
 
@@ -83,7 +98,7 @@ def test_images_get_to_the_cluster(nodes: list[Any], builder: dict[str, str], lo
     ],
 )
 def test_what_is_in_the_way_is_said(agent: Any, host: Any, nodes: Any, words: str) -> None:
-    (problem,) = wandb_agent_plan({**AGENT, **agent}, [], nodes, host, SOCKET)["problems"]
+    (problem,) = plan(agent, nodes, host)["problems"]
     assert words in problem
 
 
@@ -105,8 +120,7 @@ def test_what_is_in_the_way_is_said(agent: Any, host: Any, nodes: Any, words: st
 def test_a_missing_image_is_said_with_three_ways(place: str, state: str, names: list[str], words: str) -> None:
     there = node()
     there["status"]["images"] = [{"names": names}, {}]
-    agent = {**AGENT, "place": place, "image_state": state}
-    said = wandb_agent_plan(agent, [], [node(), there][-1:], HOST, SOCKET)["problems"]
+    said = plan({"place": place}, [there], image_state=state)["problems"]
     assert len(said) == bool(words)
     assert words in "".join(said) and (not words or "wandb_launch_agent_place=host" in said[0])
 
@@ -127,7 +141,7 @@ def account(place: str | None) -> dict[str, Any]:
     ],
 )
 def test_an_agent_that_runs_elsewhere_is_removed_first(place: str, now: str | None, words: str) -> None:
-    said = wandb_agent_plan({**AGENT, "place": place}, [account(now)], [node()], HOST, SOCKET)["problems"]
+    said = plan({"place": place}, [node()], accounts=[account(now)])["problems"]
     assert len(said) == bool(words)
     assert words in "".join(said)
 

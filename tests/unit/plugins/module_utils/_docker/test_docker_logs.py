@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._docker.logs import applicable, driver, problems
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._docker.logs import driver, problems, supported_options
 
 LIMITS = {"max-size": "100m", "max-file": "3"}
 LIMITED = ("json-file", "local")
@@ -25,7 +25,7 @@ OWN = {
 @pytest.mark.parametrize("name", [*OWN, "none", "vendor/plugin:1"])
 def test_limits_are_left_out_for_drivers_without_a_file(name: str) -> None:
     options = {**LIMITS, "env": "A"}
-    assert applicable(name, options) == (options if name in LIMITED else {"env": "A"})
+    assert supported_options(name, options) == (options if name in LIMITED else {"env": "A"})
 
 
 @pytest.mark.parametrize("name", OWN)
