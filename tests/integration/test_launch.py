@@ -284,7 +284,7 @@ def stop_a_run(site: Site, agent_config: dict[str, Any]) -> None:
     wait_for(lambda: "launch-" not in site.cluster.kubectl("get", "pods", "--output=name"), 120)
 
 
-def test_a_run_that_is_stopped_gives_its_gpus_back(site: Site) -> None:
+def test_a_stopped_run_releases_its_gpus(site: Site) -> None:
     stop_a_run(site, STOPS)
 
 
@@ -563,7 +563,7 @@ def on_host(box: Box) -> dict[str, Any]:
 CLUSTER_UNIT = "wandb-launch-agent-cluster"
 
 
-def test_a_registry_that_wandb_can_not_push_to_is_told(box: Box, on_host: dict[str, Any]) -> None:
+def test_a_registry_that_wandb_can_not_push_to_is_rejected(box: Box, on_host: dict[str, Any]) -> None:
     builder = {"builder": {"type": "docker", "destination": "localhost:5000/jobs"}}
     run = box.site.launch({**on_host, "wandb_launch_agent_config": builder})
     assert "it takes no registry with a port" in run.failures()
@@ -586,7 +586,7 @@ def test_the_agent_of_the_cluster_runs_on_its_host(box: Box, on_host: dict[str, 
     assert box.host.run(f"systemctl show --value --property=InvocationID {CLUSTER_UNIT}") == started
 
 
-def test_it_may_do_what_an_agent_in_the_cluster_may(box: Box, on_host: dict[str, Any]) -> None:
+def test_it_has_the_permissions_of_an_agent_in_the_cluster(box: Box, on_host: dict[str, Any]) -> None:
     kubeconfig = f"/etc/{CLUSTER_UNIT}/kubeconfig"
     assert box.host.run(f"stat -c '%a %U' {kubeconfig} /etc/{CLUSTER_UNIT}/environment") == "600 root\n600 root\n"
     pid = box.host.run(f"systemctl show --value --property=MainPID {CLUSTER_UNIT}").strip()
@@ -607,7 +607,7 @@ def test_a_job_of_the_agent_on_the_host_runs_on_gpus(box: Box, on_host: dict[str
     assert box.site.wandb.runs[item["associatedRunId"]]["summary"]["gpus"] == 2
 
 
-def test_a_run_of_the_agent_on_the_host_gives_its_gpus_back(box: Box, on_host: dict[str, Any]) -> None:
+def test_a_stopped_run_of_the_agent_on_the_host_releases_its_gpus(box: Box, on_host: dict[str, Any]) -> None:
     stop_a_run(box.site, STOPS)
 
 
@@ -626,7 +626,7 @@ def test_an_image_of_docker_reaches_the_node(box: Box, on_host: dict[str, Any]) 
     wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
 
 
-def test_its_place_is_changed_only_after_it_was_removed(box: Box, on_host: dict[str, Any]) -> None:
+def test_its_place_changes_only_after_its_removal(box: Box, on_host: dict[str, Any]) -> None:
     run = box.site.launch({})
     assert "already runs on cp1: remove it there first" in run.failures()
     assert not run.changed()

@@ -140,7 +140,7 @@ def test_a_second_run_changes_nothing(inventory: Path) -> None:
     minikube(inventory, "--check", "--diff").expect_unchanged()
 
 
-def test_a_kubernetes_that_minikube_does_not_know_is_warned_of(inventory: Path) -> None:
+def test_a_kubernetes_that_minikube_does_not_know_causes_a_warning(inventory: Path) -> None:
     run = minikube(inventory, "--check", "--diff", kubernetes_version="1.36.4").expect_success()
     assert "minikube 1.38.1 knows Kubernetes up to 1.35.1, not 1.36.4" in run.output
     assert "kubernetes_version from 1.35.1 to 1.36.4" in run.output

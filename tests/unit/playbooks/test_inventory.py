@@ -158,8 +158,8 @@ def test_the_choice_is_not_that_of_the_first_host(tmp_path: Path, more: str, opt
         ("inventory_any_provider: false", False),
     ],
 )
-def test_a_run_is_about_one_cluster(tmp_path: Path, second: str, fits: bool) -> None:
-    """After minikube's, plays for kubeadm would skip preflight, and take its machine for the control plane."""
+def test_a_run_works_on_one_cluster(tmp_path: Path, second: str, fits: bool) -> None:
+    """After a play for minikube, plays for kubeadm would skip preflight and use minikube's machine as control plane."""
     (tmp_path / "hosts.ini").write_text(BOTH.replace("masters", "control_plane"))
     first = "inventory_any_provider: true, cluster_provider: minikube"
     (tmp_path / "site.yml").write_text(
