@@ -22,7 +22,7 @@ description:
 positional: _input, kubeadm, minikube, run
 options:
   _input:
-    description: The setting C(cluster_provider).
+    description: The setting C(cluster_provider), or those of all hosts, separated by commas, if they differ.
     type: str
     required: true
   kubeadm:

@@ -58,7 +58,14 @@ from ..module_utils._wandb.agents import read
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
-    return read(Api(module.params["kubeconfig"]))
+    found = read(Api(module.params["kubeconfig"]))
+    for pod in found["jobs"]:
+        if pod["orphaned"]:
+            module.warn(
+                f"The Job {pod['namespace']}/{pod['name']} no longer exists, but its pod holds {pod['gpus']} GPUs. The "
+                "report shows how to delete it."
+            )
+    return found
 
 
 def main() -> None:

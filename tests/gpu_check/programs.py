@@ -125,7 +125,7 @@ class Programs:
             part.unavailable.append("NCCL between GPUs (there is one GPU)")
 
     def one_step(self, part: Part, torch: Torch, script: Path) -> None:
-        """Take one training step on all GPUs, as a script does that knows nothing of this collection."""
+        """Take one training step on all GPUs, with a script that knows nothing about this collection."""
         done = self._torchrun(torch, [str(script)], "one-step.txt")
         part.compare(script.name, "exit status", done.returncode, 0)
         ranks = sorted(int(rank) for rank in _RANK.findall(done.stdout))

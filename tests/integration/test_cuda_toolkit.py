@@ -33,14 +33,14 @@ ALONE = f"""
         cuda_toolkit_versions: ["{OLD}"]
 """
 
-# What the toolkit asks of libcuda, for a driver with CUDA 13.0 and a Tesla T4. The simulated driver has no libcuda.
+# The calls of libcuda that the toolkit makes, for CUDA 13.0 and a Tesla T4. The simulated driver has no libcuda.
 LIBCUDA = """
 int cuInit(unsigned flags) { (void)flags; return 0; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetAttribute(int *value, int which, int device) { (void)device; *value = which == 75 ? 7 : 5; return 0; }
 """
-# A runtime that says what it was asked stands in for runc.
+# Stands in for runc, and prints its arguments.
 TOOLKIT = """
 accept-nvidia-visible-devices-envvar-when-unprivileged = true
 [nvidia-container-runtime]
@@ -136,7 +136,7 @@ def test_two_side_by_side_with_the_older_as_default(built: Built, host: Host) ->
 
 
 def test_each_shell_has_its_own_toolkit_at_the_same_time(host: Host) -> None:
-    """With the words of docs/cuda.md, in two shells of which each waits for the other."""
+    """Use the commands of docs/cuda.md in two shells, each of which waits for the other."""
     guide = (ROOT / "docs" / "cuda.md").read_text()
     (block,) = [part for part in guide.split("```sh\n")[1:] if part.startswith("export CUDA_HOME=")]
     words = block.split("```")[0]
@@ -179,7 +179,7 @@ def test_removing_one_leaves_the_others(built: Built, host: Host) -> None:
     cuda(built, host, versions=[NEW, AHEAD], default=NEW, remove=["12.9"]).expect_unchanged()
 
 
-def test_pods_with_two_toolkits_run_side_by_side_whatever_their_images_require(built: Built, host: Host) -> None:
+def test_pods_with_two_toolkits_run_side_by_side_regardless_of_their_requirements(built: Built, host: Host) -> None:
     """With CDI, the toolkit does not compare NVIDIA_REQUIRE_CUDA, which CUDA's images set, with the driver."""
     pods = {"old-cuda": "cuda>=9.0", "new-cuda": "cuda>=99.0"}
     try:
@@ -194,8 +194,8 @@ def test_pods_with_two_toolkits_run_side_by_side_whatever_their_images_require(b
             built.cluster.delete_pod(name)
 
 
-def test_the_toolkit_compares_what_an_image_requires_only_without_cdi(built: Built, host: Host, tmp_path: Path) -> None:
-    """NVIDIA's own nvidia-container-runtime on the host, in both modes; what docs/cuda.md says of them."""
+def test_the_toolkit_checks_requirements_of_images_only_without_cdi(built: Built, host: Host, tmp_path: Path) -> None:
+    """Run NVIDIA's own nvidia-container-runtime on the host in both modes that docs/cuda.md describes."""
     (tmp_path / "cuda.c").write_text(LIBCUDA)
     library = tmp_path / "libcuda.so.1"
     command = ["gcc", "-shared", "-fPIC", "-nostdlib", "-o", str(library), str(tmp_path / "cuda.c")]

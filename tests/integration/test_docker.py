@@ -97,7 +97,7 @@ def test_a_user_builds_images_without_sudo(inventory: Path, host: Host, image: s
     assert "v0.37.1" in host.run(f"{mine} buildx version") and "v5.6.0" in host.run(f"{mine} compose version")
 
 
-def test_the_variable_chooses_gpus_only_where_that_is_wanted(inventory: Path, host: Host, image: str) -> None:
+def test_nvidia_visible_devices_is_honored_only_on_request(inventory: Path, host: Host, image: str) -> None:
     asked = "--runtime=nvidia --env=NVIDIA_VISIBLE_DEVICES=1"
     listed = f"sudo docker run --rm {asked} --network=none --entrypoint=/bin/sh {image} -c 'nvidia-smi -L || true'"
     docker(inventory, gpus="runtime", verify=False).expect_success()

@@ -8,12 +8,10 @@ page's order.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,19 +19,19 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from support import wandb_index, wandb_stand_in
+from support import wandb_index, wandb_jobs, wandb_stand_in
 from support.cluster import Cluster
 from support.guides import Checkout, Guide, blocks
 from support.hosts import ROOT, Host, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
+from support.wandb_jobs import PYTHON, wait_for
 from support.wandb_refusals import REFUSED
-from support.wandb_stand_in import ENTITY, KEY, StandIn
+from support.wandb_stand_in import KEY, StandIn
 
 from lab.depot.wandb_image import REFERENCE as IMAGE
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "launch.yml"
-PYTHON = ROOT / ".cache" / "venv-wandb" / "bin" / "python"
 AGENT = ROOT / "roles" / "wandb_launch" / "files" / "agent"
 PAGE = "wandb-launch.md"
 GUIDE = yaml.safe_load(next(block.script for block in blocks(PAGE) if block.file == "group_vars/all.yml"))
@@ -51,12 +49,6 @@ kept.write_text(str(earlier + 1))
 listed = subprocess.run(["nvidia-smi", "-L"], check=True, capture_output=True, text=True).stdout
 run.summary["gpus"], run.summary["earlier"] = listed.count("UUID: GPU-"), earlier
 run.finish()
-"""
-LAUNCH = """
-import json, sys
-from wandb.sdk.launch._launch_add import launch_add
-item = launch_add(name="job", **json.loads(sys.argv[1]))
-print(item.id)
 """
 # The agent gives a stopped run a minute by itself.
 STOPS = {"stopped_run_timeout": 5}
@@ -127,18 +119,9 @@ class Site:
 
     def push(self, gpus: int, image: str = IMAGE, queue: str = "gpu", **more: Any) -> dict[str, Any]:
         """Put a job into a queue through wandb's SDK, and return what W&B keeps of it."""
-        job = {"docker_image": image, "project": "p", "entity": ENTITY, "template_variables": {"gpus": gpus}}
-        job["queue_name"] = queue
-        argument = json.dumps({**job, **(more or {"entry_point": ["python3", "-c", JOB]})})
-        own = {
-            "WANDB_API_KEY": self.key.read_text().strip(),
-            "WANDB_BASE_URL": self.wandb.url,
-            "WANDB_ERROR_REPORTING": "false",
-        }
-        command = [str(PYTHON), "-c", LAUNCH, argument]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **own})
-        assert done.returncode == 0, done.stderr
-        return self.wandb.items[done.stdout.split()[-1]]
+        job = {"docker_image": image, "template_variables": {"gpus": gpus}, "queue_name": queue}
+        more = more or {"entry_point": ["python3", "-c", JOB]}
+        return wandb_jobs.push(self.wandb, self.key.read_text().strip(), **job, **more)
 
     def agents(self) -> list[str]:
         return self.cluster.kubectl("get", "pods", "--namespace=wandb", "--output=name").split()
@@ -147,13 +130,6 @@ class Site:
 def read(report: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(report.read_text())
     return found
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -308,7 +284,7 @@ def stop_a_run(site: Site, agent_config: dict[str, Any]) -> None:
     wait_for(lambda: "launch-" not in site.cluster.kubectl("get", "pods", "--output=name"), 120)
 
 
-def test_a_run_that_is_stopped_gives_its_gpus_back(site: Site) -> None:
+def test_a_stopped_run_releases_its_gpus(site: Site) -> None:
     stop_a_run(site, STOPS)
 
 
@@ -587,7 +563,7 @@ def on_host(box: Box) -> dict[str, Any]:
 CLUSTER_UNIT = "wandb-launch-agent-cluster"
 
 
-def test_a_registry_that_wandb_can_not_push_to_is_told(box: Box, on_host: dict[str, Any]) -> None:
+def test_a_registry_that_wandb_can_not_push_to_is_rejected(box: Box, on_host: dict[str, Any]) -> None:
     builder = {"builder": {"type": "docker", "destination": "localhost:5000/jobs"}}
     run = box.site.launch({**on_host, "wandb_launch_agent_config": builder})
     assert "it takes no registry with a port" in run.failures()
@@ -610,7 +586,7 @@ def test_the_agent_of_the_cluster_runs_on_its_host(box: Box, on_host: dict[str, 
     assert box.host.run(f"systemctl show --value --property=InvocationID {CLUSTER_UNIT}") == started
 
 
-def test_it_may_do_what_an_agent_in_the_cluster_may(box: Box, on_host: dict[str, Any]) -> None:
+def test_it_has_the_permissions_of_an_agent_in_the_cluster(box: Box, on_host: dict[str, Any]) -> None:
     kubeconfig = f"/etc/{CLUSTER_UNIT}/kubeconfig"
     assert box.host.run(f"stat -c '%a %U' {kubeconfig} /etc/{CLUSTER_UNIT}/environment") == "600 root\n600 root\n"
     pid = box.host.run(f"systemctl show --value --property=MainPID {CLUSTER_UNIT}").strip()
@@ -631,7 +607,7 @@ def test_a_job_of_the_agent_on_the_host_runs_on_gpus(box: Box, on_host: dict[str
     assert box.site.wandb.runs[item["associatedRunId"]]["summary"]["gpus"] == 2
 
 
-def test_a_run_of_the_agent_on_the_host_gives_its_gpus_back(box: Box, on_host: dict[str, Any]) -> None:
+def test_a_stopped_run_of_the_agent_on_the_host_releases_its_gpus(box: Box, on_host: dict[str, Any]) -> None:
     stop_a_run(box.site, STOPS)
 
 
@@ -650,7 +626,7 @@ def test_an_image_of_docker_reaches_the_node(box: Box, on_host: dict[str, Any]) 
     wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
 
 
-def test_its_place_is_changed_only_after_it_was_removed(box: Box, on_host: dict[str, Any]) -> None:
+def test_its_place_changes_only_after_its_removal(box: Box, on_host: dict[str, Any]) -> None:
     run = box.site.launch({})
     assert "already runs on cp1: remove it there first" in run.failures()
     assert not run.changed()

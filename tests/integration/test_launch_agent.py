@@ -56,7 +56,7 @@ try:
 except Exception as error:
     print("error", type(error).__name__, error)
 """
-# Says that it has buildx, and then builds or does not.
+# Reports that it has buildx, and then builds or fails.
 DOCKER = """#!/bin/sh
 case "$*" in
   *--help) echo buildx ;;
@@ -127,7 +127,7 @@ def test_a_build_is_loaded_or_ends_with_its_last_lines(tmp_path: Path, status: s
 
 
 class Kubernetes(BaseHTTPRequestHandler):
-    """As much of an API as the agent calls for a Job."""
+    """The part of the Kubernetes API that the agent calls for a Job."""
 
     protocol_version = "HTTP/1.1"
     made: list[dict[str, Any]]
@@ -167,7 +167,7 @@ class Agent:
 
 @contextmanager
 def agent(home: Path, **environment: str) -> Iterator[Agent]:
-    """Run the agent with a stand-in for W&B's cloud and one for the API, for the length of a block."""
+    """Run the agent during a block, with stand-ins for W&B's cloud and for the API."""
     handler: Any = type("Handler", (Kubernetes,), {"made": []})
     kubeconfig, config = home / "kubeconfig", home / "launch-config.yaml"
     config.write_text(

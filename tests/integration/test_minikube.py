@@ -16,6 +16,7 @@ from support.guides import Checkout, Guide
 from support.hosts import ROOT, Host
 from support.lab import Lab, lab_command, running
 from support.minikube import minikube, write_inventory
+from support.play import play
 
 EXAMPLES = ROOT / "examples" / "one-machine"
 # In the place of the lab's containerd_cri_settings: minikube writes its own value into config.toml, not into drop-ins.
@@ -139,7 +140,7 @@ def test_a_second_run_changes_nothing(inventory: Path) -> None:
     minikube(inventory, "--check", "--diff").expect_unchanged()
 
 
-def test_a_kubernetes_that_minikube_does_not_know_is_warned_of(inventory: Path) -> None:
+def test_a_kubernetes_that_minikube_does_not_know_causes_a_warning(inventory: Path) -> None:
     run = minikube(inventory, "--check", "--diff", kubernetes_version="1.36.4").expect_success()
     assert "minikube 1.38.1 knows Kubernetes up to 1.35.1, not 1.36.4" in run.output
     assert "kubernetes_version from 1.35.1 to 1.36.4" in run.output
@@ -170,6 +171,19 @@ def test_what_can_be_changed_is_changed_and_the_pod_runs_on(inventory: Path, clu
     run = minikube(inventory).expect_success()
     assert {task.rpartition(" : ")[2] for task in run.changed_tasks()} == {"Make the profile what is declared"}
     assert cluster.get("pod", "notebook")["metadata"]["uid"] == before
+
+
+def test_playbooks_for_clusters_take_minikube(inventory: Path, host: Host, cluster: Cluster) -> None:
+    """Sharing changes what the cluster offers, through the lease and the API; the report and verify read it."""
+    cluster.delete_pod("notebook")
+    for sharing, offered in (({"mode": "time_slicing", "replicas": 2}, 8), ({"mode": "exclusive"}, 4)):
+        values = ("-e", json.dumps({"nvidia_device_plugin_sharing": sharing}))
+        run = play(inventory, *values, playbook="playbooks/share_gpus.yml").expect_success()
+        assert run.changed() and "4 of 4 GPUs proven" in run.output
+        assert cluster.allocatable_gpus() == {host.name: offered}
+        play(inventory, *values, playbook="playbooks/share_gpus.yml").expect_unchanged()
+    for playbook in ("verify", "report"):
+        assert "4 of 4 GPUs proven" in play(inventory, playbook=f"playbooks/{playbook}.yml").expect_success().output
 
 
 def test_it_is_there_after_a_reboot(inventory: Path, host: Host, cluster: Cluster) -> None:

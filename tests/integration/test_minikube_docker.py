@@ -17,7 +17,7 @@ SERVER, EXPORT = "192.0.2.1", "/srv/gpulab"
 
 
 class Minikube(Cluster):
-    """The cluster in the container, asked by the user whose it is."""
+    """The cluster in minikube's container, as the user who owns the profile reaches it."""
 
     def kubectl(self, *arguments: str, timeout: float = 180) -> str:
         return self.control_plane.run(f"sudo -iu {USER} kubectl {' '.join(arguments)}", timeout)

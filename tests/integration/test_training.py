@@ -179,7 +179,7 @@ def test_nodes_have_the_labels_by_which_an_image_is_chosen(site: Site) -> None:
     }
 
 
-def test_a_manifest_of_ones_own_trains_with_torchrun_alone(site: Site) -> None:
+def test_your_own_manifest_trains_with_torchrun_alone(site: Site) -> None:
     """A headless Service and an Indexed Job, applied with kubectl, as tutorials have them."""
     lab_image = next(line for line in site.lab.path.read_text().splitlines() if line.startswith("torch_ddp_image="))
     service, job = yaml.safe_load_all((EXAMPLES / "job.yml").read_text())
@@ -214,7 +214,9 @@ def test_a_manifest_of_ones_own_trains_with_torchrun_alone(site: Site) -> None:
     ],
     ids=["a request without a limit", "another limit than the request", "half a GPU"],
 )
-def test_what_the_api_says_of_gpus_is_what_the_guide_says(site: Site, resources: dict[str, Any], words: str) -> None:
+def test_the_api_rejects_gpu_requests_with_the_messages_of_the_guide(
+    site: Site, resources: dict[str, Any], words: str
+) -> None:
     container = {"name": "main", "image": "example.org/none", "resources": resources}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd"}, "spec": {"containers": [container]}}
     kubectl = "kubectl --kubeconfig /etc/kubernetes/admin.conf apply --filename -"

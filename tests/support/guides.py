@@ -120,9 +120,7 @@ class Checkout:
                 (self.path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, self.path / name, follow_symlinks=False)
         (self.path / ".cache").mkdir()
-        for name in (".venv", ".cache/venv-wandb"):
-            if (ROOT / name).exists():
-                (self.path / name).symlink_to(ROOT / name)
+        (self.path / ".venv").symlink_to(ROOT / ".venv")
 
     def run(self, block: Block) -> Run:
         """Do what a block says as a person would who has gone through the pages up to here; return what plays did."""

@@ -14,7 +14,7 @@ from support.play import Run, play
 PLAYBOOK = "playbooks/minikube.yml"
 # What replaces the image of minikube's container: lab/depot/kicbase.
 KICBASE = "ghcr.io/gpulab/kicbase:1"
-# What a simulated mount.nfs mounts parts of, on the host and in minikube's container.
+# The directory whose parts a simulated mount.nfs mounts, on the host and in minikube's container.
 SHARED = "/var/lib/lab-nfs"
 
 
@@ -24,7 +24,7 @@ def minikube(inventory: Path, *arguments: str, **settings: object) -> Run:
 
 
 def in_docker(lab: Lab, user: str) -> dict[str, Any]:
-    """Settings of minikube with the driver docker, for a user of the host."""
+    """Return minikube's settings for the driver docker and a user of the host."""
     registry = re.findall(r"^docker_check_image='?([^/]+)/", lab.path.read_text(), re.MULTILINE)[0]
     options = ["--cache-images=false", "--preload=false", f"--insecure-registry={registry}"]
     options.append(f"--mount-string={SHARED}:{SHARED}")

@@ -22,7 +22,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def running(address: str, directory: Path, requirements: Path, python: str) -> Iterator[str]:
-    """Have the URL of an index with requirements for a release of Python for the length of a block."""
+    """Serve an index with the requirements for a release of Python during a block, and yield its URL."""
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
     argv += ["--dest", str(directory), "--implementation=cp", f"--python-version={python}", *_PLATFORMS]
     argv += ["--require-hashes", "--requirement", str(requirements)]

@@ -22,7 +22,7 @@ print(item.id)
 
 
 def push(wandb: StandIn, key: str, **job: Any) -> dict[str, Any]:
-    """Put a job into a queue, and return what W&B keeps of it."""
+    """Put a job into a queue, and return W&B's record of it."""
     argument = json.dumps({"project": "p", "entity": ENTITY, **job})
     own = {"WANDB_API_KEY": key, "WANDB_BASE_URL": wandb.url, "WANDB_ERROR_REPORTING": "false"}
     command = [str(PYTHON), "-c", _LAUNCH, argument]
@@ -32,7 +32,7 @@ def push(wandb: StandIn, key: str, **job: Any) -> dict[str, Any]:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait until something is so. Raises AssertionError after this time."""
+    """Wait until the condition is true. Raises AssertionError after this time."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"

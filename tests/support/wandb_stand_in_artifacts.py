@@ -1,4 +1,4 @@
-"""Artifacts of the stand-in for W&B's cloud: what a job of source code needs to be fetched and built by an agent."""
+"""Artifacts of the stand-in for W&B's cloud, from which an agent fetches and builds a job of source code."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ printf '#!/bin/sh\\necho "GPU 0: NVIDIA T4 (UUID: GPU-1)"\\n' >nvidia-smi
 chmod 755 nvidia-modprobe nvidia-smi
 """
 LOG = 'echo "${0##*/} $*" >>"$STATE/log"\n'
-# What the image or the node would run. The last arguments of nsenter are a command of the node.
+# Programs of the image or the node. The last arguments of nsenter are a command that runs on the node.
 PROGRAMS = {
     "apt-get": LOG,
     "insmod": LOG
@@ -52,7 +52,7 @@ class Node:
 
     @property
     def root(self) -> Path:
-        """The directory of the driver; host and container have it at the same place here."""
+        """Return the driver's directory, which has the same path on the host and in the container here."""
         return self.place / "driver"
 
     @property

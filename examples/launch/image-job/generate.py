@@ -9,6 +9,7 @@ import hashlib
 import os
 import struct
 import subprocess
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -51,6 +52,8 @@ def main() -> None:
         model, cached = weights(run.config["model_id"])
         listed = subprocess.run(["nvidia-smi", "-L"], check=True, capture_output=True, text=True).stdout
         gpus = [line.rpartition("UUID: ")[2].rstrip(")") for line in listed.splitlines() if "UUID: GPU-" in line]
+        sys.stdout.write(f"GPUs: {' '.join(gpus)}\n")
+        sys.stdout.flush()
         target = Path(env.get_artifact_dir()) / "images"
         target.mkdir(parents=True, exist_ok=True)
         for number, prompt in enumerate(run.config["prompts"]):

@@ -39,14 +39,23 @@ def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubec
             "or redirect connections on the machine that uses it"
             + ("; kubectl config view --flatten --minify puts files into it" if set(config.unsafe) <= _FILES else "")
         )
+    data = {
+        "certificate-authority-data": config.ca,
+        "client-certificate-data": config.client_certificate,
+        "client-key-data": config.client_key,
+    }
+    for name, pem in data.items():
+        # TLS would only say "PEM lib", and only once a server answers.
+        if pem and "-----BEGIN " not in pem:
+            raise KubeconfigError(f"Error while reading a kubeconfig: {name} is not PEM")
     if not (config.client_certificate and config.client_key) and not config.token:
         raise KubeconfigError("Error while reading a kubeconfig: it has neither a client certificate nor a token")
     if config.token and not config.token.isprintable():
         raise KubeconfigError("Error while reading a kubeconfig: its token has characters that no token has")
     if addresses and _plain(config.host) not in {_plain(address) for address in addresses}:
         raise KubeconfigError(
-            f"Error while reading a kubeconfig: its server is {config.host}, which is not an address of the inventory. "
-            f"If it is right, set cluster_api_endpoint to {_authority(config.host, config.port)}"
+            f"Error while reading a kubeconfig: its server is {config.host}, which is not an address of the control "
+            f"plane. If it is right, set cluster_api_endpoint to {_authority(config.host, config.port)}"
         )
     return config
 

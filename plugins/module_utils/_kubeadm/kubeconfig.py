@@ -78,7 +78,12 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
     server, certified = _text(cluster, "server"), _text(cluster, "tls-server-name")
     if not server:
         raise KubeconfigError("Error while reading a kubeconfig: it names no server")
-    host, port = endpoint(server)
+    try:
+        host, port = endpoint(server)
+    except KubeconfigError as error:
+        raise KubeconfigError(
+            f"Error while reading a kubeconfig: its server {server!r:.200} is not https://host:port"
+        ) from error
     if certified and not _NAME.fullmatch(certified):
         raise KubeconfigError(f"Error while reading a kubeconfig: its tls-server-name {certified!r:.200} is not a name")
     return Kubeconfig(

@@ -23,7 +23,12 @@ class Choice:
 
 
 def choose_cluster(setting: str, kubeadm: Sequence[str], minikube: Sequence[str], run: Collection[str]) -> Choice:
-    """Choose a cluster. ``kubeadm`` and ``minikube`` are the hosts of the groups, ``run`` those of this run."""
+    """Choose a cluster. ``kubeadm`` and ``minikube`` are the hosts of the groups, ``run`` those of this run.
+
+    ``setting`` has several values, with commas, if hosts differ.
+    """
+    if "," in setting:
+        return Choice(problem=f"cluster_provider differs between hosts ({setting:.60}). {_BOTH}.")
     if setting not in ("auto", _KUBEADM, _MINIKUBE):
         return Choice(problem=f"cluster_provider is {setting!r:.60}, which is not valid. {_BOTH}, or leave it out.")
     if setting == "auto" and kubeadm and minikube:

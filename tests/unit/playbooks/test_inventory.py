@@ -99,6 +99,12 @@ BOTH = "[masters]\ncp1\n[workers]\ngpu1\n[minikube]\nbox\n[all:vars]\nansible_ho
             "the machine for minikube (box) is not in this run. Check --limit",
             "",
         ),
+        (
+            "verify",
+            ["-e", "cluster_control_plane_group=a", "-e", "cluster_workers_group=b", "-e", "minikube_group=c"],
+            "none of the hosts of this run is in the group a or b or c.",
+            "",
+        ),
         ("preflight", ["-e", "cluster_control_plane_group=masters"], "", "cp1"),
         (
             "preflight",
@@ -123,6 +129,27 @@ def test_only_the_chosen_cluster_is_reached(
 
 
 @pytest.mark.parametrize(
+    ("more", "options", "words"),
+    [
+        (
+            "[masters:vars]\ncluster_provider=kubeadm\n[minikube:vars]\ncluster_provider=minikube\n",
+            [],
+            "differs between",
+        ),
+        ("[minikube:vars]\ncluster_provider=minikube\n", [], "cluster_provider differs between hosts (auto, minikube)"),
+        ("[minikube:vars]\ncluster_provider=minikube\n", ["-l", "minikube"], ""),
+        ("[minikube:vars]\ncluster_provider=minikube\n", ["-e", "cluster_provider=kubeadm"], ""),
+        ("cluster_provider=minikube\n", [], ""),
+    ],
+)
+def test_the_choice_is_not_that_of_the_first_host(tmp_path: Path, more: str, options: list[str], words: str) -> None:
+    (tmp_path / "hosts.ini").write_text(f"{BOTH}{more}".replace("masters", "control_plane"))
+    (tmp_path / "site.yml").write_text(f"{PLAYBOOK.format(name='inventory')}  vars: {{inventory_any_provider: true}}\n")
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", *options)
+    assert (status != 0) is bool(words) and words in " ".join(output.split()), output
+
+
+@pytest.mark.parametrize(
     ("second", "fits"),
     [
         ("inventory_any_provider: true, cluster_provider: minikube", True),
@@ -131,8 +158,8 @@ def test_only_the_chosen_cluster_is_reached(
         ("inventory_any_provider: false", False),
     ],
 )
-def test_a_run_is_about_one_cluster(tmp_path: Path, second: str, fits: bool) -> None:
-    """After minikube's, plays for kubeadm would skip preflight, and take its machine for the control plane."""
+def test_a_run_works_on_one_cluster(tmp_path: Path, second: str, fits: bool) -> None:
+    """After a play for minikube, plays for kubeadm would skip preflight and use minikube's machine as control plane."""
     (tmp_path / "hosts.ini").write_text(BOTH.replace("masters", "control_plane"))
     first = "inventory_any_provider: true, cluster_provider: minikube"
     (tmp_path / "site.yml").write_text(

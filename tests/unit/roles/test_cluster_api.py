@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the role here: a host's kubeconfig runs nothing on the controller, secrets stay hidden, causes don't."""
+"""Runs the role here: a host's kubeconfig runs nothing on the controller; errors show causes, but no secrets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ import yaml
 from support.programs import run_ansible
 
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
-# Port 1 of the loopback address: nobody answers there.
+# Nothing listens on port 1 of the loopback address.
 AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
 INVENTORY = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\ngpu2 {HERE}\n"
-SECRET = "c2VjcmV0LWtleQ=="
-USER = f"{{client-certificate-data: aGVsbG8=, client-key-data: {SECRET}}}"
+PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
+SECRET = base64.b64encode(b"-----BEGIN PRIVATE KEY-----").decode()
+USER = f"{{client-certificate-data: {PEM}, client-key-data: {SECRET}}}"
 CONF = """
-clusters: [{{name: k, cluster: {{server: "https://{server}", certificate-authority-data: Zm9v}}}}]
+clusters: [{{name: k, cluster: {{server: "https://{server}", certificate-authority-data: {ca}}}}}]
 contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
 current-context: c
 users: [{{name: u, user: {user}}}]
@@ -47,11 +48,11 @@ PLAYBOOK = """
 
 
 def conf(server: str = "10.0.0.11:6443", user: str = USER) -> str:
-    return CONF.format(server=server, user=user)
+    return CONF.format(server=server, user=user, ca=PEM)
 
 
 def read(text: str, **settings: Any) -> str:
-    """Return variables as they are after the role has read this kubeconfig."""
+    """Return the variables after the role has read this kubeconfig."""
     file = {"content": base64.b64encode(text.encode()).decode()}
     return json.dumps({"__cluster_api_file": file, "cluster_api_endpoint": "10.0.0.11:6443", **settings})
 
@@ -83,14 +84,14 @@ def run(folder: Path, inventory: str, *, part: str = "open.yml", settings: str =
         ),
     ],
 )
-def test_kubeconfig_that_could_not_be_read_is_told(tmp_path: Path, group: str, words: str) -> None:
+def test_a_kubeconfig_that_can_not_be_read_is_reported(tmp_path: Path, group: str, words: str) -> None:
     settings = {"cluster_control_plane_group": group, "minikube_home": "/nowhere"}
     status, output = run(tmp_path, f"[{group}]\ncp1 {HERE}\n", settings=json.dumps(settings))
     assert status != 0
     assert f"Error while reading the administrator's kubeconfig, {words}" in " ".join(output.split())
 
 
-def test_why_the_control_plane_can_not_be_reached_is_told(tmp_path: Path) -> None:
+def test_the_reason_why_the_control_plane_is_unreachable_is_reported(tmp_path: Path) -> None:
     status, output = run(tmp_path, f"[control_plane]\ncp1 {AWAY}\n[workers]\ngpu1 {HERE}\n")
     assert status != 0
     assert "Connection refused" in output
@@ -107,10 +108,10 @@ def test_why_the_control_plane_can_not_be_reached_is_told(tmp_path: Path) -> Non
             "10.0.0.11:6443",
             "it has client-certificate and client-key",
         ),
-        ("{{token: t}}", "192.0.2.66:6443", "its server is 192.0.2.66, which is not an address of the inventory"),
+        ("{{token: t}}", "192.0.2.66:6443", "its server is 192.0.2.66, which is not an address of the control plane"),
     ],
 )
-def test_a_hostile_kubeconfig_runs_nothing_and_leads_nowhere(
+def test_a_hostile_kubeconfig_runs_nothing_and_redirects_nothing(
     tmp_path: Path, user: str, server: str, words: str
 ) -> None:
     trace = tmp_path / "trace"
@@ -125,12 +126,37 @@ def test_a_hostile_kubeconfig_runs_nothing_and_leads_nowhere(
     assert not list(tmp_path.glob("*.conf"))
 
 
+@pytest.mark.parametrize(("server", "fits"), [("cp1:6443", True), ("10.0.0.11:6443", True), ("192.0.2.66:6443", False)])
+def test_a_machine_without_a_default_route(tmp_path: Path, server: str, fits: bool) -> None:
+    """It has no default_ipv4, from which the address of the node is taken."""
+    private = tmp_path / "private.conf"
+    settings = read(conf(server), cluster_api_endpoint="", _cluster_api_private_file=str(private))
+    inventory = f"[control_plane]\ncp1 {HERE} ansible_host=10.0.0.11\n"
+    status, output = run(tmp_path, inventory, part="file.yml", settings=settings)
+    assert (status == 0) is fits is private.exists(), output
+    assert fits or "its server is 192.0.2.66" in " ".join(output.split())
+
+
+def test_a_tunnel_is_not_promised_to_another_machine(tmp_path: Path) -> None:
+    settings = read(
+        conf().replace("name: c,", "name: minikube,"),
+        cluster_control_plane_group="minikube",
+        minikube_driver="docker",
+        cluster_api_delegate="bastion",
+    )
+    inventory = f"[minikube]\nbox {AWAY}\n[other]\nbastion {HERE}\n"
+    status, output = run(tmp_path, inventory, part="file.yml", settings=settings)
+    assert status != 0
+    words = "cluster_api_delegate is bastion. Remove cluster_api_delegate, or set it to box"
+    assert words in " ".join(output.split())
+
+
 def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Path) -> None:
     """Variables win over keywords, so ``become: false`` alone does not keep the controller's sudo out."""
     sudo, kept = tmp_path / "sudo", tmp_path / "admin.conf"
     sudo.write_text(f"#!/bin/sh\necho called >> {tmp_path}/sudo-calls\nexit 1\n")
     sudo.chmod(0o755)
-    # Ansible leaves sudo out where the user is the same already, which root would be here.
+    # Ansible doesn't call sudo if it already runs as that user, which is root here.
     become = f"ansible_become=true\nansible_become_exe={sudo}\nansible_become_user=daemon"
     (tmp_path / "hosts.ini").write_text(
         f"[control_plane]\ncp1 {AWAY}\n[workers]\ngpu1 {AWAY}\n[all:vars]\n{become}\n".replace(
@@ -147,7 +173,7 @@ def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Pat
     assert status == 0, output
     assert not (tmp_path / "sudo-calls").exists(), output
     assert kept.stat().st_mode & 0o777 == 0o600
-    assert server_of(kept) == {"server": "https://10.0.0.11:6443", "certificate-authority-data": "Zm9v"}
+    assert server_of(kept) == {"server": "https://10.0.0.11:6443", "certificate-authority-data": PEM}
     assert not (tmp_path / "private.conf").exists()
     assert not left.exists(), "left by a run that was killed"
 
@@ -169,7 +195,7 @@ KEEP = """
 
 
 class Keeper:
-    """Keeps a kubeconfig of the run's in a folder."""
+    """Runs the role's entry point keep with a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -204,7 +230,7 @@ def test_the_kubeconfig_is_kept_for_its_owner_alone(tmp_path: Path, settings: di
 
 
 @pytest.mark.parametrize("settings", [{"cluster_kubeconfig": ""}, {"awx_job_template_name": "site"}])
-def test_no_kubeconfig_is_kept_where_none_is_wanted(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_no_kubeconfig_is_kept_without_a_path(tmp_path: Path, settings: dict[str, str]) -> None:
     keeper = Keeper(tmp_path)
     for text, arguments in (("", ["--check"]), (conf(), []), (conf(), ["--check"])):
         assert not keeper.changes(text, *arguments, **settings)

@@ -57,7 +57,7 @@ def test_each_distribution_has_its_own_signing_key(site: Site, key: str, name: s
         ("Ubuntu 22.04", "ubuntu2204", ["11.2.2", "11.3.1"], ["11.2.2", "11.3.1"], "11.7"),
     ],
 )
-def test_toolkits_that_the_distribution_lacks_are_named_at_once(
+def test_all_toolkits_that_the_distribution_lacks_are_named(
     site: Site, key: str, name: str, versions: list[str], lacking: list[str], oldest: str
 ) -> None:
     status, output = run(site, key, name, versions)

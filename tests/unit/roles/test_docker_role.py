@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages the role docker installs, and when it takes a host for one that runs Kubernetes."""
+"""Which packages the role docker installs, and which hosts count as hosts that run Kubernetes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def rendered(tmp_path: Path, installed: dict[str, str], policy: str = "refuse", 
         ({"docker-buildx-plugin": "0.30.1-1", "docker-compose-plugin": "5.1.1-1"}, "refuse", {}),
     ],
 )
-def test_what_is_new_enough_stays(
+def test_a_version_that_is_new_enough_is_kept(
     tmp_path: Path, installed: dict[str, str], policy: str, other: dict[str, str]
 ) -> None:
     found = rendered(tmp_path, installed, policy)["packages"]

@@ -19,7 +19,7 @@ from kubeadm_texts import PINNED, SECRET, TOKEN
 from support.programs import run_ansible
 
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
-# Port 1 of the loopback address: nobody answers there.
+# Nothing listens on port 1 of the loopback address.
 AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
 INVENTORY = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\ngpu2 {HERE}\n"
 PLAYBOOK = """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role minikube asks for, with modules that only say what they were asked for."""
+"""The arguments that the role minikube passes to modules, which are replaced by ones that record them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROXY = f"http://user:{SECRET}@proxy.example.org:3128"
 
 
 def asked(place: Path, **settings: Any) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """What the module of the profile got, and the wanted files by the last part of their paths."""
+    """Return the arguments of the profile's module, and the declared files by the last part of their paths."""
     site = Site(place)
     site.answer("minikube_profile", {"home": "/root"})
     found = {"preflight_host": HOST, "cluster_node_address": "192.0.2.11"}

@@ -82,7 +82,7 @@ def test_docker_gives_the_proxy_to_jobs_and_builds(program: Any, tmp_path: Path)
 
 
 class Docker:
-    """wandb.docker, with what its errors are like."""
+    """Stands in for wandb.docker, with errors like its own."""
 
     class DockerError(Exception):
         message = ""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 from support.programs import run_ansible
 
+PEM = base64.b64encode(b"-----BEGIN X-----").decode()
 KUBECONFIG = {
     "apiVersion": "v1",
     "kind": "Config",
     "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:1"}}],
-    "users": [{"name": "k", "user": {"client-certificate-data": "Q0VSVA==", "client-key-data": "S0VZ"}}],
+    "users": [{"name": "k", "user": {"client-certificate-data": PEM, "client-key-data": PEM}}],
     "contexts": [{"name": "k", "context": {"cluster": "k", "user": "k"}}],
     "current-context": "k",
 }

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which cluster of an inventory a playbook is about."""
+"""Which cluster of an inventory a playbook works on."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_provider impor
         ("auto", [], ["a", "b"], ["b"], "b", ""),
         ("auto", [], ["a"], ["c"], "", "the machine for minikube (a) is not in this run. Check --limit"),
         ("minikube", ["cp1"], ["box"], ["cp1"], "", "the machine for minikube (box) is not in this run"),
+        ("auto, minikube", ["cp1"], ["box"], ["cp1"], "", "differs between hosts (auto, minikube). Set -e"),
         ("k3s", ["cp1"], [], ["cp1"], "", "cluster_provider is 'k3s', which is not valid"),
     ],
 )

@@ -150,7 +150,7 @@ def test_settings_that_follow_from_the_driver(declared: dict[str, Any], resolved
         ({"kubernetes_version": "1.36.4", "options": ["--force"]}, "1.36.4", []),
         ({"kubectl_version": "1.37.1"}, "1.35.1", ["kubectl 1.37.1 is not meant for Kubernetes 1.35.1"]),
         ({"kubernetes_version": "1.34.0"}, "1.34.0", ["kubectl 1.36.4 is not meant for Kubernetes 1.34.0"]),
-        # What another minikube knows is not in the table.
+        # The table doesn't have the Kubernetes version of another minikube.
         ({"version": "1.39.0"}, "", []),
         ({"version": "1.39.0", "kubernetes_version": "1.36.4"}, "1.36.4", []),
     ],

@@ -60,7 +60,7 @@ def test_clients_from_any_port_and_clients_by_name(
     )
 
 
-def test_the_line_of_the_tutorial_can_be_declared() -> None:
+def test_the_export_of_the_tutorial_can_be_declared() -> None:
     options = ["rw", "sync", "no_subtree_check", "no_all_squash", "insecure"]
     line = "/srv/nfs/kubedata *(rw,sync,no_subtree_check,no_all_squash,insecure,no_root_squash)"
     assert export("/srv/nfs/kubedata", ["*"], options, True, [], True) == line
@@ -68,7 +68,7 @@ def test_the_line_of_the_tutorial_can_be_declared() -> None:
 
 @pytest.mark.parametrize("client", ["*", "gpu1", "@lab", "gpu[12].example.org", "0.0.0.0/0", "::/0", "192.0.2.300"])
 @pytest.mark.parametrize("place", ["nfs_server_clients", "nfs_server_insecure_clients"])
-def test_clients_that_are_not_known_addresses_take_a_decision(client: str, place: str) -> None:
+def test_clients_without_a_known_address_are_accepted_only_on_request(client: str, place: str) -> None:
     to, insecure = ([client], []) if place == "nfs_server_clients" else (["192.0.2.1"], [client])
     with pytest.raises(AnsibleFilterError) as caught:
         export("/srv", to, OPTIONS, False, insecure)

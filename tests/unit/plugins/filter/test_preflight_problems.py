@@ -922,7 +922,7 @@ def test_python_that_ansible_core_does_not_know(core: str, python: str, refused:
     assert (f"ansible-core {core} on the controller supports Python only up to" in problem["what"]) == refused
 
 
-def test_a_k80_takes_a_driver_470_of_another_source_and_an_older_image() -> None:
+def test_a_k80_needs_driver_470_from_another_source_and_an_older_image() -> None:
     changes = {
         "gpu1.facts.gpus.0.device_id": "0x102d",
         "gpu1.settings.nvidia_driver_source": "preinstalled",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Of a kubeconfig only known fields are used, and what can run, read or redirect is refused by its name."""
+"""Kubeconfigs are built from known fields. Fields that can run, read or redirect are refused by name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import yaml
 from ansible_collections.gpulab.kubernetes.plugins.filter.safe_kubeconfig import safe_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
 
-PEM = base64.b64encode(b"pem").decode()
+PEM = base64.b64encode(b"-----BEGIN X-----").decode()
 CERTIFICATE = {"client-certificate-data": PEM, "client-key-data": PEM}
 
 
 def text(cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> str:
-    """A kubeconfig with an unrelated current context, and a context minikube with these fields."""
+    """Return a kubeconfig with an unrelated current context, and a context minikube with these fields."""
     servers = {"other": {"server": "https://other:1"}, "minikube": {"server": "https://[2001:db8::1]:8443"}}
     servers["minikube"] |= cluster or {}
     return yaml.safe_dump(
@@ -71,7 +71,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("cluster", "user", "name"), REFUSED)
-def test_what_runs_reads_or_redirects_is_refused(
+def test_fields_that_run_read_or_redirect_are_refused(
     cluster: dict[str, Any], user: dict[str, Any], name: str, tmp_path: Path
 ) -> None:
     refused = text(cluster, {**CERTIFICATE, **user})
@@ -100,18 +100,20 @@ def test_the_server_is_an_address_of_the_inventory(addresses: list[str], fits: b
         (text(), "broken", "it names no server"),
         (text(user={"token": "a\nb"}), "minikube", "its token has characters"),
         (text(user={"username": "secret"}), "minikube", "neither a client certificate nor a token"),
-        (text({"server": "http://10.0.0.1"}), "minikube", "it is not https://host:port"),
+        (text({"server": "http://10.0.0.1"}), "minikube", "its server .http://10.0.0.1. is not https://host:port"),
         ("", "minikube", "it has no context"),
         ("secret: [", "minikube", "it is not valid YAML"),
         ("{" * 2000, "", "Expecting property name"),
         (text({"tls-server-name": "cp1\n"}), "minikube", "its tls-server-name 'cp1.n' is not a name"),
+        (text({"certificate-authority-data": "Zm9v"}), "minikube", "certificate-authority-data is not PEM"),
+        (text(user={**CERTIFICATE, "client-key-data": "Zm9v"}), "minikube", "client-key-data is not PEM"),
         ("x: !!int ''\n" + text(), "minikube", "it has YAML aliases or tags"),
         ("x: &x {a: b}\ny: {<<: *x}\n" + text(), "minikube", "it has YAML aliases or tags"),
         ("x: 2001-99-99\n" + text(), "minikube", "month must be"),
         ("#" * 2**21, "minikube", "it is larger than 1048576 bytes"),
     ],
 )
-def test_what_can_not_be_used_is_an_error_without_the_keys(content: str, context: str, words: str) -> None:
+def test_an_unusable_kubeconfig_is_an_error_without_its_keys(content: str, context: str, words: str) -> None:
     found = safe_kubeconfig(content, context)
     assert re.search(words, found["problem"]) and found["content"] == ""
     assert "secret" not in found["problem"]

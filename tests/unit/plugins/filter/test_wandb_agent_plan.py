@@ -97,7 +97,7 @@ def test_images_get_to_the_cluster(nodes: list[Any], builder: dict[str, str], lo
         ),
     ],
 )
-def test_what_is_in_the_way_is_said(agent: Any, host: Any, nodes: Any, words: str) -> None:
+def test_problems_of_the_host_are_reported(agent: Any, host: Any, nodes: Any, words: str) -> None:
     (problem,) = plan(agent, nodes, host)["problems"]
     assert words in problem
 
@@ -117,7 +117,7 @@ def test_what_is_in_the_way_is_said(agent: Any, host: Any, nodes: Any, words: st
         ("host", "missing", [], ""),
     ],
 )
-def test_a_missing_image_is_said_with_three_ways(place: str, state: str, names: list[str], words: str) -> None:
+def test_a_missing_image_is_reported_with_three_options(place: str, state: str, names: list[str], words: str) -> None:
     there = node()
     there["status"]["images"] = [{"names": names}, {}]
     said = plan({"place": place}, [there], image_state=state)["problems"]

@@ -121,7 +121,7 @@ def test_what_a_host_with_docker_can_not_run_is_said(setting: dict[str, Any], wo
     assert words in "".join(said)
 
 
-def test_no_node_that_has_each_need_to_have_all() -> None:
+def test_all_amounts_must_fit_one_node() -> None:
     cluster = [node("gpus", 4, "4"), node("cpus", 0, "32")]
     queues = wandb_queues([{"name": "q", "gpus": 2, "cpu": "16"}], "default", [])
     (said,) = wandb_launch_problems(queues, [], "wandb", cluster, NAMESPACES, [], None)

@@ -165,3 +165,20 @@ def test_a_lease_without_an_end_is_nobodys(renewed: Any, duration: Any) -> None:
 def test_times_of_any_length(time: str) -> None:
     lease = read({"metadata": {}, "spec": {"holderIdentity": OTHER, "renewTime": time, "leaseDurationSeconds": 60}})
     assert lease and lease.until.replace(microsecond=0) == datetime(2026, 11, 23, 22, 41, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(("context", "held"), [("minikube", True), ("other", False), ("", False)])
+def test_the_cluster_is_that_of_the_context(cluster: Cluster, authority: Authority, context: str, held: bool) -> None:
+    """The kubeconfig of the user that minikube belongs to can have other clusters, and another current context."""
+    path = cluster.root / "home/ada/.kube/config"
+    path.parent.mkdir(parents=True)
+    text = authority.kubeconfig(cluster.api.url).replace("  name: somebody@kubernetes", "  name: minikube")
+    entry = "- context:\n    cluster: gone\n    user: gone\n  name: other\n"
+    two = "- cluster:\n    server: https://127.0.0.1:1\n  name: gone\n"
+    text = text.replace("contexts:\n", f"contexts:\n{entry}").replace("clusters:\n", f"clusters:\n{two}")
+    path.write_text(text.replace("current-context: somebody@kubernetes", "current-context: other"))
+    result = cluster.run(kubeconfig="/home/ada/.kube/config", context=context)
+    assert (result["held"], cluster.lease is not None) == (held, held)
+    # And not that of the host's own cluster, where there is none.
+    path.unlink()
+    assert not cluster.run(kubeconfig="/home/ada/.kube/config", context=context)["held"]

@@ -188,7 +188,7 @@ def test_a_reload_is_noted_where_docker_needs_no_more(host: Host) -> None:
         ({"default-stop-timeout": 20, "features": {"cdi": True}}, True),
     ],
 )
-def test_what_docker_29_takes_over_by_a_reload(host: Host, settings: dict[str, Any], restart: bool) -> None:
+def test_docker_29_applies_some_settings_with_a_reload(host: Host, settings: dict[str, Any], restart: bool) -> None:
     assert host.run(service="docker", settings=settings)["restart"] is restart
 
 
@@ -196,11 +196,11 @@ def test_what_docker_29_takes_over_by_a_reload(host: Host, settings: dict[str, A
     ("theirs", "restart"),
     [
         ({"max-download-attempts": 9}, False),
-        # A reload takes over other mirrors, but not that there are none any more.
+        # A reload applies changed mirrors, but not their removal.
         ({"registry-mirrors": ["https://mirror.example"]}, True),
     ],
 )
-def test_a_removed_setting_that_docker_would_keep_takes_a_restart(
+def test_a_removed_setting_that_docker_would_keep_needs_a_restart(
     host: Host, theirs: dict[str, Any], restart: bool
 ) -> None:
     record: dict[str, Any] = {"service": "docker", "record": "/var/lib/gpulab/docker.json"}
@@ -238,7 +238,7 @@ def test_log_limits_are_only_for_drivers_that_have_them(
     assert not host.run(**given)["changed"]
 
 
-def test_limits_of_an_earlier_run_leave_a_file_whose_driver_does_not_have_them(host: Host) -> None:
+def test_log_limits_are_removed_if_the_driver_does_not_have_them(host: Host) -> None:
     record: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
     host.run(settings={"log-opts": {"max-size": "100m"}}, **record)
     host.write(json.dumps({"log-driver": "journald", **json.loads(host.file.read_bytes())}))
@@ -267,7 +267,7 @@ def test_log_options_with_which_docker_would_not_start(
     assert host.files() == before
 
 
-def test_cdi_that_somebody_disabled_is_named(host: Host) -> None:
+def test_disabled_cdi_is_named(host: Host) -> None:
     record: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
     theirs = {"features": {"cdi": False, "containerd-snapshotter": True}}
     host.write(json.dumps(theirs))

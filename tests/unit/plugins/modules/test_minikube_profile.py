@@ -195,7 +195,7 @@ OTHER_RESOLVER = "kubelet.resolv-conf=/etc/resolv.conf"
 
 
 def extra_options(*entries: str) -> dict[str, Any]:
-    """A profile with these, as minikube writes them."""
+    """Return a profile with these options, as minikube writes them."""
     split = [entry.replace(".", "=", 1).split("=", 2) for entry in entries]
     return {"ExtraOptions": [{"Component": one, "Key": key, "Value": value} for one, key, value in split]}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module against a small registry."""
+"""The module with a small registry."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_reference_has_three_parts(reference: str, parts: tuple[str, str, str]
 
 
 class Registry(BaseHTTPRequestHandler):
-    """Has one image, and wants a token that it gives to everybody."""
+    """A registry with one image. It requires a token, which it gives to everyone."""
 
     status = 0
     url = ""
@@ -86,7 +86,7 @@ def test_an_image_is_found_on_a_mirror_with_a_token(registry: Any, run_module: A
 
 
 class Asked:
-    """Servers as a table: what is not in it does not answer."""
+    """A table of servers and their answers. Servers that are not in the table do not respond."""
 
     def __init__(self, **answers: int) -> None:
         self.answers, self.seen = answers, []  # type: ignore[var-annotated]

@@ -147,7 +147,7 @@ def test_an_image_without_kernels_for_a_gpu_is_named_before_anything_changes(clu
     assert cluster.step("start", job=TRAIN, images=[PYTORCH.format("12.8")], gpus=0)["changed"]
 
 
-def test_a_priority_class_that_is_not_there_is_named_before_anything_changes(cluster: Cluster) -> None:
+def test_a_missing_priority_class_is_named_before_anything_changes(cluster: Cluster) -> None:
     job = {**MINE, "spec": {"template": {"spec": {"priorityClassName": "urgent", "containers": []}}}}
     result = cluster.step("start", job=job)
     assert result["failed"] and cluster.writes() == []

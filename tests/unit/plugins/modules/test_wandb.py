@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.agents import read
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.server import TRIED
+from ansible_collections.gpulab.kubernetes.plugins.modules import wandb_agents_info
 
 from lab.depot.wandb_image import REFERENCE as LAB_IMAGE
 
@@ -186,6 +188,15 @@ def test_agents_and_jobs_are_read_with_what_ails_them() -> None:
         "trouble": "Unschedulable: no GPU",
         "orphaned": True,
     }
+
+
+def test_a_pod_without_its_job_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wandb_agents_info, "Api", lambda _path: Cluster())
+    warnings: list[str] = []
+    module: Any = SimpleNamespace(params={"kubeconfig": "/none"}, warn=warnings.append)
+    wandb_agents_info.run_module(module)
+    (warning,) = warnings
+    assert warning.startswith("The Job default/job-1 no longer exists, but its pod holds 2 GPUs.")
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_endpoint(server: str, host: str, port: int) -> None:
         "https://[1.2.3.4]:6443",
     ],
 )
-def test_what_could_mean_another_host_is_no_endpoint(server: str) -> None:
+def test_an_ambiguous_server_is_not_a_valid_endpoint(server: str) -> None:
     with pytest.raises(KubeconfigError, match="it is not https://host:port"):
         endpoint(server)
 

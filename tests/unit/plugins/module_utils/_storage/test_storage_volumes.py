@@ -100,7 +100,7 @@ def test_only_bound_volumes_of_the_class_count() -> None:
 
 
 def test_the_default_mount_options_leave_the_minor_version_to_the_server() -> None:
-    """A version with a minor one is not negotiated down, and a former default can become this one."""
+    """Mounts don't fall back from a minor version. Volumes with the former default can change to this one."""
     roles = Path(__file__).resolve().parents[5] / "roles"
     options = yaml.safe_load((roles / "nfs_cache/defaults/main.yml").read_text())["nfs_cache_mount_options"]
     assert [option for option in options if re.match(r"(nfs)?vers=|minorversion", option)] == ["nfsvers=4"]

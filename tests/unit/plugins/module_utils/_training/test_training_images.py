@@ -42,7 +42,7 @@ def test_the_default_image_has_kernels_for_the_gpus(capability: str, image: str)
     assert choose_image([NEW, OLD], [node("gpu1", capability), node("gpu2", "7.5")]) == (image, "")
 
 
-def test_kepler_has_no_image_and_is_told_so() -> None:
+def test_kepler_has_no_image() -> None:
     image, complaint = choose_image([NEW, OLD], [node("gpu1", "3.7"), node("gpu2", "7.5")])
     assert image == ""
     assert complaint == (
@@ -51,7 +51,7 @@ def test_kepler_has_no_image_and_is_told_so() -> None:
     )
 
 
-def test_gpus_too_far_apart_have_no_image_together() -> None:
+def test_gpus_without_a_common_image_have_none() -> None:
     image, complaint = choose_image([NEW, OLD], [node("old", "6.1"), node("new", "12.0")])
     assert image == "" and f"{NEW} has no kernels for the GPUs of old" in complaint
     assert f"{OLD} has no kernels for the GPUs of new (compute capability 12.0)" in complaint
@@ -70,11 +70,11 @@ def test_gpus_too_far_apart_have_no_image_together() -> None:
         ("nvcr.io/nvidia/pytorch:25.04-py3", "6.1", True),
     ],
 )
-def test_an_image_is_judged_by_its_tag_and_others_are_not(image: str, capability: str, runs: bool) -> None:
+def test_only_images_with_a_known_tag_are_judged(image: str, capability: str, runs: bool) -> None:
     assert choose_image([image], [node("gpu1", capability)])[0] == (image if runs else "")
 
 
-def test_no_two_builds_speak_of_the_same_image() -> None:
+def test_no_two_builds_have_the_same_image() -> None:
     seen = [(minor, build.cuda) for build in BUILDS for minor in range(build.first[1], build.last[1] + 1)]
     assert len(seen) == len(set(seen))
     assert all(

@@ -19,7 +19,7 @@ JOB = [{"kind": "Job", "name": "launch-1", "controller": True}]
         (OF_JOB, [], "Running", True),
         (OF_JOB, None, "Pending", True),
         (OF_JOB, None, "Succeeded", False),
-        # Of a custom resource, whose pods have other owners.
+        # A custom resource, whose pods have other owners.
         ({"wandb.ai/monitor": "true"}, None, "Running", False),
         (OF_JOB, [{"kind": "Node", "name": "gpu1"}], "Running", True),
     ],

@@ -40,9 +40,10 @@ def test_arguments_of_ssh(options: dict[str, Any], expected: list[str]) -> None:
     assert "BatchMode=yes" in argv and "ExitOnForwardFailure=yes" in argv
 
 
-def test_an_address_behind_the_host() -> None:
-    argv = tunnel.ssh_arguments(PLAIN.get, 40000, "192.168.49.2", 8443)
-    assert argv[-2] == "127.0.0.1:40000:192.168.49.2:8443"
+@pytest.mark.parametrize(("address", "target"), [("192.168.49.2", "192.168.49.2"), ("fd00::2", "[fd00::2]")])
+def test_an_address_behind_the_host(address: str, target: str) -> None:
+    argv = tunnel.ssh_arguments(PLAIN.get, 40000, address, 8443)
+    assert argv[-2] == f"127.0.0.1:40000:{target}:8443"
 
 
 def test_a_password_is_refused() -> None:

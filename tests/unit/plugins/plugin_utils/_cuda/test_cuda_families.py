@@ -152,7 +152,7 @@ def test_what_is_no_device_id(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "family"), [("2704", data.ADA), ("2330", data.HOPPER), ("2484", data.AMPERE_GA10X)])
-def test_an_id_of_digits_only_is_an_id(text: str, family: data.Family) -> None:
+def test_an_id_of_digits_only_is_recognized(text: str, family: data.Family) -> None:
     found = identify(text)
     assert found and found.family is family
 
