@@ -102,7 +102,8 @@ def _image_problems(reference: str, state: str, nodes: Sequence[Object]) -> Iter
     there = {
         name for node in nodes for image in node["status"].get("images") or [] for name in image.get("names") or []
     }
-    if state == MISSING and reference not in there:
+    # A node names an image by its tag, and by its digest without a tag.
+    if state == MISSING and reference.partition("@")[0] not in there:
         yield (
             f"the registry has no image {reference}, which W&B does not publish for each release: set "
             "wandb_launch_image to a tag that exists; or build the image from roles/wandb_launch/files/agent of this "

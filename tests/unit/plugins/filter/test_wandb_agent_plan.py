@@ -125,6 +125,13 @@ def test_a_missing_image_is_reported_with_three_options(place: str, state: str, 
     assert words in "".join(said) and (not words or "wandb_launch_agent_place=host" in said[0])
 
 
+def test_an_image_on_a_node_is_found_by_its_tag() -> None:
+    there = node()
+    there["status"]["images"] = [{"names": [AGENT["image"]]}]
+    pinned = f"{AGENT['image']}@sha256:{'0' * 64}"
+    assert plan({"place": "cluster", "image": pinned}, [there], image_state="missing")["problems"] == []
+
+
 def account(place: str | None) -> dict[str, Any]:
     return {"metadata": {"annotations": {"gpulab.kubernetes/agent-place": place} if place else None}}
 
