@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -222,26 +221,24 @@ def test_four_jobs_run_on_four_gpus_while_a_fifth_waits(site: Site) -> None:
     wait_for(all_end, 180)
 
 
-def build_job(site: Site, dockerfile: str) -> dict[str, Any]:
+def build_job(site: Site, name: str, *steps: str) -> dict[str, Any]:
     """Launch a job of source code, whose image the agent builds on the host."""
-    files = {
-        "Dockerfile": dockerfile,
-        "main.py": 'import wandb\nwith wandb.init() as run:\n    run.summary["built"] = 1\n',
-    }
-    site.wandb.artifacts += source_job(ENTITY, "p", "code", files, ["python3", "/main.py"])
-    return wandb_jobs.push(site.wandb, KEY, job=f"{ENTITY}/p/code:v0", queue_name=QUEUE)
+    program = 'import wandb\nwith wandb.init() as run:\n    run.summary["built"] = 1\n'
+    dockerfile = "\n".join([f"FROM {PICTURES}", "COPY main.py /main.py", *steps, ""])
+    files = {"Dockerfile": dockerfile, "main.py": program}
+    site.wandb.artifacts += source_job(ENTITY, "p", name, files, ["python3", "/main.py"])
+    return wandb_jobs.push(site.wandb, KEY, job=f"{ENTITY}/p/{name}:v0", queue_name=QUEUE)
 
 
 def test_the_agent_builds_an_image_with_the_local_docker(site: Site) -> None:
-    item = build_job(site, f"FROM {PICTURES}\nCOPY main.py /main.py\n")
+    item = build_job(site, "code", 'ENTRYPOINT ["python3", "/main.py"]')
     wait_for(lambda: item["state"] not in ("PENDING", "LEASED", "CLAIMED"), 300)
     assert (item["state"], item["message"]) == ("FINISHED", "")
     assert site.wandb.runs[item["associatedRunId"]]["summary"]["built"] == 1
 
 
 def test_a_build_that_fails_shows_its_last_lines(site: Site) -> None:
-    site.wandb.artifacts.clear()
-    item = build_job(site, f"FROM {PICTURES}\nRUN echo that is broken && exit 7\n")
+    item = build_job(site, "broken", "RUN echo that is broken && exit 7")
     wait_for(lambda: bool(item["state"] == "FAILED"), 120)
     assert "that is broken" in item["message"]
     assert "that is broken" in site.host.run(f"journalctl --unit {UNIT} | grep 'launch: build: '")
@@ -260,14 +257,14 @@ def test_gpus_of_the_addon_are_not_shared(site: Site) -> None:
 def test_everything_runs_again_after_a_reboot(site: Site) -> None:
     boot = site.host.run("cat /proc/sys/kernel/random/boot_id")
     site.host.attempt("systemctl reboot")
-    deadline = time.monotonic() + 400
-    ready = f"cat /proc/sys/kernel/random/boot_id && systemctl is-active minikube-{PROFILE} {UNIT}"
-    while time.monotonic() < deadline:
+    units = " && ".join(f"systemctl is-active --quiet {unit}" for unit in (f"minikube-{PROFILE}", UNIT))
+    ready = f"cat /proc/sys/kernel/random/boot_id && {units} && sudo -iu {USER} kubectl get --raw=/readyz"
+
+    def is_back() -> bool:
         now = site.host.attempt(ready, timeout=30)
-        if now.returncode == 0 and now.stdout.split()[0] != boot.strip():
-            break
-        time.sleep(2)
-    site.cluster.kubectl("wait", f"node/{PROFILE}", "--for=condition=Ready", "--timeout=120s")
+        return now.returncode == 0 and now.stdout.split()[0] != boot.strip()
+
+    wait_for(is_back, 400)
     item = site.push()
     wait_for(lambda: bool(item["state"] == "FINISHED"), 240)
     assert site.wandb.runs[item["associatedRunId"]]["summary"]["cached"]

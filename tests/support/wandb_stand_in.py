@@ -227,6 +227,9 @@ class StandIn:
         found = [each.answer() for each in self.artifacts if each.name == name]
         return {"project": {"artifactCollectionMembership": found[0] if found else None}}
 
+    def _use_artifact(self, variables: Values) -> Values:
+        return {"useArtifact": {"artifact": {"id": variables["artifactID"]}}}
+
     def _artifact_by_id(self, variables: Values) -> Values:
         found = [each.answer()["artifact"] for each in self.artifacts if each.id == variables["id"]]
         return {"artifact": found[0] if found else None}
