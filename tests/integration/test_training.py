@@ -182,7 +182,7 @@ def test_nodes_have_the_labels_by_which_an_image_is_chosen(site: Site) -> None:
 def test_your_own_manifest_trains_with_torchrun_alone(site: Site) -> None:
     """A headless Service and an Indexed Job, applied with kubectl, as tutorials have them."""
     lab_image = next(line for line in site.lab.path.read_text().splitlines() if line.startswith("torch_ddp_image="))
-    service, job = yaml.safe_load_all((EXAMPLES / "job.yml").read_text())
+    service, job = yaml.safe_load((EXAMPLES / "job.yml").read_text())["items"]
     container = job["spec"]["template"]["spec"]["containers"][0]
     container["image"] = lab_image.split("=", 1)[1].strip("'")
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "minimal-ddp"}}

@@ -80,10 +80,10 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
         raise KubeconfigError("Error while reading a kubeconfig: it names no server")
     try:
         host, port = endpoint(server)
-    except KubeconfigError as error:
+    except KubeconfigError:
         raise KubeconfigError(
             f"Error while reading a kubeconfig: its server {server!r:.200} is not https://host:port"
-        ) from error
+        ) from None
     if certified and not _NAME.fullmatch(certified):
         raise KubeconfigError(f"Error while reading a kubeconfig: its tls-server-name {certified!r:.200} is not a name")
     return Kubeconfig(

@@ -130,7 +130,7 @@ def test_the_unit_behind_the_socket_says_whether_it_worked(
     path, got = str(tmp_path / "s"), []
 
     def serve(server: socket.socket) -> None:
-        connection, _ = server.accept()
+        connection = server.accept()[0]
         with connection, connection.makefile("rb") as stream:
             got.append(stream.read())
             connection.sendall(answer)

@@ -35,8 +35,9 @@ AGENT: dict[str, Any] = {
 }
 
 
-def plan(agent: Any, nodes: Any, host: Any = HOST, **found: Any) -> dict[str, Any]:
-    read = {"image_state": "unknown", "accounts": [], "slices": [], "nodes": nodes, "host": host, **found}
+def plan(agent: Any, nodes: Any, host: Any = None, **found: Any) -> dict[str, Any]:
+    read = {"image_state": "unknown", "accounts": [], "slices": [], "nodes": nodes, **found}
+    read["host"] = HOST if host is None else host
     return wandb_agent_plan({**AGENT, **agent}, [], read)
 
 
