@@ -52,7 +52,7 @@ def test_a_kubeconfig_is_removed_by_what_has_fetched_it(site: Site, tmp_path: Pa
     if of_the_play:
         settings["cluster_api_kubeconfig"] = str(kubeconfig)
     else:
-        text = "{clusters: [{cluster: {server: https://gpu1}}], users: [{user: {token: t}}]}"
+        text = "clusters: [{cluster: {server: https://cp1}}]\nusers: [{user: {token: t}}]\n"
         file = {"content": base64.b64encode(text.encode()).decode()}
         settings |= {"__cluster_api_file": file, "_cluster_api_private_file": str(kubeconfig)}
     status, output = site.play(PLAYBOOK, settings)
