@@ -201,9 +201,13 @@ def test_four_jobs_run_on_four_gpus_while_a_fifth_waits(site: Site) -> None:
     (waiting,) = [pod for pod in pods if pod["status"]["phase"] == "Pending"]
     assert "Insufficient nvidia.com/gpu" in json.dumps(waiting["status"])
     running = [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"]
-    seen = [site.cluster.kubectl("logs", name) for name in running]
-    used = {word for log in seen for line in log.splitlines() if line.startswith("GPUs:") for word in line.split()[1:]}
-    assert all(log.count("GPU-") == 1 for log in seen) and len(used) == 4
+
+    def gpus() -> list[list[str]]:
+        logs = [site.cluster.kubectl("logs", name).splitlines() for name in running]
+        return [line.split()[1:] for log in logs for line in log if line.startswith("GPUs:")]
+
+    wait_for(lambda: len(gpus()) == 4, 60)
+    assert all(len(used) == 1 for used in gpus()) and len({used[0] for used in gpus()}) == 4
     run = site.guide.through("kubernetes.report")
     assert "4 running on 4 GPUs, 1 not running yet" in run.output
     canceled = next(item for item in items if site.runs(item)[0]["metadata"]["name"] == running[0])
