@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from ..module_utils._kubeadm.kubeconfig import host_port
+
 DOCUMENTATION = r"""
 name: api_server
 short_description: Return host and port of the API server
@@ -43,7 +45,7 @@ _value:
 def api_server(address: str, endpoint: str = "") -> str:
     if endpoint or not address:
         return endpoint
-    return f"[{address}]:6443" if ":" in address else f"{address}:6443"
+    return host_port(address, 6443)
 
 
 class FilterModule:

@@ -14,7 +14,7 @@ import ipaddress
 from collections.abc import Collection
 from typing import Any
 
-from .._kubeadm.kubeconfig import Kubeconfig, KubeconfigError, read_kubeconfig
+from .._kubeadm.kubeconfig import Kubeconfig, KubeconfigError, host_port, read_kubeconfig
 
 _NAMES = {"cluster": "kubernetes", "user": "kubernetes-admin"}
 _LONGEST = 1024 * 1024
@@ -55,7 +55,7 @@ def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubec
     if addresses and _plain(config.host) not in {_plain(address) for address in addresses}:
         raise KubeconfigError(
             f"Error while reading a kubeconfig: its server is {config.host}, which is not an address of the control "
-            f"plane. If it is right, set cluster_api_endpoint to {_authority(config.host, config.port)}"
+            f"plane. If it is right, set cluster_api_endpoint to {host_port(config.host, config.port)}"
         )
     return config
 
@@ -101,10 +101,6 @@ def _load(text: str) -> Any:
     except yaml.YAMLError as error:
         # Its message quotes the file, which holds keys.
         raise ValueError(f"it is not valid YAML ({type(error).__name__})") from None
-
-
-def _authority(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _encoded(text: str) -> str:

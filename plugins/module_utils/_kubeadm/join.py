@@ -15,7 +15,7 @@ from .._errors import DomainError
 from .._files import move_aside, read_text, time_stamp, under
 from . import join_decision as state
 from .join_command import is_ca_hash
-from .kubeconfig import Kubeconfig, read_kubeconfig
+from .kubeconfig import Kubeconfig, host_port, read_kubeconfig
 from .probe import Api, ApiRefusedError, ApiSilentError
 from .run import Kubeadm
 from .x509 import CertificateError, certificates, common_name, public_key_hash
@@ -60,10 +60,9 @@ class Wanted:
                 "joining one is missing. Set config, or api_endpoint, token and ca_cert_hashes (kubeadm_join_info "
                 "returns them)."
             )
-        address = f"[{self.host}]" if ":" in self.host else self.host
         discovery = {
             "token": self.token,
-            "apiServerEndpoint": f"{address}:{self.port}",
+            "apiServerEndpoint": host_port(self.host, self.port),
             "caCertHashes": list(self.ca_cert_hashes),
         }
         configuration: dict[str, Any] = {

@@ -71,7 +71,7 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
     except (ValueError, RecursionError) as error:
         raise KubeconfigError(f"Error while reading a kubeconfig: {error}") from error
     context = _named(data, "contexts", "context", context_name or _text(data, "current-context"))
-    if context_name and not _has(data, context_name):
+    if context_name and context_name not in (entry.get("name") for entry in _entries(data, "contexts")):
         raise KubeconfigError(f"Error while reading a kubeconfig: it has no context {context_name}")
     cluster = _named(data, "clusters", "cluster", _text(context, "cluster"))
     user = _named(data, "users", "user", _text(context, "user"))
@@ -117,19 +117,22 @@ def endpoint(server: str) -> tuple[str, int]:
     raise KubeconfigError(f"Error while reading the server address {server!r:.200}: it is not https://host:port")
 
 
-def _named(data: Any, plural: str, singular: str, name: str | None) -> dict[str, Any]:
+def host_port(host: str, port: int) -> str:
+    """Host and port as in a URL: an IPv6 address is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _entries(data: Any, plural: str) -> list[dict[str, Any]]:
     entries = data.get(plural) if isinstance(data, dict) else None
-    entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _named(data: Any, plural: str, singular: str, name: str | None) -> dict[str, Any]:
+    entries = _entries(data, plural)
     # Files made by hand may have no current context; with one entry there is no doubt.
     chosen = [entry for entry in entries if entry.get("name") == name] or (entries if len(entries) == 1 else [])
     value = chosen[0].get(singular) if chosen else None
     return value if isinstance(value, dict) else {}
-
-
-def _has(data: Any, context: str) -> bool:
-    entries = data.get("contexts") if isinstance(data, dict) else None
-    names = [entry.get("name") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return context in names
 
 
 def _text(data: Any, key: str) -> str | None:

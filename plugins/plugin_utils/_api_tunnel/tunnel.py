@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...module_utils._errors import DomainError
+from ...module_utils._kubeadm.kubeconfig import host_port
 
 
 class TunnelError(DomainError):
@@ -48,8 +49,7 @@ def ssh_arguments(option: Callable[[str], Any], local_port: int, address: str, r
         argv += ["-o", f'IdentityFile="{Path(str(option("private_key_file"))).expanduser()}"']
     for name in ("ssh_common_args", "ssh_extra_args"):
         argv += shlex.split(str(option(name) or ""))
-    target = f"[{address}]" if ":" in address else address
-    return [*argv, "-L", f"127.0.0.1:{local_port}:{target}:{remote_port}", str(option("host"))]
+    return [*argv, "-L", f"127.0.0.1:{local_port}:{host_port(address, remote_port)}", str(option("host"))]
 
 
 def connection_options(connection: Any) -> Callable[[str], Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...module_utils._cluster.kubeconfig import build
 from ...module_utils._containerd.registry import MISSING
-from ...module_utils._kubeadm.kubeconfig import Kubeconfig, endpoint
+from ...module_utils._kubeadm.kubeconfig import Kubeconfig, endpoint, host_port
 
 Object = Mapping[str, Any]
 # On the agent's ServiceAccount: V(cluster), or the host of the inventory.
@@ -183,5 +183,5 @@ def server_url(slices: Sequence[Object]) -> str:
         for ready in each.get("endpoints") or []:
             for address in ready["addresses"]:
                 if port:
-                    return f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}"
+                    return f"https://{host_port(address, port)}"
     return ""
