@@ -110,7 +110,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
 
 def _lost(refusal: str) -> str:
     return (
-        "Error while keeping the lease of the cluster: it expired because it could not be renewed, and somebody else "
+        "Error while keeping the lease of the cluster: it expired because it could not be renewed, and another run "
         f"has taken it. This run stops before it changes more. {refusal}"
     )
 

@@ -172,7 +172,7 @@ def test_a_run_whose_lease_was_taken_stops_at_its_next_step(runs: Runs) -> None:
     time.sleep(2)
     runs.go("go")
     text = " ".join(said(process).split())
-    assert process.returncode == 2 and "could not be renewed, and somebody else has taken it" in text
+    assert process.returncode == 2 and "could not be renewed, and another run has taken it" in text
     assert "bob@desk has held it since" in text
     assert runs.renewals == renewals and runs.lease and runs.lease["spec"]["holderIdentity"] == "bob@desk"
 
