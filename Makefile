@@ -23,7 +23,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms kit scenarios older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms patience kit scenarios older vm
 # CI does not select this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -58,12 +58,13 @@ tests_untidy := test_untidy.py
 tests_in-use := test_in_use.py
 tests_second-release := test_second_release.py
 tests_dkms := test_dkms.py
+tests_patience := test_patience.py
 tests_kit := test_gpu_check.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
 LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms gpu-check vm cuda secrets
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench docs site docs-tools docs-lint clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old fuzz lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench docs site docs-tools docs-lint clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -197,6 +198,11 @@ unit-old: venv
 	  PATH="$(CURDIR)/$(OLD)/bin:$$PATH" $(OLD)/bin/ansible-playbook -i inventories/three-machines.ini --syntax-check site.yml playbooks/*.yml
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
+
+N ?= 300
+fuzz: venv ## damaged and hostile input for every reader: N=300 examples each, SEED=1 to repeat a run
+	@echo "fuzz: $(N) examples for each reader$(if $(SEED),, seed $(SEED))"
+	GPULAB_FUZZ_EXAMPLES=$(N) $(PYTEST) --numprocesses=4 --dist=worksteal $(if $(SEED),--hypothesis-seed=$(SEED)) tests/unit/test_fuzz.py
 
 report-test: venv $(AXE) ## the report's page in Chromium, which is installed if it's missing, with axe (1 minute)
 	@echo "report-test: looks, accessibility and escaping of the page"

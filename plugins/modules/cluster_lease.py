@@ -10,12 +10,17 @@ module: cluster_lease
 short_description: Keep other runs from changing a cluster at the same time
 version_added: 0.2.0
 description:
-  - Acquires, renews or releases the Lease C(gpulab-kubernetes) in the namespace C(kube-system). If another holder has
-    it, the module fails and reports the holder, the time, the purpose, and how to continue.
-  - A lease that is not renewed in time counts as released, so a killed run blocks other runs for at most O(duration).
+  - Acquires or releases the Lease C(gpulab-kubernetes) in the namespace C(kube-system). If another holder has it, the
+    module fails and reports the holder, the time, the purpose, and how to continue.
+  - The action of the same name, which C(ansible-playbook) uses, makes the name of the run a part of the holder, so two
+    runs of one user don't hold the lease together. Next to the run, it starts a process that renews the lease six times
+    in O(duration), and releases it when C(ansible-playbook) ends for any reason.
+  - A lease that is not renewed in time counts as released, so after a power failure of the controller, other runs wait
+    for at most O(duration).
   - Runs on a control plane and uses its O(kubeconfig). On a host without this file there is no cluster yet, so the
-    module does nothing. If the API does not answer, the module only warns, because the purpose of the run may be to
-    repair it.
+    module does nothing.
+  - If no API server can be connected to for O(patience) seconds, the module only warns, because the purpose of the run
+    may be to repair the control plane. If one is there, but refuses, is overloaded or too slow, the module fails.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -35,7 +40,11 @@ options:
   duration:
     description: Seconds after which the lease expires if it is not renewed.
     type: int
-    default: 900
+    default: 120
+  patience:
+    description: Seconds for which acquiring the lease is tried again if the API server doesn't answer as it should.
+    type: int
+    default: 30
   break_holder:
     description: Holder whose lease may be taken over because its run is known to have ended.
     type: str
@@ -80,41 +89,96 @@ taken_from:
   description: Previous holder, if its lease had expired or was broken; empty otherwise.
   returned: success
   type: str
+api_silent:
+  description: Whether the lease is not held because no API server can be connected to.
+  returned: success
+  type: bool
+held_by:
+  description: Holder because of whom the module failed.
+  returned: when another holder has the lease
+  type: str
 """
 
+import contextlib
+import time
 from datetime import datetime, timezone
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._errors import DomainError
 from ..module_utils._files import read_text, under
 from ..module_utils._kubeadm.kubeconfig import KubeconfigError, read_kubeconfig
-from ..module_utils._kubeadm.lease import Holder
-from ..module_utils._kubeadm.probe import Api, ApiConflictError, ApiRefusedError, ApiSilentError
+from ..module_utils._kubeadm.lease import Holder, Lease
+from ..module_utils._kubeadm.probe import Api, ApiBusyError, ApiConflictError, ApiRefusedError, ApiSilentError
 from ..module_utils._module import run
 
-_UNREACHED = "The lease of the cluster could not be {}, so another run could change it at the same time: {}"
+_PAUSE = 2
+_SILENT = "The lease of the cluster could not be {}, so another run could change it at the same time: {}"
+# Where the API server of this host is, when the cluster's address is another.
+_LOCAL = "/etc/kubernetes/controller-manager.conf"
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    nothing = {"held": False, "taken_from": "", "changed": False}
+    nothing = {"held": False, "taken_from": "", "api_silent": False, "changed": False}
     text = read_text(under(params["root"], params["kubeconfig"]))
     if text is None:
         return nothing
     held = params["state"] == "held"
     try:
-        api = Api(read_kubeconfig(text, params["context"]), module.tmpdir, params["root"], read_only=module.check_mode)
-        holder = Holder(api, params["holder"])
+        holders = [Holder(api, params["holder"]) for api in _apis(module, text)]
         if not held:
-            return {**nothing, "changed": holder.release()}
-        before = holder.hold(params["purpose"], params["duration"], params["break_holder"], datetime.now(timezone.utc))
-    except (ApiSilentError, ApiRefusedError, ApiConflictError, KubeconfigError) as error:
-        module.warn(_UNREACHED.format("taken" if held else "released", error))
+            return {**nothing, "changed": holders[0].release()}
+        before = _taken(holders, params)
+    except (ApiRefusedError, ApiBusyError, ApiConflictError, KubeconfigError) as error:
+        if held:
+            raise DomainError(
+                f"Error while taking the lease of the cluster: {error}. Without it, another run could change the "
+                "cluster at the same time. Run this again when the API server answers"
+            ) from error
+        module.warn(_SILENT.format("released", error))
         return nothing
+    except ApiSilentError as error:
+        module.warn(_SILENT.format("taken" if held else "released", error))
+        return {**nothing, "api_silent": True}
     mine = before is not None and before.holder == params["holder"]
     taken_from = before.holder if before and not mine else ""
-    return {"held": not module.check_mode, "taken_from": taken_from, "changed": not mine}
+    return {**nothing, "held": not module.check_mode, "taken_from": taken_from, "changed": not mine}
+
+
+def _apis(module: AnsibleModule, text: str) -> list[Api]:
+    """The API at the cluster's address, then at that of this host."""
+    params = module.params
+    config = read_kubeconfig(text, params["context"])
+    local = None if params["context"] else read_text(under(params["root"], _LOCAL))
+    servers = [config.server]
+    if local:
+        with contextlib.suppress(KubeconfigError):
+            servers.append(read_kubeconfig(local).server)
+    return [
+        Api(config, module.tmpdir, params["root"], server, read_only=module.check_mode)
+        for server in dict.fromkeys(servers)
+    ]
+
+
+def _taken(holders: list[Holder], params: dict[str, Any]) -> Lease | None:
+    """Whose lease it was before. Raises what the last look found: ApiSilentError if no server was there."""
+    deadline = time.monotonic() + params["patience"]
+    while True:
+        found: list[DomainError] = []
+        for holder in holders:
+            try:
+                return holder.hold(
+                    params["purpose"], params["duration"], params["break_holder"], datetime.now(timezone.utc)
+                )
+            except (ApiRefusedError, ApiSilentError, ApiConflictError) as error:
+                found.append(error)
+        there = [error for error in found if isinstance(error, (ApiBusyError, ApiConflictError))]
+        refused = [error for error in found if isinstance(error, ApiRefusedError)]
+        if time.monotonic() >= deadline or (refused and not there):
+            raise (there or refused or found)[0]
+        time.sleep(_PAUSE)
 
 
 def main() -> None:
@@ -123,7 +187,8 @@ def main() -> None:
             "state": {"type": "str", "choices": ["held", "released"], "default": "held"},
             "holder": {"type": "str", "required": True},
             "purpose": {"type": "str", "default": ""},
-            "duration": {"type": "int", "default": 900},
+            "duration": {"type": "int", "default": 120},
+            "patience": {"type": "int", "default": 30},
             "break_holder": {"type": "str", "default": ""},
             "kubeconfig": {"type": "path", "default": "/etc/kubernetes/admin.conf"},
             "context": {"type": "str", "default": ""},

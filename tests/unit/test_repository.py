@@ -85,6 +85,15 @@ def test_what_runs_where_the_api_is_asked_never_becomes_root() -> None:
     assert found > 50
 
 
+def test_every_playbook_that_changes_the_cluster_holds_its_lease() -> None:
+    # The first two change nothing; a training is a job, and may take days.
+    others = {"plan", "report", "train"}
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "playbooks").glob("*.yml")}
+    asking = {name for name, text in texts.items() if "gpulab.kubernetes.cluster_api" in text}
+    for part in ("tasks/lease.yml", "tasks/release.yml"):
+        assert {name for name, text in texts.items() if part in text} == asking - others, part
+
+
 def test_no_role_reads_the_private_names_of_another() -> None:
     roles = sorted((path.name for path in (ROOT / "roles").iterdir()), key=len, reverse=True)
     private = re.compile(rf"(?<![a-z0-9_])__?({'|'.join(roles)})_[a-z]")

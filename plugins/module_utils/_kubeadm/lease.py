@@ -99,7 +99,7 @@ class Holder:
         there = body.body if body.status == 200 and isinstance(body.body, dict) else {}
         before = read(there)
         if before and not may_take(before, self._me, broken, now):
-            raise LeaseHeldError(refusal(before))
+            raise LeaseHeldError(refusal(before), held_by=before.holder)
         self._write(there, self._lease(there, before, purpose, duration, now))
         return before
 

@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import os
+import socket
 import ssl
 import tempfile
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ _LARGEST_ANSWER = 16 * 1024 * 1024
 
 class ApiSilentError(DomainError):
     """There is no answer from that address, or not yet."""
+
+
+class ApiBusyError(ApiSilentError):
+    """A server is there, but answers too late or not usefully: it is slow, overloaded, or has lost its etcd."""
 
 
 class ApiConflictError(DomainError):
@@ -67,7 +72,8 @@ class Api:
         self._context = _context(kubeconfig, tmpdir, root)
 
     def get(self, path: str) -> Answer:
-        """GET with status 200 or 404; raises ApiSilentError (also for 5xx) or ApiRefusedError (401, 403, TLS)."""
+        """GET with status 200 or 404; raises ApiSilentError (ApiBusyError for 429 and 5xx) or ApiRefusedError (401,
+        403, TLS)."""
         return self._request("GET", path, None)
 
     def send(self, method: str, path: str, body: Any) -> None:
@@ -80,8 +86,11 @@ class Api:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
+        kind = ApiSilentError
         try:
             with contextlib.closing(connection):
+                self._connect(connection)
+                kind = ApiBusyError
                 connection.request(method, path, None if body is None else json.dumps(body), headers=headers)
                 response = connection.getresponse()
                 answer = Answer(response.status, _json(response.read(_LARGEST_ANSWER)))
@@ -90,13 +99,23 @@ class Api:
                 f"{self.server} presents a certificate that is not valid for this cluster: {error.verify_message}"
             ) from error
         except (OSError, http.client.HTTPException) as error:
-            raise ApiSilentError(f"{self.server} does not answer: {_words(error)}") from error
+            raise kind(f"{self.server} does not answer: {_words(error)}") from error
         if answer.status in (200, 201, 404):
             return answer
         said = answer.body.get("message") if isinstance(answer.body, dict) else None
         text = f"{self.server} answers {answer.status} to {path}: {said or response.reason}"
         kinds = {401: ApiRefusedError, 403: ApiRefusedError, 409: ApiConflictError}
-        raise kinds.get(answer.status, ApiSilentError)(text)
+        raise kinds.get(answer.status, ApiBusyError)(text)
+
+    @staticmethod
+    def _connect(connection: http.client.HTTPSConnection) -> None:
+        try:
+            connection.connect()
+        except socket.timeout as error:
+            # Without a socket nobody has accepted the connection.
+            if connection.sock is None:
+                raise
+            raise ApiBusyError(f"{connection.host}:{connection.port} does not answer: {_words(error)}") from error
 
 
 def _context(kubeconfig: Kubeconfig, tmpdir: str, root: str) -> ssl.SSLContext:

@@ -45,10 +45,10 @@ def keep(state: Path, process: int, program: list[str]) -> int:
 
 
 def _wanted(state: Path, process: int) -> bool:
-    return state.exists() and _lives(process)
+    return state.exists() and lives(process)
 
 
-def _lives(process: int) -> bool:
+def lives(process: int) -> bool:
     try:
         os.kill(process, 0)
     except OSError:

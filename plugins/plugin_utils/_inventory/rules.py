@@ -143,7 +143,7 @@ def _disk(value: Any) -> Iterator[str]:
 
 def _lease(value: Any) -> Iterator[str]:
     if int(value) < 60:
-        yield f"it must be at least 60 seconds, not {value}: a run renews the lease only once per step"
+        yield f"it must be at least 60 seconds, not {value}: an API server that restarts would let it expire"
 
 
 def _delegate(value: Any) -> Iterator[str]:

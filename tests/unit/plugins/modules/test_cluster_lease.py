@@ -3,12 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import socket
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.kubeconfig import read_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.lease import read
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.probe import Api, ApiBusyError
 from apiserver import ApiServer, Authority
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +32,7 @@ class Cluster:
 
     def run(self, check: bool = False, **changes: Any) -> dict[str, Any]:
         result: dict[str, Any] = self._run(
-            "cluster_lease", {"holder": ME, "root": str(self.root), **changes}, check=check
+            "cluster_lease", {"holder": ME, "root": str(self.root), "patience": 0, **changes}, check=check
         )
         return result
 
@@ -65,7 +69,7 @@ def test_it_is_taken_renewed_and_released(cluster: Cluster) -> None:
     first = cluster.run(purpose="Make the cluster")
     assert (first["changed"], first["held"], first["taken_from"]) == (True, True, "")
     taken = cluster.lease
-    assert taken and taken["holderIdentity"] == ME and taken["leaseDurationSeconds"] == 900
+    assert taken and taken["holderIdentity"] == ME and taken["leaseDurationSeconds"] == 120
     second = cluster.run()
     assert (second["changed"], second["held"]) == (False, True)
     renewed = cluster.lease
@@ -130,11 +134,57 @@ def test_without_a_cluster_there_is_nothing_to_hold(cluster: Cluster) -> None:
     assert (cluster.run()["held"], cluster.api.asked) == (False, [])
 
 
-@pytest.mark.parametrize("state", ["held", "released"])
-def test_an_api_that_is_down_is_a_warning(cluster: Cluster, state: str) -> None:
-    cluster.api.answers[LEASE] = (500, {"message": "etcd is down"})
-    result = cluster.run(state=state)
-    assert not result["failed"] and not result["held"] and "etcd is down" in str(result["warnings"])
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_an_api_that_answers_but_refuses_is_an_error(cluster: Cluster, status: int) -> None:
+    cluster.api.answers[LEASE] = (status, {"message": "etcd is down"})
+    result = cluster.run()
+    assert result["failed"] and "etcd is down" in result["msg"] and "another run could change" in result["msg"]
+    # It expires by itself.
+    result = cluster.run(state="released")
+    assert not result["failed"] and "etcd is down" in str(result["warnings"])
+
+
+def test_a_server_that_is_slow_is_there(api: ApiServer, authority: Authority, tmp_path: Path) -> None:
+    client = Api(read_kubeconfig(authority.kubeconfig(api.url)), str(tmp_path), timeout=0.2)
+    api.before_answer = lambda: time.sleep(0.5)
+    with pytest.raises(ApiBusyError, match="does not answer"):
+        client.get(LEASE)
+
+
+def test_a_server_that_never_greets_is_there(authority: Authority, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        client = Api(read_kubeconfig(authority.kubeconfig(server)), str(tmp_path), timeout=0.2)
+        with pytest.raises(ApiBusyError, match="does not answer"):
+            client.get(LEASE)
+
+
+def test_an_api_that_recovers_is_waited_for(cluster: Cluster) -> None:
+    cluster.api.answers[LEASE] = (503, {"message": "etcd is down"})
+
+    def recover() -> None:
+        if len(cluster.api.asked) > 3:
+            cluster.api.answers.pop(LEASE, None)
+            cluster.api.before_answer = lambda: None
+
+    cluster.api.before_answer = recover
+    assert cluster.run(patience=30)["held"] and cluster.lease
+
+
+@pytest.mark.parametrize(("local", "held"), [("gone", False), ("api", True), ("cut off", False), (None, False)])
+def test_only_an_api_that_is_silent_on_all_addresses_is_a_warning(
+    cluster: Cluster, authority: Authority, local: str | None, held: bool
+) -> None:
+    """Such as behind a load balancer that is down."""
+    gone = authority.kubeconfig("https://127.0.0.1:1")
+    conf = cluster.root / "etc/kubernetes"
+    (conf / "admin.conf").write_text(gone)
+    if local:
+        texts = {"gone": gone, "api": authority.kubeconfig(cluster.api.url), "cut off": "clusters:"}
+        (conf / "controller-manager.conf").write_text(texts[local])
+    result = cluster.run()
+    assert (result["failed"], result["held"], result["api_silent"]) == (False, held, not held)
+    assert held or "another run could change" in str(result["warnings"])
 
 
 _JSON = st.recursive(
@@ -178,7 +228,7 @@ def test_the_cluster_is_that_of_the_context(cluster: Cluster, authority: Authori
     text = text.replace("contexts:\n", f"contexts:\n{entry}").replace("clusters:\n", f"clusters:\n{two}")
     path.write_text(text.replace("current-context: somebody@kubernetes", "current-context: other"))
     result = cluster.run(kubeconfig="/home/ada/.kube/config", context=context)
-    assert (result["held"], cluster.lease is not None) == (held, held)
+    assert (result.get("held", False), cluster.lease is not None) == (held, held)
     # And not that of the host's own cluster, where there is none.
     path.unlink()
     assert not cluster.run(kubeconfig="/home/ada/.kube/config", context=context)["held"]

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Holds the lease of a cluster for a run: a process next to it renews the lease, and ends with it.
+
+The keeper is a fork of the task's process, so it reaches the host in whichever way the task does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ..plugin_utils._api_tunnel.keeper import lives
+
+_RENEWALS = 6
+_PAUSE = 0.2
+# For a renewal that is under way.
+_PATIENCE = 60.0
+_STOP = ".stop"
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        # Ansible makes this directory anew for each ansible-playbook, and removes it in the end.
+        own = Path(constants.DEFAULT_LOCAL_TMP)
+        arguments["holder"] = f"{arguments.get('holder', '')} (run {own.name.rpartition('-')[2]})"
+        place = json.dumps([self._task.delegate_to, arguments.get("kubeconfig"), arguments.get("context")])
+        state = own / f"lease-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+        kept = _read(state)
+        if arguments.get("state") == "released":
+            _stop(state, kept)
+        elif kept.get("lost"):
+            return {**result, "failed": True, "msg": kept["lost"], "held_by": kept.get("held_by", "")}
+        elif _lives(kept) and time.monotonic() < kept["until"]:
+            return {**result, "changed": False, "held": True, "taken_from": "", "api_silent": False}
+        elif kept and not _lives(kept):
+            Display().warning(f"The process that renewed the lease of the cluster has ended. {kept.get('error', '')}")
+        result |= self._execute_module(module_args=arguments, task_vars=task_vars)
+        if result.get("held") and not _lives(kept):
+            self._start_keeper(state, arguments, task_vars)
+        return result
+
+    def _start_keeper(self, state: Path, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> None:
+        parent = os.getppid()
+        duration = int(arguments.get("duration", 120))
+        _write(state, until=time.monotonic() + duration)
+        process = os.fork()
+        if process:
+            _write(state, process=process, until=time.monotonic() + duration)
+            return
+        try:
+            _detach()
+            # The directory of the run is removed before its process is gone.
+            with tempfile.TemporaryDirectory(prefix="gpulab-lease-") as scratch:
+                constants.DEFAULT_LOCAL_TMP = scratch
+                self._keep(state, parent, duration, arguments, task_vars)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                _write(state, error=traceback.format_exc())
+        finally:
+            os._exit(0)
+
+    def _keep(
+        self, state: Path, parent: int, duration: int, arguments: dict[str, Any], task_vars: dict[str, Any] | None
+    ) -> None:
+        def call(**changes: Any) -> dict[str, Any]:
+            # A host that does not answer now may answer the next time.
+            with contextlib.suppress(Exception):
+                found: dict[str, Any] = self._execute_module(module_args={**arguments, **changes}, task_vars=task_vars)
+                return found
+            return {}
+
+        pause = duration / _RENEWALS
+        renew_at = time.monotonic() + pause
+        while lives(parent) and state.exists():
+            if state.with_suffix(_STOP).exists():
+                return
+            if time.monotonic() < renew_at:
+                time.sleep(_PAUSE)
+                continue
+            asked = time.monotonic()
+            renew_at = asked + pause
+            result = call(patience=0)
+            if result.get("held_by"):
+                _write(state, lost=_lost(str(result.get("msg", ""))), held_by=str(result["held_by"]))
+                return
+            if result.get("held"):
+                # The run ends at this moment if its directory is gone.
+                with contextlib.suppress(OSError):
+                    _write(state, process=os.getpid(), until=asked + duration)
+        call(state="released")
+
+
+def _lost(refusal: str) -> str:
+    return (
+        "Error while keeping the lease of the cluster: it expired because it could not be renewed, and another run "
+        f"has taken it. This run stops before it changes more. {refusal}"
+    )
+
+
+def _stop(state: Path, kept: dict[str, Any]) -> None:
+    """Let the keeper end; one that renewed the lease after its release would take it again."""
+    if _lives(kept):
+        state.with_suffix(_STOP).touch()
+        deadline = time.monotonic() + _PATIENCE
+        while _lives(kept) and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+    for path in (state.with_suffix(_STOP), state):
+        path.unlink(missing_ok=True)
+
+
+def _lives(kept: dict[str, Any]) -> bool:
+    return bool(kept.get("process")) and lives(kept["process"])
+
+
+def _detach() -> None:
+    """Nobody waits for this process: no terminal, no signal of one, no pipe that a reader waits for the end of."""
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):
+            os.dup2(nothing, int(descriptor.name))
+
+
+def _read(state: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(state.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _write(state: Path, **values: Any) -> None:
+    new = state.with_suffix(".new")
+    new.write_text(json.dumps(values))
+    new.replace(state)
