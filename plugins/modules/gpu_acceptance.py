@@ -17,9 +17,12 @@ description:
   - On each host with GPUs, a pod that requests no GPUs but sets C(NVIDIA_VISIBLE_DEVICES=all) must not see any.
   - On each host, a pod connects to pods on other nodes, to a Service by address, and to the same Service by name.
   - GPUs that other pods use are reported as in use. No pod is evicted.
-  - The result is stored in the ConfigMap C(kube-system/gpulab-acceptance). The next run reuses it and creates no pods,
-    unless the node was rebooted, or its GPUs, its versions, O(nodes[].containerd) or its allocatable resources have
-    changed.
+  - The result is stored in the namespace C(kube-system), in a ConfigMap C(gpulab-acceptance.NODE) for each node, which
+    is deleted with the node, and in C(gpulab-acceptance-network). The next run reuses it and creates no pods, unless
+    the node was rebooted, or its GPUs, its versions, O(nodes[].containerd) or its allocatable resources have changed.
+    If the result can't be stored, the module warns, and the next run verifies again.
+  - If a host has fewer GPUs than at an earlier verification, the module warns in each run, until O(nodes[].expected) is
+    the number of GPUs that the host has.
   - Problems are returned in RV(report). They do not make the module fail.
 options:
   kubeconfig:
@@ -116,6 +119,13 @@ options:
     description: Namespace of the pods. It is created for the verification and removed afterwards.
     type: str
     default: gpulab-acceptance
+  holder:
+    description:
+      - Name of this run. A run that finds O(namespace) in use by a live run waits up to a minute and then fails with
+        the name of the other run. If empty, the user and host on which the module runs.
+    type: str
+    default: ""
+    version_added: 0.2.0
   force:
     description: Verify everything again instead of reusing earlier results.
     type: bool
@@ -227,6 +237,10 @@ report:
         do:
           description: How to fix it.
           type: str
+    warnings:
+      description: GPUs that a host had at an earlier verification, in the same form as RV(report.problems).
+      type: list
+      elements: dict
   sample:
     generated: "2026-11-21T04:00:00Z"
     totals: {gpus: 1, proven: 1, in_use: 0}
@@ -265,7 +279,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._acceptance.hosts import read_hosts
 from ..module_utils._acceptance.pods import Settings
 from ..module_utils._acceptance.session import Session
-from ..module_utils._acceptance.summary import problems, remedies, summary
+from ..module_utils._acceptance.summary import problems, remedies, summary, warnings
 from ..module_utils._cluster.api import Api
 from ..module_utils._module import run
 
@@ -288,12 +302,14 @@ _NODE = {
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    settings = Settings(params["namespace"], params["image"], params["network_image"], params["timeout"])
+    settings = Settings(**{name: params[name] for name in ("namespace", "image", "network_image", "timeout", "holder")})
     session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
     if params["verify"]:
         changed, report = session.accept(params["force"], module.check_mode)
     else:
         changed, report = False, session.look()
+    for warning in [*session.warnings, *(warnings(report) if report else [])]:
+        module.warn(warning)
     return {
         "changed": changed,
         "report": report,
@@ -312,6 +328,7 @@ def main() -> None:
             "image": {"type": "str", "required": True},
             "network_image": {"type": "str", "required": True},
             "namespace": {"type": "str", "default": "gpulab-acceptance"},
+            "holder": {"type": "str", "default": ""},
             "force": {"type": "bool", "default": False},
             "verify": {"type": "bool", "default": True},
             "timeout": {"type": "int", "default": 300},

@@ -76,6 +76,13 @@ options:
       - An existing namespace is an error, unless an interrupted run of this module left it.
     type: str
     default: gpulab-gpu-benchmark
+  holder:
+    description:
+      - Name of this run. A run that finds O(namespace) in use by a live run waits up to a minute and then fails with
+        the name of the other run. If empty, the user and host on which the module runs.
+    type: str
+    default: ""
+    version_added: 0.2.0
   timeout:
     description: Seconds that each pod may take from its creation to its report, 90 to 86400.
     type: int
@@ -149,7 +156,7 @@ from ..module_utils._module import run
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    settings = Settings(**{name: params[name] for name in ("namespace", "python", "script", "timeout")})
+    settings = Settings(**{name: params[name] for name in ("namespace", "python", "script", "timeout", "holder")})
     check_settings(settings)
     api = Api(params["kubeconfig"])
     nodes, pods = api.items("/api/v1/nodes"), api.items("/api/v1/pods")
@@ -183,6 +190,7 @@ def main() -> None:
             "python": {"type": "str", "default": "python3"},
             "script": {"type": "str", "required": True},
             "namespace": {"type": "str", "default": "gpulab-gpu-benchmark"},
+            "holder": {"type": "str", "default": ""},
             "timeout": {"type": "int", "default": 900},
         },
         supports_check_mode=True,

@@ -19,7 +19,7 @@ def read_hosts(entries: Iterable[Mapping[str, Any]]) -> list[Host]:
         Host(
             node=entry["name"],
             gpus=tuple(part for gpu in entry["gpus"] or [] for part in _parts(gpu, entry.get("sharing") or {})),
-            models=tuple(gpu.get("name") or "" for gpu in entry["gpus"] or [] if gpu.get("uuid")),
+            physical=tuple(Gpu(gpu["uuid"], gpu.get("name") or "") for gpu in entry["gpus"] or [] if gpu.get("uuid")),
             sharing=dict(entry.get("sharing") or {}),
             pci=entry["pci"],
             expected=entry["expected"],

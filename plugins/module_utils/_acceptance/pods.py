@@ -33,10 +33,13 @@ _ISOLATION = (
 
 @dataclass(frozen=True)
 class Settings:
+    """``holder``: who runs the verification; ``timeout`` in seconds."""
+
     namespace: str
     image: str
     network_image: str
     timeout: int
+    holder: str = ""
 
 
 def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> dict[str, Any]:

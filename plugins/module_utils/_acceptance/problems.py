@@ -25,6 +25,10 @@ REMEDIES = {
     ),
     "driver_not_ok": f"Follow what nvidia-smi reports. Then install and load the driver: {SITE}.",
     "gpu_count_differs": "Check lspci -d 10de: and dmesg on the host; correct cluster_expected_gpus if it is wrong.",
+    "gpu_fewer": (
+        "Check lspci -d 10de: and dmesg on the host. If a GPU was removed on purpose, set cluster_expected_gpus to the "
+        f"number of GPUs that the host has now. {PROVE}"
+    ),
     "gpu_not_visible": _GPU,
     "gpu_not_listed": _GPU,
     "gpu_not_given": f"Check the device plugin's pod on this node (kubectl logs), and which pods hold GPUs. {PROVE}",

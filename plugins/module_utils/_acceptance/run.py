@@ -50,7 +50,7 @@ class Run:
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api = api
         self._settings = settings
-        self._own = OwnNamespace(api, settings.namespace, manifests.PART, "acceptance_namespace")
+        self._own = OwnNamespace(api, settings.namespace, manifests.PART, "acceptance_namespace", settings.holder)
         self._deadline = time.monotonic() + settings.timeout
         self.proofs: list[PodProof] = []
 
@@ -59,7 +59,7 @@ class Run:
         return max(0.0, self._deadline - time.monotonic())
 
     def namespace(self) -> AbstractContextManager[None]:
-        """A namespace for the verification: what an earlier run left is removed first, everything afterwards."""
+        """A namespace for the verification, which is removed afterwards; so is first what a dead run has left."""
         return self._own.created()
 
     def verify(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -14,17 +13,26 @@ from typing import Any
 
 from .._cluster.api import Api, ApiError
 from . import verdict as reports
+from .memory import Memory
 from .network import Network
-from .pods import LABELS, Settings
+from .pods import Settings
 from .run import Run
-from .target import Host, PluginLog, Target, label_problem, still_connected, still_proven, targets
+from .target import (
+    SILENT,
+    Host,
+    PluginLog,
+    Target,
+    known_gpus,
+    label_problem,
+    still_connected,
+    still_proven,
+    targets,
+)
 
 _STAYS = (
     "This persists until the plugin restarts: when nvidia-smi shows that the GPU is healthy, run "
     "kubectl --namespace {namespace} delete pod {name}"
 )
-# Where the verification is remembered: it goes with the cluster, and any controller finds it.
-_MEMORY = "/api/v1/namespaces/kube-system/configmaps/gpulab-acceptance"
 # gpu-feature-discovery looks at the GPUs once a minute.
 _LABELLING = 90
 _PLUGIN = "app=nvidia-device-plugin"
@@ -37,42 +45,49 @@ class Session:
         self._api = api
         self._settings = settings
         self._hosts = hosts
+        self._nodes: list[dict[str, Any]] = []
         self._found = self._look()
-        self._earlier = self._remembered()
+        uids = {node["metadata"]["name"]: node["metadata"]["uid"] for node in self._nodes}
+        self._memory = Memory(api, uids)
+        self._earlier = {host.node: self._memory.of(host.node) for host in hosts}
+
+    @property
+    def warnings(self) -> list[str]:
+        return self._memory.warnings
 
     def accept(self, force: bool, dry: bool) -> tuple[bool, dict[str, Any]]:
-        """(whether anything was proven now, the report). A dry run says what it would do, with an empty report."""
-        earlier: Mapping[str, Any] = {} if force else self._earlier
+        """(whether anything was proven or remembered now, the report). A dry run says what it would do.
+
+        Its report is empty if there is anything to prove.
+        """
         kept = {
-            target.name: {**entry, "kept": True}
+            target.name: reports.kept_entry(target, self._earlier[target.name])
             for target in self._found
-            for entry in [earlier.get("hosts", {}).get(target.name)]
-            if still_proven(target, entry, self._settings.image)
+            if not force and still_proven(target, self._earlier[target.name], self._settings.image)
         }
-        network = earlier.get("network")
-        connected = still_connected(self._found, network)
+        network = self._memory.network
+        connected = not force and still_connected(self._found, network)
         todo = [target for target in self._found if target.name not in kept]
-        if not todo and connected:
-            return False, self._whole(kept, {**dict(network or {}), "kept": True})
-        if dry:
+        if dry and (todo or not connected):
             return True, {}
-        proven, fresh = self._prove(todo, [] if connected else self._found)
-        report = self._whole({**kept, **proven}, {**dict(network or {}), "kept": True} if connected else fresh)
-        self._remember(report)
-        return True, report
+        proven, fresh = ({}, {}) if connected and not todo else self._prove(todo, [] if connected else self._found)
+        report = self._whole({**kept, **proven}, {**network, "kept": True} if connected else fresh)
+        changes = self._memory.changes(self._records(report), self._network(report["network"]))
+        stored = bool(changes) if dry else self._memory.save(changes)
+        return stored or bool(todo) or not connected, report
 
     def look(self) -> dict[str, Any]:
         """The report of what is there now, without any pod: what still holds of the last one, the rest unproven."""
         hosts = {target.name: self._looked_at(target) for target in self._found}
-        network = self._earlier.get("network") or {}
+        network = self._memory.network
         return self._whole(hosts, {**network, "kept": True} if network else {})
 
     def _looked_at(self, target: Target) -> dict[str, Any]:
-        entry, image = self._earlier.get("hosts", {}).get(target.name), self._settings.image
+        entry, image = self._earlier[target.name], self._settings.image
         # What went wrong in a verification is still to be told when nothing has changed since.
-        failed = bool(entry and entry.get("problems")) and entry.get("fingerprint") == target.fingerprint(image)
+        failed = bool(entry and entry["problems"]) and entry["fingerprint"] == target.fingerprint(image)
         if still_proven(target, entry, image) or (failed and target.provable):
-            return {**entry, "kept": True}
+            return reports.kept_entry(target, entry)
         return reports.unproven_entry(target, image, self._plugin_log(target), entry)
 
     def _prove(self, todo: Sequence[Target], nodes: Sequence[Target]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -100,15 +115,15 @@ class Session:
                     proofs,
                     self._settings.image,
                     self._plugin_log(final),
-                    self._earlier.get("hosts", {}).get(target.name),
+                    self._earlier[target.name],
                 ),
                 "proven_at": moment,
             }
         return proven, network
 
     def _look(self) -> list[Target]:
-        nodes, pods = self._api.items("/api/v1/nodes"), self._api.items("/api/v1/pods")
-        return targets(self._hosts, nodes, pods, self._settings.namespace)
+        self._nodes, pods = self._api.items("/api/v1/nodes"), self._api.items("/api/v1/pods")
+        return targets(self._hosts, self._nodes, pods, self._settings.namespace)
 
     def _labelled(self) -> bool:
         self._found = self._look()
@@ -130,34 +145,28 @@ class Session:
         return PluginLog("it has no pod on this node")
 
     def _whole(self, hosts: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, Any]:
-        # Of a verification that is kept, too, this is what is so now.
-        ordered = {each.name: {**hosts[each.name], "isolated": reports.isolated(each)} for each in self._found}
-        cluster = {"kubernetes_version": self._api.get("/version")["gitVersion"], "endpoint": self._api.server}
+        ordered = {each.name: hosts[each.name] for each in self._found}
+        cluster = {"kubernetes_version": self._api.get("/version")["gitVersion"], "endpoint": self._api.endpoint}
         return reports.whole(ordered, network, cluster, _now())
 
-    def _remembered(self) -> dict[str, Any]:
-        stored = self._api.find(_MEMORY)
-        try:
-            found = json.loads(stored["data"]["report"]) if stored else {}
-        except (ValueError, KeyError, TypeError):
-            # Somebody has edited it: then there is no earlier verification.
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    def _remember(self, report: Mapping[str, Any]) -> None:
-        known = {node["metadata"]["name"] for node in self._api.items("/api/v1/nodes")}
-        others = {name: entry for name, entry in self._earlier.get("hosts", {}).items() if name in known}
-        network, before = report["network"], self._earlier.get("network") or {}
-        if not network["problems"] and set(network["nodes"]) < set(before.get("nodes", [])):
-            # A run for some hosts takes nothing from what was proven for all.
-            network = before
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "gpulab-acceptance", "namespace": "kube-system", "labels": LABELS},
-            "data": {"report": json.dumps({**report, "hosts": {**others, **report["hosts"]}, "network": network})},
+    def _records(self, report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """What to remember of each host. Of one that could not be read nothing new is known."""
+        return {
+            target.name: {
+                **entry,
+                "pods": entry["gpus"]["pods"],
+                **known_gpus(target.host, self._earlier[target.name]),
+            }
+            for target in self._found
+            for entry in [report["hosts"][target.name]]
+            if target.host.state != SILENT
         }
-        self._api.apply(_MEMORY, body)
+
+    def _network(self, network: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A run for some hosts takes nothing from what was proven for all."""
+        before = self._memory.network
+        fewer = not network.get("problems") and set(network["nodes"]) < set(before.get("nodes", []))
+        return before if fewer else network
 
 
 def _now() -> str:

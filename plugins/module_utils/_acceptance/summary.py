@@ -47,6 +47,11 @@ def problems(report: Report) -> list[str]:
     return [": ".join(filter(None, (each.host, each.gpu, each.what))) for each in together(report["problems"])]
 
 
+def warnings(report: Report) -> list[str]:
+    """What is no problem yet, as sentences that say what to do."""
+    return [f"{each.what}: {each.gpu} ({each.host}). {each.do}" for each in together(report["warnings"])]
+
+
 def remedies(report: Report) -> list[str]:
     """What to do about it, each once."""
     return list(dict.fromkeys(each.do for each in together(report["problems"]) if each.do))

@@ -38,7 +38,7 @@ class Host:
 
     ``known``: how many GPUs its driver knows of, those among them that don't answer, which have no UUID.
     ``containerd``: default_runtime, cdi, systemd_cgroup by runtime, and conflicts; empty where it was not read.
-    ``models``: the names of the GPUs themselves, one for each that answers; ``gpus`` are what pods are given of them.
+    ``physical``: the GPUs themselves, those that answer; ``gpus`` are what pods are given of them.
     ``sharing``: how pods share them, as mode, replicas, strategy, amounts by resource, and a complaint.
     ``own_plugin``: whether this collection's device plugin offers them, with labels, and to no pod that asks for none.
     """
@@ -55,9 +55,14 @@ class Host:
     held: Mapping[str, str] = field(default_factory=dict)
     known: int = 0
     containerd: Mapping[str, Any] = field(default_factory=dict)
-    models: tuple[str, ...] = ()
+    physical: tuple[Gpu, ...] = ()
     sharing: Mapping[str, Any] = field(default_factory=dict)
     own_plugin: bool = True
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the physical GPUs."""
+        return tuple(gpu.name for gpu in self.physical)
 
     @property
     def wanted(self) -> int:
@@ -203,10 +208,33 @@ def still_proven(target: Target, earlier: Mapping[str, Any] | None, image: str) 
 
     GPUs that were in use then and are free now have to be proven now.
     """
-    if not earlier or earlier.get("problems") or not target.provable:
+    if not earlier or earlier["problems"] or not target.provable:
         return False
-    reported = earlier["gpus"].get("pods", earlier["gpus"]["proven"])
-    return earlier.get("fingerprint") == target.fingerprint(image) and target.free <= reported
+    covered = {device["uuid"] for device in earlier["devices"] if device["state"] != "missing"}
+    return (
+        earlier["fingerprint"] == target.fingerprint(image)
+        and target.free <= earlier["pods"]
+        and covered >= {gpu.uuid for gpu in target.host.gpus}
+    )
+
+
+def lost_gpus(host: Host, earlier: Mapping[str, Any] | None) -> tuple[int, dict[str, str]]:
+    """How many physical GPUs fewer there are than ``earlier``, and UUID -> name of those that are gone.
+
+    There are none if the inventory expects as many as there are.
+    """
+    known, present = (earlier or {}).get("known", {}), {gpu.uuid for gpu in host.physical}
+    fewer = (earlier or {}).get("known_count", 0) - len(present)
+    if host.state == SILENT or host.expected == len(present) or fewer <= 0:
+        return 0, {}
+    return fewer, {uuid: name for uuid, name in known.items() if uuid not in present}
+
+
+def known_gpus(host: Host, earlier: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The GPUs to look for the next time, those that are there now first, and how many there should be."""
+    fewer, lost = lost_gpus(host, earlier)
+    present = {gpu.uuid: gpu.name for gpu in host.physical}
+    return {"known": {**present, **lost}, "known_count": len(present) + fewer}
 
 
 def still_connected(found: Sequence[Target], earlier: Mapping[str, Any] | None) -> bool:

@@ -13,7 +13,8 @@ from .._cluster.isolation import isolation
 from .._problem import Problem
 from .problems import SITE, UNOFFERED, problem
 from .run import PodProof
-from .target import SILENT, PluginLog, Target, label_problem
+from .summary import counted
+from .target import SILENT, PluginLog, Target, label_problem, lost_gpus
 
 Report = Mapping[str, Any]
 
@@ -53,7 +54,24 @@ def host_entry(
     label = label_problem(target) if target.node is not None and target.host.state == "ok" else ""
     if label:
         problems.append(problem("labels_differ", target.name, label))
-    states = [device["state"] for device in devices]
+    found = {
+        "devices": devices,
+        "pods": sum(len(pods) for pods in reported.values()),
+        "isolation": _isolation(target, proofs, problems),
+        "fingerprint": target.fingerprint(image),
+        "problems": [each.entry() for each in problems],
+    }
+    return {**_entry(target, found, earlier), "kept": False}
+
+
+def kept_entry(target: Target, earlier: Report) -> dict[str, Any]:
+    """A host's part of the report, with what a verification found that still holds."""
+    return {**_entry(target, earlier, earlier), "kept": True, "proven_at": earlier["proven_at"]}
+
+
+def _entry(target: Target, found: Report, earlier: Report | None) -> dict[str, Any]:
+    """What the host and its node are now, and what a verification ``found``."""
+    states = [device["state"] for device in found["devices"]]
     return {
         "os": target.info.get("osImage", ""),
         "kernel": target.info.get("kernelVersion", ""),
@@ -63,24 +81,38 @@ def host_entry(
         "kubelet": target.info.get("kubeletVersion", ""),
         "containerd_config": dict(target.host.containerd),
         "gpus": {
-            "expected": target.host.provable or len(devices),
+            "expected": target.host.provable or len(found["devices"]),
             "nvidia_smi": len(target.host.models),
             "pci": target.host.pci,
             "capacity": target.capacity,
             "allocatable": target.allocatable,
             "proven": states.count("proven"),
             "in_use": states.count("in_use"),
-            "pods": sum(len(pods) for pods in reported.values()),
+            "pods": found["pods"],
         },
         "sharing": dict(target.host.sharing),
-        "devices": devices,
+        "devices": list(found["devices"]),
         "labels": target.labels,
-        "isolation": _isolation(target, proofs, problems),
-        "isolated": isolated(target),
-        "fingerprint": target.fingerprint(image),
-        "kept": False,
-        "problems": [each.entry() for each in problems],
+        "isolation": found["isolation"],
+        "isolated": isolation(target.node) if target.node else {},
+        "fingerprint": found["fingerprint"],
+        "problems": list(found["problems"]),
+        "warnings": [each.entry() for each in _fewer(target, found["devices"], earlier)],
     }
+
+
+def _fewer(target: Target, devices: Sequence[Mapping[str, Any]], earlier: Report | None) -> list[Problem]:
+    """A warning for each GPU that the host had at an earlier verification, unless it is told among the devices."""
+    fewer, lost = lost_gpus(target.host, earlier)
+    told = {device["uuid"] for device in devices}
+    cause = f"{counted(fewer, 'GPU')} fewer than at the last verification"
+    if len(lost) > fewer:
+        cause += f", {counted(len(lost) - fewer, 'GPU')} replaced"
+    return [
+        problem("gpu_fewer", target.name, cause, uuid, where="cluster_expected_gpus")
+        for uuid in lost
+        if uuid not in told
+    ]
 
 
 def unproven_entry(
@@ -98,11 +130,6 @@ def unproven_entry(
         "problems": [each for each in entry["problems"] if each["gpu"] not in open_ones],
         "proven_at": "",
     }
-
-
-def isolated(target: Target) -> dict[str, Any]:
-    """Why and since when no new pods come to this node, empty where the role gpu_isolation has not seen to that."""
-    return isolation(target.node) if target.node else {}
 
 
 def _host_problems(target: Target, plugin_log: PluginLog) -> list[Problem]:
@@ -241,6 +268,7 @@ def whole(
     outputs = [device["check_output"].splitlines() for device in devices if device.get("check_output")]
     problems = [each for entry in hosts.values() for each in entry["problems"]]
     problems += [{"gpu": "", **each} for each in network.get("problems", [])]
+    warnings = [each for entry in hosts.values() for each in entry["warnings"]]
     return {
         "generated": generated,
         "cluster": dict(cluster),
@@ -257,4 +285,5 @@ def whole(
         "simulated": any(SIMULATED in device.get("check_output", "") for device in devices),
         "kept": bool(hosts) and all(entry["kept"] for entry in hosts.values()) and network.get("kept", True),
         "problems": problems,
+        "warnings": warnings,
     }

@@ -24,12 +24,13 @@ _SCRIPT, _FOLDER = "measure.py", "/etc/gpu-benchmark"
 
 @dataclass(frozen=True)
 class Settings:
-    """``timeout``: seconds from the creation of a pod until it has reported."""
+    """``timeout``: seconds from the creation of a pod until it has reported. ``holder``: who runs the benchmark."""
 
     namespace: str
     python: str
     script: str
     timeout: int
+    holder: str = ""
 
 
 def check_settings(settings: Settings) -> None:

@@ -73,7 +73,7 @@ class Benchmark:
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api, self._settings = api, settings
-        self._own = OwnNamespace(api, settings.namespace, manifests.PART, "gpu_benchmark_namespace")
+        self._own = OwnNamespace(api, settings.namespace, manifests.PART, "gpu_benchmark_namespace", settings.holder)
         self.measurements: list[Measurement] = []
         self.failures: list[Failure] = []
         self.warnings: list[str] = []

@@ -44,11 +44,14 @@ class Api:
         client_config: Any = config
         try:
             text = Path(kubeconfig).expanduser().read_text(encoding="utf-8")
-            client = client_config.new_client_from_config_dict(kubeconfigs.build(kubeconfigs.read(text)))
+            kubeconfig_fields = kubeconfigs.read(text)
+            client = client_config.new_client_from_config_dict(kubeconfigs.build(kubeconfig_fields))
         except (client_config.ConfigException, KubeconfigError, OSError, ValueError) as error:
             reason = str(error).removeprefix("Error while reading a kubeconfig: ")
             raise ApiError(f"Error while reading the kubeconfig {kubeconfig}: {reason}") from error
         self.server: str = client.configuration.host
+        # Without a tunnel, whose port is another one each time.
+        self.endpoint: str = kubeconfig_fields.original_server or self.server
         self._pool = client.rest_client.pool_manager
         self._timeout = timeout
         self._headers = {
@@ -72,8 +75,12 @@ class Api:
             return None
 
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
-        """All objects of a list."""
-        found: list[dict[str, Any]] = self.get(path, **query).get("items") or []
+        """All objects of a list. With a ``limit`` they are read in pages of so many."""
+        page = self.get(path, **query)
+        found: list[dict[str, Any]] = page.get("items") or []
+        while (page.get("metadata") or {}).get("continue"):
+            page = self.get(path, **{**query, "continue": page["metadata"]["continue"]})
+            found += page.get("items") or []
         return found
 
     def text(self, path: str, **query: str) -> str:

@@ -14,7 +14,7 @@ import ipaddress
 from collections.abc import Collection
 from typing import Any
 
-from .._kubeadm.kubeconfig import Kubeconfig, KubeconfigError, host_port, read_kubeconfig
+from .._kubeadm.kubeconfig import ORIGINAL_SERVER, Kubeconfig, KubeconfigError, host_port, read_kubeconfig
 
 _NAMES = {"cluster": "kubernetes", "user": "kubernetes-admin"}
 _LONGEST = 1024 * 1024
@@ -64,9 +64,11 @@ def build(config: Kubeconfig, tunnel_port: int = 0, namespace: str = "") -> dict
     """Return a kubeconfig with these fields and no others.
 
     With ``tunnel_port`` the server is reached at this port of the loopback address; its certificate still has to be
-    that of the real name. ``namespace`` is the default one.
+    that of the real name, and an extension names the real server. ``namespace`` is the default one.
     """
     cluster: dict[str, Any] = {"server": f"https://127.0.0.1:{tunnel_port}" if tunnel_port else config.server}
+    if tunnel_port:
+        cluster["extensions"] = [{"name": ORIGINAL_SERVER, "extension": {"server": config.server}}]
     if config.ca:
         cluster["certificate-authority-data"] = _encoded(config.ca)
     name = config.tls_server_name or (config.host if tunnel_port else None)

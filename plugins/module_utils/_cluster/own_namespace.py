@@ -1,46 +1,78 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A namespace that exists only while a module runs, and the pods in it."""
+"""A namespace that exists only while a module runs, and the pods in it.
+
+The run that uses it renews an annotation of it. Another run leaves it alone as long as that goes on, and removes what a
+run has left that was killed. It looks whether the annotation changes, so that clocks need not agree.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import getpass
+import platform
+import threading
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 from .._errors import DomainError
 from . import objects
 from .api import Api, ApiError
 from .objects import OWNER, OWNER_LABEL, Object
-from .waiting import until_gone
+from .waiting import until, until_gone
 
 _REMOVAL = 120
+# A run renews its namespace so often, and is dead when it has not twice for so long: a restart of the API, during which
+# it can't, takes all of one period.
+_RENEWAL, _SILENCE = 5.0, 30.0
+_HOLDER, _RENEWED = "gpulab.io/holder", "gpulab.io/renewed"
+_GONE, _CONFLICT = 404, 409
 # Pods on a node that does not answer stay until they are deleted by force.
 _RELEASE = 30
 
 
 class OwnNamespace:
-    """``part`` names what the namespace is for (a label), ``variable`` the variable that sets its name."""
+    """``part`` names what the namespace is for (a label), ``variable`` the variable that sets its name.
 
-    def __init__(self, api: Api, name: str, part: str, variable: str) -> None:
-        self._api, self._variable = api, variable
+    ``holder`` is who uses it, the user and host of this process by default.
+    """
+
+    def __init__(self, api: Api, name: str, part: str, variable: str, holder: str = "") -> None:
+        self._api, self._variable, self._holder = api, variable, holder or _process()
         self.name, self.path = name, f"/api/v1/namespaces/{name}"
         self.labels = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": part}
         self._uid = ""
 
     @contextlib.contextmanager
     def created(self) -> Iterator[None]:
-        """Remove what an earlier run left, create the namespace, and remove it afterwards, even after a failure."""
-        self._remove()
+        """Create the namespace, and remove it afterwards, even after a failure.
+
+        What a dead run has left is removed first. Raises DomainError if another run uses the namespace.
+        """
+        self._remove_left_over()
         # Its pods need no rights that an ordinary user's pods don't have.
         labels = {**self.labels, "pod-security.kubernetes.io/enforce": "baseline"}
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": labels}}
-        self._uid = self._api.create("/api/v1/namespaces", body)["metadata"]["uid"]
+        metadata = {"name": self.name, "labels": labels, "annotations": self._annotations()}
+        try:
+            made = self._api.create(
+                "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+            )
+        except ApiError as error:
+            if error.status != _CONFLICT:
+                raise
+            raise self._in_use(self._find() or {}) from None
+        self._uid = made["metadata"]["uid"]
+        ended = threading.Event()
+        threading.Thread(target=self._renew, args=(ended,), daemon=True).start()
         try:
             yield
         finally:
-            self._release()
+            try:
+                self._release()
+            finally:
+                ended.set()
 
     @property
     def taken_over(self) -> bool:
@@ -75,31 +107,68 @@ class OwnNamespace:
     def _events(self, pod: Object) -> list[dict[str, Any]]:
         return self._api.items(f"{self.path}/events", fieldSelector=f"involvedObject.uid={pod['metadata']['uid']}")
 
+    def _renew(self, ended: threading.Event) -> None:
+        """Show until the end that this run is alive."""
+        while not ended.wait(_RENEWAL):
+            with contextlib.suppress(ApiError):
+                # The API refuses this if the namespace has been replaced since.
+                metadata = {"uid": self._uid, "annotations": self._annotations()}
+                self._api.merge(self.path, {"metadata": metadata})
+
     def _release(self) -> None:
         """Delete what this run has made. The GPUs are free then; the next run waits for the end of the namespace."""
-        if self._exists():
+        there = self._find()
+        if there and there["metadata"]["uid"] == self._uid:
             # A pod that a kubelet has ended is gone; one that was deleted by force could still hold its GPU.
             self._api.delete(f"{self.path}/pods", gracePeriodSeconds="1")
             until_gone(lambda: self._api.items(f"{self.path}/pods"), _RELEASE)
-            self._remove(wait=False)
+            self._delete(there)
 
-    def _remove(self, wait: bool = True) -> None:
-        """Delete the namespace with all that is in it, and wait until it is gone."""
-        if not self._exists():
-            return
-        self._api.delete(f"{self.path}/pods", gracePeriodSeconds="0")
-        self._api.delete(self.path)
-        if wait and until_gone(self._exists, _REMOVAL):
+    def _remove_left_over(self) -> None:
+        """Wait for the end of another run, and remove what it has left if it is dead, else raise DomainError."""
+        there = self._find()
+        if there and not _ending(there):
+            first = there
+            for _period in range(2):
+                there = until(self._find, lambda found: not found or _ending(found), _SILENCE)
+            if there and not _ending(there):
+                if _sign(there) != _sign(first):
+                    raise self._in_use(there)
+                self._claim(there)
+                self._delete(there)
+        left = there
+        if left and until_gone(lambda: self._is_still_there(left), _REMOVAL):
             raise DomainError(
                 f"Error while removing namespace {self.name}: it is still there after {_REMOVAL} s."
                 f" See kubectl get all,events --namespace {self.name}"
             )
 
-    def _exists(self) -> bool:
-        """Whether the namespace of this run is there, or before a run one that an earlier run left."""
+    def _claim(self, there: Object) -> None:
+        """Of several runs that find it left over, one may remove it."""
+        metadata = {"resourceVersion": there["metadata"].get("resourceVersion"), "annotations": self._annotations()}
+        try:
+            self._api.merge(self.path, {"metadata": metadata})
+        except ApiError as error:
+            if error.status == _CONFLICT:
+                raise self._in_use(self._find() or there) from None
+            if error.status != _GONE:
+                raise
+
+    def _delete(self, there: Object) -> None:
+        """Delete the namespace with all that is in it, unless it is another one by now."""
+        if self._is_still_there(there):
+            self._api.delete(f"{self.path}/pods", gracePeriodSeconds="0")
+            self._api.delete(self.path)
+
+    def _is_still_there(self, there: Object) -> bool:
         found = self._api.find(self.path)
-        if found is None or self._uid not in ("", found["metadata"]["uid"]):
-            return False
+        return found is not None and found["metadata"]["uid"] == there["metadata"]["uid"]
+
+    def _find(self) -> Object | None:
+        """The namespace, whoever created it. Raises DomainError if that was for something else."""
+        found = self._api.find(self.path)
+        if found is None:
+            return None
         labels = found["metadata"].get("labels") or {}
         missing = [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]
         if missing:
@@ -108,4 +177,36 @@ class OwnNamespace:
                 f"Error while preparing namespace {self.name}: it exists but was created for something else (no label "
                 f"{', '.join(missing)}). Nothing was changed. Choose another with {self._variable}."
             )
-        return True
+        return found
+
+    def _annotations(self) -> dict[str, str]:
+        return {_HOLDER: self._holder, _RENEWED: datetime.now(timezone.utc).isoformat()}
+
+    def _in_use(self, there: Object) -> DomainError:
+        metadata = there.get("metadata") or {}
+        told = str((metadata.get("annotations") or {}).get(_HOLDER) or "another run")[:100]
+        holder = "".join(letter if letter.isprintable() else "?" for letter in told)
+        return DomainError(
+            f"Error while preparing namespace {self.name}: {holder} has been using it since "
+            f"{metadata.get('creationTimestamp', 'a moment ago')}. Only one run can use it at a time. Nothing was "
+            "changed. Wait until that run has ended, and run this again."
+        )
+
+
+def _process() -> str:
+    """The user and the host of this process."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = "an unknown user"
+    return f"{user}@{platform.node()}"
+
+
+def _ending(namespace: Object) -> bool:
+    return bool(namespace["metadata"].get("deletionTimestamp"))
+
+
+def _sign(namespace: Object) -> tuple[str, str]:
+    """Changes as long as a run uses the namespace."""
+    metadata = namespace["metadata"]
+    return metadata["uid"], (metadata.get("annotations") or {}).get(_RENEWED, "")

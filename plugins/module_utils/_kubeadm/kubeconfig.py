@@ -24,6 +24,8 @@ _SERVER = re.compile(
     r"https://(?:(?P<name>[a-z0-9_][a-z0-9_.-]*)|\[(?P<ip>[0-9a-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?(?:/[a-z0-9_.~/-]*)?",
     re.IGNORECASE,
 )
+# The extension of a cluster that is reached through a tunnel. Kubernetes' programs ignore extensions of others.
+ORIGINAL_SERVER = "gpulab.io/server"
 _NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 _UNSAFE_CLUSTER = ("certificate-authority", "insecure-skip-tls-verify", "proxy-url")
 _UNSAFE_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key")
@@ -48,6 +50,7 @@ class Kubeconfig:
     client_key_file: str | None = None
     token: str | None = None
     tls_server_name: str | None = None
+    original_server: str | None = None
     # Names of settings of this cluster and this user that run programs, read files, or weaken TLS.
     unsafe: tuple[str, ...] = ()
 
@@ -98,6 +101,7 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
         client_key_file=_text(user, "client-key"),
         token=_text(user, "token"),
         tls_server_name=certified,
+        original_server=_original_server(cluster),
         unsafe=tuple(
             name
             for part, names in ((cluster, _UNSAFE_CLUSTER), (user, _UNSAFE_USER))
@@ -138,6 +142,16 @@ def _named(data: Any, plural: str, singular: str, name: str | None) -> dict[str,
 def _text(data: Any, key: str) -> str | None:
     value = data.get(key) if isinstance(data, dict) else None
     return value if isinstance(value, str) and value else None
+
+
+def _original_server(cluster: dict[str, Any]) -> str | None:
+    """The server at the end of the tunnel, if ``server`` is one."""
+    named = [each.get("extension") for each in _entries(cluster, "extensions") if each.get("name") == ORIGINAL_SERVER]
+    server = _text(named[0], "server") if named else None
+    try:
+        return server if server and endpoint(server) else None
+    except KubeconfigError:
+        return None
 
 
 def _decoded(data: dict[str, Any], key: str) -> str | None:

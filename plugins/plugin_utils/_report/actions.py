@@ -26,6 +26,7 @@ _ORDER = (
     "api",
     "unhealthy",
     "unproven",
+    "fewer",
     "isolated",
     "drift",
     "xids",
@@ -52,6 +53,7 @@ class Action:
 def actions(report: Report, certificate_days: int) -> list[Action]:
     """Everything to do, the most urgent first. Certificates count from ``certificate_days`` before they expire."""
     found = dict.fromkeys(map(_of_problem, together(dictionaries(report["problems"]))))
+    found.update({Action("fewer", WARNING, each): None for each in together(dictionaries(report.get("warnings")))})
     for host, entry in report["hosts"].items():
         found.update(dict.fromkeys(_of_host(host, entry, certificate_days)))
     launch = launch_problems(dictionary(report.get("launch")))

@@ -33,6 +33,7 @@ _HELP = {
     "gpulab_nodes": "Nodes in the report.",
     "gpulab_node_reachable": "1 if the node was reached for the report, otherwise 0.",
     "gpulab_gpu_healthy": "1 if the driver reports no problem with the GPU, otherwise 0.",
+    "gpulab_gpu_missing": "1 for a GPU that the node had at an earlier verification and has no longer.",
     "gpulab_gpu_memory_bandwidth_bytes_per_second": "Bytes per second that the GPU read and wrote in its memory.",
     "gpulab_gpu_bf16_flops_per_second": "Operations per second of bf16 matrix multiplication.",
     "gpulab_gpu_fp32_flops_per_second": "Operations per second of fp32 matrix multiplication, without TF32.",
@@ -73,6 +74,9 @@ def _samples(report: Report) -> Iterator[Sample]:
     yield "gpulab_nodes", {}, len(report["hosts"])
     for severity, count in severities(report).items():
         yield "gpulab_problems", {"severity": severity.removesuffix("s")}, count
+    for each in dictionaries(report.get("warnings")):
+        if each.get("kind") == "gpu_fewer":
+            yield "gpulab_gpu_missing", {"node": text(each.get("host")), "uuid": text(each.get("gpu"))}, 1
     observed = _seconds(report.get("observed"))
     if observed is not None:
         yield "gpulab_report_timestamp_seconds", {}, observed

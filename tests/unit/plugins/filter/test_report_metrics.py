@@ -67,6 +67,14 @@ def test_what_is_wrong_is_counted_and_named() -> None:
     assert (found["gpulab_version_drift", "gpu3"], found["gpulab_node_reachable", "gpu3"]) == (1, 1)
 
 
+def test_a_gpu_that_was_there_before_is_missing() -> None:
+    warnings = [{"kind": "gpu_fewer", "host": "gpu1", "gpu": "GPU-9"}, {"kind": "later", "host": "gpu1"}, 7]
+    found = read(metrics({**report_samples.well(), "warnings": warnings}))
+    assert {key: value for key, value in found.items() if key[0] == "gpulab_gpu_missing"} == {
+        ("gpulab_gpu_missing", "gpu1", "GPU-9"): 1
+    }
+
+
 def test_a_host_that_does_not_answer_has_no_healthy_gpu() -> None:
     found = read(metrics(report_samples.ill()))
     assert found["gpulab_node_reachable", "gpu2"] == 0

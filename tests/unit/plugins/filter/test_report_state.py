@@ -199,6 +199,15 @@ def test_many_gpus_with_one_cause_are_one_thing_to_do() -> None:
     assert len(found["actions"]) == 1 and "GPU-7" in found["actions"][0]["gpu"]
 
 
+def test_gpus_that_were_there_before_are_one_warning() -> None:
+    report = proof()
+    told = {"kind": "gpu_fewer", "host": "gpu1", "cause": "2 GPUs fewer", "do": "Check it.", "where": "", "why": ""}
+    report["warnings"] = [{**told, "gpu": f"GPU-{n}"} for n in range(2)]
+    [action] = state(report, {"gpu1": seen()}, SETTINGS)["actions"]
+    assert (action["severity"], action["problem"], action["host"]) == ("warning", "gpu_fewer", "gpu1")
+    assert (action["gpu"], action["what"], action["do"]) == ("GPU-0, GPU-1", "2 GPUs fewer", "Check it.")
+
+
 def test_a_gpu_that_nobody_proved_is_there_and_one_that_is_gone_is_unhealthy() -> None:
     host = seen()
     host["driver"]["gpus"] = [{"uuid": "GPU-new", "index": 0, "name": "Tesla T4", "healthy": True, "problems": []}]

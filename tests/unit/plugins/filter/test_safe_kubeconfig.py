@@ -56,7 +56,28 @@ def test_only_known_fields_of_the_context_are_left() -> None:
 def test_through_a_tunnel_the_certificate_is_that_of_the_real_server() -> None:
     whole = yaml.safe_load(safe_kubeconfig(text(), "minikube", tunnel_port=40000)["content"])
     cluster = whole["clusters"][0]["cluster"]
-    assert cluster == {"server": "https://127.0.0.1:40000", "tls-server-name": "2001:db8::1"}
+    original = [{"name": "gpulab.io/server", "extension": {"server": "https://[2001:db8::1]:8443"}}]
+    assert cluster == {
+        "server": "https://127.0.0.1:40000",
+        "tls-server-name": "2001:db8::1",
+        "extensions": original,
+    }
+
+
+@pytest.mark.parametrize("port", [40000, 40001])
+def test_the_real_server_is_known_through_every_tunnel(port: int, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(safe_kubeconfig(text(user={"token": "t"}), "minikube", tunnel_port=port)["content"])
+    api = Api(str(kubeconfig))
+    assert (api.server, api.endpoint) == (f"https://127.0.0.1:{port}", "https://[2001:db8::1]:8443")
+
+
+@pytest.mark.parametrize("extension", ["x", {"server": 1}, {"server": "https://a b"}, {"server": "javascript:x"}])
+def test_an_extension_that_names_no_server_is_ignored(extension: Any, tmp_path: Path) -> None:
+    claimed = {"server": "https://192.0.2.1:6443", "extensions": [{"name": "gpulab.io/server", "extension": extension}]}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(text(claimed, {"token": "t"}).replace("current-context: other", "current-context: minikube"))
+    assert Api(str(kubeconfig)).endpoint == "https://192.0.2.1:6443"
 
 
 REFUSED = [

@@ -78,23 +78,24 @@ def proof(name: str, *uuids: str, kind: str = "gpu", **more: Any) -> PodProof:
 
 def hosts() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield hosts with everything wrong that acceptance can find on one."""
-    models = ("Tesla T4", "Tesla T4")
+    physical = GPUS
     conflict = {"level": "problem", "text": "not for mine", "files": ["/etc/containerd/a.toml"]}
-    earlier = {"devices": [{"uuid": "GPU-9", "name": "Tesla T4"}]}
+    known = {f"GPU-{number}": "Tesla T4" for number in (0, 1, 8, 9)}
+    earlier = {"devices": [{"uuid": "GPU-9", "name": "Tesla T4"}], "known": known, "known_count": 4}
     absent = Host("absent")
     yield "absent", host_entry(Target(absent, None), [], "i")
     silent = Host("silent", state="silent", complaint="it did not answer")
     yield "silent", host_entry(Target(silent, node("silent", ready=False)), [], "i", earlier=earlier)
-    driver = Host("driver", GPUS, 2, state="degraded", complaint="said", advice="Reseat it.", models=models)
+    driver = Host("driver", GPUS, 2, state="degraded", complaint="said", advice="Reseat it.", physical=physical)
     yield "driver", host_entry(Target(driver, node("driver")), [], "i")
-    few = Host("few", GPUS, 3, expected=4, models=models, containerd={"conflicts": [conflict]})
+    few = Host("few", GPUS, 3, expected=4, physical=physical, containerd={"conflicts": [conflict]})
     log = PluginLog("device marked unhealthy", "Delete the plugin's pod.")
     yield "few", host_entry(Target(few, node("few", allocatable=1)), [], "i", log, earlier)
-    cut = Host("cut", GPUS, 2, models=models, sharing={"complaint": "cut otherwise"})
+    cut = Host("cut", GPUS, 2, physical=physical, sharing={"complaint": "cut otherwise"})
     proofs = [proof("a", "GPU-0"), proof("b", "GPU-0"), proof("c", "GPU-7"), proof("d"), proof("e", trouble="failed")]
     proofs += [proof("f", "GPU-1", resource="other"), proof("g", kind="isolation", leaked=["/dev/nvidia0"])]
     yield "cut", host_entry(Target(cut, node("cut")), proofs, "i")
-    idle = Host("idle", GPUS, 2, models=models)
+    idle = Host("idle", GPUS, 2, physical=physical)
     yield "idle", host_entry(Target(idle, node("idle")), [proof("h", kind="isolation", trouble="failed")], "i")
 
 
@@ -137,13 +138,14 @@ def remedies() -> dict[str, list[Any]]:
     network = Network(cast(Api, Deaf()), cast(Run, Deaf()), "n").verify()
     # Through the ConfigMap.
     report = json.loads(json.dumps(whole(dict(hosts()), network, {}, "now")))
+    found = [*report["problems"], *report["warnings"]]
     smi = gpus()
     state = report_state(report, {"gpu1": {"driver": smi}, "gone": {"failure": "no route to host"}}, SETTINGS)
     keys = ("problem", "host", "gpu", "do")
     variables = {"here": {"cuda_toolkit_default": "13.0.1", "cluster_expected_gpu": 1, "cluster_expected_gpus": "x"}}
     preflight = variable_problems(variables, ["here"])
     return {
-        "acceptance": [(each["kind"], each["host"], each["gpu"], each["do"]) for each in report["problems"]],
+        "acceptance": [(each["kind"], each["host"], each["gpu"], each["do"]) for each in found],
         "terminal": summary.remedies(report),
         "nvidia_smi": [(each["kind"], each["do"]) for gpu in smi["gpus"] for each in gpu["faults"]]
         + [gpu["advice"] for gpu in smi["gpus"]],

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance_lab import A100, MODEL, T4, Lab, causes, states
+from acceptance_lab import A100, MODEL, T4, Lab, causes, states, warnings
 from fake_cluster import FakeCluster, FakeNode
 
 
@@ -95,6 +96,81 @@ def test_a_second_run_keeps_the_proof_and_makes_no_pod(lab: Lab) -> None:
     assert second["kept"] and second["report"]["kept"]
     assert second["report"]["totals"] == first["report"]["totals"]
     assert "kept from the verification of" in second["summary"][0]
+
+
+CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps/"
+
+
+def config_maps(lab: Lab) -> dict[str, Any]:
+    return {path: body for path, body in lab.cluster.objects.items() if path.startswith(CONFIG_MAPS)}
+
+
+def test_each_node_has_a_config_map_that_is_deleted_with_it(lab: Lab) -> None:
+    lab.verify()
+    found = config_maps(lab)
+    names = ["gpulab-acceptance-network", *(f"gpulab-acceptance.{name}" for name in ("cp1", "gpu1", "gpu2"))]
+    assert sorted(found) == [f"{CONFIG_MAPS}{name}" for name in names]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "gpu1", "uid": "uid-gpu1"}
+    assert found[f"{CONFIG_MAPS}gpulab-acceptance.gpu1"]["metadata"]["ownerReferences"] == [owner]
+    lab.hosts[1]["driver"] = "580.2"
+    lab.verify()
+    changed = [path for path, body in config_maps(lab).items() if body is not found[path]]
+    assert changed == [f"{CONFIG_MAPS}gpulab-acceptance.gpu1"]
+
+
+def test_the_result_of_earlier_versions_is_reused_and_moved(lab: Lab) -> None:
+    report = lab.verify()["report"]
+    for path in config_maps(lab):
+        del lab.cluster.objects[path]
+    labels = {"app.kubernetes.io/managed-by": "gpulab.kubernetes", "app.kubernetes.io/part-of": "acceptance"}
+    lab.cluster.objects[f"{CONFIG_MAPS}gpulab-acceptance"] = {
+        "metadata": {"name": "gpulab-acceptance", "labels": labels},
+        "data": {"report": json.dumps(report)},
+    }
+    lab.cluster.created.clear()
+    lab.hosts = lab.hosts[:2]
+    moved = lab.verify()
+    assert (moved["kept"], moved["changed"], lab.cluster.created) == (True, True, [])
+    assert sorted(path.rpartition(".")[2] for path in config_maps(lab)) == [
+        f"{CONFIG_MAPS}gpulab-acceptance-network",
+        "cp1",
+        "gpu1",
+        "gpu2",
+    ]
+    assert not lab.verify()["changed"]
+
+
+@pytest.mark.parametrize("refusal", [(403, "forbidden"), (422, "Too long: may not be more than 1048576 bytes")])
+def test_a_result_that_cannot_be_stored_is_a_warning_and_is_reported(lab: Lab, refusal: tuple[int, str]) -> None:
+    lab.cluster.refusals["PATCH", CONFIG_MAPS] = refusal
+    result = lab.verify()
+    assert not result["failed"] and result["problems"] == []
+    assert result["report"]["totals"]["proven"] == 5
+    [warning] = warnings(result)
+    assert "could not be stored in the ConfigMap kube-system/gpulab-acceptance." in warning and refusal[1] in warning
+    lab.cluster.refusals.clear()
+    assert not lab.verify()["kept"] and lab.verify()["kept"]
+
+
+def test_a_result_that_somebody_has_edited_is_a_warning_and_verified_again(lab: Lab) -> None:
+    lab.verify()
+    lab.cluster.objects[f"{CONFIG_MAPS}gpulab-acceptance.gpu1"]["data"] = {"verification": '{"devices": 7}'}
+    lab.cluster.created.clear()
+    result = lab.verify()
+    assert result["problems"] == [] and not result["kept"]
+    assert "The ConfigMap kube-system/gpulab-acceptance.gpu1 is not readable" in warnings(result)[0]
+    assert [name for name in lab.cluster.created if "gpu-0" in name] == ["Pod/gpu-0-gpu1"]
+    assert not warnings(lab.verify())
+
+
+@pytest.mark.parametrize("server", ["https://192.0.2.11:6443", ""])
+def test_the_cluster_is_named_by_its_server_and_not_by_the_end_of_a_tunnel(lab: Lab, server: str) -> None:
+    kubeconfig = json.loads(Path(lab.kubeconfig).read_text())
+    cluster = kubeconfig["clusters"][0]["cluster"]
+    if server:
+        cluster["extensions"] = [{"name": "gpulab.io/server", "extension": {"server": server}}]
+    Path(lab.kubeconfig).write_text(json.dumps(kubeconfig))
+    assert lab.verify(verify=False)["report"]["cluster"]["endpoint"] == (server or cluster["server"])
 
 
 def test_force_proves_again(lab: Lab) -> None:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance_lab import A100, MODEL, T4, Lab, causes, states
+from acceptance_lab import A100, MODEL, T4, Lab, causes, states, warnings
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import REMEDIES
 from fake_cluster import FakeCluster, FakeNode
 
@@ -176,6 +177,76 @@ def test_a_gpu_that_the_driver_has_lost_is_named_from_the_earlier_report(lab: La
     assert states(lab.verify(), "gpu1")["GPU-t2"] == "missing"
 
 
+def lose(lab: Lab, *lost: str) -> None:
+    """Take GPUs of gpu1 off its bus."""
+    left = [uuid for uuid in lab.node("gpu1").gpus if uuid not in lost]
+    lab.node("gpu1").gpus = left
+    lab.hosts[1].update(gpus=[{"uuid": uuid, "name": "Tesla T4"} for uuid in left], pci=len(left))
+
+
+FEWER = "1 GPU fewer than at the last verification: GPU-t2 (gpu1). Check lspci"
+
+
+def test_a_gpu_fewer_is_a_warning_until_the_inventory_says_so(lab: Lab) -> None:
+    assert not warnings(lab.verify())
+    lose(lab, "GPU-t2")
+    for more in ({}, {}, {"force": True}, {"verify": False}):
+        result = lab.verify(**more)
+        assert result["problems"] == [] and result["report"]["totals"]["gpus"] == 4
+        assert [warning.startswith(FEWER) for warning in warnings(result)] == [True]
+        [told] = result["report"]["warnings"]
+        assert (told["kind"], told["host"], told["gpu"]) == ("gpu_fewer", "gpu1", "GPU-t2")
+        assert told["where"] == "cluster_expected_gpus" and "cluster_expected_gpus" in told["do"]
+    assert not lab.verify()["changed"]
+    lab.hosts[1]["expected"] = 2
+    assert lab.verify(check=True)["changed"]
+    accepted = lab.verify()
+    assert (accepted["changed"], accepted["kept"], accepted["report"]["warnings"]) == (True, True, [])
+    assert not lab.verify()["changed"]
+    del lab.hosts[1]["expected"]
+    assert lab.verify()["report"]["warnings"] == []
+
+
+def test_all_gpus_of_a_host_that_are_gone_are_named(lab: Lab) -> None:
+    lab.verify()
+    lose(lab, *T4)
+    result = lab.verify()
+    assert result["problems"] == []
+    assert warnings(result)[0].startswith(f"3 GPUs fewer than at the last verification: {', '.join(T4)} (gpu1). ")
+
+
+def test_a_gpu_in_place_of_another_is_not_one_fewer(lab: Lab) -> None:
+    lab.verify()
+    lose(lab, "GPU-t1", "GPU-t2")
+    lab.node("gpu1").gpus.append("GPU-new")
+    lab.hosts[1].update(pci=2)
+    lab.hosts[1]["gpus"].append({"uuid": "GPU-new", "name": "Tesla T4"})
+    for _turn in range(2):
+        [warning] = warnings(lab.verify())
+        assert warning.startswith("1 GPU fewer than at the last verification, 1 GPU replaced: GPU-t1, GPU-t2 (gpu1). ")
+    lab.node("gpu1").gpus.append("GPU-newer")
+    lab.hosts[1].update(pci=3)
+    lab.hosts[1]["gpus"].append({"uuid": "GPU-newer", "name": "Tesla T4"})
+    assert lab.verify()["report"]["warnings"] == []
+
+
+def test_a_host_that_is_silent_has_lost_nothing_and_forgets_nothing(lab: Lab) -> None:
+    lab.verify()
+    there = lab.hosts[1]
+    lab.hosts[1] = {"name": "gpu1", "state": "silent", "complaint": "did not answer"}
+    assert lab.verify()["report"]["warnings"] == []
+    lab.hosts[1] = there
+    lose(lab, "GPU-t0")
+    assert [each["gpu"] for each in lab.verify()["report"]["warnings"]] == ["GPU-t0"]
+
+
+def test_a_node_that_was_deleted_takes_its_memory_along(lab: Lab) -> None:
+    lab.verify()
+    lab.node("gpu1").metadata = {"uid": "joined again"}
+    lose(lab, "GPU-t2")
+    assert lab.verify()["report"]["warnings"] == []
+
+
 def test_a_gpu_that_fell_off_the_bus_is_missed_without_any_earlier_report(lab: Lab) -> None:
     lost = {"uuid": None, "name": None, "index": 2, "pci_bus_id": "00000000:30:00.0", "problems": ["GPU is lost"]}
     lab.hosts[1].update(gpus=[*lab.hosts[1]["gpus"][:2], lost], pci=2, state="degraded", complaint="GPU is lost")
@@ -204,17 +275,17 @@ def test_a_simulated_check_says_so(lab: Lab) -> None:
     assert "Output of each check: [simulated] no GPU computes here / Test PASSED" in result["summary"]
 
 
-def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
+def test_a_run_waits_for_the_end_of_another_one(lab: Lab) -> None:
+    annotations = {"gpulab.io/holder": "bob@ci", "gpulab.io/renewed": "1"}
     labels = {**OWNER, "app.kubernetes.io/part-of": "acceptance"}
-    lab.cluster.namespaces["gpulab-acceptance"] = {
-        "metadata": {"name": "gpulab-acceptance", "uid": "old", "labels": labels}
-    }
-    old = lab.cluster.user_pod("gpu-0-gpu1", "gpu1", gpus=3)
-    old["metadata"]["namespace"] = "gpulab-acceptance"
-    lab.cluster.pods = {"gpulab-acceptance/gpu-0-gpu1": old}
-    result = lab.verify()
-    assert result["problems"] == []
-    assert result["report"]["totals"]["proven"] == 5
+    metadata = {"name": "gpulab-acceptance", "uid": "old", "labels": labels, "annotations": annotations}
+    lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": metadata}
+    # It ends while the second run waits.
+    ends = threading.Timer(2, lab.cluster.namespaces.pop, ["gpulab-acceptance"])
+    ends.start()
+    result = lab.verify(holder="alice@laptop")
+    ends.join()
+    assert result["problems"] == [] and result["report"]["totals"]["proven"] == 5
 
 
 @pytest.mark.parametrize("labels", [{}, OWNER, {**OWNER, "app.kubernetes.io/part-of": "gpu-benchmark"}], ids=str)

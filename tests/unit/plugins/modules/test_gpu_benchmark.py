@@ -65,6 +65,7 @@ class Lab:
             "python": "python3",
             "script": "print()",
             "namespace": NAMESPACE,
+            "holder": "alice@laptop",
             "timeout": 2,
             **more,
         }
@@ -312,7 +313,8 @@ def test_a_pod_that_the_freezer_stopped_is_created_again(lab: Lab) -> None:
     assert "Pod/gpu-0-gpu1-again" in lab.cluster.created
 
 
-def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab) -> None:
+def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_namespace, "_SILENCE", 0)
     lab.measure(timeout=1)
     owner = {**OWNER, "app.kubernetes.io/part-of": "gpu-benchmark"}
     lab.cluster.namespaces[NAMESPACE] = {"metadata": {"name": NAMESPACE, "uid": "u", "labels": owner}}

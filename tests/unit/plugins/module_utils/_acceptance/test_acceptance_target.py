@@ -52,9 +52,7 @@ def pod(name: str, namespace: str = "team") -> dict[str, Any]:
 
 
 def target(pods: Any = (), host: Host | None = None, **more: Any) -> Any:
-    [found] = targets(
-        [host or Host("gpu1", GPUS, 2, driver="580.1", models=("Tesla T4", "Tesla T4"))], [node(**more)], pods, "proof"
-    )
+    [found] = targets([host or Host("gpu1", GPUS, 2, driver="580.1", physical=GPUS)], [node(**more)], pods, "proof")
     return found
 
 
@@ -66,7 +64,8 @@ def test_free_gpus_are_those_that_nobody_else_holds() -> None:
 
 
 def earlier(found: Any, **more: Any) -> dict[str, Any]:
-    return {"fingerprint": found.fingerprint("check:1"), "gpus": {"proven": 2}, "problems": [], **more}
+    devices = [{"uuid": gpu.uuid, "name": gpu.name, "state": "proven"} for gpu in GPUS]
+    return {"fingerprint": found.fingerprint("check:1"), "devices": devices, "pods": 2, "problems": [], **more}
 
 
 def test_an_earlier_proof_holds_only_while_all_it_depends_on_does() -> None:
@@ -79,8 +78,9 @@ def test_an_earlier_proof_holds_only_while_all_it_depends_on_does() -> None:
     assert not still_proven(target(allocatable=1), earlier(found), "check:1")
     ill = target(host=Host("gpu1", GPUS, 2, driver="580.1", state="degraded"))
     assert not still_proven(ill, earlier(found), "check:1")
-    assert not still_proven(found, earlier(found, gpus={"proven": 1}), "check:1")
-    assert still_proven(target([pod("train")]), earlier(found, gpus={"proven": 1}), "check:1")
+    assert not still_proven(found, earlier(found, pods=1), "check:1")
+    assert still_proven(target([pod("train")]), earlier(found, pods=1), "check:1")
+    assert not still_proven(found, earlier(found, devices=[]), "check:1")
 
 
 def test_an_earlier_network_covers_the_nodes_it_had() -> None:

@@ -1,0 +1,146 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One run at a time uses a namespace, and what a dead run has left is removed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster import own_namespace
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.own_namespace import OwnNamespace
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from fake_cluster import FakeCluster, FakeNode
+
+LABELS = {"app.kubernetes.io/managed-by": "gpulab.kubernetes", "app.kubernetes.io/part-of": "acceptance"}
+
+
+class Runs:
+    """A cluster, and runs that use the same namespace of it."""
+
+    def __init__(self, cluster: FakeCluster, kubeconfig: Path) -> None:
+        self.cluster, self._kubeconfig = cluster, kubeconfig
+
+    def run(self, holder: str) -> OwnNamespace:
+        return OwnNamespace(Api(str(self._kubeconfig)), "proof", "acceptance", "acceptance_namespace", holder)
+
+    @property
+    def metadata(self) -> Any:
+        return self.cluster.namespaces["proof"]["metadata"]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
+    monkeypatch.setattr(own_namespace, "_RENEWAL", 0.05)
+    monkeypatch.setattr(own_namespace, "_SILENCE", 1.0)
+    cluster = FakeCluster(FakeNode("gpu1", ["GPU-0"]))
+    with cluster.serve(tmp_path) as kubeconfig:
+        yield Runs(cluster, kubeconfig)
+
+
+def test_a_run_in_progress_is_left_alone_and_the_second_one_names_its_holder(runs: Runs) -> None:
+    with runs.run("bob@ci\x1b[2J").created():
+        runs.metadata["creationTimestamp"] = "2026-11-21T04:00:00Z"
+        uid = runs.metadata["uid"]
+        with pytest.raises(DomainError) as error, runs.run("alice@laptop").created():
+            pass
+        assert str(error.value) == (
+            "Error while preparing namespace proof: bob@ci?[2J has been using it since 2026-11-21T04:00:00Z. Only one "
+            "run can use it at a time. Nothing was changed. Wait until that run has ended, and run this again."
+        )
+        assert runs.metadata["uid"] == uid
+    assert "proof" not in runs.cluster.namespaces
+
+
+def test_a_run_waits_for_the_end_of_another_one_for_a_while(runs: Runs) -> None:
+    first = runs.run("bob@ci").created()
+    first.__enter__()
+    threading.Timer(0.5, first.__exit__, (None, None, None)).start()
+    with runs.run("alice@laptop").created():
+        assert runs.metadata["annotations"]["gpulab.io/holder"] == "alice@laptop"
+
+
+@pytest.mark.parametrize("annotations", [{}, {"gpulab.io/holder": "bob@ci", "gpulab.io/renewed": "9999-01-01"}])
+def test_what_a_dead_run_has_left_is_removed_whatever_its_clock_said(
+    runs: Runs, annotations: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_namespace, "_SILENCE", 0.3)
+    runs.cluster.namespaces["proof"] = {
+        "metadata": {"name": "proof", "uid": "old", "labels": LABELS, "annotations": annotations}
+    }
+    left = runs.cluster.user_pod("gpu-0-gpu1", "gpu1")
+    left["metadata"]["namespace"] = "proof"
+    runs.cluster.pods = {"proof/gpu-0-gpu1": left}
+    with runs.run("alice@laptop").created():
+        assert runs.metadata["uid"] != "old"
+        assert runs.cluster.pods == {}
+
+
+def test_a_run_that_could_not_renew_while_the_api_was_down_is_alive(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_namespace, "_SILENCE", 0.5)
+    find = OwnNamespace._find
+    looks: list[float] = []
+
+    def late(self: OwnNamespace) -> Any:
+        found = find(self)
+        looks.append(time.monotonic())
+        if len(looks) == 2:
+            # The API was down during the whole first period. Then the other run renews again.
+            time.sleep(0.6)
+            threading.Timer(0.1, runs.metadata["annotations"].update, [{"gpulab.io/renewed": "later"}]).start()
+        return found
+
+    monkeypatch.setattr(OwnNamespace, "_find", late)
+    annotations = {"gpulab.io/holder": "bob@ci", "gpulab.io/renewed": "earlier"}
+    runs.cluster.namespaces["proof"] = {
+        "metadata": {"name": "proof", "uid": "theirs", "labels": LABELS, "annotations": annotations}
+    }
+    with pytest.raises(DomainError, match="bob@ci has been using it"), runs.run("alice@laptop").created():
+        pass
+    assert runs.metadata["uid"] == "theirs"
+
+
+def test_of_two_runs_that_find_a_dead_one_only_one_removes_it(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_namespace, "_SILENCE", 0.3)
+    runs.cluster.namespaces["proof"] = {
+        "metadata": {"name": "proof", "uid": "old", "labels": LABELS, "resourceVersion": "1"}
+    }
+    # The other one claims it between the last look and the claim.
+    claim = OwnNamespace._claim
+
+    def slow(self: OwnNamespace, there: Any) -> None:
+        runs.metadata.update(resourceVersion="2", annotations={"gpulab.io/holder": "bob@ci"})
+        claim(self, there)
+
+    monkeypatch.setattr(OwnNamespace, "_claim", slow)
+    with pytest.raises(DomainError, match="bob@ci has been using it"), runs.run("alice@laptop").created():
+        pass
+    assert runs.metadata["uid"] == "old"
+
+
+def test_a_namespace_that_another_run_creates_first_is_in_use(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def quick(self: OwnNamespace) -> None:
+        metadata = {"name": "proof", "uid": "theirs", "labels": LABELS, "annotations": {"gpulab.io/holder": "bob@ci"}}
+        runs.cluster.namespaces["proof"] = {"metadata": metadata}
+
+    monkeypatch.setattr(OwnNamespace, "_remove_left_over", quick)
+    with pytest.raises(DomainError, match="bob@ci has been using it"), runs.run("alice@laptop").created():
+        pass
+    assert runs.metadata["uid"] == "theirs"
+
+
+def test_a_run_whose_namespace_was_replaced_renews_and_removes_nothing(runs: Runs) -> None:
+    own = runs.run("alice@laptop")
+    with own.created():
+        runs.cluster.namespaces["proof"] = {"metadata": {"name": "proof", "uid": "theirs", "labels": LABELS}}
+        time.sleep(0.2)
+        assert own.taken_over
+    assert "annotations" not in runs.metadata
