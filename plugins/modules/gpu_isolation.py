@@ -121,7 +121,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.isolation import isolate, result
-from ..module_utils._cluster.maintenance import CORDON, ISOLATION, TAINT, Maintenance
+from ..module_utils._cluster.maintenance import Maintenance
+from ..module_utils._cluster.records import CORDON, ISOLATION, TAINT
 from ..module_utils._module import run
 from ..module_utils._nvidia.xid import written
 
@@ -129,6 +130,8 @@ from ..module_utils._nvidia.xid import written
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     work = Maintenance(Api(params["kubeconfig"]), params["node"], ISOLATION, module.check_mode)
+    for warning in work.warnings:
+        module.warn(warning)
     if params["state"] == "isolated":
         now = written(time.time()) or ""
         isolate(work, params["policy"], params["reason"], now, params["during_work"])

@@ -108,7 +108,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster import nodes, sharing
 from ..module_utils._cluster.api import Api
-from ..module_utils._cluster.maintenance import LABEL, SHARING, Maintenance, Plan
+from ..module_utils._cluster.maintenance import Maintenance, Plan
+from ..module_utils._cluster.records import LABEL, SHARING
 from ..module_utils._module import run
 
 
@@ -118,6 +119,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     if module.check_mode and api.find(nodes.path(params["node"])) is None:
         return _result(params, sharing.Node(), True)
     work = Maintenance(api, params["node"], SHARING, module.check_mode)
+    for warning in work.warnings:
+        module.warn(warning)
     changing = params["state"] == "changing"
     if changing:
         names = ("pause", "leaving", "timeout")

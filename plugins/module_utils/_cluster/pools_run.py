@@ -1,11 +1,11 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Brings the labels and taints of nodes about: the API around the plans of _node_pools."""
+"""Brings the labels and taints of nodes about: the API around the plans of pools."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,12 @@ from . import nodes as node_api
 from . import objects
 from .api import Api
 from .objects import Object
-from .pools import Wanted, contested, homeless, malformed, plan
+from .pools import ANNOTATION, Wanted, contested, homeless, ignored, malformed, plan
 
 
-def ensure(api: Api, wishes: Mapping[str, Wanted], check: bool) -> dict[str, dict[str, Any]]:
+def ensure(
+    api: Api, wishes: Mapping[str, Wanted], check: bool, warn: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
     """Node -> what it had and has, of nodes that changed. Raises DomainError, with nothing changed, for mistakes."""
     nodes = {objects.name(node): node for node in api.items(node_api.NODES)}
     problems = list(_problems(nodes, wishes, check))
@@ -27,6 +29,13 @@ def ensure(api: Api, wishes: Mapping[str, Wanted], check: bool) -> dict[str, dic
             + "\n".join(f"- {problem}" for problem in problems)
             + "\nCorrect cluster_node_pool, cluster_node_labels and cluster_node_taints of these hosts."
         )
+    for name in wishes.keys() & nodes.keys():
+        for words in ignored(nodes[name]):
+            warn(
+                f"The annotation {ANNOTATION} of node {name} {words}. That was ignored, and the annotation will be "
+                "replaced. Remove what the node should not have manually, and find out who can annotate nodes: "
+                "docs/security.md"
+            )
     changes = {}
     for name, want in wishes.items():
         change = plan(nodes.get(name) or _absent(name), want)

@@ -26,7 +26,7 @@ _NODE = {
 
 def ensure(module: Any) -> dict[str, Any]:
     wishes = {node["name"]: wanted(node["labels"], node["taints"]) for node in module.params["nodes"]}
-    changes = ensure_pools(Api(module.params["kubeconfig"]), wishes, module.check_mode)
+    changes = ensure_pools(Api(module.params["kubeconfig"]), wishes, module.check_mode, module.warn)
     sides = {
         side: json.dumps({node: change[side] for node, change in changes.items()}, indent=2) + "\n"
         for side in ("before", "after")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._api_path import path_problem
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.maintenance import ISOLATION, Maintenance
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.maintenance import Maintenance
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.records import ISOLATION
 from fake_node import FakeNode
 from hypothesis import given
 from hypothesis import strategies as some
@@ -61,6 +62,6 @@ def test_what_is_accepted_reaches_exactly_that_path(names: list[str]) -> None:
 
 
 def test_a_name_of_a_node_can_not_lead_to_another_object(tmp_path: Path) -> None:
-    with FakeNode("gpu1").serve(tmp_path) as kubeconfig:
-        with pytest.raises(ApiError, match=r"GET.*\.\./namespaces/kube-system.*Nothing was sent"):
-            Maintenance(Api(str(kubeconfig)), "../namespaces/kube-system", ISOLATION, check=False)
+    refused = pytest.raises(ApiError, match=r"GET.*\.\./namespaces/kube-system.*Nothing was sent")
+    with FakeNode("gpu1").serve(tmp_path) as kubeconfig, refused:
+        Maintenance(Api(str(kubeconfig)), "../namespaces/kube-system", ISOLATION, check=False)
