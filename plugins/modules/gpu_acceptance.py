@@ -116,6 +116,10 @@ options:
     description: Namespace of the pods. It is created for the verification and removed afterwards.
     type: str
     default: gpulab-acceptance
+  plugin_namespace:
+    description: Namespace of the device plugin, whose log may show why GPUs are not offered.
+    type: str
+    default: nvidia-device-plugin
   force:
     description: Verify everything again instead of reusing earlier results.
     type: bool
@@ -288,7 +292,8 @@ _NODE = {
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    settings = Settings(params["namespace"], params["image"], params["network_image"], params["timeout"])
+    names = ("namespace", "image", "network_image", "timeout", "plugin_namespace")
+    settings = Settings(**{name: params[name] for name in names})
     session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
     if params["verify"]:
         changed, report = session.accept(params["force"], module.check_mode)
@@ -312,6 +317,7 @@ def main() -> None:
             "image": {"type": "str", "required": True},
             "network_image": {"type": "str", "required": True},
             "namespace": {"type": "str", "default": "gpulab-acceptance"},
+            "plugin_namespace": {"type": "str", "default": "nvidia-device-plugin"},
             "force": {"type": "bool", "default": False},
             "verify": {"type": "bool", "default": True},
             "timeout": {"type": "int", "default": 300},

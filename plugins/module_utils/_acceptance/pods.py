@@ -37,6 +37,7 @@ class Settings:
     image: str
     network_image: str
     timeout: int
+    plugin_namespace: str = "nvidia-device-plugin"
 
 
 def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> dict[str, Any]:
