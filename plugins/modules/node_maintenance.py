@@ -27,6 +27,12 @@ options:
     description: Name of the node.
     type: str
     required: true
+  identity:
+    description:
+      - Result of P(gpulab.kubernetes.node_identity#lookup) for the host of this node. If the node belongs to another
+        host, the module fails and changes nothing.
+      - If omitted, this is not checked.
+    type: dict
   purpose:
     description: Purpose of the maintenance, which is also the name of the annotation.
     type: str
@@ -145,6 +151,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._cluster import identity
 from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.maintenance import Maintenance, Plan
 from ..module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE
@@ -153,7 +160,8 @@ from ..module_utils._module import run
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    work = Maintenance(Api(params["kubeconfig"]), params["node"], params["purpose"], module.check_mode)
+    claim = None if params["identity"] is None else identity.read(params["identity"], params["node"])
+    work = Maintenance(Api(params["kubeconfig"]), params["node"], params["purpose"], module.check_mode, claim)
     for warning in work.warnings:
         module.warn(warning)
     if params["state"] == "begun":
@@ -173,6 +181,7 @@ def main() -> None:
         argument_spec={
             "kubeconfig": {"type": "path", "required": True},
             "node": {"type": "str", "required": True},
+            "identity": {"type": "dict"},
             "purpose": {"type": "str", "choices": [DRIVER_UPGRADE, DISRUPTION], "default": DRIVER_UPGRADE},
             "state": {"type": "str", "choices": ["begun", "verifying", "failed", "ended"], "required": True},
             "data": {"type": "dict", "default": {}},

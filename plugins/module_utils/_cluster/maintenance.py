@@ -16,9 +16,10 @@ from functools import partial
 from typing import Any
 
 from .._errors import DomainError
-from . import nodes, records
+from . import identity, nodes, records
 from .api import Api
 from .drain import DrainError, drain, pods_on, refuse_unmanaged, to_evict
+from .identity import Identity
 from .nodes import Object, annotations_of, cordoned, labels_of, taints_of
 from .objects import full_name
 from .records import CORDON, DISRUPTION, DRIVER_UPGRADE, PURPOSES, SHARING, TAINT, Record, key, record_of
@@ -145,16 +146,17 @@ class Maintenance:
     """The work called ``purpose`` on one node. ``before`` and ``node`` are the node at first, and as it is now.
 
     With ``check`` nothing is changed, and ``node`` is what it would be. ``warnings`` are whole sentences. Raises
-    DomainError for a record that can't be relied on.
+    DomainError for a record that can't be relied on, and for a node that is not that of the host of ``claim``.
     """
 
-    def __init__(self, api: Api, name: str, purpose: str, check: bool) -> None:
+    def __init__(self, api: Api, name: str, purpose: str, check: bool, claim: Identity | None = None) -> None:
         self._api = api
         self._name = name
         self._purpose = purpose
         self._check = check
         self._doing = f"preparing node {name} for {purpose}"
         self.before = self.node = nodes.get(api, name, self._doing)
+        identity.check(self.node, claim)
         reading = records.read(self.node, purpose)
         if reading.damage:
             raise DomainError(f"Error while {self._doing}: {damaged(name, purpose, reading.damage)}")
