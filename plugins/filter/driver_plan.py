@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils._errors import DomainError
 from ..plugin_utils._driver.packages import Wanted
 from ..plugin_utils._driver.plan import plan, upgrade
 
@@ -20,7 +23,7 @@ description:
   - The decision depends on the distribution, the source, the branch, the GPUs, Secure Boot, and the existing driver.
   - For an upgrade, it also determines the driver to which the node can be rolled back, and the state of an interrupted
     upgrade.
-positional: _input, versions, wanted, node
+positional: _input, versions, wanted, node, services
 options:
   _input:
     description: Result of M(gpulab.kubernetes.preflight_info) for the host, empty if it was not read.
@@ -41,6 +44,11 @@ options:
       Node as returned by the API, if this is an upgrade. The state of an interrupted upgrade is read from its
       annotation C(gpulab.io/driver-upgrade).
     type: dict
+  services:
+    description: Names of the systemd units that an interrupted upgrade can have stopped. The record can name no others.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -63,7 +71,8 @@ _value:
     - >-
       With O(node) also C(upgrade) with C(pending), whether it was C(interrupted), the C(former) version, the C(package)
       that identifies that driver, the plan to C(return) to it (empty if there is none), the C(services) that were
-      stopped, and the resources that the device plugin C(offered).
+      stopped, recorded units that are C(ignored) because they are not in O(services), and the resources that the device
+      plugin C(offered).
   type: dict
 """
 
@@ -73,10 +82,14 @@ def driver_plan(
     versions: Mapping[str, Any],
     wanted: Mapping[str, Any],
     node: Mapping[str, Any] | None = None,
+    services: Sequence[str] = (),
 ) -> dict[str, Any]:
     settings: dict[str, Any] = {name: str(value) for name, value in wanted.items()}
     asked = Wanted(**settings)
-    return plan(host, asked, versions) if node is None else upgrade(host, asked, versions, node)
+    try:
+        return plan(host, asked, versions) if node is None else upgrade(host, asked, versions, node, services)
+    except DomainError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 class FilterModule:

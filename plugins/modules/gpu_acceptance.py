@@ -126,6 +126,10 @@ options:
     type: str
     default: ""
     version_added: 0.2.0
+  plugin_namespace:
+    description: Namespace of the device plugin, whose log may show why GPUs are not offered.
+    type: str
+    default: nvidia-device-plugin
   force:
     description: Verify everything again instead of reusing earlier results.
     type: bool
@@ -302,7 +306,8 @@ _NODE = {
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    settings = Settings(**{name: params[name] for name in ("namespace", "image", "network_image", "timeout", "holder")})
+    names = ("namespace", "image", "network_image", "timeout", "holder", "plugin_namespace")
+    settings = Settings(**{name: params[name] for name in names})
     session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
     if params["verify"]:
         changed, report = session.accept(params["force"], module.check_mode)
@@ -329,6 +334,7 @@ def main() -> None:
             "network_image": {"type": "str", "required": True},
             "namespace": {"type": "str", "default": "gpulab-acceptance"},
             "holder": {"type": "str", "default": ""},
+            "plugin_namespace": {"type": "str", "default": "nvidia-device-plugin"},
             "force": {"type": "bool", "default": False},
             "verify": {"type": "bool", "default": True},
             "timeout": {"type": "int", "default": 300},

@@ -26,6 +26,12 @@ options:
     description: Name of the node.
     type: str
     required: true
+  identity:
+    description:
+      - Result of P(gpulab.kubernetes.node_identity#lookup) for the host of this node. If the node belongs to another
+        host, the module fails and changes nothing.
+      - If omitted, this is not checked.
+    type: dict
   state:
     description:
       - V(isolated) - no new pods are scheduled on the node.
@@ -119,16 +125,21 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._cluster import identity
 from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.isolation import isolate, result
-from ..module_utils._cluster.maintenance import CORDON, ISOLATION, TAINT, Maintenance
+from ..module_utils._cluster.maintenance import Maintenance
+from ..module_utils._cluster.records import CORDON, ISOLATION, TAINT
 from ..module_utils._module import run
 from ..module_utils._nvidia.xid import written
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    work = Maintenance(Api(params["kubeconfig"]), params["node"], ISOLATION, module.check_mode)
+    claim = None if params["identity"] is None else identity.read(params["identity"], params["node"])
+    work = Maintenance(Api(params["kubeconfig"]), params["node"], ISOLATION, module.check_mode, claim)
+    for warning in work.warnings:
+        module.warn(warning)
     if params["state"] == "isolated":
         now = written(time.time()) or ""
         isolate(work, params["policy"], params["reason"], now, params["during_work"])
@@ -142,6 +153,7 @@ def main() -> None:
         argument_spec={
             "kubeconfig": {"type": "path", "required": True},
             "node": {"type": "str", "required": True},
+            "identity": {"type": "dict"},
             "state": {"type": "str", "choices": ["isolated", "returned"], "default": "isolated"},
             "policy": {"type": "str", "choices": [TAINT, CORDON], "default": TAINT},
             "reason": {"type": "str", "default": ""},

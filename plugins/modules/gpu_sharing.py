@@ -28,6 +28,12 @@ options:
     description: Name of the node.
     type: str
     required: true
+  identity:
+    description:
+      - Result of P(gpulab.kubernetes.node_identity#lookup) for the host of this node. If the node belongs to another
+        host, the module fails and changes nothing.
+      - If omitted, this is not checked.
+    type: dict
   configuration:
     description: Name of the configuration, as created by P(gpulab.kubernetes.device_plugin_config#filter).
     type: str
@@ -106,9 +112,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster import nodes, sharing
+from ..module_utils._cluster import identity, nodes, sharing
 from ..module_utils._cluster.api import Api
-from ..module_utils._cluster.maintenance import LABEL, SHARING, Maintenance, Plan
+from ..module_utils._cluster.maintenance import Maintenance, Plan
+from ..module_utils._cluster.records import LABEL, SHARING
 from ..module_utils._module import run
 
 
@@ -117,7 +124,10 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     api = Api(params["kubeconfig"])
     if module.check_mode and api.find(nodes.path(params["node"])) is None:
         return _result(params, sharing.Node(), True)
-    work = Maintenance(api, params["node"], SHARING, module.check_mode)
+    claim = None if params["identity"] is None else identity.read(params["identity"], params["node"])
+    work = Maintenance(api, params["node"], SHARING, module.check_mode, claim)
+    for warning in work.warnings:
+        module.warn(warning)
     changing = params["state"] == "changing"
     if changing:
         names = ("pause", "leaving", "timeout")
@@ -147,6 +157,7 @@ def main() -> None:
         argument_spec={
             "kubeconfig": {"type": "path", "required": True},
             "node": {"type": "str", "required": True},
+            "identity": {"type": "dict"},
             "configuration": {"type": "str", "required": True},
             "amounts": {"type": "dict", "default": {}},
             "state": {"type": "str", "choices": ["changing", "shared"], "default": "shared"},

@@ -27,9 +27,16 @@ options:
     description: Name of the node.
     type: str
     required: true
+  identity:
+    description:
+      - Result of P(gpulab.kubernetes.node_identity#lookup) for the host of this node. If the node belongs to another
+        host, the module fails and changes nothing.
+      - If omitted, this is not checked.
+    type: dict
   purpose:
     description: Purpose of the maintenance, which is also the name of the annotation.
     type: str
+    choices: [driver-upgrade, disruption]
     default: driver-upgrade
   state:
     description:
@@ -43,7 +50,10 @@ options:
     choices: [begun, verifying, failed, ended]
     required: true
   data:
-    description: Data for a later run. Existing data in the annotation is kept.
+    description:
+      - Data for a later run, with O(purpose=driver-upgrade). Existing data in the annotation is kept.
+      - Known fields are C(from) (a version), C(package) (its C(name) and C(version)), C(services) (names of systemd
+        units) and C(offered) (amounts of C(nvidia.com/) resources).
     type: dict
     default: {}
   drain:
@@ -51,7 +61,7 @@ options:
     type: bool
     default: false
   labels:
-    description: Labels to set on the node.
+    description: Labels to set on the node. They must begin with C(nvidia.com/) or C(gpulab.io/).
     type: dict
     default: {}
   pause:
@@ -141,14 +151,19 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._cluster import identity
 from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.maintenance import Maintenance, Plan
+from ..module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE
 from ..module_utils._module import run
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    work = Maintenance(Api(params["kubeconfig"]), params["node"], params["purpose"], module.check_mode)
+    claim = None if params["identity"] is None else identity.read(params["identity"], params["node"])
+    work = Maintenance(Api(params["kubeconfig"]), params["node"], params["purpose"], module.check_mode, claim)
+    for warning in work.warnings:
+        module.warn(warning)
     if params["state"] == "begun":
         names = ("drain", "labels", "pause", "leaving", "timeout")
         work.begin(params["data"], Plan(**{each: params[each] for each in names}))
@@ -166,7 +181,8 @@ def main() -> None:
         argument_spec={
             "kubeconfig": {"type": "path", "required": True},
             "node": {"type": "str", "required": True},
-            "purpose": {"type": "str", "default": "driver-upgrade"},
+            "identity": {"type": "dict"},
+            "purpose": {"type": "str", "choices": [DRIVER_UPGRADE, DISRUPTION], "default": DRIVER_UPGRADE},
             "state": {"type": "str", "choices": ["begun", "verifying", "failed", "ended"], "required": True},
             "data": {"type": "dict", "default": {}},
             "drain": {"type": "bool", "default": False},

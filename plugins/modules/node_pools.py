@@ -31,6 +31,13 @@ options:
         description: Name of the node.
         type: str
         required: true
+      identity:
+        description:
+          - Result of P(gpulab.kubernetes.node_identity#lookup) for the host of this node. If a node belongs to another
+            host, the module fails and changes nothing. Otherwise it records the host in the node's annotation
+            C(gpulab.io/inventory-host).
+          - If omitted, this is neither checked nor recorded.
+        type: dict
       labels:
         description: Labels of the node.
         type: dict

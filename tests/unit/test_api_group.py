@@ -83,3 +83,46 @@ def test_every_task_against_the_api_is_reached_with_a_kubeconfig() -> None:
     kept = ("{{ cluster_api_kubeconfig }}", "{{ cluster_api_delegate }}")
     assert [(task, *found) for task, *found in reached if tuple(found) != kept] == []
     assert {task for task, *_found in reached} == {task for task in WRITTEN if task[2] in GROUP}
+
+
+CHANGE_NODES = {"node_maintenance", "gpu_isolation", "gpu_sharing"}
+OPEN = {"open", "with_api"}
+# They read the nodes anyway, and node_pools checks them; the report changes nothing.
+CHECK_THEMSELVES = {"site.yml", "plan.yml", "report.yml"}
+
+
+def entries(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for entry in found:
+        yield entry
+        for part in PARTS:
+            yield from entries(entry.get(part) or [])
+
+
+def test_every_task_that_changes_a_node_says_for_which_host() -> None:
+    tasks = [
+        (path.relative_to(ROOT), entry["name"], entry[f"gpulab.kubernetes.{module}"])
+        for path in FILES
+        for entry in entries(load(path))
+        for module in CHANGE_NODES
+        if f"gpulab.kubernetes.{module}" in entry
+    ]
+    assert len(tasks) >= 10
+    assert [task for task in tasks if task[2].get("identity") != "{{ cluster_node_identity }}"] == []
+    pools = yaml.safe_load((ROOT / "roles/node_pools/vars/main.yml").read_text())["node_pools_node"]
+    assert pools["identity"] == "{{ cluster_node_identity }}"
+
+
+def test_every_playbook_that_uses_the_api_checks_which_host_each_node_belongs_to() -> None:
+    unchecked = {
+        path.name
+        for path in ROOT.glob("playbooks/*.yml")
+        for entry in entries(load(path))
+        for word in entry.keys() & CALLS
+        if isinstance(entry[word], dict)
+        and entry[word].get("name") == "gpulab.kubernetes.cluster_api"
+        and entry[word].get("tasks_from") in OPEN
+        and not entry.get("vars", {}).get("cluster_api_checks_nodes", True)
+    }
+    assert unchecked == CHECK_THEMSELVES
+    site = (ROOT / "playbooks/tasks/cluster.yml").read_text()
+    assert site.index("gpulab.kubernetes.node_pools") < site.index("gpulab.kubernetes.nvidia_driver_installer")

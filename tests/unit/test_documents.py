@@ -245,3 +245,9 @@ def test_the_recipe_for_a_training_image_names_variables_that_take_what_it_gives
     images = [*re.findall(r"^FROM (\S+)$", recipe, re.MULTILINE)]
     images.append(json.loads((ROOT / "examples" / "launch" / "inference.json").read_text())["docker"]["docker_image"])
     assert set(images) == {defaults["torch_ddp_default_images"][0]}
+
+
+def test_every_test_that_the_security_page_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs/security.md").read_text()))
+    known = {found for path in ROOT.glob("tests/**/*.py") for found in re.findall(r"def (test_\w+)", path.read_text())}
+    assert named and named - known == set()

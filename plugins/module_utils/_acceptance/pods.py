@@ -40,6 +40,7 @@ class Settings:
     network_image: str
     timeout: int
     holder: str = ""
+    plugin_namespace: str = "nvidia-device-plugin"
 
 
 def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
+from .._cluster import device_plugins
 from .._cluster.api import Api, ApiError
 from . import verdict as reports
 from .memory import Memory
@@ -35,7 +36,6 @@ _STAYS = (
 )
 # gpu-feature-discovery looks at the GPUs once a minute.
 _LABELLING = 90
-_PLUGIN = "app=nvidia-device-plugin"
 
 
 class Session:
@@ -133,9 +133,11 @@ class Session:
         """What the device plugin on a node says about GPUs that it does not offer."""
         if target.node is None or not target.lacking:
             return PluginLog()
-        query = {"labelSelector": _PLUGIN, "fieldSelector": f"spec.nodeName={target.name}"}
-        for pod in self._api.items("/api/v1/pods", **query):
-            namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        namespace = self._settings.plugin_namespace
+        query = {"labelSelector": f"app={device_plugins.APP}", "fieldSelector": f"spec.nodeName={target.name}"}
+        pods = self._api.items(f"/api/v1/namespaces/{namespace}/pods", **query)
+        for pod, _daemonset in device_plugins.managed(pods, [namespace]):
+            name = pod["metadata"]["name"]
             with contextlib.suppress(ApiError):
                 lines = self._api.text(f"/api/v1/namespaces/{namespace}/pods/{name}/log", tailLines="200").splitlines()
                 telling = [line for line in lines if "unhealthy" in line or line[:1] in ("E", "F")] or lines[-1:]

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from ansible.module_utils.basic import missing_required_lib
 
+from .._api_path import path_problem
 from .._errors import DomainError
 from .._kubeadm.kubeconfig import KubeconfigError
 from . import kubeconfig as kubeconfigs
@@ -134,6 +135,7 @@ class Api:
         content_type: str = "application/json",
         patience: float | None = None,
     ) -> str:
+        _check_path(method, path)
         url = f"{self.server.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
             answer = self._pool.request(
@@ -160,6 +162,12 @@ class Api:
                 f"Error while asking the API ({method} {path}): {_message(text, answer.status)}", answer.status
             )
         return text
+
+
+def _check_path(method: str, path: str) -> None:
+    problem = path_problem(path)
+    if problem:
+        raise ApiError(f"Error while asking the API ({method} {path!r:.300}): {problem}")
 
 
 def _message(text: str, status: int) -> str:

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from . import objects
+from . import nodes, objects
 from .objects import Object
 
 # Whoever registers a resource with kubelet has a socket in this directory.
 _SOCKETS = "/device-plugins"
 _VENDOR = "nvidia"
+# The label of this collection's device plugin, and that of the GPU Operator's.
+APP = "nvidia-device-plugin"
+_APPS = (APP, "nvidia-device-plugin-daemonset")
 
 
 @dataclass
@@ -42,6 +45,21 @@ def plugins(daemonsets: Iterable[Object], pods: Iterable[Object]) -> list[Plugin
             plugin = found.setdefault((where, name), Plugin(where, name, kind))
             plugin.nodes = sorted({*plugin.nodes, objects.node_of(pod)})
     return [found[key] for key in sorted(found)]
+
+
+def managed(pods: Iterable[Object], namespaces: Collection[str]) -> Iterator[tuple[Object, str]]:
+    """The pods of a known device plugin, each with the name of its DaemonSet.
+
+    A label can be set by everyone who can create a pod anywhere. So the pod must be in one of ``namespaces``, and its
+    controller must be the DaemonSet of that label, whose name may have a suffix.
+    """
+    for pod in pods:
+        meta = pod["metadata"]
+        app = nodes.labels_of(pod).get("app", "")
+        for owner in meta.get("ownerReferences") or []:
+            known = owner.get("controller") and owner.get("kind") == "DaemonSet" and app in _APPS
+            if known and meta.get("namespace") in namespaces and f"{owner['name']}-".startswith(f"{app}-"):
+                yield pod, owner["name"]
 
 
 def shared(found: Iterable[Plugin]) -> dict[str, list[str]]:

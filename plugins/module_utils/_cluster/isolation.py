@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .maintenance import ISOLATION, Maintenance, Plan, key, record_of, work_on
+from .maintenance import Maintenance, Plan, work_on
 from .nodes import Object, annotations_of, cordoned, taints_of
+from .records import ISOLATION, key, record_of
 
 
 def isolation(node: Object) -> dict[str, Any]:

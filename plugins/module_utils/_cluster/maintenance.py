@@ -15,33 +15,18 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from . import nodes
+from .._errors import DomainError
+from . import identity, nodes, records
 from .api import Api
 from .drain import DrainError, drain, pods_on, refuse_unmanaged, to_evict
+from .identity import Identity
 from .nodes import Object, annotations_of, cordoned, labels_of, taints_of
 from .objects import full_name
+from .records import CORDON, DISRUPTION, DRIVER_UPGRADE, PURPOSES, SHARING, TAINT, Record, key, record_of
 from .waiting import until_gone
 
-DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION = "driver-upgrade", "disruption", "gpu-sharing", "gpu-isolation"
-PURPOSES = (DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION)
-# How new pods are kept away: from the node, from it unless they tolerate that, or only those that avoid a label.
-CORDON, TAINT, LABEL = "cordon", "taint", "label"
 TAINT_KEY = "gpulab.io/gpu-isolated"
 _TAINT = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
-
-
-@dataclass(frozen=True)
-class Record:
-    """``cordoned`` is how the node was before; ``labels`` holds former values, None for a label that was not there.
-
-    ``failure`` says why the node is not to be used, ``policy`` how new pods are kept away.
-    """
-
-    cordoned: bool = False
-    labels: Mapping[str, str | None] = field(default_factory=dict)
-    data: Mapping[str, Any] = field(default_factory=dict)
-    failure: str = ""
-    policy: str = CORDON
 
 
 @dataclass(frozen=True)
@@ -56,25 +41,6 @@ class Plan:
     leaving: Sequence[str] = ()
     failure: str = ""
     timeout: float = 600
-
-
-def key(purpose: str) -> str:
-    """The annotation of the node that holds the record."""
-    return f"gpulab.io/{purpose}"
-
-
-def record_of(node: Object, purpose: str) -> Record | None:
-    """What the node remembers; a record that somebody has edited beyond recognition says that it was in use."""
-    text = annotations_of(node).get(key(purpose))
-    if not text:
-        return None
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = {}
-    known = asdict(Record())
-    right = (each for each in known if isinstance(found, dict) and isinstance(found.get(each), type(known[each])))
-    return Record(**{each: found[each] for each in right})
 
 
 def work_on(node: Object) -> str:
@@ -179,16 +145,26 @@ def _patch(
 class Maintenance:
     """The work called ``purpose`` on one node. ``before`` and ``node`` are the node at first, and as it is now.
 
-    With ``check`` nothing is changed, and ``node`` is what it would be.
+    With ``check`` nothing is changed, and ``node`` is what it would be. ``warnings`` are whole sentences. Raises
+    DomainError for a record that can't be relied on, and for a node that is not that of the host of ``claim``.
     """
 
-    def __init__(self, api: Api, name: str, purpose: str, check: bool) -> None:
+    def __init__(self, api: Api, name: str, purpose: str, check: bool, claim: Identity | None = None) -> None:
         self._api = api
         self._name = name
         self._purpose = purpose
         self._check = check
         self._doing = f"preparing node {name} for {purpose}"
         self.before = self.node = nodes.get(api, name, self._doing)
+        identity.check(self.node, claim)
+        reading = records.read(self.node, purpose)
+        if reading.damage:
+            raise DomainError(f"Error while {self._doing}: {damaged(name, purpose, reading.damage)}")
+        self.warnings = [
+            f"The annotation {key(purpose)} of node {name} claims {what}, which this collection does not set. It was "
+            "ignored, and will be removed with the annotation. Find out who can annotate nodes: docs/security.md"
+            for what in reading.ignored
+        ]
         self.changed = False
         self.evicted: list[str] = []
 
@@ -199,6 +175,15 @@ class Maintenance:
     def begin(self, data: Mapping[str, Any], plan: Plan) -> None:
         """Close the node, drain it, let pods leave. Raises DrainError, after which a new beginning is undone."""
         fresh = self.record is None
+        problem = records.data_problem(self._purpose, data)
+        foreign = records.unknown_labels(plan.labels) + [
+            name for name in plan.pause if not name.startswith("nvidia.com/")
+        ]
+        if problem or foreign:
+            problem = problem or f"its labels must begin with nvidia.com/ or gpulab.io/, unlike {', '.join(foreign)}"
+            raise DomainError(
+                f"Error while {self._doing}: the record can't be written, {problem}. Nothing was changed."
+            )
         self.change(partial(begun, self._purpose, data, plan))
         try:
             if plan.drain:
@@ -251,6 +236,15 @@ class Maintenance:
                 f"Error while emptying node {self._name}: after {plan.timeout:g} s these pods still hold its GPUs: "
                 f"{', '.join(left)}. See kubectl describe pod; the next run resumes."
             )
+
+
+def damaged(name: str, purpose: str, damage: str) -> str:
+    """The end of an error about a record that can't be relied on."""
+    return (
+        f"its annotation {key(purpose)} can't be relied on, because {damage}. Nothing was changed. If the collection "
+        "was downgraded, use the newer version again. Otherwise cordon or uncordon the node as it should be, and "
+        f"remove the annotation: kubectl annotate node {name} {key(purpose)}-"
+    )
 
 
 def _app(pod: Object) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,9 @@ Object = Mapping[str, Any]
 Plan = Callable[[Object], "dict[str, Any] | None"]
 
 NODES = "/api/v1/nodes"
+# What Kubernetes accepts in labels: the name after the prefix, and the value.
+LABEL_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LABEL_VALUE = re.compile(rf"(?:{LABEL_NAME})?")
 _CONFLICT = 409
 # Kubelet and controllers write nodes, too.
 _TRIES = 5

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Labels and taints of nodes as they are declared. Pure: a node and what is wanted of it in, a patch out.
 
-What this collection has put on a node, an annotation of the node remembers, and nothing else is ever removed.
+What this collection has put on a node, an annotation of the node remembers, and nothing else is ever removed. As others
+can write annotations, too, only what a declaration can contain is taken from it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from .._errors import DomainError
 from . import objects
-from .nodes import annotations_of, labels_of
+from .nodes import LABEL_NAME, LABEL_VALUE, annotations_of, labels_of
 from .objects import Object
 
 ANNOTATION = "gpulab.io/node-pool"
@@ -24,12 +25,10 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule")
 Taint = tuple[str, str]  # key and effect, which together may be there once
 
 _QUOTE = "put it in quotes ('' is empty)"
-_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_VALUE = re.compile(rf"(?:{_NAME})?")
-_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
+_KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{LABEL_NAME}")
 # What Kubernetes and the feature discoveries write themselves.
 _RESERVED = re.compile(r"(?:.*\.)?(?:kubernetes\.io|k8s\.io)/.*|nvidia\.com/.*")
-_ALLOWED = re.compile(r"node-role\.kubernetes\.io/.*")
+_ALLOWED = re.compile(r"node-role\.kubernetes\.io/(?!(?:control-plane|master)\Z).*")
 # Taints that pods such as DNS tolerate, or that end by themselves.
 _HARMLESS = re.compile(r"node-role\.kubernetes\.io/control-plane|node\.kubernetes\.io/.*")
 
@@ -86,12 +85,12 @@ def malformed(want: Wanted) -> Iterator[str]:
     for key, value in want.labels.items():
         if not _KEY.fullmatch(key):
             yield f"the label {key!r} has a key that Kubernetes does not accept"
-        elif not _VALUE.fullmatch(value):
+        elif not LABEL_VALUE.fullmatch(value):
             yield f"the label {key} has a value that Kubernetes does not accept: {value!r}"
         elif _RESERVED.fullmatch(key) and not _ALLOWED.fullmatch(key):
             yield f"the label {key} is set by Kubernetes or feature discovery itself"
     for (key, effect), value in want.taints.items():
-        if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+        if not _KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
             yield f"the taint {key}={value} is not valid in Kubernetes"
         elif _HARMLESS.fullmatch(key):
             yield f"the taint {key} is set by Kubernetes itself"
@@ -170,12 +169,41 @@ def _annotation(node: Object) -> str | None:
 
 def _own(node: Object) -> tuple[dict[str, str], dict[Taint, str]]:
     """What this collection has put there. A record that nobody can read claims nothing."""
+    labels, taints, _ignored = _read(node)
+    return labels, taints
+
+
+def ignored(node: Object) -> list[str]:
+    """What of the record does not count, as ends of sentences."""
+    return _read(node)[2]
+
+
+def _read(node: Object) -> tuple[dict[str, str], dict[Taint, str], list[str]]:
     try:
         found = json.loads(_annotation(node) or "{}")
-        taints = {(taint["key"], taint["effect"]): taint.get("value", "") for taint in found.get("taints", [])}
-        return {str(key): str(value) for key, value in found.get("labels", {}).items()}, taints
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}, {}
+        if found.keys() - {"labels", "taints"}:
+            return {}, {}, ["has fields that this version of the collection does not know"]
+        labels = {str(key): str(value) for key, value in found.get("labels", {}).items()}
+        taints = {
+            (str(taint["key"]), str(taint["effect"])): str(taint.get("value", "")) for taint in found.get("taints", [])
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}, {}, ["is damaged"]
+    wrong = {key for key, value in labels.items() if any(malformed(Wanted({key: value})))}
+    wrong_taints = {taint for taint, value in taints.items() if any(malformed(Wanted({}, {taint: value})))}
+    words = [
+        *(f"claims the label {key!a:.80}, which pools can't set" for key in labels if key in wrong),
+        *(
+            f"claims the taint {':'.join(taint)!a:.80}, which pools can't set"
+            for taint in taints
+            if taint in wrong_taints
+        ),
+    ]
+    return (
+        {key: value for key, value in labels.items() if key not in wrong},
+        {taint: value for taint, value in taints.items() if taint not in wrong_taints},
+        words,
+    )
 
 
 def _record(labels: Mapping[str, str], taints: Mapping[Taint, str]) -> str | None:

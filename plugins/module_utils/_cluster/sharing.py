@@ -11,7 +11,7 @@ from typing import Any
 
 from .._nvidia.sharing import EXCLUSIVE, described
 from . import nodes, objects
-from .maintenance import DISRUPTION, SHARING, key
+from .records import DISRUPTION, SHARING, key
 
 # The device plugin's own label (cmd/config-manager/main.go of v0.19.0), and ours, which its pods keep away from.
 CONFIGURATION_LABEL = "nvidia.com/device-plugin.config"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._api_path import path_problem
 from .._errors import DomainError
 from .kubeconfig import Kubeconfig, endpoint
 
@@ -82,6 +83,9 @@ class Api:
             self._request(method, path, body)
 
     def _request(self, method: str, path: str, body: Any) -> Answer:
+        problem = path_problem(path)
+        if problem:
+            raise ApiRefusedError(f"{self.server} can't be asked for {path!r:.300}: {problem}")
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self._token:

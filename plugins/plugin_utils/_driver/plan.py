@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...module_utils._cluster.maintenance import DRIVER_UPGRADE, record_of
+from ...module_utils._cluster import records
+from ...module_utils._cluster.maintenance import damaged
+from ...module_utils._cluster.records import DRIVER_UPGRADE
+from ...module_utils._errors import DomainError
 from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, packages_of
 
 INSTALLED = ("cuda_repository", "distribution")
@@ -47,11 +50,21 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
     }
 
 
-def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts) -> dict[str, Any]:
-    """The driver of a node in use; what an interrupted upgrade has recorded counts more than what is there now."""
-    record = record_of(node, DRIVER_UPGRADE) if node else None
+def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Sequence[str] = ()) -> dict[str, Any]:
+    """The driver of a node in use; what an interrupted upgrade has recorded counts more than what is there now.
+
+    Of the recorded services only ``services`` count. Raises DomainError for a record that can't be relied on.
+    """
+    reading = records.read(node, DRIVER_UPGRADE) if node else records.Reading()
+    if reading.damage:
+        name = node["metadata"].get("name", "")
+        raise DomainError(
+            f"Error while preparing node {name} for {DRIVER_UPGRADE}: {damaged(name, DRIVER_UPGRADE, reading.damage)}"
+        )
+    record = reading.record
     data = record.data if record else {}
     driver = host["nvidia_driver"]
+    stopped = data.get("services") or []
     former = str(data.get("from") or _loaded(host))
     package = data.get("package") or identity(driver["packages"], former)
     found = plan(host, replace(wanted, former=package), table)
@@ -67,7 +80,8 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts) -> dict[str,
             "return": _return(host, replace(wanted, version=former, former=package, returning=True), table)
             if former not in ("", wanted.version)
             else {},
-            "services": data.get("services") or [],
+            "services": [name for name in stopped if name in services],
+            "ignored": [name for name in stopped if name not in services],
             "offered": data.get("offered")
             or {name: amount for name, amount in capacity.items() if _RESOURCES.match(name) and amount != "0"},
         },

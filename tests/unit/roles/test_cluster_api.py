@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from fake_cluster import FakeCluster, FakeNode
 from support.programs import run_ansible
 
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
@@ -335,3 +336,45 @@ def test_api_through_ssh_that_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("private.conf*"))
     status, output = Tunnel(tmp_path).run("192.0.2.11", ansible_password="SECRET")
     assert status != 0 and "Use an SSH key or an agent" in " ".join(output.split()) and "SECRET" not in output
+
+
+CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
+
+
+@pytest.mark.parametrize(
+    ("group", "inventory", "words"),
+    [
+        ("control_plane", f"cp1 {HERE} cluster_node_name=cp\n[workers]\ngpu1 {HERE} ansible_host=192.0.2.2", ""),
+        (
+            "control_plane",
+            f"cp1 {HERE} cluster_node_name=cp\n[workers]\ngpu1 {HERE} ansible_host=192.0.2.2 cluster_node_name=victim",
+            "host gpu1 claims to be node victim: the node has the address 192.0.2.9, but the inventory gives gpu1 the",
+        ),
+        (
+            "control_plane",
+            f"cp1 {HERE} cluster_node_name=gpu1\n[workers]\ngpu1 {HERE} ansible_host=192.0.2.2",
+            "the hosts cp1 and gpu1 claim to be node gpu1",
+        ),
+        # minikube's node has an address of its own network.
+        ("minikube", f"laptop {HERE} cluster_node_name=cp", ""),
+        ("minikube", f"laptop {HERE} cluster_node_name=victim", "host laptop claims to be node victim"),
+    ],
+)
+def test_a_host_whose_node_is_that_of_another_is_refused(
+    tmp_path: Path, group: str, inventory: str, words: str
+) -> None:
+    cluster = FakeCluster(
+        FakeNode("cp", address="192.168.49.2", labels=CONTROL_PLANE),
+        FakeNode("gpu1", address="192.0.2.2"),
+        FakeNode("victim", address="192.0.2.9"),
+    )
+    with cluster.serve(tmp_path) as kubeconfig:
+        settings = {
+            "cluster_api_kubeconfig": str(kubeconfig),
+            "cluster_control_plane_group": group,
+            "ansible_facts": {"nodename": "GPU1"},
+        }
+        status, output = run(tmp_path, f"[{group}]\n{inventory}\n", part="nodes.yml", settings=json.dumps(settings))
+    said = " ".join(output.split())
+    assert (status == 0) is (not words), output
+    assert words in said and "Traceback" not in said

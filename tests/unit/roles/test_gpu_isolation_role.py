@@ -66,7 +66,9 @@ def machine(tmp_path: Path) -> Machine:
 
 @pytest.fixture
 def node() -> FakeNode:
-    return FakeNode()
+    found = FakeNode()
+    found.body["status"] = {"addresses": [{"type": "InternalIP", "address": "192.0.2.11"}]}
+    return found
 
 
 @pytest.fixture
@@ -76,6 +78,7 @@ def isolate(machine: Machine, node: FakeNode, tmp_path: Path) -> Iterator[Isolat
         known = {
             "cluster_api_kubeconfig": str(kubeconfig),
             "cluster_node_name": "gpu1",
+            "cluster_node_address": "192.0.2.11",
             "cluster_expected_gpus": 2,
             "ansible_become": False,
             "ansible_python_interpreter": sys.executable,

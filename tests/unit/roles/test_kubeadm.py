@@ -16,6 +16,7 @@ import yaml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.kubeconfig import read_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.run import DISCOVERY
 from kubeadm_texts import PINNED, SECRET, TOKEN
+from stubbed_site import Site
 from support.programs import run_ansible
 
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
@@ -66,6 +67,54 @@ def test_a_token_that_was_made_is_in_no_log(run: Run, programs: Any) -> None:
     assert status == 0, output
     assert "Join the worker" in output
     assert SECRET not in output
+
+
+JOIN = """
+- name: Join
+  hosts: gpu1
+  gather_facts: false
+  tasks:
+    - name: Join
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: join
+    - name: Show what the controller has seen
+      ansible.builtin.debug:
+        msg: "joined as {{ kubeadm_joined_node | default('nothing') }}."
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "changed", "seen"),
+    [
+        ({"resources": []}, True, "joined as gpu1."),
+        # The node of another host, or one that was there already.
+        ({"resources": [{"kind": "Node"}]}, True, "joined as nothing."),
+        ({"resources": []}, False, "joined as nothing."),
+        ({"failed": True, "msg": "503"}, True, "joined as nothing."),
+    ],
+)
+def test_only_a_node_that_is_new_is_that_of_the_host_that_has_joined(
+    tmp_path: Path, before: dict[str, Any], changed: bool, seen: str
+) -> None:
+    site = Site(tmp_path)
+    site.answer("k8s_info", {"changed": False, **before})
+    site.answer("kubeadm_join", {"changed": changed})
+    known = {"__kubeadm_join_info": {"token": TOKEN, "ca_cert_hashes": [PINNED], "ca_certificates": "-----BEGIN"}}
+    settings = {
+        **known,
+        "_kubeadm_joining": ["gpu1"],
+        "_kubeadm_is_control_plane": False,
+        "_kubeadm_join_file": "",
+        "_kubeadm_discovery": {},
+        "_kubeadm_ca_hashes": [PINNED],
+        "cluster_node_name": "gpu1",
+        "cluster_api_kubeconfig": "/nowhere",
+        "ansible_become": False,
+    }
+    status, output = site.play(JOIN, settings)
+    assert status == 0, output
+    assert seen in output
 
 
 RENDER = """

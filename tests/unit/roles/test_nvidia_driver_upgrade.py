@@ -313,13 +313,15 @@ def test_a_run_goes_on_where_another_was_interrupted(site: Upgrade) -> None:
     record = {
         "cordoned": False,
         "labels": {},
-        "data": {"from": OLD, "services": [], "offered": {"nvidia.com/gpu": "1"}},
+        # A service that an upgrade never stops is none to start, whatever the record says.
+        "data": {"from": OLD, "services": ["gpulab-unknown.service"], "offered": {"nvidia.com/gpu": "1"}},
         "failure": "",
     }
     site.answer("k8s_info", node_with(record), '"Node"')
     loaded = {"loaded_version": NEW, "packages": {"nvidia-open": f"{NEW}-1"}, "origin": "cuda_repository"}
     status, output, calls = site.run(host={**HOST, "nvidia_driver": loaded})
     assert status == 0, output
+    assert "names gpulab-unknown.service, which is not in nvidia_driver_services" in " ".join(output.split())
     assert calls == [*swap(NEW)[1:], f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
     gone = {"loaded_version": "", "packages": {"nvidia-open": f"{NEW}-1", "libnvidia-ml1": f"{OLD}-1"}, "origin": "x"}
     status, output, calls = site.run(host={**HOST, "nvidia_driver": gone})

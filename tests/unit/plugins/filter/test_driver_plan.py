@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.driver_plan import FilterModule
 
 decide = FilterModule().filters()["driver_plan"]
@@ -41,8 +43,15 @@ def host(system: str, gpu: str = T4, **facts: Any) -> dict[str, Any]:
     }
 
 
-def plan(host: dict[str, Any], table: dict[str, Any], version: str, node: Any = None, **wanted: str) -> dict[str, Any]:
-    found: dict[str, Any] = decide(host, table, {"version": version, **wanted}, node)
+def plan(
+    host: dict[str, Any],
+    table: dict[str, Any],
+    version: str,
+    node: Any = None,
+    services: Sequence[str] = (),
+    **wanted: str,
+) -> dict[str, Any]:
+    found: dict[str, Any] = decide(host, table, {"version": version, **wanted}, node, services)
     return found
 
 
@@ -160,7 +169,7 @@ def test_signed_modules_of_a_kernel_without_a_meta_package() -> None:
 
 
 def node(**data: Any) -> dict[str, Any]:
-    annotations = {"gpulab.io/driver-upgrade": json.dumps({"data": data})} if data else {}
+    annotations = {"gpulab.io/driver-upgrade": json.dumps({"cordoned": False, "data": data})} if data else {}
     capacity = {"cpu": "4", "nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "2"}
     return {"metadata": {"annotations": annotations}, "status": {"capacity": capacity}}
 
@@ -306,8 +315,23 @@ def test_an_upgrade(
 def test_what_an_interrupted_upgrade_has_stopped_starts_again() -> None:
     data = {"from": OLD, "services": ["a.service"], "offered": {"nvidia.com/gpu": "4"}}
     driver = {"loaded_version": "", "packages": {}, "origin": "none"}
-    found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, NEW, node(**data))["upgrade"]
+    found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, NEW, node(**data), ["a.service"])["upgrade"]
     assert found["services"] == ["a.service"] and found["offered"] == {"nvidia.com/gpu": "4"}
+    assert found["ignored"] == []
+
+
+def test_a_record_can_not_start_other_services_than_an_upgrade_stops() -> None:
+    data = {"from": OLD, "services": ["poweroff.target", "a.service"]}
+    found = plan(host("Ubuntu 24.04"), TABLE, NEW, node(**data), ["a.service", "b.service"])["upgrade"]
+    assert (found["services"], found["ignored"]) == (["a.service"], ["poweroff.target"])
+
+
+def test_a_damaged_record_is_an_error_that_says_how_to_remove_it() -> None:
+    damaged = node(services="poweroff.target")
+    damaged["metadata"]["name"] = "gpu1"
+    with pytest.raises(AnsibleFilterError, match=r"annotate node gpu1 gpulab\.io/driver-upgrade-") as error:
+        plan(host("Ubuntu 24.04"), TABLE, NEW, damaged)
+    assert str(error.value).startswith("Error while preparing node gpu1 for driver-upgrade: ")
 
 
 @pytest.mark.parametrize(("origin", "returns"), [("distribution", "535.1.2"), ("runfile", "")])

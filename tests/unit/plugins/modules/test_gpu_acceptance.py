@@ -265,15 +265,15 @@ def test_kubelets_record_tells_in_use_from_missing(lab: Lab) -> None:
     lab.node("gpu1").allocatable = 2
     lab.node("gpu1").given = ["GPU-t0"]
     lab.cluster.plugin_log = "I1 fine\nI2 'nvidia.com/gpu' device marked unhealthy: GPU-t2"
-    plugin = lab.cluster.user_pod("plugin", "gpu1", gpus=0)
-    plugin["metadata"]["labels"] = {"app": "nvidia-device-plugin"}
+    # A user's pod, by the same label, is not the device plugin.
+    lab.cluster.user_pod("forged", "gpu1", gpus=0)["metadata"]["labels"] = {"app": "nvidia-device-plugin"}
+    lab.cluster.plugin_pod("plugin", "gpu1")
     result = lab.verify()
     assert states(result, "gpu1") == {"GPU-t0": "proven", "GPU-t1": "in_use", "GPU-t2": "missing"}
     problems = result["report"]["problems"]
     [told] = [problem for problem in problems if "device marked unhealthy: GPU-t2" in problem["cause"]]
     assert (told["kind"], told["host"]) == ("gpus_not_allocatable", "gpu1")
-    assert "kubectl --namespace " in told["do"]
-    assert "delete pod " in told["do"]
+    assert "kubectl --namespace nvidia-device-plugin delete pod plugin" in told["do"]
     assert told["do"] in result["remedies"]
     assert any(problem["gpu"] == "GPU-t2" for problem in result["report"]["problems"])
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -51,6 +52,17 @@ def test_labels_and_taints_come_and_go(cluster: Cluster) -> None:
     assert node.taints == []
     assert "gpulab.io/pool" not in node.body()["metadata"]["labels"]
     assert not cluster.sort({"name": "gpu1"})["changed"]
+
+
+def test_what_a_record_claims_wrongly_stays_and_is_a_warning(cluster: Cluster) -> None:
+    node = cluster.state.nodes["gpu1"]
+    compromised = {"key": "compromised", "effect": "NoExecute"}
+    node.taints = [compromised]
+    record = {"labels": {}, "taints": [compromised]}
+    node.metadata = {"annotations": {"gpulab.io/node-pool": json.dumps(record)}}
+    result = cluster.sort({"name": "gpu1"})
+    assert node.taints == [compromised]
+    assert "annotation gpulab.io/node-pool of node gpu1 claims the taint 'compromised:NoExecute'" in str(result)
 
 
 def test_who_writes_the_node_meanwhile_is_waited_for(cluster: Cluster) -> None:

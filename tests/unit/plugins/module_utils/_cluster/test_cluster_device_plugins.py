@@ -6,7 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.device_plugins import plugins, shared
+from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_pods import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.device_plugins import (
+    managed,
+    plugins,
+    shared,
+)
 
 SOCKETS = [{"name": "d", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
 SPEC: dict[str, Any] = {
@@ -62,3 +67,44 @@ def test_a_node_with_two_plugins_is_named() -> None:
     found = plugins([], [pod("a", "p", "gpu1"), pod("b", "p", "gpu1"), pod("b", "p", "gpu2")])
     assert shared(found) == {"gpu1": ["a/p", "b/p"]}
     assert shared(plugins([], [pod("a", "p", "gpu1"), pod("b", "p", "gpu2")])) == {}
+
+
+OWNER = {"kind": "DaemonSet", "name": "nvidia-device-plugin", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "app", "owners", "found"),
+    [
+        ("plugins", "nvidia-device-plugin", [OWNER], "nvidia-device-plugin"),
+        (
+            "plugins",
+            "nvidia-device-plugin",
+            [{**OWNER, "name": "nvidia-device-plugin-mps"}],
+            "nvidia-device-plugin-mps",
+        ),
+        (
+            "plugins",
+            "nvidia-device-plugin-daemonset",
+            [{**OWNER, "name": "nvidia-device-plugin-daemonset"}],
+            "nvidia-device-plugin-daemonset",
+        ),
+        # Everyone who may create a pod somewhere can give it the label.
+        ("team", "nvidia-device-plugin", [OWNER], ""),
+        ("plugins", "nvidia-device-plugin", [], ""),
+        ("plugins", "nvidia-device-plugin", [{**OWNER, "controller": False}], ""),
+        ("plugins", "nvidia-device-plugin", [{**OWNER, "kind": "ReplicaSet"}], ""),
+        ("plugins", "nvidia-device-plugin", [{**OWNER, "name": "nvidia-device-plugins"}], ""),
+        ("plugins", "web", [{**OWNER, "name": "web"}], ""),
+        ("plugins", "", [{**OWNER, "name": ""}], ""),
+    ],
+)
+def test_a_pod_with_the_label_of_the_device_plugin_alone_is_not_the_device_plugin(
+    namespace: str, app: str, owners: list[Any], found: str
+) -> None:
+    meta = {"namespace": namespace, "name": "x", "labels": {"app": app}, "ownerReferences": owners}
+    expected = [{"namespace": namespace, "name": "x", "daemonset": found}] if found else []
+    assert FilterModule().filters()["device_plugin_pods"]([{"metadata": meta}], ["plugins", "operator"]) == expected
+
+
+def test_a_bare_pod_without_labels_is_not_the_device_plugin() -> None:
+    assert list(managed([{"metadata": {"namespace": "plugins", "name": "x"}}], ["plugins"])) == []

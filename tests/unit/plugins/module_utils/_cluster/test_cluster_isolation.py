@@ -11,13 +11,11 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.isolation import isolate as isolate_node
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.isolation import isolation
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.maintenance import (
-    CORDON,
-    ISOLATION,
-    TAINT,
     TAINT_KEY,
     Maintenance,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.nodes import merged
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.records import CORDON, ISOLATION, TAINT
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,6 +11,11 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import ApiError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.drain import DrainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.maintenance import (
+    Maintenance,
+    Plan,
+    work_on,
+)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.records import (
     CORDON,
     DISRUPTION,
     DRIVER_UPGRADE,
@@ -19,11 +24,10 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.mainten
     PURPOSES,
     SHARING,
     TAINT,
-    Maintenance,
-    Plan,
+    read,
     record_of,
-    work_on,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -186,6 +190,128 @@ def test_any_annotation_is_read(text: str | None) -> None:
     record = record_of({"metadata": {"annotations": {KEY: text}}}, DRIVER_UPGRADE)
     assert (record is None) == (not text)
     assert record is None or record.cordoned == ("true" in (text or ""))
+
+
+WHOLE = {"cordoned": False, "labels": {}, "data": {}, "failure": "", "policy": "cordon"}
+
+
+@pytest.mark.parametrize(
+    ("purpose", "record", "damage"),
+    [
+        (DRIVER_UPGRADE, WHOLE, ""),
+        (DRIVER_UPGRADE, {"cordoned": True}, ""),
+        (DRIVER_UPGRADE, {**WHOLE, "data": {"from": "", "package": {}, "services": [], "offered": {}}}, ""),
+        (
+            DRIVER_UPGRADE,
+            {
+                **WHOLE,
+                "data": {
+                    "from": "580.178.04",
+                    "package": {"name": "nvidia-open-580", "version": "1:580.178.04-1ubuntu1"},
+                    "services": ["nvidia-persistenced.service", "a\\x2db@1.path"],
+                    "offered": {"nvidia.com/mig-1g.5gb": "2", "nvidia.com/gpu": 4},
+                },
+            },
+            "",
+        ),
+        (ISOLATION, {**WHOLE, "data": {"since": "2026-11-22T05:06:25Z"}, "policy": "taint"}, ""),
+        (DRIVER_UPGRADE, "{", "it is not JSON"),
+        (DRIVER_UPGRADE, "[" * 50_000, "it is not JSON"),
+        (DRIVER_UPGRADE, [], "it is not a mapping"),
+        (DRIVER_UPGRADE, " " * 70_000, "it is longer than"),
+        (DRIVER_UPGRADE, {**WHOLE, "serial": 2}, "it has the field 'serial', which this version"),
+        (DRIVER_UPGRADE, {"data": {}}, "it does not say whether the node was cordoned before"),
+        (DRIVER_UPGRADE, {**WHOLE, "cordoned": "no"}, "its field cordoned is not valid: 'no'"),
+        (DRIVER_UPGRADE, {**WHOLE, "policy": "poweroff"}, "its field policy is not valid"),
+        (DRIVER_UPGRADE, {**WHOLE, "policy": []}, "its field policy is not valid"),
+        (DRIVER_UPGRADE, {**WHOLE, "labels": []}, "its field labels is not valid"),
+        (DRIVER_UPGRADE, {**WHOLE, "data": {"from": "580; reboot"}}, "the field from of its data is not valid"),
+        (DRIVER_UPGRADE, {**WHOLE, "data": {"package": {"name": "a"}}}, "the field package of its data is not valid"),
+        (DRIVER_UPGRADE, {**WHOLE, "data": {"services": "poweroff"}}, "the field services of its data is not valid"),
+        (DRIVER_UPGRADE, {**WHOLE, "data": {"services": ["a b"]}}, "the field services of its data is not valid"),
+        (DRIVER_UPGRADE, {**WHOLE, "data": {"offered": {"cpu": "1"}}}, "the field offered of its data is not valid"),
+        (DRIVER_UPGRADE, {**WHOLE, "data": {"then": "x" * 999}}, "its data have the unknown field 'then'"),
+        (SHARING, {**WHOLE, "data": {"from": "580"}}, "its data have the unknown field 'from'"),
+        (ISOLATION, {**WHOLE, "data": {"since": "yesterday"}}, "the field since of its data is not valid"),
+    ],
+)
+def test_a_damaged_record_is_an_error_and_not_a_guess(purpose: str, record: Any, damage: str) -> None:
+    api = FakeApi(cordoned=True)
+    text = record if isinstance(record, str) else json.dumps(record)
+    api.node["metadata"]["annotations"][f"gpulab.io/{purpose}"] = text
+    if not damage:
+        assert read(api.node, purpose).damage == ""
+        work(api, purpose=purpose).end()
+        return
+    before = copy.deepcopy(api.node)
+    with pytest.raises(DomainError) as error:
+        work(api, purpose=purpose)
+    message = str(error.value)
+    assert message.startswith(f"Error while preparing node gpu1 for {purpose}: its annotation gpulab.io/{purpose} ")
+    assert damage in message and message.endswith(f"kubectl annotate node gpu1 gpulab.io/{purpose}-")
+    assert len(message) < 600 and api.node == before
+
+
+@pytest.mark.parametrize("purpose", PURPOSES)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("node-role.kubernetes.io/control-plane", ""),
+        ("node-restriction.kubernetes.io/tenant", "b"),
+        ("kubernetes.io/hostname", "victim"),
+        ("team", None),
+        ("nvidia.com/gpu.deploy.driver", "a b"),
+        ("nvidia.com/../x", "true"),
+    ],
+)
+def test_labels_that_the_collection_never_sets_are_not_restored(purpose: str, name: str, value: Any) -> None:
+    api = FakeApi()
+    api.node["metadata"]["labels"] |= {"team": "a", KEY: "running"}
+    before = dict(api.node["metadata"]["labels"])
+    api.node["metadata"]["annotations"][f"gpulab.io/{purpose}"] = json.dumps(
+        {**WHOLE, "labels": {name: value, KEY: None}}
+    )
+    first = work(api, purpose=purpose)
+    first.let_return()
+    first.end()
+    del before[KEY]
+    assert api.node["metadata"]["labels"] == before and api.node["metadata"]["annotations"] == {}
+    [warning] = first.warnings
+    assert repr(name) in warning and f"annotation gpulab.io/{purpose} of node gpu1" in warning
+
+
+@pytest.mark.parametrize(
+    ("data", "plan", "words"),
+    [
+        ({"from": "latest"}, Plan(), "the field from of its data is not valid: 'latest'"),
+        ({"more": "1"}, Plan(), "unknown field 'more'"),
+        ({}, Plan(labels={"team": "a"}), "must begin with nvidia.com/ or gpulab.io/, unlike team"),
+        ({}, Plan(pause=["team"]), "must begin with nvidia.com/ or gpulab.io/, unlike team"),
+    ],
+)
+def test_what_a_later_run_would_not_restore_is_not_begun(data: Any, plan: Plan, words: str) -> None:
+    api = FakeApi()
+    with pytest.raises(DomainError, match=r"Error while preparing node gpu1 .*Nothing was changed") as error:
+        work(api).begin(data, plan)
+    assert words in str(error.value) and api.merges == 0
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from([*WHOLE, "from", "services", "more"])
+
+
+@given(st.sampled_from(PURPOSES), st.text() | st.dictionaries(FIELDS, JSON, max_size=5).map(json.dumps))
+def test_whatever_an_annotation_holds_only_own_labels_and_known_fields_come_out(purpose: str, text: str) -> None:
+    reading = read({"metadata": {"annotations": {f"gpulab.io/{purpose}": text}}}, purpose)
+    assert (reading.record is None) == (not text)
+    if reading.record:
+        assert all(name.startswith(("nvidia.com/", "gpulab.io/")) for name in reading.record.labels)
+        assert reading.record.policy in (CORDON, TAINT, LABEL) and isinstance(reading.record.cordoned, bool)
+        assert not (reading.damage and reading.record.data)
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(PURPOSES), st.sampled_from([CORDON, TAINT, LABEL, ""])), max_size=8)

@@ -13,6 +13,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.pools i
     Wanted,
     contested,
     homeless,
+    ignored,
     malformed,
     plan,
     problems,
@@ -96,8 +97,55 @@ def test_a_record_that_nobody_can_read_claims_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("label", "value"),
+    [
+        ("node-restriction.kubernetes.io/tenant", "b"),
+        ("node-role.kubernetes.io/control-plane", ""),
+        ("kubernetes.io/hostname", "gpu1"),
+        ("topology.k8s.io/zone", "a"),
+        ("nvidia.com/gpu.count", "8"),
+    ],
+)
+def test_a_record_can_not_have_labels_removed_that_pools_never_set(label: str, value: str) -> None:
+    before = node({label: value, **POOL}, [], {"labels": {label: value, **POOL}, "taints": []})
+    assert state(patched(before, plan(before, Wanted()).patch)) == ({label: value}, [])
+    assert ignored(before) == [f"claims the label '{label}', which pools can't set"]
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        {"key": "compromised", "value": "true", "effect": "NoExecute"},
+        {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+    ],
+)
+def test_a_record_can_not_have_taints_removed_that_pools_never_set(taint: Json) -> None:
+    before = node({}, [taint, GPU], {"labels": {}, "taints": [taint, GPU]})
+    assert state(patched(before, plan(before, Wanted()).patch)) == ({}, [taint])
+    assert ignored(before) == [f"claims the taint '{taint['key']}:{taint['effect']}', which pools can't set"]
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ("{", "is damaged"),
+        ("[" * 50_000, "is damaged"),
+        ('{"labels": null}', "is damaged"),
+        ('{"labels": {"gpulab.io/pool": "a"}, "annotations": {}}', "has fields that this version"),
+    ],
+)
+def test_a_damaged_or_newer_record_of_a_pool_is_reported(record: str, words: str) -> None:
+    broken = node(POOL)
+    broken["metadata"]["annotations"] = {ANNOTATION: record}
+    assert [words in each for each in ignored(broken)] == [True]
+    assert state(patched(broken, plan(broken, Wanted()).patch)) == (POOL, [])
+
+
+@pytest.mark.parametrize(
     ("labels", "taints", "words"),
     [
+        ({"node-role.kubernetes.io/control-plane": ""}, [], "feature discovery itself"),
         ({"a b": "1"}, [], "has a key that Kubernetes does not accept"),
         ({"a": "b c"}, [], "has a value that Kubernetes does not accept: 'b c'"),
         ({"a": "x" * 64}, [], "has a value"),
