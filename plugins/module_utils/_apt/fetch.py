@@ -62,13 +62,15 @@ def fetch(url: str, what: str, timeout: float = 30, credentials: Credentials = (
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Sends a password only where it belongs, as apt does."""
+    """Sends a password only where it belongs, and never goes on without encryption, as apt does."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> urllib.request.Request | None:
         request = super().redirect_request(*args, **kwargs)
+        if request and args[0].type == "https" and request.type != "https":
+            raise ValueError(f"it is redirected to {request.full_url}, which is not encrypted")
         return request and _authorized(request, self._credentials)
 
 

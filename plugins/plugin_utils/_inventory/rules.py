@@ -15,7 +15,7 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ...module_utils._apt import credentials
-from ...module_utils._apt.key import AptKeyError, read_pins
+from ...module_utils._apt.key import AptKeyError, read_pins, unpinned
 from ...module_utils._benchmark.pods import LONGEST_TIMEOUT, SHORTEST_TIMEOUT
 from ...module_utils._cluster import pools
 from ...module_utils._nvidia import sharing
@@ -44,6 +44,8 @@ _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
 # Prometheus takes samples for missing after 5 minutes.
 _LONGEST_INTERVAL = 300
+# Roles with a repository.
+_REPOSITORIES = ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
 
@@ -298,10 +300,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "local_path_namespace": _label,
     "local_path_directory": _nfs.path_problems,
     "local_path_verify_mib": _verified,
-    **{
-        f"{role}_repository_key_fingerprints": _fingerprints
-        for role in ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
-    },
+    **{f"{role}_repository_key_fingerprints": _fingerprints for role in _REPOSITORIES},
 }
 
 
@@ -405,6 +404,23 @@ def _export(host: str, values: Values) -> Iterator[Problem]:
             )
 
 
+def _pinned(role: str) -> Callable[[str, Values], Iterator[Problem]]:
+    url, pins = f"{role}_repository_url", f"{role}_repository_key_fingerprints"
+
+    def rule(host: str, values: Values) -> Iterator[Problem]:
+        if unpinned(str(values[url]), values[pins]):
+            yield Problem(
+                "repository_key_unpinned",
+                f"{pins} is empty, and {url}, {values[url]}, is not encrypted",
+                pins,
+                "Anyone on the way could send a key and packages of their own, which root would install",
+                "Set the fingerprint of the repository's key, or use an https address",
+                host,
+            )
+
+    return rule
+
+
 # Which values of one host go together: the variables that a rule needs, and the rule.
 HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], ...] = (
     (("nvidia_driver_source", "nvidia_driver_installer_image"), _installer),
@@ -414,6 +430,7 @@ HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], 
     (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
     (("cluster_storage", "nfs_cache_state", "nfs_cache_server", "nfs_cache_path"), _cache),
     (("nfs_server_clients", "nfs_server_insecure_clients", "nfs_server_any_client"), _export),
+    *(((f"{role}_repository_url", f"{role}_repository_key_fingerprints"), _pinned(role)) for role in _REPOSITORIES),
 )
 
 

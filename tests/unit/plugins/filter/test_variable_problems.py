@@ -477,3 +477,22 @@ def test_containerd_must_fit_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_a_cluster_has_once_is_the_same_for_all_hosts(name: str, values: tuple[str, str]) -> None:
     (problem,) = find({"cp1": {name: values[0]}, "gpu1": {name: values[1]}}, [], ["cp1", "gpu1"])
     assert f"{name} differs between hosts of the cluster: {values[0]} for cp1; {values[1]} for gpu1" in problem["what"]
+
+
+@pytest.mark.parametrize("role", ["kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit"])
+@pytest.mark.parametrize(
+    ("url", "pins", "refused"),
+    [
+        ("http://mirror.example.org/debs", [], True),
+        ("https://mirror.example.org/debs", [], False),
+        ("file:///srv/debs", [], False),
+        ("http://mirror.example.org/debs", ["0123456789ABCDEF0123456789ABCDEF01234567"], False),
+    ],
+)
+def test_a_key_that_anyone_on_the_way_could_replace_is_refused(
+    role: str, url: str, pins: list[str], refused: bool
+) -> None:
+    name = f"{role}_repository_key_fingerprints"
+    values = {f"{role}_repository_url": url, name: pins}
+    found = [problem for problem in find({"gpu1": values}, ["gpu1"]) if problem["where"] == name]
+    assert [problem["kind"] for problem in found] == ["repository_key_unpinned"] * refused

@@ -266,6 +266,27 @@ def test_the_pinned_key_is_accepted(apply: Apply, host: Host) -> None:
     assert not apply(key_fingerprints=[fingerprint(1)])["changed"]
 
 
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("url", ["http://depot.example/key.gpg", "HTTP://depot.example/key.gpg"])
+def test_without_a_fingerprint_no_key_is_taken_from_an_address_that_is_not_encrypted(
+    apply: Apply, host: Host, url: str, check: bool
+) -> None:
+    apply()
+    before = host.files()
+    result = apply(check=check, key_url=url)
+    assert result["failed"] and host.files() == before
+    assert f"key_fingerprints is empty, and {url} is not encrypted" in result["msg"] and "https" in result["msg"]
+    assert not apply(check=True, key_url=url, key_fingerprints=[fingerprint(1)])["failed"]
+    assert not apply(check=True, key_url=url, state="absent")["failed"]
+
+
+def test_a_key_without_a_fingerprint_is_a_warning(apply: Apply) -> None:
+    (warning,) = apply(check=True, key_url="https://depot.example/key.gpg")["warnings"]
+    assert "any key at https://depot.example/key.gpg is accepted" in str(warning)
+    pinned = apply(check=True, key_url="https://depot.example/key.gpg", key_fingerprints=[fingerprint(1)])
+    assert not pinned.get("warnings") and not apply().get("warnings")
+
+
 def test_another_key_is_refused_before_anything_is_written(apply: Apply, host: Host) -> None:
     result = apply(key_fingerprints=[fingerprint(2), fingerprint(3)])
     assert result["failed"] and host.files() == {} and host.calls() == []
