@@ -20,6 +20,8 @@ from .keyring import KeyFormatError, armored, public_keys
 
 # How long before its end a key is looked for again: repositories renew theirs some weeks ahead.
 RENEW_S = 60 * 86400
+# Bytes; Debian's whole keyring has 60 kB.
+_LARGEST = 1024 * 1024
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 
 
@@ -106,7 +108,7 @@ def fetch_key(
 ) -> AptKey:
     """The key at an address, reduced to the expected ones. Raises FetchError and AptKeyError."""
     check_pins(url, owner, pins)
-    data = fetch(url, f"the key of {owner}", timeout, credentials)
+    data = fetch(url, f"the key of {owner}", timeout, credentials, _LARGEST)
     try:
         found = _read(data)
         key = _read(data, set(pins) & set(found.fingerprints)) if pins else found
