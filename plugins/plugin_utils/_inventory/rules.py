@@ -22,6 +22,7 @@ from ...module_utils._nvidia import sharing
 from ...module_utils._problem import Problem
 from ...module_utils._storage.volumes import quantity
 from .. import _images, _nfs
+from .._containerd import registries
 from .._cuda.plan import MINOR_VERSION, RELEASE
 from .._preflight.model import listing
 from . import files
@@ -37,7 +38,6 @@ _SERIAL = re.compile(r"[1-9][0-9]*|(?:[1-9][0-9]?|100)%", re.ASCII)
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _ZERO = re.compile(r"[0.]+(?:[a-z]+[0.]+)*[a-z]+", re.ASCII)
 _DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
-_REGISTRY = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]+)?", re.ASCII)
 _SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
@@ -184,27 +184,6 @@ _RESERVED = {
 }
 
 
-def _mirrors(value: Any) -> Iterator[str]:
-    for number, entry in enumerate(value, start=1):
-        if "@" in str(entry["endpoint"]).partition("://")[2].partition("/")[0]:
-            yield (
-                f"the endpoint of entry {number} contains a user or a password, which must be in "
-                "containerd_registry_credentials"
-            )
-
-
-def _registry_credentials(value: Any) -> Iterator[str]:
-    for number, entry in enumerate(value, start=1):
-        if not _REGISTRY.fullmatch(str(entry["registry"])):
-            yield f"the registry of entry {number} must be a host with or without a port, such as nvcr.io"
-        if not str(entry["username"]) or ":" in str(entry["username"]):
-            yield f"the username of entry {number} is empty or contains a colon"
-        if not str(entry["password"]):
-            yield f"the password of entry {number} is empty"
-    registries = [str(entry["registry"]) for entry in value]
-    yield from (f"{name} occurs twice" for name in sorted(set(registries)) if registries.count(name) > 1)
-
-
 def _server(value: Any) -> Iterator[str]:
     if value != "" and not _SERVER.fullmatch(str(value)):
         yield f"it must be an address or a name, such as 192.0.2.10 or nas.example.org, not {str(value)!r:.120}"
@@ -281,8 +260,8 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "preflight_driver_disk_mib": _disk,
     "cluster_api_delegate": _delegate,
     "cluster_apt_credentials": credentials.problems,
-    "containerd_registry_mirrors": _mirrors,
-    "containerd_registry_credentials": _registry_credentials,
+    "containerd_registry_mirrors": registries.mirror_problems,
+    "containerd_registry_credentials": registries.credential_problems,
     "nfs_cache_server": _server,
     "nfs_cache_path": _exported,
     "nfs_cache_capacity": _capacity,

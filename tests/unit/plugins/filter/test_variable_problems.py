@@ -82,6 +82,16 @@ def test_good_variables_have_no_problems() -> None:
             [{"registry": "a", "endpoint": "http://b", "mirror": 1}],
             "unknown key containerd_registry_mirrors.mirror",
         ),
+        (
+            "containerd_registry_mirrors",
+            [{"registry": "../../cron.d", "endpoint": "http://m"}],
+            "containerd_registry_mirrors: the registry of entry 1 must be a host with or without a port",
+        ),
+        (
+            "containerd_registry_mirrors",
+            [{"registry": "nvcr.io", "endpoint": "http://[::1"}],
+            "containerd_registry_mirrors: the endpoint of entry 1 must be a URL",
+        ),
         ("nvidia_device_plugin_sharing", {"mode": "mps"}, "nvidia_device_plugin_sharing: replicas is not set"),
         ("cluster_pod_netwrok", "10.0.0.0/8", "There is no variable cluster_pod_netwrok"),
         (
