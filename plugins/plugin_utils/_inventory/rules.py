@@ -39,6 +39,8 @@ _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _ZERO = re.compile(r"[0.]+(?:[a-z]+[0.]+)*[a-z]+", re.ASCII)
 _DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
 _SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?", re.ASCII)
+_FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_ARGUMENT = re.compile(r"""[^\s"'\\$`\x00-\x1f\x7f-\x9f]*""")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
@@ -184,6 +186,23 @@ _RESERVED = {
 }
 
 
+def _minikube_options(value: Any) -> Iterator[str]:
+    for option in value:
+        if not str(option).isprintable() or not str(option):
+            yield f"{str(option)!r:.120} is empty or contains a character that can't be printed, such as a line break"
+
+
+def _kubelet_arguments(value: Any) -> Iterator[str]:
+    for name, argument in value.items():
+        if not _FLAG.fullmatch(str(name)):
+            yield f"{str(name)!r:.120} is not the name of an argument, such as v or eviction-hard, without dashes"
+        elif not isinstance(argument, (str, int, float)) or not _ARGUMENT.fullmatch(str(argument)):
+            yield (
+                f"the value of {name} must be a text or a number without spaces, quotes, backslashes, $ and backticks: "
+                "it becomes a word of an environment file of systemd"
+            )
+
+
 def _server(value: Any) -> Iterator[str]:
     if value != "" and not _SERVER.fullmatch(str(value)):
         yield f"it must be an address or a name, such as 192.0.2.10 or nas.example.org, not {str(value)!r:.120}"
@@ -245,6 +264,8 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "kubeadm_cluster_configuration": _cluster_configuration,
     "kubeadm_timeouts": _timeouts,
     "kubeadm_resolv_conf": _file,
+    "kubeadm_kubelet_extra_args": _kubelet_arguments,
+    "minikube_options": _minikube_options,
     "acceptance_report": files.report,
     "acceptance_report_metrics": _metrics_file,
     "cluster_kubeconfig": files.kubeconfig,

@@ -35,6 +35,8 @@ GOOD: dict[str, Any] = {
     "nvidia_driver_reboot": "true",
     "wandb_launch_max_jobs": -1,
     "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "http://r:5000/@", "override_path": True}],
+    "kubeadm_kubelet_extra_args": {"v": 2, "eviction-hard": "memory.available<5%,nodefs.available<10%", "x": True},
+    "minikube_options": ["--extra-config=kubelet.eviction-hard=memory.available<5%", '--a="b c"', "--b='$HOME'"],
     # Names of others.
     "ansible_host": "192.0.2.1",
     "cluster_name": "prod",
@@ -91,6 +93,20 @@ def test_good_variables_have_no_problems() -> None:
             "containerd_registry_mirrors",
             [{"registry": "nvcr.io", "endpoint": "http://[::1"}],
             "containerd_registry_mirrors: the endpoint of entry 1 must be a URL",
+        ),
+        ("kubeadm_kubelet_extra_args", {"--v": 2}, "'--v' is not the name of an argument"),
+        ("kubeadm_kubelet_extra_args", {"v=2 --x": "a"}, "'v=2 --x' is not the name of an argument"),
+        *(
+            (
+                "kubeadm_kubelet_extra_args",
+                {"node-labels": value},
+                "the value of node-labels must be a text or a number",
+            )
+            for value in ('a="b"', "a'b", "a b", "a\nB=c", "a\\", "$HOME", "`id`", None, ["a"], "\x85")
+        ),
+        *(
+            ("minikube_options", ["--a", value], "is empty or contains a character that can't be printed")
+            for value in ("", "--a\nExecStartPre=/x", "--a\x00", "--a\u2028")
         ),
         ("nvidia_device_plugin_sharing", {"mode": "mps"}, "nvidia_device_plugin_sharing: replicas is not set"),
         ("cluster_pod_netwrok", "10.0.0.0/8", "There is no variable cluster_pod_netwrok"),
