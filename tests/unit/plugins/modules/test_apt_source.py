@@ -226,6 +226,16 @@ def test_conflict_is_disabled_on_request(apply: Apply, host: Host, file: str) ->
     assert not apply()["changed"]
 
 
+def test_an_entry_is_disabled_without_changing_other_bytes(apply: Apply, host: Host) -> None:
+    before = b"# caf\xe9 \xff\xfe\r\n" + ONE_LINE.encode() + b"deb http://m\xfcnchen.example/ /\n"
+    (host.etc / "sources.list").write_bytes(before)
+    assert apply(replace_conflicting=True)["changed"]
+    after = (host.etc / "sources.list").read_bytes()
+    assert b"# deb " in after
+    note = next(line for line in after.splitlines(keepends=True) if b"Disabled by" in line)
+    assert after.replace(note, b"").replace(b"# deb ", b"deb ") == before
+
+
 def test_failed_update_enables_the_other_source_again(apply: Apply, host: Host) -> None:
     (host.etc / "sources.list").write_text(ONE_LINE)
     (host.directory / "fail").write_text("404")
