@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from .._errors import DomainError
 from .._files import difference, file_mode, put_file, read_text, under
 from .._systemd import Restarts
 
+# Halves of characters, but for those that stand for bytes that are not UTF-8.
+_NOT_TEXT = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _KEPT = ".before-gpulab"
 _REPLACED = ".replaced-gpulab"
 _READ_BY_OTHERS = 0o044
@@ -44,6 +47,10 @@ class Wanted:
     @classmethod
     def from_params(cls, entry: Mapping[str, Any]) -> Wanted:
         text = None if entry["state"] == "absent" else entry["secret_content"] or entry["content"] or ""
+        if text and _NOT_TEXT.search(text):
+            raise DomainError(
+                f"Error while writing {entry['path']}: its content has a character that is not in Unicode"
+            )
         if text and not text.endswith("\n"):
             text += "\n"
         mode, service = int(entry["mode"], 8), entry["service"] or ""

@@ -104,6 +104,13 @@ def test_second_run_changes_nothing(host: Host) -> None:
     assert not again["changed"] and again["diff"] == [] and again["services"] == []
 
 
+@pytest.mark.parametrize("kind", ["content", "secret_content"])
+def test_half_a_character_is_an_error_that_does_not_show_the_content(host: Host, kind: str) -> None:
+    result = host.files({"path": CONFIG, kind: f"{MARKER}S3CRET \ud800\n"})
+    assert result["failed"] and f"Error while writing {CONFIG}" in result["msg"] and "S3CRET" not in str(result)
+    assert not (host.root / "etc").exists()
+
+
 def test_mode_alone_is_a_change(host: Host) -> None:
     host.config()
     file = host.root / "etc/containerd/config.toml"
