@@ -18,6 +18,8 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..plugin_utils._progress.text import one_line, printable
+
 # An API server that is started anew is back by then.
 _API_PATIENCE = 120.0
 _STILL = 60.0
@@ -80,6 +82,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 return self._failure(reason, "", words)
 
     def _failure(self, reason: str, cause: str, words: list[str]) -> dict[str, Any]:
+        # A script writes what it likes, escape sequences of a terminal as well.
+        reason, cause, words = one_line(reason), one_line(cause), [printable(line) for line in words]
         told = f"Error while training {self._name}: {reason}" + (f": {cause}" if cause else "")
         if words:
             told += "\nIts last lines:\n" + "\n".join(f"  {line}" for line in words)
@@ -88,7 +92,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _remove(self) -> None:
         removed = self._step("remove")
         if removed.get("failed"):
-            Display().warning(str(removed.get("msg")))
+            Display().warning(printable(str(removed.get("msg"))))
 
     def _step(self, step: str, **more: Any) -> dict[str, Any]:
         args: Mapping[str, Any] = {**self._task.args, "step": step, **more}
@@ -107,14 +111,15 @@ class _Show:
 
     def log(self, lines: list[str]) -> None:
         for line in lines:
-            Display().display(f"{self._name}-0 | {line}")
+            # Of a progress bar, its last state.
+            Display().display(printable(f"{self._name}-0 | " + line.rstrip("\r").rpartition("\r")[2]))
         if lines:
             self._at = time.monotonic()
 
     def progress(self, text: str, seconds: float) -> None:
         now = time.monotonic()
         if text != self._told or now - self._at >= _STILL:
-            Display().display(f"{self._name}: {text} ({seconds:.0f} s)", color="cyan")
+            Display().display(one_line(f"{self._name}: {text} ({seconds:.0f} s)"), color="cyan")
             self._told, self._at = text, now
 
 

@@ -67,7 +67,7 @@ from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 from ..plugin_utils._progress.events import Progress
 from ..plugin_utils._progress.model import Line
-from ..plugin_utils._progress.text import account, clip, clock, written
+from ..plugin_utils._progress.text import account, clip, clock, printable, written
 
 COLORS = {
     "phase": "COLOR_HIGHLIGHT",
@@ -103,8 +103,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         # ansible-runner's terminal is a program, which reads what it shows line by line.
         watched = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "AWX_ISOLATED_DATA_DIR" not in os.environ
         self._live = view == "live" or (view == "auto" and watched)
-        if self._live:
-            self._display.display = self._above(self._display.display)
+        self._write = self._above(self._display.display) if self._live else self._display.display
+        self._display.display = self._show_cleaned
         atexit.register(self._stop)
         self._plays = [play._uuid for play in playbook.get_plays()]
         self._feed("playbook_on_start")
@@ -155,9 +155,10 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
     def v2_on_file_diff(self, result: Any) -> None:
         found = result._result
         for each in found.get("results", [found]) if result._task.loop else [found]:
-            diff = self._get_diff(each["diff"]) if each.get("changed") and each.get("diff") else ""
+            diff = self._get_diff(_clean(each["diff"])) if each.get("changed") and each.get("diff") else ""
             if diff:
-                self._display.display(f"  {result._host.get_name()}: {result._task.get_name()}\n{diff}")
+                # It has colors of its own.
+                self._write(f"  {result._host.get_name()}: {result._task.get_name()}\n{diff}")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         counted = ("ok", "changed", "skipped", "failures", "dark", "ignored", "rescued")
@@ -197,6 +198,10 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
                 self._draw()
 
         return display
+
+    def _show_cleaned(self, msg: str, *args: Any, **kwargs: Any) -> None:
+        """Show what anybody shows, such as a host's warning, without what a terminal would act on."""
+        self._write(printable(msg), *args, **kwargs)
 
     def _tick(self) -> None:
         interval = self.get_option("interval")
@@ -246,6 +251,15 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._display.display(line.text, color=constants.COLOR_OK)
         # Python would look through all that is left of the run before it ends: half a second for nothing.
         gc.freeze()
+
+
+def _clean(value: Any) -> Any:
+    """Return a value of a result with each of its texts printable."""
+    if isinstance(value, dict):
+        return {key: _clean(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_clean(each) for each in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def _described(task: Any) -> dict[str, Any]:

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 from urllib.parse import urlsplit
 
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils._apt.credentials import basic
+from ..plugin_utils._containerd.registries import credential_problems, mirror_problems
 from .to_toml import to_toml
 
 DOCUMENTATION = r"""
@@ -95,13 +96,24 @@ def _file(path: str, hosts: Mapping[str, Any]) -> dict[str, str]:
     return {"path": path, "content": text}
 
 
+def _check(mirrors: Any, credentials: Any) -> None:
+    for entries, keys, rule in (
+        (mirrors, ("registry", "endpoint"), mirror_problems),
+        (credentials, ("registry", "username", "password"), credential_problems),
+    ):
+        words = f"each entry must have {', '.join(keys)}"
+        good = all(isinstance(entry, Mapping) and all(key in entry for key in keys) for entry in entries)
+        problems = list(rule(entries)) if good else [words]
+        if problems:
+            raise AnsibleFilterError(f"Error while configuring registries of containerd: {'; '.join(problems)}.")
+
+
 def containerd_hosts(
-    mirrors: Any, directory: str = "/etc/containerd/certs.d", credentials: Iterable[Mapping[str, str]] = ()
+    mirrors: Any, directory: str = "/etc/containerd/certs.d", credentials: Sequence[Mapping[str, str]] = ()
 ) -> list[dict[str, str]]:
     registries: dict[str, list[Mapping[str, Any]]] = {}
+    _check(mirrors, credentials)
     for mirror in mirrors:
-        if not isinstance(mirror, Mapping) or not mirror.get("registry") or not mirror.get("endpoint"):
-            raise AnsibleFilterError("containerd_hosts: each mirror needs a registry and an endpoint")
         registries.setdefault(str(mirror["registry"]), []).append(mirror)
     headers = {str(one["registry"]): basic(str(one["username"]), str(one["password"])) for one in credentials}
     for registry in headers:

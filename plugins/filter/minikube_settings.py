@@ -44,8 +44,9 @@ RETURN = r"""
 _value:
   description: >-
     All settings, with C(engine) (service in which Kubernetes runs), C(gives_gpus) (whether pods are given GPUs),
-    C(needs_tunnel) (whether the API is reached only through the host, because it listens in Docker's network) and
-    C(warnings) (what works with restrictions, as sentences).
+    C(needs_tunnel) (whether the API is reached only through the host, because it listens in Docker's network),
+    C(unit_options) (the options as systemd reads them in a unit) and C(warnings) (what works with restrictions, as
+    sentences).
   type: dict
 """
 

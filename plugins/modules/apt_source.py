@@ -58,7 +58,8 @@ options:
       - Fingerprints of the keys that may sign the repository, 40 hex digits each; spaces and case don't matter.
       - A file with none of these keys is refused before anything is written. If the file contains other keys, they are
         dropped, because apt would trust all of them.
-      - An empty list accepts any key at O(key_url).
+      - An empty list accepts any key at O(key_url), with a warning. It is an error if O(key_url) begins with C(http:),
+        because anyone on the way could then replace the key.
     type: list
     elements: str
     default: []
@@ -134,6 +135,7 @@ EXAMPLES = r"""
     suites: [bookworm]
     components: [stable]
     key_url: https://download.docker.com/linux/debian/gpg
+    key_fingerprints: [9DC8 5822 9FC7 DD38 854A E2D8 8D81 803C 0EBF CD88]
 """
 
 RETURN = r"""

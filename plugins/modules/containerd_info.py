@@ -14,7 +14,8 @@ description:
   - Returns the configuration files in the order in which they take effect, even if containerd is not installed.
   - A host without containerd is not an error; C(version) is then empty.
   - The filter P(gpulab.kubernetes.containerd_config#filter) can read both C(files) and C(config_dump).
-  - Passwords and tokens of registries are masked.
+  - In the texts, passwords, tokens, headers and users in addresses are masked. Comments are left out, and so is
+    everything that follows a syntax error.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:

@@ -12,8 +12,8 @@ version_added: 0.1.0
 description:
   - Writes and removes small files in one execution. Missing directories are created.
   - An existing unmanaged file (without O(marker)) is saved next to the new one, with the suffix C(.before-gpulab).
-  - Records which services run with an older configuration. M(gpulab.kubernetes.managed_service) restarts them, even if
-    the run that changed the file was interrupted.
+  - Records which services run with an older configuration. M(gpulab.kubernetes.managed_service) restarts or reloads
+    them, even if the run that changed the file was interrupted.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -48,6 +48,11 @@ options:
       service:
         description: Systemd unit that reads this file only at startup.
         type: str
+      reload:
+        description: The unit also reads this file when it is reloaded, so it need not be restarted.
+        type: bool
+        default: false
+        version_added: 0.2.0
       keep_foreign:
         description: Save an unmanaged file before it is replaced. Set V(false) if a package generates the file.
         type: bool

@@ -10,8 +10,8 @@ module: managed_service
 short_description: Keep a service enabled and running with its current configuration
 version_added: 0.1.0
 description:
-  - Enables and starts a systemd unit. Restarts it only if a file that M(gpulab.kubernetes.managed_files) wrote for it
-    has changed since it was started. A manual restart or a restart by other software also counts.
+  - Enables and starts a systemd unit. Restarts or reloads it only if a file that M(gpulab.kubernetes.managed_files)
+    wrote for it has changed since it was started. A manual restart or a restart by other software also counts.
   - Run it with C(check_mode=true) first if something must be done before a restart.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -24,6 +24,11 @@ options:
     description: Start the unit at boot. With V(false), this is not changed.
     type: bool
     default: true
+  start:
+    description: Start the unit if it does not run. With V(false), a unit that does not run is left unchanged.
+    type: bool
+    default: true
+    version_added: 0.2.0
   when_missing:
     description:
       - What check mode predicts for a unit that does not exist yet. On Debian and Ubuntu, most packages enable and

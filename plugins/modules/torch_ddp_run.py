@@ -12,8 +12,9 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Creates an Indexed Job with its Service and ConfigMap, shows the log of the first pod while the training runs,
-    collects the summary, and removes these objects, even after a failure or an interruption.
+  - Creates an Indexed Job with its Service, its ConfigMap, and a Secret with a random C(word), shows the log of the
+    first pod while the training runs, collects the summary, and removes these objects, even after a failure or an
+    interruption.
   - Removes leftovers of an interrupted run with the same name first. A job that it did not create is never changed.
   - On failure, it reports the reason and the last lines of the failed pod's log.
   - An action plugin of the same name calls the module step by step.
@@ -27,7 +28,7 @@ options:
     type: str
     default: default
   name:
-    description: Name of the job, its Service and its ConfigMap.
+    description: Name of the job, its Service, its ConfigMap and its Secret.
     type: str
     required: true
   job:

@@ -20,6 +20,13 @@ _LARGEST_IDENTITY = 2**32 - 2
 # How exportfs writes what it keeps apart with blanks.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 OPEN = "is not limited to known addresses. Name the nodes or their network, or set nfs_server_any_client"
+# What holds without an option, and its opposite.
+_CONTRARY = (
+    ("ro", "rw"),
+    ("secure", "insecure"),
+    ("root_squash", "no_root_squash"),
+    ("no_all_squash", "all_squash"),
+)
 _ROOT = ("root_squash", "no_root_squash")
 
 
@@ -75,10 +82,65 @@ def _is_identity(text: str) -> bool:
     return bool(_IDENTITY.fullmatch(text)) and int(text) <= _LARGEST_IDENTITY
 
 
-def exported(etab: str) -> list[str]:
-    """The directories in /var/lib/nfs/etab, the table of what the server exports; each once."""
-    fields = (line.split(None, 1)[0].strip('"') for line in etab.splitlines() if line.strip())
-    return list(dict.fromkeys(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), path) for path in fields))
+def differences(etab: str, path: str, line: str) -> list[str]:
+    """How the exports of a directory in /var/lib/nfs/etab, the server's table, differ from a line of exports(5).
+
+    An empty line stands for no export. The server knows a host by its canonical name, so only the number of names can
+    be compared.
+    """
+    active, wanted = _clients_of(etab, path), _clients_of(line, path)
+    surplus = [client for client in active if client not in wanted]
+    missing = [client for client in wanted if client not in active]
+    aliases = min(*(sum(map(_is_host_name, found)) for found in (surplus, missing)))
+    found = []
+    for clients, words in ((surplus, "exported to {}, which the file does not have"), (missing, "not exported to {}")):
+        names = [client for client in clients if _is_host_name(client)]
+        found += [words.format(client) for client in clients if client not in names[:aliases]]
+    for client in wanted:
+        if client in active and (options := _differing(active[client], wanted[client])):
+            found.append(f"exported to {client} with {', '.join(options)}")
+    return found
+
+
+def _clients_of(text: str, path: str) -> dict[str, list[str]]:
+    """The clients of a directory with their options, of exports(5) or etab; lines that are neither count as none."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if fields and _ESCAPED.sub(lambda code: chr(int(code[1], 8)), fields[0].strip('"')) == path:
+            for client, _parenthesis, options in (field.partition("(") for field in fields[1:]):
+                found[_normalized(client)] = options.rstrip(")").split(",")
+    return found
+
+
+def _normalized(client: str) -> str:
+    network = _network(client)
+    if network is None:
+        return client.lower()
+    return str(network if network.num_addresses > 1 else network.network_address)
+
+
+def _is_host_name(client: str) -> bool:
+    return _network(client) is None and not set(client) & set("@*?[/")
+
+
+def _differing(active: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """The active options that contradict the wanted ones, among those that decide who may do what."""
+    found = []
+    for default, other in _CONTRARY:
+        if not {default, other} <= set(wanted):
+            expected = other if other in wanted else default
+            found += [option for option in (default, other) if option in active and option != expected]
+    for kind in "ug":
+        nobody = [*_anonymous(["anonuid=65534", "anongid=65534", *wanted], kind).values()][-1]
+        found += [option for option, identity in _anonymous(active, kind).items() if identity != nobody]
+    return found
+
+
+def _anonymous(options: Iterable[str], kind: str) -> dict[str, int]:
+    """The options anonuid (kind u) or anongid (g) and their values; the server shows large ones as negative."""
+    matches = [re.fullmatch(rf"anon{kind}id=(-?[0-9]{{1,10}})", option) for option in options]
+    return {match[0]: int(match[1]) % 2**32 for match in matches if match}
 
 
 def export(

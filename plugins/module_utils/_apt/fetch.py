@@ -22,7 +22,6 @@ PROXY_OPTIONS: dict[str, dict[str, Any]] = {
     "no_proxy": {"type": "list", "elements": "str", "default": []},
 }
 _ATTEMPTS = 3
-_LARGEST = 64 * 1024 * 1024
 
 
 class FetchError(DomainError):
@@ -39,7 +38,9 @@ def use_proxies(params: Mapping[str, Any]) -> None:
     os.environ.update({name: value for name, value in values.items() if value})
 
 
-def fetch(url: str, what: str, timeout: float = 30, credentials: Credentials = ()) -> bytes:
+def fetch(
+    url: str, what: str, timeout: float = 30, credentials: Credentials = (), largest: int = 64 * 1024 * 1024
+) -> bytes:
     """The bytes at an address (http, https, file). A server that stumbles is asked again; raises FetchError.
 
     The error's field C(status) is the server's answer, 0 when there was none.
@@ -47,7 +48,7 @@ def fetch(url: str, what: str, timeout: float = 30, credentials: Credentials = (
     status = 0
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return _read(url, timeout, credentials)
+            return _read(url, timeout, credentials, largest)
         except urllib.error.HTTPError as error:
             status, again = error.code, error.code >= 500
             reason = f"the server answered {error.code} {error.reason}"
@@ -62,13 +63,15 @@ def fetch(url: str, what: str, timeout: float = 30, credentials: Credentials = (
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Sends a password only where it belongs, as apt does."""
+    """Sends a password only where it belongs, and never goes on without encryption, as apt does."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> urllib.request.Request | None:
         request = super().redirect_request(*args, **kwargs)
+        if request and args[0].type == "https" and request.type != "https":
+            raise ValueError(f"it is redirected to {request.full_url}, which is not encrypted")
         return request and _authorized(request, self._credentials)
 
 
@@ -79,11 +82,11 @@ def _authorized(request: urllib.request.Request, credentials: Credentials) -> ur
     return request
 
 
-def _read(url: str, timeout: float, credentials: Credentials) -> bytes:
+def _read(url: str, timeout: float, credentials: Credentials, largest: int) -> bytes:
     request = urllib.request.Request(url, headers={"User-Agent": "gpulab.kubernetes"})
     opener = urllib.request.build_opener(_Redirects(credentials))
     with opener.open(_authorized(request, credentials), timeout=timeout) as answer:
-        data: bytes = answer.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ValueError(f"it is larger than {_LARGEST} bytes")
+        data: bytes = answer.read(largest + 1)
+    if len(data) > largest:
+        raise ValueError(f"it is larger than {largest} bytes")
     return data

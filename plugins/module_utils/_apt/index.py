@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ from .source import MARK
 from .sources_list import address, paragraphs
 
 _NOT_FOUND = (403, 404)
+# Bytes without compression. Those of Ubuntu's universe are 80 MB, of NVIDIA's 5 MB.
+_LARGEST = 256 * 1024 * 1024
+_LARGEST_PARAGRAPH = 1024 * 1024
+_MOST_VERSIONS = 10_000
 
 
 def survey(
@@ -82,19 +87,40 @@ def index_urls(repository: Mapping[str, Any]) -> list[str]:
     return [f"{base}/Packages.gz", f"{base}/Packages"]
 
 
-def read_packages(text: str, names: Iterable[str]) -> dict[str, list[str]]:
-    """The versions of these packages in a Packages file, in its order."""
+def read_packages(index: io.BufferedIOBase, names: Iterable[str]) -> dict[str, list[str]]:
+    """The versions of these packages in a Packages file, in its order. Raises ValueError for one that is too large."""
     wanted = set(names)
     found: dict[str, list[str]] = {}
-    for part in text.split("\n\n"):
+    for part in _paragraphs(index):
         # Most of a large index is passed over without parsing it.
         name = part.lstrip("\n").partition("\n")[0].partition(":")[2].strip()
         if name in wanted or not part.lstrip("\n").startswith("Package:"):
             for paragraph in paragraphs(part):
                 name, version = paragraph.fields.get("package", ""), paragraph.fields.get("version", "")
                 if name in wanted and version and version not in found.setdefault(name, []):
+                    if len(found[name]) >= _MOST_VERSIONS:
+                        raise ValueError(f"it has more than {_MOST_VERSIONS} versions of {name}")
                     found[name].append(version)
     return found
+
+
+def _paragraphs(index: io.BufferedIOBase) -> Iterator[str]:
+    """The texts between empty lines, read as they are needed: little data can stand for any amount of it."""
+    total, lines, size = 0, list[str](), 0
+    while True:
+        line = index.readline(_LARGEST_PARAGRAPH + 1)
+        total, size = total + len(line), size + len(line)
+        if size > _LARGEST_PARAGRAPH:
+            raise ValueError(f"it has an entry that is larger than {_LARGEST_PARAGRAPH} bytes")
+        if total > _LARGEST:
+            raise ValueError(f"it is larger than {_LARGEST} bytes")
+        if line not in (b"", b"\n"):
+            lines.append(line.decode("utf-8", "replace"))
+            continue
+        yield "".join(lines)
+        lines, size = [], 0
+        if not line:
+            return
 
 
 def _ask(repository: Mapping[str, Any], database: Database, timeout: float, credentials: Credentials) -> dict[str, Any]:
@@ -114,7 +140,7 @@ def _ask(repository: Mapping[str, Any], database: Database, timeout: float, cred
     answer["asked"] = True
     answer["key"] = _key(repository, timeout, credentials)
     try:
-        available = read_packages(_index(repository, timeout, credentials), wanted)
+        available = _available(repository, wanted, timeout, credentials)
     except FetchError as error:
         # "URL: reason"; the rest of the sentence is the rule's.
         return {**answer, "error": str(error).partition(" from ")[2]}
@@ -138,18 +164,24 @@ def _key(repository: Mapping[str, Any], timeout: float, credentials: Credentials
     return found
 
 
-def _index(repository: Mapping[str, Any], timeout: float, credentials: Credentials) -> str:
+def _available(
+    repository: Mapping[str, Any], names: Iterable[str], timeout: float, credentials: Credentials
+) -> dict[str, list[str]]:
     *others, last = index_urls(repository)
     what = f"the index of the repository {repository['name']}"
     for url in others:
         try:
-            return gzip.decompress(fetch(url, what, timeout, credentials)).decode("utf-8", "replace")
+            with gzip.GzipFile(fileobj=io.BytesIO(fetch(url, what, timeout, credentials))) as index:
+                return read_packages(index, names)
         except FetchError as error:
             if error.fields.get("status") not in _NOT_FOUND:
                 raise
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, zlib.error, ValueError) as error:
             raise FetchError(f"Error while reading {what} from {url}: {error}") from error
-    return fetch(last, what, timeout, credentials).decode("utf-8", "replace")
+    try:
+        return read_packages(io.BytesIO(fetch(last, what, timeout, credentials)), names)
+    except ValueError as error:
+        raise FetchError(f"Error while reading {what} from {last}: {error}") from error
 
 
 def _has(database: Database, name: str, version: str) -> bool:

@@ -20,6 +20,8 @@ from .keyring import KeyFormatError, armored, public_keys
 
 # How long before its end a key is looked for again: repositories renew theirs some weeks ahead.
 RENEW_S = 60 * 86400
+# Bytes; Debian's whole keyring has 60 kB.
+_LARGEST = 1024 * 1024
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 
 
@@ -56,6 +58,25 @@ def read_pins(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pins))
 
 
+def unpinned(url: str, pins: Collection[str]) -> str:
+    """What is wrong with an address whose key no fingerprint is expected of: anyone on the way can replace it."""
+    scheme = url.partition(":")[0].lower()
+    return f"key_fingerprints is empty, and {url} is not encrypted" if scheme == "http" and not pins else ""
+
+
+def check_pins(url: str, owner: str, pins: Collection[str]) -> None:
+    """Raise AptKeyError for such an address."""
+    cause = unpinned(url, pins)
+    if cause:
+        raise AptKeyError(
+            f"Error while fetching the key of {owner}: {cause}, so anyone on the way could send a key of their own. "
+            "Add the fingerprint that the repository's owner publishes to key_fingerprints (in the roles: the variable "
+            "that ends in _repository_key_fingerprints), or use an https address",
+            kind="unexpected",
+            cause=cause,
+        )
+
+
 def stored_key(path: Path) -> AptKey | None:
     """The key in a file, None when there is none that can be read."""
     data = read_file(path)
@@ -86,7 +107,8 @@ def fetch_key(
     credentials: Credentials = (),
 ) -> AptKey:
     """The key at an address, reduced to the expected ones. Raises FetchError and AptKeyError."""
-    data = fetch(url, f"the key of {owner}", timeout, credentials)
+    check_pins(url, owner, pins)
+    data = fetch(url, f"the key of {owner}", timeout, credentials, _LARGEST)
     try:
         found = _read(data)
         key = _read(data, set(pins) & set(found.fingerprints)) if pins else found

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Collection, Iterator
@@ -102,7 +101,8 @@ def _dearmor(block: str) -> bytes:
     checksum = _CHECKSUM.search(text) if len(text) % 4 == 1 or text[-5:-4] == "=" else None
     try:
         data = base64.b64decode(text[: checksum.start()] if checksum else text, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
+        # A character that is not ASCII is no binascii.Error.
         raise KeyFormatError(f"its armor can't be decoded ({error})") from error
     if checksum and base64.b64decode(checksum.group(1)) != _crc24(data).to_bytes(3, "big"):
         raise KeyFormatError("its checksum is wrong, so it is damaged")

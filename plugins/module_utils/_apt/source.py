@@ -118,17 +118,19 @@ def plan(wanted: Wanted, replace_conflicting: bool, now: float) -> Plan:
     """Compare the host with what is wanted, without touching anything. Raises SourceError on a conflict."""
     result = Plan()
     for path, lines in _conflicts(wanted).items():
-        found = path.read_bytes().decode("utf-8", "replace")
+        found = path.read_bytes()
         if not replace_conflicting:
             raise SourceError(_conflict_text(wanted, path, lines))
         _refuse_shared(wanted, path, lines)
         if path != wanted.path:
-            result.before[path] = found.encode()
+            result.before[path] = found
             note = f"Disabled by gpulab.kubernetes.apt_source in favor of {wanted.path.name}"
-            result.files[path] = comment_out(found, lines, note).encode()
-    existing, text = read_file(wanted.path), wanted.text().encode()
-    if existing != text or file_mode(wanted.path) != _MODE:
-        result.before[wanted.path], result.files[wanted.path] = existing, text
+            # What is not UTF-8 in it stays as it is.
+            text = comment_out(found.decode("utf-8", "surrogateescape"), lines, note)
+            result.files[path] = text.encode("utf-8", "surrogateescape")
+    existing, own = read_file(wanted.path), wanted.text().encode()
+    if existing != own or file_mode(wanted.path) != _MODE:
+        result.before[wanted.path], result.files[wanted.path] = existing, own
     _plan_credentials(wanted, result)
     result.key = stored_key(wanted.key_path)
     result.key_needed = (

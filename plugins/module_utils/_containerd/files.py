@@ -24,11 +24,23 @@ _MAGIC = re.compile(r"[*?[]")
 _ESCAPED_OR_QUOTE = re.compile(r"\\.|\"|\n", re.DOTALL)
 _ESCAPED_OR_QUOTES = re.compile(r"\\.|\"{3,5}", re.DOTALL)
 _QUOTES = re.compile("'{3,5}")
+_COMMENT = re.compile(r"#[^\n]*")
+# Keys, without - and _, whose values are secrets. Everything in a header is one.
 _SECRET = re.compile(
-    r"""(?<![\w-])(?P<key>["']?(?:password|auth|identitytoken|identity_token|registrytoken|token)["']?[ \t]*=[ \t]*)"""
-    r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*')""",
+    r".*(?:passw(?:or)?d|passphrase|token|secret|credentials?|auth|authorization|apikey|accesskey|secretkey|privatekey)",
     re.IGNORECASE,
 )
+_HEADERS = ("header", "headers")
+# The digest of an image also follows an @.
+_USER = re.compile(r"(?<=://).*@|^[^/@\s]+:[^/@]*@(?!sha256:)", re.DOTALL)
+# A header, a command's argument or an environment variable that is written as one string.
+_TELLING = re.compile(
+    r"(?:passw(?:or)?d|token|secret|authorization|api[-_]?key)[\"']?\s*[:=]|\b(?:basic|bearer)\s", re.IGNORECASE
+)
+_ASSIGNED = re.compile(r"((?:passw(?:or)?d|token|secret|auth(?:orization)?)[\"']?[ \t]*=).*", re.IGNORECASE)
+_QUOTED_USER = re.compile(r"(?<=://)\S*@")
+_MASK = '"********"'
+_NOT_TOML = "= the rest is not TOML\n"
 
 
 def config_files(root: str, config: str, drop_ins: str) -> list[dict[str, Any]]:
@@ -82,8 +94,112 @@ def import_patterns(text: str) -> list[str]:
 
 
 def masked(text: str) -> str:
-    """The same TOML with the values of passwords and tokens of registries replaced."""
-    return _SECRET.sub(r'\g<key>"********"', text)
+    """The same TOML without comments, with passwords, tokens, headers and users in addresses replaced.
+
+    Of a text that is no TOML, what follows is left out: nobody knows then what is a key and what a value.
+    """
+    masker, pieces, end = _Masker(), [], 0
+    safe = 0
+    for start, stop in _spans(text):
+        shown = masker.show(text[start:stop]) if stop > 0 else None
+        if shown is None:
+            break
+        pieces += [_COMMENT.sub("", text[end:start]), shown]
+        end = stop
+        if masker.between:
+            safe = len(pieces)
+    else:
+        if masker.show("\n") is not None and masker.between:
+            return "".join([*pieces, _COMMENT.sub("", text[end:])])
+    return "".join([*pieces[:safe], _NOT_TOML])
+
+
+def masked_error(text: str) -> str:
+    """A message of containerd, which may quote a line of its configuration."""
+    return _ASSIGNED.sub(r"\1 ********", _QUOTED_USER.sub("********@", text))
+
+
+class _Masker:
+    """Follows the structure of a TOML text, token by token."""
+
+    def __init__(self) -> None:
+        self._keys: list[str] = []
+        self._header = self._headers = self._value = self._secret = self._hidden = False
+        # Arrays and inline tables around the present token, and whether all in them is secret.
+        self._around: list[tuple[str, bool]] = []
+
+    @property
+    def between(self) -> bool:
+        """Whether the last token ended an entry."""
+        return not (self._keys or self._header or self._value or self._around)
+
+    def show(self, word: str) -> str | None:
+        """Return what stands for a token, None if it can't be part of TOML here."""
+        if word == "\n":
+            return word if self._end_line() else None
+        if word in "[]{},=" and not self._punctuation(word):
+            return None
+        if word in "[]{},=.":
+            return "" if word == "." and self._hidden else word
+        if word[0] not in "\"'" and "@" in word:
+            return None
+        if not self._value and word.startswith(('"""', "'''")):
+            return None
+        if not self._value:
+            key, certain = _decoded(word)
+            self._keys.append(key if certain else "secret")
+            return _shown(word)
+        if not self._secret or word in ("true", "false"):
+            return _shown(word)
+        hidden, self._hidden = self._hidden, True
+        return "" if hidden else _MASK
+
+    def _end_line(self) -> bool:
+        if self._around:
+            return True
+        good = self._value or self._header or not self._keys
+        if self._header:
+            self._headers = any(key.lower() in _HEADERS for key in self._keys)
+        self._keys, self._header, self._value, self._hidden = [], False, False, False
+        return good
+
+    def _punctuation(self, word: str) -> bool:
+        kind = self._around[-1][0] if self._around else ""
+        if self._header:
+            return word in "[]"
+        if word == "=":
+            good, self._value = bool(self._keys) and not self._value, True
+            inherited = self._around[-1][1] if self._around else self._headers
+            self._secret = inherited or any(map(_is_secret, self._keys))
+            return good
+        if not self._value and not self._around:
+            self._header = word == "[" and not self._keys
+            return self._header
+        if word in "[{":
+            good = self._value
+            self._around.append((word, self._secret))
+            self._value = word == "["
+        elif word == ",":
+            good, self._value = bool(kind), kind == "["
+        else:
+            good, self._value = kind + word in ("[]", "{}"), True
+            self._secret = self._around.pop()[1] if self._around else self._secret
+        self._keys, self._hidden = [], False
+        return good
+
+
+def _is_secret(key: str) -> bool:
+    return key.lower() in _HEADERS or bool(_SECRET.fullmatch(key.replace("-", "").replace("_", "")))
+
+
+def _shown(word: str) -> str:
+    """A key or a value, without a user in an address."""
+    if word[0] not in "\"'":
+        return word
+    value, certain = _decoded(word)
+    hidden = ("://" in value and not certain) or _TELLING.search(value)
+    shown = "********" if hidden else _USER.sub("********@", value)
+    return word if shown == value else json.dumps(shown)
 
 
 def _read(root: str, path: str) -> dict[str, Any]:
@@ -93,18 +209,27 @@ def _read(root: str, path: str) -> dict[str, Any]:
 
 def _words(text: str) -> Iterator[str]:
     """Tokens of TOML up to what is none."""
+    for start, end in _spans(text):
+        if end < 0:
+            return
+        yield text[start:end]
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where the tokens of TOML begin and end. The last one is a string that does not end, where the end is -1."""
     position = 0
     while position < len(text):
         word = _WORD.match(text, position)
         if word and word[1] is not None:
-            yield word[1] or "\n"
+            if word[1]:
+                yield word.span(1)
             position = word.end()
             continue
         start = word.end() if word else position
         position = _string_end(text, start)
+        yield start, position
         if position < 0:
             return
-        yield text[start:position]
 
 
 def _string_end(text: str, start: int) -> int:
@@ -125,17 +250,22 @@ def _string_end(text: str, start: int) -> int:
 
 
 def _unquoted(word: str) -> str:
+    return _decoded(word)[0]
+
+
+def _decoded(word: str) -> tuple[str, bool]:
+    """What a key or a string stands for, and whether all of its escapes are known."""
     if word[0] not in "\"'":
-        return word
+        return word, True
     if word.startswith(('"""', "'''")):
         word = word[2:-2]
     if word[0] == "'":
-        return word[1:-1]
+        return word[1:-1], True
     try:
         # A basic string of TOML is a string of JSON, but for escapes that no path needs.
-        return str(json.loads(word, strict=False))
+        return str(json.loads(word, strict=False)), True
     except ValueError:
-        return word[1:-1]
+        return word[1:-1], False
 
 
 def _matches(root: str, pattern: str) -> list[str]:

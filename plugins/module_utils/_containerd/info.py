@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from .._command import Runner
-from .files import config_files, masked
+from .files import config_files, masked, masked_error
 
 # "containerd github.com/containerd/containerd/v2 v2.3.6 9a1b2c..."; distributions write it without the v.
 _VERSION = re.compile(r"\bv?(\d{1,9}\.\d{1,9}\.\d{1,9}(?:[-+~][\w.+~-]{1,99})?)(?=\s|\Z)")
@@ -38,7 +38,10 @@ def read_containerd(runner: Runner, executable: str, config: str, drop_ins: str,
         said = runner.check([executable, "--version"], "asking containerd for its version")
         dump = runner.run([executable, "--config", config, "config", "dump"])
         answer["version"] = parse_version(said.stdout)
-        answer["config_dump" if dump.rc == 0 else "config_error"] = masked(dump.stdout) if dump.rc == 0 else dump.said
+        if dump.rc == 0:
+            answer["config_dump"] = masked(dump.stdout)
+        else:
+            answer["config_error"] = masked_error(dump.said)
     answer["files"] = config_files("/", config, drop_ins)
     answer["running"], answer["active_since"] = False, ""
     if runner.find("systemctl") is not None:

@@ -21,7 +21,8 @@ _CLUSTER_CHAIN = re.compile(r"(?:KUBE|FLANNEL|CNI|DOCKER|cali|CILIUM)[-_]")
 _CLUSTER_TABLES = {"kube-proxy", "flannel-ipv4", "flannel-ipv6", "flannel", "docker", "cilium"}
 # Interfaces by which no other node comes in.
 _INSIDE = re.compile(r"(?:lo|docker|podman|virbr|lxc|lxd|cni|flannel|veth|br-)")
-_DEPTH = 16
+# Kernels allow 16 jumps in nftables; iptables-legacy has no such limit.
+_DEPTH = 200
 _DROPS = {"DROP", "REJECT"}
 # Options of iptables that do not narrow what a rule matches, with their number of values.
 _NEUTRAL = {"-m": 1, "--match": 1, "--comment": 1, "--reject-with": 1, "--log-prefix": 1, "--log-level": 1}
@@ -56,21 +57,29 @@ class Filter:
     def blocks(self, port: str) -> bool:
         """Whether it surely refuses a port such as ``6443/tcp``."""
         number, _slash, protocol = port.partition("/")
+        verdicts: dict[str, str] = {}
         for chain, policy_drops in self.entries.items():
-            verdict = self._walk(chain, protocol or "tcp", int(number), 0)
+            verdict = self._walk(chain, protocol or "tcp", int(number), verdicts, 0)
             if verdict == "drop" or (not verdict and policy_drops):
                 return True
         return False
 
-    def _walk(self, chain: str, protocol: str, port: int, depth: int) -> str:
-        for rule in self.chains.get(chain, []) if depth < _DEPTH else ():
+    def _walk(self, chain: str, protocol: str, port: int, verdicts: dict[str, str], depth: int) -> str:
+        """The verdict of a chain, of which ``verdicts`` are known already; no kernel accepts a chain in a loop."""
+        if chain not in verdicts and depth < _DEPTH:
+            verdicts[chain] = ""
+            verdicts[chain] = self._judge(chain, protocol, port, verdicts, depth)
+        return verdicts.get(chain, "")
+
+    def _judge(self, chain: str, protocol: str, port: int, verdicts: dict[str, str], depth: int) -> str:
+        for rule in self.chains.get(chain, []):
             if not rule.applies(protocol, port):
                 continue
             verdict = rule.verdict
             if verdict in ("jump", "goto"):
                 if _CLUSTER_CHAIN.match(rule.target):
                     continue
-                verdict = self._walk(rule.target, protocol, port, depth + 1)
+                verdict = self._walk(rule.target, protocol, port, verdicts, depth + 1)
                 if not verdict and rule.verdict == "goto" and not rule.uncertain:
                     return ""
             if verdict == "accept" or (verdict == "drop" and not rule.uncertain):
@@ -89,7 +98,7 @@ def read_iptables(text: str) -> Filter:
         elif table != "filter":
             continue
         elif line.startswith(":"):
-            name, policy = [*line[1:].split(), "-"][:2]
+            name, policy = [*line[1:].split(), "", "-"][:2]
             result.chains.setdefault(name, [])
             if name == "INPUT":
                 result.entries[name] = policy in _DROPS
@@ -98,7 +107,8 @@ def read_iptables(text: str) -> Filter:
                 words = shlex.split(line)
             except ValueError:
                 continue
-            result.chains.setdefault(words[1], []).append(_iptables_rule(words[2:]))
+            if len(words) > 1:
+                result.chains.setdefault(words[1], []).append(_iptables_rule(words[2:]))
     return result
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from .._errors import DomainError
 from .._files import difference, file_mode, put_file, read_text, under
 from .._systemd import Restarts
 
+# Halves of characters, but for those that stand for bytes that are not UTF-8.
+_NOT_TEXT = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _KEPT = ".before-gpulab"
 _REPLACED = ".replaced-gpulab"
 _READ_BY_OTHERS = 0o044
@@ -24,7 +27,7 @@ _READ_BY_OTHERS = 0o044
 
 @dataclass(frozen=True)
 class Wanted:
-    """``text`` is None for a file that shall not be there. ``service`` must restart when it changes.
+    """``text`` is None for a file that shall not be there. ``service`` must restart or ``reload`` when it changes.
 
     ``keep`` saves what another hand wrote there, ``keep_replaced`` also a file of ours that a hand may have changed.
     """
@@ -35,14 +38,23 @@ class Wanted:
     service: str = ""
     keep: bool = True
     keep_replaced: bool = False
+    reload: bool = False
+
+    @property
+    def verb(self) -> str:
+        return "reload" if self.reload else "restart"
 
     @classmethod
     def from_params(cls, entry: Mapping[str, Any]) -> Wanted:
         text = None if entry["state"] == "absent" else entry["secret_content"] or entry["content"] or ""
+        if text and _NOT_TEXT.search(text):
+            raise DomainError(
+                f"Error while writing {entry['path']}: its content has a character that is not in Unicode"
+            )
         if text and not text.endswith("\n"):
             text += "\n"
         mode, service = int(entry["mode"], 8), entry["service"] or ""
-        return cls(entry["path"], text, mode, service, entry["keep_foreign"], entry["keep_replaced"])
+        return cls(entry["path"], text, mode, service, entry["keep_foreign"], entry["keep_replaced"], entry["reload"])
 
 
 @dataclass(frozen=True)
@@ -87,12 +99,13 @@ class ManagedFiles:
         outcome = Outcome()
         for entry in [*wanted, *self._leftovers(wanted, prune)]:
             self._ensure(entry, outcome)
-            self._add_service(entry.service, outcome)
+            self._add_service(entry, outcome)
         return outcome
 
-    def _add_service(self, name: str, outcome: Outcome) -> None:
+    def _add_service(self, entry: Wanted, outcome: Outcome) -> None:
         # Noted by a run that was interrupted before it came to the restart.
-        if name and name not in outcome.services and self.restarts.noted(name):
+        name = entry.service
+        if name and name not in outcome.services and self.restarts.noted(name, entry.verb):
             outcome.services.append(name)
 
     def _leftovers(self, wanted: Sequence[Wanted], prune: Sequence[Prune]) -> list[Wanted]:
@@ -144,7 +157,7 @@ class ManagedFiles:
         if keep or replaced:
             put_file(kept, file.read_bytes(), file_mode(file) or 0o644)
         if entry.service:
-            self.restarts.note(entry.service)
+            self.restarts.note(entry.service, entry.verb)
         put_file(file, None if entry.text is None else entry.text.encode("utf-8", "surrogateescape"), entry.mode)
 
 

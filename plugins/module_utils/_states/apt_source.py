@@ -12,7 +12,7 @@ from typing import Any
 from .._apt.cli import Apt
 from .._apt.credentials import CREDENTIALS_OPTION, read_credentials
 from .._apt.fetch import PROXY_OPTIONS, use_proxies
-from .._apt.key import date, read_pins
+from .._apt.key import check_pins, date, read_pins
 from .._apt.source import Wanted, apply, plan, remove, renew
 from .._command import Runner
 
@@ -35,8 +35,15 @@ def _wanted(params: dict[str, Any]) -> Wanted:
 def ensure(module: Any) -> dict[str, Any]:
     wanted, now = _wanted(module.params), time.time()
     present = module.params["state"] == "present"
+    if present:
+        check_pins(wanted.key_url, wanted.label, wanted.pins)
     todo = plan(wanted, module.params["replace_conflicting"], now) if present else remove(wanted)
     use_proxies(module.params)
+    if present and not wanted.pins and not wanted.key_url.startswith("file:"):
+        todo.warnings.append(
+            f"key_fingerprints of {wanted.label} is empty, so any key at {wanted.key_url} is accepted. Add the "
+            "fingerprint that the repository's owner publishes."
+        )
     if todo.key_ends:
         renew(wanted, todo, now)
     if todo.changed and not module.check_mode:

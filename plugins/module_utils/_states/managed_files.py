@@ -43,6 +43,7 @@ SPECIFICATION: dict[str, Any] = {
                 "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
                 "mode": {"type": "str", "default": "0644"},
                 "service": {"type": "str"},
+                "reload": {"type": "bool", "default": False},
                 "keep_foreign": {"type": "bool", "default": True},
                 "keep_replaced": {"type": "bool", "default": False},
             },

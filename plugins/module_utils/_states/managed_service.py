@@ -26,6 +26,8 @@ def ensure(module: Any) -> dict[str, Any]:
             )
         changed = module.params["when_missing"] == "changed"
         return {"changed": changed, "actions": ["start"] if changed else [], "restart": False, "state": unit.load}
+    if not unit.running and not module.params["start"]:
+        return {"actions": [], "restart": False, "state": unit.active}
     verbs = needed(unit, restarts.pending(unit), module.params["enabled"], restarts.pending(unit, "reload"))
     if not module.check_mode:
         for verb in verbs:
@@ -49,6 +51,7 @@ SPECIFICATION: dict[str, Any] = {
     "argument_spec": {
         "name": {"type": "str", "required": True},
         "enabled": {"type": "bool", "default": True},
+        "start": {"type": "bool", "default": True},
         "when_missing": {"type": "str", "choices": ["unchanged", "changed"], "default": "unchanged"},
         "optional": {"type": "bool", "default": False},
         "run_dir": {"type": "path", "default": RUN_DIR},

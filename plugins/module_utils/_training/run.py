@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import copy
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,10 +24,12 @@ from .judge import Seen, Verdict, Wanted
 
 _REMOVAL = 120
 _JOB_LABEL = "batch.kubernetes.io/job-name"
+# What goes with the job.
+_KINDS = ("services", "configmaps", "secrets")
 
 
 class Training:
-    """One job with its Service and ConfigMap, all of one name."""
+    """One job with its Service, ConfigMap and Secret, all of one name."""
 
     def __init__(self, api: Api, namespace: str, name: str, wanted: Wanted) -> None:
         self._api, self._name, self._wanted = api, name, wanted
@@ -53,6 +57,7 @@ class Training:
                 doing, job, candidates, judge.possible_nodes(self._wanted, nodes) if self._wanted.gpus else []
             )
         self._owned(doing)
+        self._names_free(doing)
         self._has_claims(doing, job)
         self._has_priority_class(doing, job)
         trial = {**job, "metadata": {**job["metadata"], "generateName": f"{self._name}-"}}
@@ -65,6 +70,7 @@ class Training:
                 status=error.status,
             ) from error
         self.remove()
+        others = [*others, self._secret()]
         for body in others:
             self._api.apply(self._path(body), dict(body))
         made = self._api.create(self._jobs, dict(job))
@@ -73,6 +79,12 @@ class Training:
         for body in others:
             owned = {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
             self._api.apply(self._path(body), owned)
+
+    def _secret(self) -> dict[str, Any]:
+        """A word that only this job's pods know, by which their coordinator tells them from others."""
+        metadata = {"name": self._name, "namespace": self._namespace, "labels": {OWNER_LABEL: OWNER}}
+        word = base64.b64encode(secrets.token_hex(32).encode()).decode()
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"word": word}}
 
     def _with_image(
         self, doing: str, job: Mapping[str, Any], candidates: Sequence[str], nodes: Sequence[Mapping[str, Any]]
@@ -143,7 +155,7 @@ class Training:
         there = self._owned(doing)
         if there:
             self._api.delete(self._job, propagationPolicy="Background")
-        for kind in ("services", "configmaps"):
+        for kind in _KINDS:
             found = self._api.find(f"{self._core}/{kind}/{self._name}")
             if found and objects.is_ours(found):
                 there = True
@@ -164,6 +176,17 @@ class Training:
                 f"label {OWNER_LABEL}={OWNER}). Choose another name with torch_ddp_name."
             )
         return found is not None
+
+    def _names_free(self, doing: str) -> None:
+        """An object of somebody else would be changed, and removed with the job."""
+        for kind in _KINDS:
+            found = self._api.find(f"{self._core}/{kind}/{self._name}")
+            if found and not objects.is_ours(found):
+                raise DomainError(
+                    f"{doing}: among the {kind} of namespace {self._namespace} there is a {self._name} that this "
+                    f"collection did not create (no label {OWNER_LABEL}={OWNER}). Choose another name with "
+                    "torch_ddp_name. Nothing was changed."
+                )
 
     def _look(self) -> Seen:
         job = self._api.find(self._job)

@@ -15,13 +15,14 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ...module_utils._apt import credentials
-from ...module_utils._apt.key import AptKeyError, read_pins
+from ...module_utils._apt.key import AptKeyError, read_pins, unpinned
 from ...module_utils._benchmark.pods import LONGEST_TIMEOUT, SHORTEST_TIMEOUT
 from ...module_utils._cluster import pools
 from ...module_utils._nvidia import sharing
 from ...module_utils._problem import Problem
 from ...module_utils._storage.volumes import quantity
 from .. import _images, _nfs
+from .._containerd import registries
 from .._cuda.plan import MINOR_VERSION, RELEASE
 from .._preflight.model import listing
 from . import files
@@ -37,13 +38,16 @@ _SERIAL = re.compile(r"[1-9][0-9]*|(?:[1-9][0-9]?|100)%", re.ASCII)
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _ZERO = re.compile(r"[0.]+(?:[a-z]+[0.]+)*[a-z]+", re.ASCII)
 _DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
-_REGISTRY = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]+)?", re.ASCII)
 _SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?", re.ASCII)
+_FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_ARGUMENT = re.compile(r"""[^\s"'\\$`\x00-\x1f\x7f-\x9f]*""")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
 # Prometheus takes samples for missing after 5 minutes.
 _LONGEST_INTERVAL = 300
+# Roles with a repository.
+_REPOSITORIES = ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
 
@@ -182,25 +186,21 @@ _RESERVED = {
 }
 
 
-def _mirrors(value: Any) -> Iterator[str]:
-    for number, entry in enumerate(value, start=1):
-        if "@" in str(entry["endpoint"]).partition("://")[2].partition("/")[0]:
+def _minikube_options(value: Any) -> Iterator[str]:
+    for option in value:
+        if not str(option).isprintable() or not str(option):
+            yield f"{str(option)!r:.120} is empty or contains a character that can't be printed, such as a line break"
+
+
+def _kubelet_arguments(value: Any) -> Iterator[str]:
+    for name, argument in value.items():
+        if not _FLAG.fullmatch(str(name)):
+            yield f"{str(name)!r:.120} is not the name of an argument, such as v or eviction-hard, without dashes"
+        elif not isinstance(argument, (str, int, float)) or not _ARGUMENT.fullmatch(str(argument)):
             yield (
-                f"the endpoint of entry {number} contains a user or a password, which must be in "
-                "containerd_registry_credentials"
+                f"the value of {name} must be a text or a number without spaces, quotes, backslashes, $ and backticks: "
+                "it becomes a word of an environment file of systemd"
             )
-
-
-def _registry_credentials(value: Any) -> Iterator[str]:
-    for number, entry in enumerate(value, start=1):
-        if not _REGISTRY.fullmatch(str(entry["registry"])):
-            yield f"the registry of entry {number} must be a host with or without a port, such as nvcr.io"
-        if not str(entry["username"]) or ":" in str(entry["username"]):
-            yield f"the username of entry {number} is empty or contains a colon"
-        if not str(entry["password"]):
-            yield f"the password of entry {number} is empty"
-    registries = [str(entry["registry"]) for entry in value]
-    yield from (f"{name} occurs twice" for name in sorted(set(registries)) if registries.count(name) > 1)
 
 
 def _server(value: Any) -> Iterator[str]:
@@ -264,6 +264,8 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "kubeadm_cluster_configuration": _cluster_configuration,
     "kubeadm_timeouts": _timeouts,
     "kubeadm_resolv_conf": _file,
+    "kubeadm_kubelet_extra_args": _kubelet_arguments,
+    "minikube_options": _minikube_options,
     "acceptance_report": files.report,
     "acceptance_report_metrics": _metrics_file,
     "cluster_kubeconfig": files.kubeconfig,
@@ -279,8 +281,8 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "preflight_driver_disk_mib": _disk,
     "cluster_api_delegate": _delegate,
     "cluster_apt_credentials": credentials.problems,
-    "containerd_registry_mirrors": _mirrors,
-    "containerd_registry_credentials": _registry_credentials,
+    "containerd_registry_mirrors": registries.mirror_problems,
+    "containerd_registry_credentials": registries.credential_problems,
     "nfs_cache_server": _server,
     "nfs_cache_path": _exported,
     "nfs_cache_capacity": _capacity,
@@ -298,10 +300,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "local_path_namespace": _label,
     "local_path_directory": _nfs.path_problems,
     "local_path_verify_mib": _verified,
-    **{
-        f"{role}_repository_key_fingerprints": _fingerprints
-        for role in ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
-    },
+    **{f"{role}_repository_key_fingerprints": _fingerprints for role in _REPOSITORIES},
 }
 
 
@@ -405,6 +404,23 @@ def _export(host: str, values: Values) -> Iterator[Problem]:
             )
 
 
+def _pinned(role: str) -> Callable[[str, Values], Iterator[Problem]]:
+    url, pins = f"{role}_repository_url", f"{role}_repository_key_fingerprints"
+
+    def rule(host: str, values: Values) -> Iterator[Problem]:
+        if unpinned(str(values[url]), values[pins]):
+            yield Problem(
+                "repository_key_unpinned",
+                f"{pins} is empty, and {url}, {values[url]}, is not encrypted",
+                pins,
+                "Anyone on the way could send a key and packages of their own, which root would install",
+                "Set the fingerprint of the repository's key, or use an https address",
+                host,
+            )
+
+    return rule
+
+
 # Which values of one host go together: the variables that a rule needs, and the rule.
 HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], ...] = (
     (("nvidia_driver_source", "nvidia_driver_installer_image"), _installer),
@@ -414,6 +430,7 @@ HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], 
     (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
     (("cluster_storage", "nfs_cache_state", "nfs_cache_server", "nfs_cache_path"), _cache),
     (("nfs_server_clients", "nfs_server_insecure_clients", "nfs_server_any_client"), _export),
+    *(((f"{role}_repository_url", f"{role}_repository_key_fingerprints"), _pinned(role)) for role in _REPOSITORIES),
 )
 
 

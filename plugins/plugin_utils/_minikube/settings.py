@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,12 +13,15 @@ from ...module_utils._minikube.profile import version_numbers
 
 # site/content/en/docs/handbook/vpn_and_proxy.md of minikube v1.38.1: its networks and those of its services; and pods.
 _NETWORKS = ("192.168.59.0/24", "192.168.49.0/24", "192.168.39.0/24", "10.96.0.0/12", "10.244.0.0/16")
+_PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./<>~-]+", re.ASCII)
+_SPECIAL = re.compile(r'(["\\])')
 _LOCAL = ("localhost", "127.0.0.1")
 
 
 def resolve_settings(declared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """Return all settings: the declared ones, or what V(auto) and an empty one mean. ``table`` is of minikube."""
     on_host = declared["driver"] == "none"
+    options = ["--force-systemd=true"] * on_host + list(map(str, declared["options"]))
     engine = "containerd" if on_host else "docker"
     runtime = engine if declared["container_runtime"] == "auto" else declared["container_runtime"]
     automatic = "all" if runtime == "docker" else "none"
@@ -30,7 +34,8 @@ def resolve_settings(declared: Mapping[str, Any], table: Mapping[str, Any]) -> d
         "container_runtime": runtime,
         "gpus": gpus,
         "home": declared["home"] or home,
-        "options": ["--force-systemd=true"] * on_host + list(declared["options"]),
+        "options": options,
+        "unit_options": " ".join(map(_in_unit, options)),
         "no_proxy": list(dict.fromkeys([*declared["no_proxy"], *_LOCAL, *_NETWORKS])),
         "engine": engine,
         "gives_gpus": on_host or gpus != "none",
@@ -39,6 +44,13 @@ def resolve_settings(declared: Mapping[str, Any], table: Mapping[str, Any]) -> d
         and declared["connection"] != "local",
     }
     return {**settings, "warnings": list(_warnings(settings, newest))}
+
+
+def _in_unit(word: str) -> str:
+    """A word of a command in a unit of systemd, where %, $ and backslashes have a meaning (systemd.service(5))."""
+    if _PLAIN.fullmatch(word):
+        return word
+    return '"' + _SPECIAL.sub(r"\\\1", word).replace("%", "%%").replace("$", "$$") + '"'
 
 
 def _warnings(settings: Mapping[str, Any], newest: str) -> Iterator[str]:

@@ -8,17 +8,22 @@ a pod is lost, all stop theirs and start anew together, so that no rendezvous mi
 collective waits for a process that is gone. A torchrun that fails uses up one of the restarts; a pod that is lost does
 not, that is for the Job's backoffLimit.
 
+Every pod of the cluster can connect to the first pod. Its first line must be the word of this job, or the connection is
+closed.
+
 Environment: LAUNCH_INDEX, LAUNCH_NODES, LAUNCH_HOST, LAUNCH_PORT, LAUNCH_RESTARTS, LAUNCH_PATIENCE (seconds until all
-pods must be there). The command comes as arguments. Exit status: 0, 80 where the command failed, 81 where that of
-another pod did. Standard library only, Python 3.8 and newer.
+pods must be there), LAUNCH_WORD. The command comes as arguments. Exit status: 0, 80 where the command failed, 81 where
+that of another pod did. Standard library only, Python 3.8 and newer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hmac
 import os
-import queue
+import re
+import selectors
 import signal
 import socket
 import struct
@@ -32,6 +37,10 @@ FAILED, FAILED_ELSEWHERE = 80, 81
 _SIOCGIFADDR = 0x8915
 # torchrun gives its processes 30 s to end.
 _GRACE = 40
+# Bytes of the longest line, seconds until a connection must have said the word, connections that have not said it yet.
+_LINE, _INTRODUCTION, _STRANGERS = 256, 10, 64
+_SENTENCE = re.compile(rb"(ready|ended|start|stop|finish)((?: -?[0-9]{1,9})*)")
+_NUMBERS = {"ready": 1, "ended": 3, "start": 1, "stop": 0, "finish": 1}
 # cgroup v2, then v1: both files have a line "oom_kill N".
 _OOM = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
@@ -54,82 +63,144 @@ def watched(connection: socket.socket) -> socket.socket:
     return connection
 
 
-def send(connection: socket.socket, *words: object) -> None:
-    with contextlib.suppress(OSError):
-        connection.sendall((" ".join(map(str, words)) + "\n").encode())
+def sentence(line: bytes) -> tuple[str, list[int]]:
+    """Return the verb of a line and its numbers, an empty verb if the line is not of the protocol."""
+    found = _SENTENCE.fullmatch(line)
+    verb, numbers = (found[1].decode(), [int(number) for number in found[2].split()]) if found else ("", [])
+    return (verb, numbers) if len(numbers) == _NUMBERS.get(verb) else ("", [])
+
+
+class Peer:
+    """The other end of a connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.deadline = time.monotonic() + _INTRODUCTION
+        self._rest = b""
+
+    @property
+    def closed(self) -> bool:
+        return self.connection.fileno() < 0
+
+    def lines(self) -> list[bytes]:
+        """Return the lines that have arrived. OSError: the connection has ended, or a line is too long."""
+        try:
+            received = self.connection.recv(4096)
+        except BlockingIOError:
+            return []
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        if not received or any(len(line) > _LINE for line in (*lines, self._rest)):
+            raise ConnectionError
+        return lines
+
+    def say(self, *words: object) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.sendall((" ".join(map(str, words)) + "\n").encode())
 
 
 class Coordinator:
-    """Tells all pods when to start, stop and finish. One thread reads each connection, one decides."""
+    """Tells all pods when to start, stop and finish. One thread reads all connections and decides."""
 
-    def __init__(self, port: int, nodes: int, restarts: int) -> None:
-        self._nodes, self._restarts = nodes, restarts
-        self._events: queue.Queue[tuple[socket.socket, list[str]]] = queue.Queue()
-        self._members: dict[socket.socket, int] = {}
-        self._ready: set[socket.socket] = set()
-        self._done: set[socket.socket] = set()
+    def __init__(self, port: int, nodes: int, restarts: int, word: str) -> None:
+        self._nodes, self._restarts, self._word = nodes, restarts, word.encode()
+        # Connected and nothing more, the oldest first.
+        self._strangers: list[Peer] = []
+        self._members: dict[Peer, int] = {}
+        self._ready: set[Peer] = set()
+        self._done: set[Peer] = set()
         self._running, self._finished, self._failures, self._attempt = False, False, 0, 0
         self._all_gone = threading.Event()
         self._server = socket.create_server(("", port))
-        threading.Thread(target=self._accept, daemon=True).start()
-        threading.Thread(target=self._decide, daemon=True).start()
+        self._server.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._server, selectors.EVENT_READ)
+        threading.Thread(target=self._serve, daemon=True).start()
 
     def wait(self, seconds: float) -> None:
         """Wait until all pods have heard the end."""
         self._all_gone.wait(seconds)
 
+    def _serve(self) -> None:
+        while True:
+            for key, _events in self._selector.select(timeout=1):
+                if key.data is None:
+                    self._accept()
+                elif not key.data.closed:
+                    self._read(key.data)
+            for peer in [peer for peer in self._strangers if peer.deadline < time.monotonic()]:
+                self._close(peer)
+
     def _accept(self) -> None:
-        while True:
+        with contextlib.suppress(OSError):
             connection, _address = self._server.accept()
-            threading.Thread(target=self._read, args=(watched(connection),), daemon=True).start()
+            connection.setblocking(False)
+            peer = Peer(watched(connection))
+            self._selector.register(connection, selectors.EVENT_READ, peer)
+            self._strangers.append(peer)
+        # A pod of this job says the word immediately, so the oldest is none.
+        if len(self._strangers) > _STRANGERS:
+            self._close(self._strangers[0])
 
-    def _read(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection.makefile() as lines:
-            for line in lines:
-                self._events.put((connection, line.split()))
-        self._events.put((connection, ["lost"]))
+    def _read(self, peer: Peer) -> None:
+        try:
+            lines = peer.lines()
+        except OSError:
+            self._close(peer)
+            return
+        for line in lines:
+            if peer.closed:
+                return
+            if peer not in self._strangers:
+                self._obey(peer, *sentence(line))
+            elif hmac.compare_digest(line, self._word):
+                self._strangers.remove(peer)
+            else:
+                self._close(peer)
 
-    def _decide(self) -> None:
-        while True:
-            connection, (word, *rest) = self._events.get()
-            if word == "ready":
-                self._welcome(connection, int(rest[0]))
-            elif word == "ended" and connection in self._members:
-                self._ended(connection, *map(int, rest))
-            elif word == "lost" and connection in self._members:
-                self._lost(connection)
+    def _obey(self, peer: Peer, verb: str, numbers: list[int]) -> None:
+        if verb == "ready" and 0 <= numbers[0] < self._nodes:
+            self._welcome(peer, numbers[0])
+        elif verb == "ended" and peer in self._members:
+            self._ended(peer, *numbers)
 
-    def _welcome(self, connection: socket.socket, index: int) -> None:
-        for old in [old for old, known in self._members.items() if known == index and old is not connection]:
-            self._lost(old)
-        self._members[connection] = index
-        self._ready.add(connection)
+    def _close(self, peer: Peer) -> None:
+        self._selector.unregister(peer.connection)
+        peer.connection.close()
+        if peer in self._strangers:
+            self._strangers.remove(peer)
+        if peer in self._members:
+            self._lost(peer)
+
+    def _welcome(self, peer: Peer, index: int) -> None:
+        for old in [old for old, known in self._members.items() if known == index and old is not peer]:
+            self._close(old)
+        self._members[peer] = index
+        self._ready.add(peer)
         if len(self._ready) < self._nodes:
             return
         self._attempt, self._running = self._attempt + 1, True
         self._ready, self._done = set(), set()
         for member in self._members:
-            send(member, "start", self._attempt)
+            member.say("start", self._attempt)
 
-    def _ended(self, connection: socket.socket, attempt: int, status: int, final: int) -> None:
+    def _ended(self, peer: Peer, attempt: int, status: int, final: int) -> None:
         if not self._running or attempt != self._attempt:
             return
         if status == 0:
-            self._done.add(connection)
+            self._done.add(peer)
             if len(self._done) == self._nodes:
-                self._finish(connection, 0)
+                self._finish(peer, 0)
             return
         self._failures += 1
         if final or self._failures > self._restarts:
-            self._finish(connection, FAILED)
+            self._finish(peer, FAILED)
         else:
-            say(f"pod {self._members[connection]} failed, restart {self._failures} of {self._restarts}")
+            say(f"pod {self._members[peer]} failed, restart {self._failures} of {self._restarts}")
             self._stop()
 
-    def _lost(self, connection: socket.socket) -> None:
-        index = self._members.pop(connection)
-        self._ready.discard(connection)
-        connection.close()
+    def _lost(self, peer: Peer) -> None:
+        index = self._members.pop(peer)
+        self._ready.discard(peer)
         if self._finished:
             if not self._members:
                 self._all_gone.set()
@@ -141,40 +212,43 @@ class Coordinator:
     def _stop(self) -> None:
         self._running = False
         for member in self._members:
-            send(member, "stop")
+            member.say("stop")
 
-    def _finish(self, cause: socket.socket, status: int) -> None:
+    def _finish(self, cause: Peer, status: int) -> None:
         self._running, self._finished = False, True
         for member in self._members:
-            send(member, "finish", status if member is cause or not status else FAILED_ELSEWHERE)
+            member.say("finish", status if member is cause or not status else FAILED_ELSEWHERE)
 
 
 class Member:
     """This pod's torchrun."""
 
-    def __init__(self, command: list[str], index: int, address: tuple[str, int], patience: float) -> None:
+    def __init__(self, command: list[str], index: int, address: tuple[str, int], patience: float, word: str) -> None:
         self._command, self._index, self._address, self._patience = command, index, address, patience
+        self._word = word
         self._process: subprocess.Popen[bytes] | None = None
         self._ooms = out_of_memory()
 
     def run(self) -> int:
         """Do what the coordinator says until it says that all is over; return the exit status for this pod."""
         while True:
-            with self._connect() as connection:
-                send(connection, "ready", self._index)
-                with contextlib.suppress(OSError), connection.makefile() as lines:
-                    for line in lines:
-                        word, *rest = line.split()
-                        if word == "finish":
+            with self._connect() as connection, contextlib.suppress(OSError):
+                peer = Peer(connection)
+                peer.say(self._word)
+                peer.say("ready", self._index)
+                while True:
+                    for verb, numbers in map(sentence, peer.lines()):
+                        if verb == "finish":
                             self.stop()
-                            return int(rest[0])
-                        if word == "start":
-                            self._start(connection, int(rest[0]))
-                        elif word == "stop":
+                            return numbers[0]
+                        if verb == "start":
+                            self._start(peer, numbers[0])
+                        elif verb == "stop":
                             self.stop()
-                            send(connection, "ready", self._index)
+                            peer.say("ready", self._index)
             self.stop()
             say("the first pod is lost, waiting for another in its place")
+            time.sleep(1)
 
     def stop(self) -> None:
         process, self._process = self._process, None
@@ -204,19 +278,19 @@ class Member:
                     raise SystemExit(FAILED_ELSEWHERE) from None
                 time.sleep(1)
 
-    def _start(self, connection: socket.socket, attempt: int) -> None:
+    def _start(self, peer: Peer, attempt: int) -> None:
         self.stop()
         say(f"pod {self._index}, attempt {attempt}: {' '.join(self._command)}")
         process = self._process = subprocess.Popen(self._command, start_new_session=True)
-        threading.Thread(target=self._wait, args=(process, connection, attempt), daemon=True).start()
+        threading.Thread(target=self._wait, args=(process, peer, attempt), daemon=True).start()
 
-    def _wait(self, process: subprocess.Popen[bytes], connection: socket.socket, attempt: int) -> None:
+    def _wait(self, process: subprocess.Popen[bytes], peer: Peer, attempt: int) -> None:
         status = process.wait()
         if self._process is process:
             killed = out_of_memory() > self._ooms
             if status:
                 say(f"pod {self._index} failed with exit status {status}" + (", out of memory" if killed else ""))
-            send(connection, "ended", attempt, status, int(killed))
+            peer.say("ended", attempt, status, int(killed))
 
 
 def out_of_memory() -> int:
@@ -245,9 +319,11 @@ def main() -> None:
         found = environ.get(name) or interface(environ.get("POD_IP", ""))
         if found:
             environ[name] = found
-    coordinator = Coordinator(port, nodes, int(environ["LAUNCH_RESTARTS"])) if index == 0 else None
+    # Not for the training script.
+    word = environ.pop("LAUNCH_WORD")
+    coordinator = Coordinator(port, nodes, int(environ["LAUNCH_RESTARTS"]), word) if index == 0 else None
     address = ("127.0.0.1" if index == 0 else environ["LAUNCH_HOST"], port)
-    member = Member(sys.argv[1:], index, address, float(environ["LAUNCH_PATIENCE"]))
+    member = Member(sys.argv[1:], index, address, float(environ["LAUNCH_PATIENCE"]), word)
 
     def leave(number: int, _frame: object) -> None:
         member.stop()

@@ -115,6 +115,8 @@ def test_a_training_pod_is_not_the_first_to_be_evicted(
     assert code == 0, output
     pod = json.loads((tmp_path / "job.json").read_text())["spec"]["template"]["spec"]
     assert (pod["containers"][0]["resources"], pod.get("priorityClassName")) == (resources, priority)
+    word = next(each for each in pod["containers"][0]["env"] if each["name"] == "LAUNCH_WORD")
+    assert word["valueFrom"] == {"secretKeyRef": {"name": "torch-ddp", "key": "word"}}
     # Kubernetes counts CPU and memory only: without them, the quality of service is BestEffort.
     asked = {name for amounts in pod["containers"][0]["resources"].values() for name in amounts}
     assert asked & {"cpu", "memory"}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -32,11 +33,19 @@ sys.exit(status)
 """
 
 
+WORD = "d2f0a1" * 10
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+def port_is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def until(good: Callable[[], bool], seconds: float = 30) -> None:
@@ -51,7 +60,7 @@ class Job:
 
     def __init__(self, directory: Path, nodes: int = 2, restarts: int = 1) -> None:
         self.directory = directory
-        self._nodes, self._restarts, self._port = nodes, restarts, free_port()
+        self._nodes, self._restarts, self.port = nodes, restarts, free_port()
         self.pods: dict[int, subprocess.Popen[str]] = {}
 
     def start(self, index: int, *command: str) -> None:
@@ -60,9 +69,10 @@ class Job:
             "LAUNCH_INDEX": str(index),
             "LAUNCH_NODES": str(self._nodes),
             "LAUNCH_HOST": "127.0.0.1",
-            "LAUNCH_PORT": str(self._port),
+            "LAUNCH_PORT": str(self.port),
             "LAUNCH_RESTARTS": str(self._restarts),
             "LAUNCH_PATIENCE": "20",
+            "LAUNCH_WORD": WORD,
             "POD_IP": "127.0.0.1",
         }
         words = command or (sys.executable, "-c", PROGRAM, str(self.directory))
@@ -185,6 +195,101 @@ def test_a_pod_that_is_asked_to_end_ends_its_program(job: Job) -> None:
     assert job.pods[0].wait(60) == 128 + signal.SIGTERM
     with pytest.raises(ProcessLookupError):
         os.kill(program, 0)
+
+
+def connect(job: Job) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", job.port), timeout=30)
+    connection.settimeout(30)
+    return connection
+
+
+def is_closed(connection: socket.socket) -> bool:
+    with contextlib.suppress(ConnectionError):
+        return connection.recv(100) == b""
+    return True
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: gpu1:29400\r\n\r\n",
+        b"\n\n",
+        b"ready 1\n",
+        b"ended 1 0 0\n",
+        b"word\nready 1\n",
+        (WORD[:-1] + "\nready 1\n").encode(),
+        b"\xff\xfe\n",
+        b"x" * 1_000_000,
+    ],
+    ids=["an HTTP probe", "empty lines", "ready", "ended", "another word", "a part of it", "bytes", "a long line"],
+)
+def test_a_connection_that_does_not_know_the_word_is_closed_and_changes_nothing(job: Job, message: bytes) -> None:
+    start_all(job)
+    with connect(job) as stranger:
+        with contextlib.suppress(ConnectionError):
+            stranger.sendall(message)
+        assert is_closed(stranger)
+    # Pod 1 has not been replaced, and the thread that decides goes on.
+    job.tell(1, 7)
+    until(lambda: job.lives() == [2, 2])
+    job.tell(0, 0)
+    job.tell(1, 0)
+    assert job.ends() == [0, 0]
+    assert "lost" not in job.log(0) + job.log(1)
+
+
+def test_connections_that_say_nothing_neither_stay_nor_keep_a_pod_out(job: Job) -> None:
+    job.start(0)
+    until(lambda: port_is_open(job.port))
+    began = time.monotonic()
+    strangers = [connect(job) for _number in range(200)]
+    slow = connect(job)
+    job.start(1)
+    until(lambda: job.lives() == [1, 1])
+    # A byte now and then does not buy time.
+    while time.monotonic() < began + 14:
+        with contextlib.suppress(ConnectionError):
+            slow.sendall(b"r")
+        time.sleep(0.5)
+    for stranger in (*strangers, slow):
+        assert is_closed(stranger)
+        stranger.close()
+    job.tell(0, 0)
+    job.tell(1, 0)
+    assert job.ends() == [0, 0]
+
+
+def test_lines_that_are_not_of_the_protocol_are_ignored_even_after_the_word(job: Job) -> None:
+    start_all(job)
+    with connect(job) as peer:
+        lines = (
+            WORD,
+            "",
+            "ready",
+            "ready x",
+            "ready 2",
+            "ready -1",
+            "ended 1 0 0",
+            "ended",
+            "ready 1 1",
+            "lost",
+            "ready ²",
+        )
+        peer.sendall(("\n".join(lines) + "\n").encode())
+        time.sleep(0.5)
+        job.tell(0, 7)
+        until(lambda: job.lives() == [2, 2])
+    job.tell(0, 0)
+    job.tell(1, 0)
+    assert job.ends() == [0, 0]
+    assert "lost" not in job.log(0) + job.log(1)
+
+
+def test_the_training_script_does_not_get_the_word(tmp_path: Path) -> None:
+    job = Job(tmp_path, nodes=1)
+    job.start(0, sys.executable, "-c", "import os; print(dict(os.environ))")
+    assert job.ends() == [0]
+    assert "LAUNCH_NODES" in job.log(0) and WORD not in job.log(0)
 
 
 def test_the_interface_of_the_pods_address_is_handed_on(tmp_path: Path) -> None:

@@ -81,6 +81,14 @@ TASKS = {
         x: 1
       changed_when: true
 """,
+    "warns": """
+    - name: Run a module of a host that has been broken into
+      evil:
+      register: heard
+    - name: Show what it returned
+      ansible.builtin.debug:
+        var: heard.msg
+""",
     "lasts": """
     - name: Take a moment
       ansible.builtin.command: sleep 3
@@ -254,3 +262,21 @@ def test_differences_are_shown_on_request(playbook: Path, tmp_path: Path) -> Non
     _status, output = plain(playbook, "--check", "--diff")
     assert "  a: Write\n" in output
     assert "+new line" in output
+
+
+EVIL = """#!/bin/sh
+printf '{"changed": true, "msg": "\\\\u001b[2Jm", "warnings": ["\\\\u001b[2Jw", "\\\\u009b2Jx"],'
+printf '"diff": {"before": "\\\\u001b[2Jold\\\\n", "after": "\\\\u009b2Jnew\\\\n"}}'
+"""
+
+
+@pytest.mark.parametrize("playbook", ["warns"], indirect=True)
+@pytest.mark.parametrize("view", ["plain", "live"])
+def test_nothing_that_a_host_returns_moves_the_cursor(playbook: Path, view: str) -> None:
+    library = playbook.parent / "library"
+    library.mkdir()
+    (library / "evil").write_text(EVIL)
+    status, output = plain(playbook, "--diff", "-v", ANSIBLE_LIBRARY=str(library), GPULAB_PROGRESS_VIEW=view)
+    assert status == 0, output
+    assert all(text in output for text in ("?[2Jw", "?2Jx", "-?[2Jold", "+?2Jnew", "?[2Jm"))
+    assert "\x1b[2J" not in output and "\x9b" not in output

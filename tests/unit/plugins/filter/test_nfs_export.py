@@ -9,11 +9,13 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_clients import FilterModule as Clients
 from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_export import FilterModule as Export
-from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_exported import FilterModule as Exported
+from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_export_differences import FilterModule as Differences
+from hypothesis import given
+from hypothesis import strategies as st
 
 export = Export().filters()["nfs_export"]
 clients = Clients().filters()["nfs_clients"]
-exported = Exported().filters()["nfs_exported"]
+differences = Differences().filters()["nfs_export_differences"]
 OPTIONS = ["rw", "sync", "no_subtree_check"]
 
 
@@ -104,19 +106,87 @@ def test_what_is_never_exported(path: str, to: list[str], options: list[str], wo
         export(path, to, options)
 
 
+ETAB = (
+    "{}\t{}({},sync,wdelay,hide,nocrossmnt,{},{},no_all_squash,no_subtree_check,secure_locks,acl,no_pnfs,"
+    "anonuid={},anongid=65534,sec=sys,{},{},{},no_all_squash)\n"
+)
+
+
+def active(
+    client: str,
+    *,
+    path: str = "/srv/a",
+    mode: str = "rw",
+    port: str = "secure",
+    root: str = "root_squash",
+    anonymous: int = 65534,
+) -> str:
+    return ETAB.format(path, client, mode, port, root, anonymous, mode, port, root)
+
+
 @pytest.mark.parametrize(
-    ("etab", "expected"),
+    ("etab", "options", "expected"),
     [
-        ("", []),
-        ("\n", []),
-        ("/srv/gpulab\t192.0.2.1(rw,sync,wdelay,hide,secure,root_squash,anonuid=65534)\n", ["/srv/gpulab"]),
-        ("/srv/a\t192.0.2.1(rw)\n/srv/a\t192.0.2.2(rw)\n/srv/b\t*(ro)\n", ["/srv/a", "/srv/b"]),
-        ("/srv/a\\040b\t192.0.2.1(rw)\n", ["/srv/a b"]),
-        ('"/srv/a"\t192.0.2.1(rw)\n', ["/srv/a"]),
+        (active("192.0.2.1") + active("192.0.2.2"), OPTIONS, []),
+        # Other directories don't matter.
+        (active("192.0.2.1") + active("192.0.2.2") + active("*", path="/srv/b") + "\n \nx\n", OPTIONS, []),
+        ("", OPTIONS, ["not exported to 192.0.2.1", "not exported to 192.0.2.2"]),
+        (active("192.0.2.1"), OPTIONS, ["not exported to 192.0.2.2"]),
+        (
+            active("192.0.2.0/24") + active("192.0.2.1") + active("192.0.2.2") + active("*"),
+            OPTIONS,
+            ["exported to 192.0.2.0/24, which the file does not have", "exported to *, which the file does not have"],
+        ),
+        (
+            active("192.0.2.1", root="no_root_squash", port="insecure") + active("192.0.2.2", anonymous=0),
+            OPTIONS,
+            ["exported to 192.0.2.1 with insecure, no_root_squash", "exported to 192.0.2.2 with anonuid=0"],
+        ),
+        (active("192.0.2.1", mode="ro") + active("192.0.2.2"), OPTIONS, ["exported to 192.0.2.1 with ro"]),
+        (active("192.0.2.1", mode="ro") + active("192.0.2.2", mode="ro"), ["sync"], []),
+        (active("192.0.2.1", mode="rw") + active("192.0.2.2", mode="ro"), [], ["exported to 192.0.2.1 with rw"]),
+        (
+            active("192.0.2.1", anonymous=-2) + active("192.0.2.2", anonymous=1000),
+            ["rw", "anonuid=4294967294"],
+            ["exported to 192.0.2.2 with anonuid=1000"],
+        ),
     ],
 )
-def test_what_the_server_exports(etab: str, expected: list[str]) -> None:
-    assert exported(etab) == expected
+def test_exports_that_the_server_has_and_the_file_does_not_are_named(
+    etab: str, options: list[str], expected: list[str]
+) -> None:
+    assert differences(etab, "/srv/a", export("/srv/a", ["192.0.2.1", "192.0.2.2"], options)) == expected
+
+
+@pytest.mark.parametrize(
+    ("to", "active_clients", "expected"),
+    [
+        # The server knows a host by its canonical name.
+        (["gpu1", "gpu2"], ["gpu1.example.org", "gpu2"], []),
+        (["gpu1"], ["gpu1.example.org", "gpu2"], ["exported to gpu2, which the file does not have"]),
+        (["gpu1"], ["192.0.2.9"], ["exported to 192.0.2.9, which the file does not have", "not exported to gpu1"]),
+        (["@gpus"], ["gpu1"], ["exported to gpu1, which the file does not have", "not exported to @gpus"]),
+        (["2001:db8::1", "GPU3"], ["2001:0db8:0::1", "gpu3"], []),
+        (["192.0.2.0/24"], ["192.0.2.0/255.255.255.0"], []),
+    ],
+)
+def test_clients_are_compared_by_what_they_mean(to: list[str], active_clients: list[str], expected: list[str]) -> None:
+    etab = "".join(active(client) for client in active_clients)
+    assert differences(etab, "/srv/a", export("/srv/a", to, OPTIONS, any_client=True)) == expected
+
+
+@pytest.mark.parametrize("path", ["/srv/a b", '/srv/"a"', "/srv/a"])
+def test_a_withdrawn_directory_is_not_exported_to_anyone(path: str) -> None:
+    escaped = path.replace(" ", "\\040").replace('"', "\\042")
+    found = differences(active("192.0.2.1", path=escaped), path)
+    assert found == ["exported to 192.0.2.1, which the file does not have"]
+    assert differences(active("192.0.2.1", path="/srv/other"), path) == []
+
+
+@given(st.text(st.sampled_from("/srva \t\n(),=-*@\\0417\"'\x00ü") | st.characters()))
+def test_any_table_can_be_compared(etab: str) -> None:
+    for line in ("", export("/srv/a", ["192.0.2.1"], OPTIONS)):
+        assert all(isinstance(words, str) for words in differences(f"/srv/a {etab}", "/srv/a", line))
 
 
 def test_clients_are_the_node_addresses_of_all_hosts() -> None:

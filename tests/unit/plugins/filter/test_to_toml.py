@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,9 +64,72 @@ def test_the_default_for_all_registries_names_no_server() -> None:
     )
 
 
-def test_a_mirror_without_an_endpoint() -> None:
-    with pytest.raises(AnsibleFilterError, match="endpoint"):
-        containerd_hosts([{"registry": "docker.io"}])
+REGISTRIES = [
+    "../../../etc/cron.d",
+    "..",
+    ".",
+    "https://docker.io",
+    "docker.io/x",
+    "a b",
+    "a\n",
+    "",
+    "docker.io:x",
+]
+ENDPOINTS = [
+    "http://[::1",
+    "http://m:x",
+    "http://m:99999",
+    "http://m:0",
+    "m:5000",
+    "",
+    "ftp://m",
+    "http://",
+    "http://m n",
+    "http://m\n",
+    "http://m?x=1",
+    "http://m#x",
+    "file:///x",
+    None,
+]
+
+
+@pytest.mark.parametrize(
+    ("mirror", "words"),
+    [
+        *(
+            ({"registry": value, "endpoint": "https://m"}, "the registry of entry 2 must be a host")
+            for value in REGISTRIES
+        ),
+        *(({"registry": "r", "endpoint": value}, "the endpoint of entry 2 must be a URL") for value in ENDPOINTS),
+        ({"registry": "r", "endpoint": "https://u:S3CRET@m"}, "the endpoint of entry 2 contains a user or a password"),
+        ({"registry": "docker.io"}, "each entry must have registry, endpoint"),
+        ("docker.io", "each entry must have registry, endpoint"),
+    ],
+)
+def test_a_mirror_that_cannot_be_is_one_error(mirror: Any, words: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=words) as caught:
+        containerd_hosts([MIRROR, mirror])
+    assert "S3CRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://r:5000/@", "https://[2001:db8::1]:5000/v2", "https://mirror.example.org/a-b/"]
+)
+@pytest.mark.parametrize("registry", ["_default", "docker.io", "[2001:db8::1]:5000", "registry-1.docker.io:443"])
+def test_a_mirror_that_can_be_is_written(registry: str, endpoint: str) -> None:
+    (file,) = containerd_hosts([{"registry": registry, "endpoint": endpoint}], "/certs")
+    assert file["path"] == f"/certs/{registry}/hosts.toml" and list(tomllib.loads(file["content"])["host"]) == [
+        endpoint
+    ]
+
+
+@given(st.lists(st.fixed_dictionaries({"registry": st.text() | st.none(), "endpoint": st.text() | st.integers()})))
+def test_any_mirrors_are_files_of_their_own_or_one_error(mirrors: list[dict[str, Any]]) -> None:
+    try:
+        files = containerd_hosts(mirrors, "/certs")
+    except AnsibleFilterError:
+        return
+    assert all(Path(file["path"]).parts[:2] == ("/", "certs") and len(Path(file["path"]).parts) == 4 for file in files)
 
 
 HEADER = {"Authorization": "Basic Y2k6UzNDUkVU"}

@@ -35,6 +35,8 @@ GOOD: dict[str, Any] = {
     "nvidia_driver_reboot": "true",
     "wandb_launch_max_jobs": -1,
     "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "http://r:5000/@", "override_path": True}],
+    "kubeadm_kubelet_extra_args": {"v": 2, "eviction-hard": "memory.available<5%,nodefs.available<10%", "x": True},
+    "minikube_options": ["--extra-config=kubelet.eviction-hard=memory.available<5%", '--a="b c"', "--b='$HOME'"],
     # Names of others.
     "ansible_host": "192.0.2.1",
     "cluster_name": "prod",
@@ -81,6 +83,30 @@ def test_good_variables_have_no_problems() -> None:
             "containerd_registry_mirrors",
             [{"registry": "a", "endpoint": "http://b", "mirror": 1}],
             "unknown key containerd_registry_mirrors.mirror",
+        ),
+        (
+            "containerd_registry_mirrors",
+            [{"registry": "../../cron.d", "endpoint": "http://m"}],
+            "containerd_registry_mirrors: the registry of entry 1 must be a host with or without a port",
+        ),
+        (
+            "containerd_registry_mirrors",
+            [{"registry": "nvcr.io", "endpoint": "http://[::1"}],
+            "containerd_registry_mirrors: the endpoint of entry 1 must be a URL",
+        ),
+        ("kubeadm_kubelet_extra_args", {"--v": 2}, "'--v' is not the name of an argument"),
+        ("kubeadm_kubelet_extra_args", {"v=2 --x": "a"}, "'v=2 --x' is not the name of an argument"),
+        *(
+            (
+                "kubeadm_kubelet_extra_args",
+                {"node-labels": value},
+                "the value of node-labels must be a text or a number",
+            )
+            for value in ('a="b"', "a'b", "a b", "a\nB=c", "a\\", "$HOME", "`id`", None, ["a"], "\x85")
+        ),
+        *(
+            ("minikube_options", ["--a", value], "is empty or contains a character that can't be printed")
+            for value in ("", "--a\nExecStartPre=/x", "--a\x00", "--a\u2028")
         ),
         ("nvidia_device_plugin_sharing", {"mode": "mps"}, "nvidia_device_plugin_sharing: replicas is not set"),
         ("cluster_pod_netwrok", "10.0.0.0/8", "There is no variable cluster_pod_netwrok"),
@@ -477,3 +503,22 @@ def test_containerd_must_fit_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_a_cluster_has_once_is_the_same_for_all_hosts(name: str, values: tuple[str, str]) -> None:
     (problem,) = find({"cp1": {name: values[0]}, "gpu1": {name: values[1]}}, [], ["cp1", "gpu1"])
     assert f"{name} differs between hosts of the cluster: {values[0]} for cp1; {values[1]} for gpu1" in problem["what"]
+
+
+@pytest.mark.parametrize("role", ["kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit"])
+@pytest.mark.parametrize(
+    ("url", "pins", "refused"),
+    [
+        ("http://mirror.example.org/debs", [], True),
+        ("https://mirror.example.org/debs", [], False),
+        ("file:///srv/debs", [], False),
+        ("http://mirror.example.org/debs", ["0123456789ABCDEF0123456789ABCDEF01234567"], False),
+    ],
+)
+def test_a_key_that_anyone_on_the_way_could_replace_is_refused(
+    role: str, url: str, pins: list[str], refused: bool
+) -> None:
+    name = f"{role}_repository_key_fingerprints"
+    values = {f"{role}_repository_url": url, name: pins}
+    found = [problem for problem in find({"gpu1": values}, ["gpu1"]) if problem["where"] == name]
+    assert [problem["kind"] for problem in found] == ["repository_key_unpinned"] * refused

@@ -226,6 +226,16 @@ def test_conflict_is_disabled_on_request(apply: Apply, host: Host, file: str) ->
     assert not apply()["changed"]
 
 
+def test_an_entry_is_disabled_without_changing_other_bytes(apply: Apply, host: Host) -> None:
+    before = b"# caf\xe9 \xff\xfe\r\n" + ONE_LINE.encode() + b"deb http://m\xfcnchen.example/ /\n"
+    (host.etc / "sources.list").write_bytes(before)
+    assert apply(replace_conflicting=True)["changed"]
+    after = (host.etc / "sources.list").read_bytes()
+    assert b"# deb " in after
+    note = next(line for line in after.splitlines(keepends=True) if b"Disabled by" in line)
+    assert after.replace(note, b"").replace(b"# deb ", b"deb ") == before
+
+
 def test_failed_update_enables_the_other_source_again(apply: Apply, host: Host) -> None:
     (host.etc / "sources.list").write_text(ONE_LINE)
     (host.directory / "fail").write_text("404")
@@ -264,6 +274,27 @@ def test_the_pinned_key_is_accepted(apply: Apply, host: Host) -> None:
     result = apply(key_fingerprints=[fingerprint(9), spaced(fingerprint(1))])
     assert result["changed"] and result["key_fingerprints"] == [fingerprint(1)] and result["key_expires"] is None
     assert not apply(key_fingerprints=[fingerprint(1)])["changed"]
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("url", ["http://depot.example/key.gpg", "HTTP://depot.example/key.gpg"])
+def test_without_a_fingerprint_no_key_is_taken_from_an_address_that_is_not_encrypted(
+    apply: Apply, host: Host, url: str, check: bool
+) -> None:
+    apply()
+    before = host.files()
+    result = apply(check=check, key_url=url)
+    assert result["failed"] and host.files() == before
+    assert f"key_fingerprints is empty, and {url} is not encrypted" in result["msg"] and "https" in result["msg"]
+    assert not apply(check=True, key_url=url, key_fingerprints=[fingerprint(1)])["failed"]
+    assert not apply(check=True, key_url=url, state="absent")["failed"]
+
+
+def test_a_key_without_a_fingerprint_is_a_warning(apply: Apply) -> None:
+    (warning,) = apply(check=True, key_url="https://depot.example/key.gpg")["warnings"]
+    assert "any key at https://depot.example/key.gpg is accepted" in str(warning)
+    pinned = apply(check=True, key_url="https://depot.example/key.gpg", key_fingerprints=[fingerprint(1)])
+    assert not pinned.get("warnings") and not apply().get("warnings")
 
 
 def test_another_key_is_refused_before_anything_is_written(apply: Apply, host: Host) -> None:

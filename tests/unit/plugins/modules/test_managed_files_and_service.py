@@ -104,6 +104,13 @@ def test_second_run_changes_nothing(host: Host) -> None:
     assert not again["changed"] and again["diff"] == [] and again["services"] == []
 
 
+@pytest.mark.parametrize("kind", ["content", "secret_content"])
+def test_half_a_character_is_an_error_that_does_not_show_the_content(host: Host, kind: str) -> None:
+    result = host.files({"path": CONFIG, kind: f"{MARKER}S3CRET \ud800\n"})
+    assert result["failed"] and f"Error while writing {CONFIG}" in result["msg"] and "S3CRET" not in str(result)
+    assert not (host.root / "etc").exists()
+
+
 def test_mode_alone_is_a_change(host: Host) -> None:
     host.config()
     file = host.root / "etc/containerd/config.toml"
@@ -180,6 +187,25 @@ def test_an_interrupted_run_still_restarts_later(host: Host) -> None:
     assert not again["changed"] and again["services"] == ["containerd"]
     assert host.service()["actions"] == ["restart"]
     assert host.config()["services"] == []
+
+
+def test_a_service_that_reads_its_files_again_is_reloaded_even_after_an_interrupted_run(host: Host) -> None:
+    host.unit("active")
+    file = {"path": CONFIG, "content": MARKER, "service": "containerd", "reload": True}
+    assert host.files(file)["services"] == ["containerd"]
+    again = host.files(file)
+    assert not again["changed"] and again["services"] == ["containerd"]
+    assert host.service(check=True)["actions"] == host.service()["actions"] == ["reload"]
+    assert not host.service()["changed"] and host.files(file)["services"] == []
+    assert host.log == ["reload containerd.service"]
+
+
+@pytest.mark.parametrize("reload", [False, True])
+def test_a_service_that_does_not_run_stays_stopped_on_request(host: Host, reload: bool) -> None:
+    host.unit("inactive", UnitFileState="disabled")
+    host.files({"path": CONFIG, "content": MARKER, "service": "containerd", "reload": reload})
+    result = host.service(start=False)
+    assert not result["changed"] and result["state"] == "inactive" and host.log == []
 
 
 def test_a_service_that_others_restarted_is_left_alone(host: Host) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -158,17 +159,30 @@ def test_a_missing_priority_class_is_named_before_anything_changes(cluster: Clus
 
 def test_the_job_is_tried_before_it_is_made_and_what_it_needs_goes_with_it(cluster: Cluster) -> None:
     assert cluster.step("start")["changed"]
-    service, config = f"PATCH {CORE}/services/train", f"PATCH {CORE}/configmaps/train"
+    parts = [f"PATCH {CORE}/{kind}/train" for kind in ("services", "configmaps", "secrets")]
     written = [line.partition("?fieldManager")[0] for line in cluster.writes()]
-    assert written == [f"POST {JOBS}?dryRun=All", service, config, f"POST {JOBS}", service, config]
-    assert [body["metadata"].get("ownerReferences", [{}])[0].get("uid") for _m, _p, body in cluster.api.written] == [
-        None,
-        None,
-        None,
-        None,
-        "job-1",
-        "job-1",
-    ]
+    assert written == [f"POST {JOBS}?dryRun=All", *parts, f"POST {JOBS}", *parts]
+    owners = [body["metadata"].get("ownerReferences", [{}])[0].get("uid") for _m, _p, body in cluster.api.written]
+    assert owners == [None] * 5 + ["job-1"] * 3
+
+
+def test_each_training_has_a_word_of_its_own_in_a_secret(cluster: Cluster) -> None:
+    results = [cluster.step("start"), cluster.step("start")]
+    secrets = [body for _method, path, body in cluster.api.written if path.startswith(f"{CORE}/secrets/train")]
+    words = [base64.b64decode(secret["data"]["word"]).decode() for secret in secrets]
+    assert words[0] == words[1] != words[2] == words[3] and len(words[0]) == 64
+    assert secrets[0]["metadata"]["labels"] == OURS
+    others = [body for _method, path, body in cluster.api.written if "/secrets/" not in path]
+    assert not any(word in str([*results, *others]) for word in words)
+
+
+@pytest.mark.parametrize("kind", ["services", "configmaps", "secrets"])
+def test_an_object_of_somebody_else_is_neither_changed_nor_removed(cluster: Cluster, kind: str) -> None:
+    cluster.api.answers[f"{CORE}/{kind}/train"] = (200, {"metadata": {"name": "train"}})
+    result = cluster.step("start")
+    assert result["failed"] and cluster.writes() == []
+    assert f"among the {kind} of namespace team there is a train" in result["msg"] and "torch_ddp_name" in result["msg"]
+    assert not cluster.step("remove")["removed"] and cluster.writes() == []
 
 
 def test_what_an_interrupted_run_left_is_removed_first(cluster: Cluster) -> None:
@@ -321,12 +335,13 @@ def test_a_job_that_somebody_removes_is_told(cluster: Cluster) -> None:
 def test_all_of_it_is_removed(cluster: Cluster) -> None:
     cluster.job(complete())
     cluster.pods(pod(0, "Succeeded"))
-    for kind in ("services", "configmaps"):
+    for kind in ("services", "configmaps", "secrets"):
         cluster.api.answers[f"{CORE}/{kind}/train"] = (200, {"metadata": {"name": "train", "labels": OURS}})
     assert cluster.step("remove")["removed"]
     assert cluster.writes() == [
         f"DELETE {JOB}?propagationPolicy=Background",
         f"DELETE {CORE}/services/train",
         f"DELETE {CORE}/configmaps/train",
+        f"DELETE {CORE}/secrets/train",
     ]
     assert not cluster.step("remove")["removed"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import base64
 import threading
+import urllib.request
 from collections.abc import Iterator
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.credentials
     problems,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.dpkg import Database
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.fetch import FetchError, fetch
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.fetch import FetchError, _Redirects, fetch
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.index import survey
 
 HEADER = "Basic " + base64.b64encode(b"ci:S3CRET").decode()
@@ -99,7 +101,7 @@ def test_fetch_and_survey_use_them(server: Server, tmp_path: Path) -> None:
         fetch(url, "it")
     assert fetch(url, "it", credentials=found).startswith(b"Package")
     repository = {"name": "r", "uri": f"{url}/x", "suite": "/", "packages": {"cni": "1"}, "any": False}
-    repository |= {"key_url": f"{url}/key", "fingerprints": []}
+    repository |= {"key_url": f"{url}/key", "fingerprints": ["0" * 40]}
     (refused,) = survey([repository], Database(iter(())), tmp_path, 5)
     assert "answered 401" in refused["error"] and refused["key"]["kind"] == "unreachable"
     server.got.clear()
@@ -121,6 +123,27 @@ def test_a_redirect_to_another_host_gets_no_password(server: Server, name: str, 
         with pytest.raises(FetchError, match="401"):
             fetch(url, "it", credentials=found)
     assert server.got == [HEADER, sent]
+
+
+@pytest.mark.parametrize(
+    ("former", "target", "followed"),
+    [
+        ("https://a.example/key", "http://a.example/key", False),
+        ("https://a.example/key", "HTTP://b.example/key", False),
+        ("https://a.example/key", "https://b.example/key", True),
+        ("http://a.example/key", "http://b.example/key", True),
+        ("http://a.example/key", "https://b.example/key", True),
+    ],
+)
+def test_no_redirect_leads_away_from_encryption(former: str, target: str, followed: bool) -> None:
+    opened = _Redirects(()), urllib.request.Request(former)
+    arguments = (opened[1], None, 302, "Found", Message(), target)
+    if followed:
+        request = opened[0].redirect_request(*arguments)
+        assert request and request.full_url == target
+    else:
+        with pytest.raises(ValueError, match="which is not encrypted"):
+            opened[0].redirect_request(*arguments)
 
 
 @pytest.mark.parametrize(

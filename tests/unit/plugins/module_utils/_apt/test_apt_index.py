@@ -3,7 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import gzip
+import io
 import threading
+import tracemalloc
+import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,6 +16,7 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.dpkg import Database
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.fetch import FetchError, fetch, use_proxies
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.index import index_urls, read_packages, survey
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.key import fetch_key
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,9 +116,57 @@ def test_plain_index_where_there_is_no_other(server: Server, tmp_path: Path) -> 
 
 def test_order_of_fields_does_not_matter() -> None:
     text = "\nArchitecture: amd64\nVersion: 2\nPackage: cni\n\nPackage: cni\nVersion: 1\n\n\nPackage: x\nVersion: 1\n"
-    assert read_packages(text, ["cni"]) == {"cni": ["2", "1"]}
+    assert read_packages(io.BytesIO(text.encode()), ["cni"]) == {"cni": ["2", "1"]}
 
 
 @given(st.text())
 def test_any_index_has_a_result(text: str) -> None:
-    read_packages(text, ["cni"])
+    read_packages(io.BytesIO(text.encode("utf-8", "surrogatepass")), ["cni"])
+
+
+def bomb(unit: bytes, size: int) -> bytes:
+    """Gzip data of so many bytes, made without having them in memory."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    block = unit * (2**20 // len(unit))
+    return b"".join(packer.compress(block) for _number in range(size // len(block) + 1)) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("unit", "complaint"),
+    [
+        (b"\0", "it has an entry that is larger than 1048576 bytes"),
+        (b"Package: a\n", "it has an entry that is larger than 1048576 bytes"),
+        (
+            b"Package: a\nVersion: 1\nDescription: " + b"x" * 4000 + b"\n\n",
+            "it is larger than 268435456 bytes",
+        ),
+    ],
+)
+def test_little_data_that_stands_for_much_is_one_error_and_takes_little_memory(
+    server: Server, tmp_path: Path, unit: bytes, complaint: str
+) -> None:
+    server.pages["/Packages.gz"] = [(200, bomb(unit, 300 * 2**20))]
+    repository = {"name": "r", "uri": server.url, "suite": "/", "packages": {"cni": "1"}, "any": False}
+    tracemalloc.start()
+    try:
+        (found,) = survey([repository], Database(iter(())), tmp_path, 5)
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found["error"] == f"{server.url}/Packages.gz: {complaint}" and not found["available"]
+    assert peak < 128 * 2**20
+
+
+@pytest.mark.parametrize("name", ["Packages.gz", "Packages"])
+def test_more_versions_than_any_repository_has_are_an_error(server: Server, tmp_path: Path, name: str) -> None:
+    index = b"".join(b"Package: cni\nVersion: %d\n\n" % number for number in range(10_001))
+    server.pages[f"/{name}"] = [(200, gzip.compress(index) if name.endswith("gz") else index)]
+    repository = {"name": "r", "uri": server.url, "suite": "/", "packages": {"cni": "1"}, "any": False}
+    (found,) = survey([repository], Database(iter(())), tmp_path, 5)
+    assert found["error"] == f"{server.url}/{name}: it has more than 10000 versions of cni"
+
+
+def test_a_key_is_never_large(server: Server) -> None:
+    server.pages["/key"] = [(200, b"\x99" * (2**20 + 1))]
+    with pytest.raises(FetchError, match="it is larger than 1048576 bytes"):
+        fetch_key(f"{server.url}/key", "it", ["0" * 40], 0)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -64,6 +65,22 @@ def test_armour_without_a_checksum() -> None:
 def test_what_is_no_key_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(KeyFormatError, match=words):
         armored(data)
+
+
+@pytest.mark.parametrize("damage", ["\u00e9", "\u2028", "\ud7ff", "\U0001f511", " "])
+def test_characters_that_do_not_belong_in_a_key_are_an_error_with_words(damage: str) -> None:
+    text = armored(KEY)
+    body_line = text.splitlines()[3]
+    with pytest.raises(KeyFormatError, match=r"its armor can't be decoded|its checksum is wrong"):
+        armored(text.replace(body_line, body_line[:10] + damage + body_line[11:]).encode())
+
+
+@given(st.integers(0, 300), st.binary(max_size=4), st.text(max_size=3))
+def test_any_damage_of_a_key_file_has_a_result_or_one_error(place: int, octets: bytes, words: str) -> None:
+    data = armored(KEY).encode()
+    for damage in (octets, words.encode("utf-8", "surrogatepass")):
+        with contextlib.suppress(KeyFormatError):
+            public_keys(data[:place] + damage + data[place + 1 :])
 
 
 def test_damage_is_noticed() -> None:

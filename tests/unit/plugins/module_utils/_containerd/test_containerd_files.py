@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import tomllib
 from ansible_collections.gpulab.kubernetes.plugins.filter.to_toml import to_toml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd import files as reader
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 BASE, DROP_INS = "/etc/containerd/config.toml", "/etc/containerd/conf.d/*.toml"
@@ -87,12 +89,144 @@ password_file = "/etc/x"
 """
     masked = reader.masked(text)
     assert "cret" not in masked and "czNj" not in masked
+    assert "note" not in masked
     before, after = tomllib.loads(text), tomllib.loads(masked)
     auth = after["plugins"]["cri"]["registry"]["configs"]["r.example:5000"]["auth"]
     assert auth == {"username": "me", "password": "********", "identitytoken": "********"}
     auth.update(before["plugins"]["cri"]["registry"]["configs"]["r.example:5000"]["auth"])
     after["plugins"]["cri"]["registry"]["auths"]["x"].update(before["plugins"]["cri"]["registry"]["auths"]["x"])
     assert before == after
+
+
+# Each form has one place for a secret.
+FORMS = [
+    "password = {}",
+    "[a]\n  'password'={} # note",
+    'registry.configs.r.auth."pass\\u0077ord" = {}',
+    '"pass\\U00000077ord" = {}',
+    "x = {{auth = {}}}",
+    "x = [{{a = 1, identity-token = {}}}, 2]",
+    "auth = {{username = {}, password = 'x'}}",
+    "passwords = 1\nPassWord = [\n  {}, # note\n]",
+    "header = {{Authorization = [{}]}}",
+    '[host."https://r".header]\nX-Key = ["x",\n{},]\n[plugins]',
+    "[[header]]\nx.y = {{z = [[{}]]}}",
+    "header.X-Key = {}",
+    "registrytoken = {}\n[a]",
+    "secret_access_key = {}",
+]
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-!?&%()<>;: "
+# Never in what surrounds it.
+SECRETS = st.text(st.sampled_from(_LETTERS), min_size=8, max_size=40).map(lambda text: f"§{text}§")
+STRINGS: dict[str, Callable[[str], str]] = {
+    "basic": lambda secret: '"' + secret.replace("§", "\\u00a7") + '"',
+    "literal": lambda secret: f"'{secret}'",
+    "long basic": lambda secret: f'"""\n{secret[:5]}\\\n   {secret[5:]}"""',
+    "long literal": lambda secret: f"'''\n{secret}\n'''",
+}
+
+
+def shown_pieces(secret: str, text: str) -> list[str]:
+    return [secret[start : start + 8] for start in range(1, len(secret) - 8) if secret[start : start + 8] in text]
+
+
+@given(st.sampled_from(FORMS), st.sampled_from(sorted(STRINGS)), SECRETS)
+def test_no_form_of_a_secret_is_shown(form: str, string: str, secret: str) -> None:
+    text = "version = 3\n" + form.format(STRINGS[string](secret)) + "\n[last]\nx = {a = 'b'}\n"
+    tomllib.loads(text)
+    masked = reader.masked(text)
+    assert not shown_pieces(secret, masked)
+    found = tomllib.loads(masked)
+    assert found["version"] == 3 and "'b'" in masked
+
+
+@given(st.sampled_from(FORMS), st.sampled_from(sorted(STRINGS)), SECRETS, st.integers(0, 200))
+def test_no_secret_of_a_damaged_text_is_shown(form: str, string: str, secret: str, cut: int) -> None:
+    text = "version = 3\n" + form.format(STRINGS[string](secret)) + "\n"
+    cut = min(cut, len(text))
+    for damaged in (
+        text[:cut],
+        text[:cut] + text[cut + 1 :],
+        text[:cut] + '"' + text[cut:],
+        text[:cut] + "\n" + text[cut:],
+    ):
+        try:
+            tomllib.loads(damaged)
+        except ValueError:
+            # It may have lost what made it a secret; a key that is none any more is not the reader's fault.
+            if "version = 3\n" in damaged and damaged[cut:] == text[cut:]:
+                assert not shown_pieces(secret, reader.masked(damaged))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("https://me:S3cr3tS3cr3t@r.example/v2", "https://********@r.example/v2"),
+        ("https://me:S3cr/3tS@3cr 3t@r.example", "https://********@r.example"),
+        ("me:S3cr3tS3cr3t@r.example", "********@r.example"),
+        ("Authorization: Basic S3cr3tS3cr3t", "********"),
+        ("HTTP_PASSWORD=S3cr3tS3cr3t", "********"),
+        ("Bearer S3cr3tS3cr3t", "********"),
+        ("https://r.example:5000/v2", "https://r.example:5000/v2"),
+        ("registry.k8s.io/pause:3.10@sha256:ab", "registry.k8s.io/pause:3.10@sha256:ab"),
+        ("pause:3.10@sha256:ab", "pause:3.10@sha256:ab"),
+        ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime"),
+    ],
+)
+def test_users_in_addresses_and_headers_in_strings_are_masked(value: str, shown: str) -> None:
+    for quoted in (f'"{value}"', f"'{value}'", f'"""{value}"""', f"'''{value}'''"):
+        masked = reader.masked(
+            f"x = [{quoted}]\n[a.{quoted.replace(chr(34) * 3, chr(34))}]\n"
+            if quoted[1] != quoted[0]
+            else f"x = [{quoted}]\n"
+        )
+        assert tomllib.loads(masked)["x"] == [shown]
+        assert "S3cr" not in masked
+    assert "S3cr" not in reader.masked('x = "https://me:S3cr3tS3cr3t\\U00000040r.example"\n')
+    assert "S3cr" not in reader.masked("x = https://me:S3cr3tS3cr3t@r.example\n")
+
+
+@given(st.dictionaries(st.text(max_size=6), _VALUES))
+def test_what_is_no_secret_stays(tables: dict[str, Any]) -> None:
+    text = to_toml({"a": tables, "b": [tables]})
+    assume(not re.search("secret|pass|token|auth|header|credential|key|basic|bearer|@", text, re.IGNORECASE))
+    assert tomllib.loads(reader.masked(text)) == tomllib.loads(text)
+    assert tomllib.loads(reader.masked(f"# password = 'x'\n{text} # x")) == tomllib.loads(text)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "password\n= 'S3CRET'",
+        "password 'S3CRET'",
+        "x = 1, password = 'S3CRET'",
+        "x = [\npassword = 'S3CRET'\n",
+        "password = S3,CRET",
+        'x = "\npassword = "S3CRET"',
+        "x = }\npassword = 'S3CRET'",
+        "[x] password = 'S3CRET'",
+        "{password = 'S3CRET'}",
+        "password\n'S3CRET'",
+    ],
+)
+def test_what_follows_damage_is_left_out(damage: str) -> None:
+    masked = reader.masked(f"version = 3\nimports = ['/a']\n{damage}\nlast = 1\n")
+    assert "S3" not in masked and "CRET" not in masked
+    assert masked.startswith("version = 3\nimports = ['/a']\n") and reader.import_patterns(masked) == ["/a"]
+    with pytest.raises(tomllib.TOMLDecodeError):
+        tomllib.loads(masked)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("toml: line 3: expected a token: '='", "toml: line 3: expected a token: '='"),
+        ("error\n3| password = 'S3CRET\n4| x", "error\n3| password = ********\n4| x"),
+        ("no such host https://me:S3CRET@r.example", "no such host https://********@r.example"),
+    ],
+)
+def test_lines_that_containerd_quotes_in_an_error_are_masked(message: str, shown: str) -> None:
+    assert reader.masked_error(message) == shown
 
 
 class Root:
@@ -179,8 +313,8 @@ def test_drop_ins_are_sorted_by_name(root: Root) -> None:
 
 
 def test_bytes_that_are_not_utf8_are_shown(root: Root) -> None:
-    root.write(BASE, b"# caf\xe9\nversion = 2\n")
-    assert reader.config_files(str(root.root), BASE, DROP_INS)[0]["text"] == "# caf\ufffd\nversion = 2\n"
+    root.write(BASE, b"root = 'caf\xe9'\nversion = 2\n")
+    assert reader.config_files(str(root.root), BASE, DROP_INS)[0]["text"] == "root = 'caf\ufffd'\nversion = 2\n"
 
 
 def test_file_that_can_not_be_read(root: Root) -> None:

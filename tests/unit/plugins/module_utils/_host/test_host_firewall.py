@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -266,3 +267,68 @@ def test_ruleset_of_debians_example() -> None:
         pytest.skip(f"no network namespace of our own: {result.stderr}")
     found = read_nft(result.stdout)
     assert [port for port in PORTS if found.blocks(port)] == ["10250/tcp"]
+
+
+@pytest.mark.parametrize("last", ["-j DROP", ""])
+def test_chains_that_jump_to_others_many_times_are_judged_in_linear_time(last: str) -> None:
+    rules = [f"-A c{level} -j c{level + 1}\n" * 9 for level in range(60)]
+    text = f"*filter\n:INPUT ACCEPT\n-A INPUT -j c0\n{''.join(rules)}-A c60 {last}\n"
+    begun = time.process_time()
+    assert read_iptables(text).blocks("6443/tcp") == bool(last)
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize("policy", ["ACCEPT", "DROP"])
+def test_a_loop_of_chains_ends(policy: str) -> None:
+    loop = "-A a -j a\n-A a -j b\n-A b -g a\n" * 9
+    text = f"*filter\n:INPUT {policy}\n-A INPUT -j a\n{loop}"
+    assert read_iptables(text).blocks("6443/tcp") == (policy == "DROP")
+    assert read_iptables(f"{text}-A INPUT -j DROP\n").blocks("6443/tcp")
+
+
+def test_a_long_way_of_jumps_ends() -> None:
+    jumps = "".join(f"-A c{number} -j c{number + 1}\n" for number in range(5000))
+    assert not read_iptables(f"*filter\n:INPUT ACCEPT\n-A INPUT -j c0\n{jumps}-A c5000 -j DROP\n").blocks("22/tcp")
+
+
+def follow(rules: dict[int, list[tuple[str, int, int]]], chain: int, port: int) -> str:
+    """Return the verdict of a chain as the kernel finds it, rule by rule."""
+    for verb, target, match in rules[chain]:
+        if match not in (0, port):
+            continue
+        if verb in ("ACCEPT", "DROP"):
+            return verb
+        if verb == "RETURN":
+            return ""
+        verdict = follow(rules, chain + target, port) if chain + target in rules else ""
+        if verdict or verb == "goto":
+            return verdict
+    return ""
+
+
+RULE = st.tuples(
+    st.sampled_from(["ACCEPT", "DROP", "RETURN", "jump", "goto"]), st.integers(1, 3), st.sampled_from([0, 22, 80])
+)
+
+
+@given(st.lists(st.lists(RULE, max_size=4), min_size=1, max_size=6), st.booleans())
+def test_the_verdict_is_that_of_the_kernel(chains: list[list[tuple[str, int, int]]], drops: bool) -> None:
+    rules = dict(enumerate(chains))
+    lines = [f"*filter\n:INPUT {'DROP' if drops else 'ACCEPT'} [0:0]"]
+    for chain, (verb, target, match) in [(chain, rule) for chain, found in rules.items() for rule in found]:
+        name = f"c{chain}" if chain else "INPUT"
+        does = f"-{verb[0]} c{chain + target}" if verb in ("jump", "goto") else f"-j {verb}"
+        lines.append(f"-A {name} {f'-p tcp --dport {match} ' if match else ''}{does}")
+    for port in (22, 80, 6443):
+        wanted = (follow(rules, 0, port) or ("DROP" if drops else "")) == "DROP"
+        assert read_iptables("\n".join(lines)).blocks(f"{port}/tcp") == wanted
+
+
+LINES = st.lists(st.text(st.sampled_from('-A:* INPUTjaDROP"!,'), max_size=12))
+
+
+@given(LINES)
+def test_any_lines_of_a_table_have_a_result(lines: list[str]) -> None:
+    for start in ("", ":", "-A ", "-A INPUT -j "):
+        text = "*filter\n:INPUT ACCEPT\n" + "".join(f"{start}{line}\n" for line in ["", *lines])
+        read_iptables(text).blocks("22/tcp")
