@@ -58,7 +58,7 @@ def file_mode(path: Path) -> int | None:
 
 
 def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
-    """Make the file hold exactly this, in one step; None removes it. Raises OSError.
+    """Make the file hold exactly this, in one step; None removes it. Raises OSError, with the file's name.
 
     ``owner`` is a user and a group by number; directories are made, open to read for all.
     """
@@ -71,7 +71,11 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
         # mkdir obeys the umask, which is often 077 for root.
         path.parent.chmod(0o755)
     # A leading dot: apt, systemd and the like pass over it, should the process be killed half-way.
-    handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=f".{path.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -81,7 +85,9 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = str(path)
         with contextlib.suppress(FileNotFoundError):
             Path(temporary).unlink()
         raise

@@ -346,6 +346,18 @@ def test_directory_in_the_way(host: Host) -> None:
     assert result["failed"] and "Is a directory" in result["msg"]
 
 
+@pytest.mark.parametrize(
+    "options", [{"record": "/full/docker.json"}, {"service": "docker", "run_dir": "/dev/null/run"}]
+)
+def test_a_record_that_cannot_be_written_is_one_sentence(host: Host, options: dict[str, Any]) -> None:
+    host.root.mkdir()
+    (host.root / "full").touch()
+    result = host.run(**options)
+    place = options.get("run_dir", "") or f"{host.root}/full"
+    assert result["msg"].startswith(f"Error while accessing {place}")
+    assert "irectory" in result["msg"] or "exists" in result["msg"]
+
+
 def test_settings_that_docker_does_not_take_are_not_written(host: Host) -> None:
     host.write(THEIRS)
     program = host.root / "usr/bin/dockerd"
