@@ -99,7 +99,7 @@ held:
 given_back:
   description: >-
     Time in UTC at which the last isolation of this host's GPUs ended, for C(xids_since) of
-    M(gpulab.kubernetes.nvidia_smi_info). Empty if they were never isolated.
+    M(gpulab.kubernetes.nvidia_smi_info). Empty if none has ended since the last boot.
   returned: success
   type: str
   sample: "2026-11-22T05:06:25Z"

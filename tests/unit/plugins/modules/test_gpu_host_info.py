@@ -105,11 +105,20 @@ def test_the_files_of_containerd_are_read_when_asked_for(root: Path, run_module:
 
 @pytest.mark.parametrize(
     ("text", "given_back"),
-    [("2026-11-22T05:06:25Z\n", "2026-11-22T05:06:25Z"), ("yesterday\n", ""), ("", ""), (None, "")],
+    [
+        ("2026-11-22T05:06:25Z\n", "2026-11-22T05:06:25Z"),
+        ("2026-11-22T05:06:25Z this-boot\n", "2026-11-22T05:06:25Z"),
+        ("2026-11-22T05:06:25Z an-earlier-boot\n", ""),
+        ("yesterday\n", ""),
+        ("", ""),
+        (None, ""),
+    ],
 )
 def test_when_gpus_were_given_back(
     root: Path, run_module: Callable[..., dict[str, Any]], text: str | None, given_back: str
 ) -> None:
+    (root / "proc/sys/kernel/random").mkdir(parents=True)
+    (root / "proc/sys/kernel/random/boot_id").write_text("this-boot\n")
     if text is not None:
         (root / "var/lib/gpulab").mkdir()
         (root / "var/lib/gpulab/gpus-given-back").write_text(text)
