@@ -17,6 +17,8 @@ from pathlib import Path
 from ._errors import DomainError
 
 BACKUP = ".gpulab-backup"
+# What init and join find of an earlier attempt; a time_stamp follows.
+ASIDE = "/var/lib/gpulab/aside-"
 
 
 def under(root: str, path: str) -> Path:
@@ -146,6 +148,12 @@ def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
             raise DomainError(f"Error while moving {path} aside to {target}: {error.strerror or error}") from error
         moved.append(str(target))
     return moved
+
+
+def moved_aside(root: str) -> list[str]:
+    """Return the directories below ASIDE, without what they begin with: the time of each."""
+    aside = under(root, ASIDE)
+    return sorted(path.name[len(aside.name) :] for path in aside.parent.glob(f"{aside.name}*") if path.is_dir())
 
 
 def time_stamp() -> str:

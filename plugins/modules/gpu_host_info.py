@@ -110,6 +110,15 @@ apt_keys:
   elements: dict
   version_added: 0.2.0
   sample: [{name: gpulab-kubernetes, expires: "2026-12-29T20:32:12Z", days_left: 37}]
+moved_aside:
+  description: >-
+    Times of the directories C(/var/lib/gpulab/aside-TIME), in which M(gpulab.kubernetes.kubeadm_init) and
+    M(gpulab.kubernetes.kubeadm_join) have put the files of earlier attempts.
+  returned: success
+  type: list
+  elements: str
+  version_added: 0.2.0
+  sample: [20261120T210001.000000Z]
 driver:
   description: The NVIDIA driver.
   returned: success

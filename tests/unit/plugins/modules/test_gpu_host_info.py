@@ -125,6 +125,15 @@ def test_when_gpus_were_given_back(
     assert run_module("gpu_host_info", {"root": str(root)})["given_back"] == given_back
 
 
+def test_files_that_were_moved_aside_are_named(root: Path, run_module: Any) -> None:
+    assert run_module("gpu_host_info", {"root": str(root)})["moved_aside"] == []
+    for name in ("aside-20261121T000000.000000Z", "aside-20261120T210001.000000Z", "local-path"):
+        (root / "var/lib/gpulab" / name).mkdir(parents=True)
+    (root / "var/lib/gpulab/aside-file").touch()
+    found = run_module("gpu_host_info", {"root": str(root)})["moved_aside"]
+    assert found == ["20261120T210001.000000Z", "20261121T000000.000000Z"]
+
+
 def test_versions_of_a_bare_host(root: Path, run_module: Any) -> None:
     found = run_module("gpu_host_info", {"packages": ["kubelet"], "root": str(root)})
     assert found["packages"] == {}
