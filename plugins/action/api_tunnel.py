@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from ..module_utils._errors import reported
 from ..plugin_utils._api_tunnel import tunnel
+from ..plugin_utils._keeper.start import start_keeper
 
-_KEEPER = Path(__file__).resolve().parents[1] / "plugin_utils" / "_api_tunnel" / "keeper.py"
 # Beyond the time limit of ssh's own connection: keys, jump hosts.
 _PATIENCE = 30.0
 
@@ -45,6 +43,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
         except tunnel.TunnelError as error:
             said = str(error)
+        except OSError as error:
+            return {"failed": True, "msg": str(reported(error))}
         if said:
             message = f"Error while opening an SSH tunnel to the API server of {host} (cluster_api_tunnel): {said}."
             return {"failed": True, "msg": message}
@@ -52,14 +52,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _open(self, state: Path, port: int, argv: list[str], option: Any) -> str:
         """Start the tunnel and wait until it is there; returns what went wrong."""
-        state.touch(mode=0o600, exist_ok=False)
-        keeper = subprocess.Popen(
-            [sys.executable, str(_KEEPER), str(state), str(os.getppid()), *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        keeper = start_keeper(state, argv)
         deadline = time.monotonic() + float(option("timeout") or 10) + _PATIENCE
         while keeper.poll() is None and time.monotonic() < deadline:
             with socket.socket() as probe:

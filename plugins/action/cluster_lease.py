@@ -23,7 +23,7 @@ from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..plugin_utils._api_tunnel.keeper import lives
+from ..plugin_utils._keeper.keeper import lives
 
 _RENEWALS = 6
 _PAUSE = 0.2

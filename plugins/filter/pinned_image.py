@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
+from ansible.utils.display import Display
 
 from ..plugin_utils import _images
 
@@ -19,7 +20,8 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Adds the digest to an image's reference, so that moving the tag does not change the image. The tag stays readable.
-  - A reference that already has a digest, or whose digest is unknown, is not changed.
+  - A reference that already has a digest, or whose digest is unknown, is not changed. If the same image in another
+    registry has a known digest, a warning is shown.
 positional: _input, digests
 options:
   _input:
@@ -58,6 +60,13 @@ def pinned_image(reference: Any, digests: Any) -> str:
     wrong = next(_images.problems(digests), "")
     if wrong:
         raise AnsibleFilterError(f"pinned_image: {wrong}")
+    original = _images.copied(reference, digests)
+    if original:
+        Display().warning(
+            f"{reference} is pulled by its tag alone, because it may not be the same as {original}, whose digest is "
+            f"known. Set cluster_image_digests to {{'{reference}': '{digests[original]}'}} if it is an exact copy, or "
+            f"to {{'{reference}': ''}} if it is not."
+        )
     return _images.pinned(reference, digests)
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 
@@ -17,3 +18,18 @@ class DomainError(Exception):
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message)
         self.fields = fields
+
+
+# What may reach the edge of a module: what it raises itself, files and connections that fail, text that is not UTF-8.
+REPORTED = (DomainError, OSError, UnicodeError)
+
+
+def reported(error: Exception) -> DomainError:
+    """Return one of the REPORTED errors as a DomainError with one sentence: what failed, where and why."""
+    if isinstance(error, DomainError):
+        return error
+    if isinstance(error, OSError):
+        place = error.filename if isinstance(error.filename, (str, bytes)) else "a file or a connection"
+        place = os.fsdecode(place).encode("utf-8", "replace").decode()
+        return DomainError(f"Error while accessing {place}: {error.strerror or str(error) or type(error).__name__}")
+    return DomainError(f"Error while reading or writing text: {error}")

@@ -17,6 +17,8 @@ from pathlib import Path
 from ._errors import DomainError
 
 BACKUP = ".gpulab-backup"
+# What init and join find of an earlier attempt; a time_stamp follows.
+ASIDE = "/var/lib/gpulab/aside-"
 
 
 def under(root: str, path: str) -> Path:
@@ -58,7 +60,7 @@ def file_mode(path: Path) -> int | None:
 
 
 def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
-    """Make the file hold exactly this, in one step; None removes it. Raises OSError.
+    """Make the file hold exactly this, in one step; None removes it. Raises OSError, with the file's name.
 
     ``owner`` is a user and a group by number; directories are made, open to read for all.
     """
@@ -71,7 +73,11 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
         # mkdir obeys the umask, which is often 077 for root.
         path.parent.chmod(0o755)
     # A leading dot: apt, systemd and the like pass over it, should the process be killed half-way.
-    handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=f".{path.name}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -81,7 +87,9 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = str(path)
         with contextlib.suppress(FileNotFoundError):
             Path(temporary).unlink()
         raise
@@ -140,6 +148,12 @@ def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
             raise DomainError(f"Error while moving {path} aside to {target}: {error.strerror or error}") from error
         moved.append(str(target))
     return moved
+
+
+def moved_aside(root: str) -> list[str]:
+    """Return the directories below ASIDE, without what they begin with: the time of each."""
+    aside = under(root, ASIDE)
+    return sorted(path.name[len(aside.name) :] for path in aside.parent.glob(f"{aside.name}*") if path.is_dir())
 
 
 def time_stamp() -> str:

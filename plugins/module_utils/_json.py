@@ -17,6 +17,8 @@ def read_json(text: str, what: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise DomainError(f"Error while reading {what}: it is not valid JSON ({error})") from None
+    except RecursionError:
+        raise DomainError(f"Error while reading {what}: it is nested too deeply") from None
 
 
 def read_object(text: str, what: str) -> dict[str, Any]:
@@ -29,6 +31,21 @@ def as_object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DomainError(f"Error while reading {what}: it is not a JSON object")
     return value
+
+
+def as_objects(value: Any, what: str) -> list[dict[str, Any]]:
+    """A value that has to be a list of objects, empty for none. Raises DomainError."""
+    if not isinstance(value or [], list):
+        raise DomainError(f"Error while reading {what}: it is not a JSON list")
+    return [as_object(each, f"an entry of {what}") for each in value or []]
+
+
+def needed_text(value: dict[str, Any], name: str, what: str) -> str:
+    """A text that an object has to have. Raises DomainError."""
+    if not isinstance(value.get(name), str):
+        raise DomainError(f"Error while reading {what}: {name} is missing or not a text")
+    text: str = value[name]
+    return text
 
 
 def as_text(value: Any) -> str:

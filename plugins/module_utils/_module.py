@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How every module begins and ends: what it logs, and its result or the text of a DomainError."""
+"""How every module begins and ends: what it logs, and its result or one sentence that says what failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._errors import DomainError
+from ._errors import REPORTED, reported
 
 
 class QuietModule(AnsibleModule):  # type: ignore[misc]  # Ansible has no types.
@@ -32,9 +32,10 @@ class QuietModule(AnsibleModule):  # type: ignore[misc]  # Ansible has no types.
 
 
 def run(module: Any, function: Callable[[Any], Mapping[str, Any]]) -> None:
-    """Call ``function`` with the module and end the process with what it returns, or with its DomainError."""
+    """Call ``function`` with the module and end the process with what it returns, or with the error that it raises."""
     try:
         result = function(module)
-    except DomainError as error:
-        module.fail_json(msg=str(error), **error.fields)
+    except REPORTED as error:
+        said = reported(error)
+        module.fail_json(msg=str(said), **said.fields)
     module.exit_json(**{"changed": False, **result})

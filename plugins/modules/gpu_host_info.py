@@ -99,7 +99,7 @@ held:
 given_back:
   description: >-
     Time in UTC at which the last isolation of this host's GPUs ended, for C(xids_since) of
-    M(gpulab.kubernetes.nvidia_smi_info). Empty if they were never isolated.
+    M(gpulab.kubernetes.nvidia_smi_info). Empty if none has ended since the last boot.
   returned: success
   type: str
   sample: "2026-11-22T05:06:25Z"
@@ -110,6 +110,15 @@ apt_keys:
   elements: dict
   version_added: 0.2.0
   sample: [{name: gpulab-kubernetes, expires: "2026-12-29T20:32:12Z", days_left: 37}]
+moved_aside:
+  description: >-
+    Times of the directories C(/var/lib/gpulab/aside-TIME), in which M(gpulab.kubernetes.kubeadm_init) and
+    M(gpulab.kubernetes.kubeadm_join) have put the files of earlier attempts.
+  returned: success
+  type: list
+  elements: str
+  version_added: 0.2.0
+  sample: [20261120T210001.000000Z]
 driver:
   description: The NVIDIA driver.
   returned: success

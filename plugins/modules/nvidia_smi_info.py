@@ -58,7 +58,8 @@ options:
   xids_since:
     description:
       - Ignore Xids before this UTC time, such as V(2026-11-22T05:06:25Z). Xids of earlier boots are always ignored.
-      - If empty, all Xids since the last boot are returned.
+      - If empty, all Xids since the last boot are returned. This is also the case if the time is in the future, because
+        the clock was set back since then.
     type: str
     default: ""
     version_added: 0.2.0
@@ -392,6 +393,12 @@ xids_read:
   returned: always
   type: str
   sample: "2026-11-22T05:06:25Z"
+boot_id:
+  description: Kernel's ID of this boot of the host. Empty if it can't be read.
+  returned: always
+  type: str
+  sample: 5cd7f7a1-3d2c-4a5f-9e0e-1b6a1c0d7e21
+  version_added: 0.2.0
 topology:
   description: Connections between the GPUs. Null if not requested, or if nvidia-smi doesn't provide it.
   returned: always

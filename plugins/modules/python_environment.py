@@ -14,6 +14,7 @@ author:
 description:
   - Creates a virtual environment with the host's Python and installs the package and its dependencies. An environment
     that already contains this version is kept; any other environment is created again.
+  - Only wheels are installed, since building a package would run its code.
   - Requires C(python3-venv) and a Python package index. No other Python package is needed on the host.
 options:
   path:
@@ -37,8 +38,8 @@ options:
     version_added: 0.2.0
   index_url:
     description:
-      - URL of the Python package index. It may contain a user name and a password, which are not shown. An index at an
-        C(http:) URL is also trusted.
+      - URL of the Python package index. It may contain a user name and a password, which are not shown. An C(http:) URL
+        is accepted only if O(requirements) is set.
     type: str
     default: https://pypi.org/simple
   http_proxy:
@@ -92,13 +93,14 @@ def _pins(requirements: str) -> list[str]:
 
 def run_module(module: QuietModule) -> dict[str, Any]:
     params = module.params
+    source = index(params["index_url"], bool(params["requirements"]))
     environment = PythonEnvironment(Runner(module, timeout=params["timeout"]), params["path"])
     before = environment.version(params["package"])
     wanted, installed = params["requirements"], environment.requirements()
     changed = before != params["version"] or bool(wanted and wanted != installed)
     if changed and not module.check_mode:
         given = {name: params[name] for name in ("http_proxy", "https_proxy") if params[name]}
-        environ = {**given, "no_proxy": ",".join(params["no_proxy"]), **index(params["index_url"])}
+        environ = {**given, "no_proxy": ",".join(params["no_proxy"]), **source}
         environment.install(params["package"], params["version"], environ, wanted)
     diff = {
         "before": "\n".join([f"{params['package']} {before}", *_pins(installed), ""]),

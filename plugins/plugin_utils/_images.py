@@ -30,3 +30,20 @@ def pinned(reference: str, digests: Mapping[str, str]) -> str:
     """The reference with its digest; one that has a digest, or whose digest is not known, stays as it is."""
     digest = "" if "@" in reference else digests.get(reference, "")
     return f"{reference}@{digest}" if digest else reference
+
+
+def copied(reference: str, digests: Mapping[str, str]) -> str:
+    """The image of a known digest that ``reference`` names in another registry, empty if there is none.
+
+    An entry for the reference itself, also an empty one, says what is wanted.
+    """
+    if "@" in reference or reference in digests:
+        return ""
+    known = (each for each, digest in digests.items() if digest and f"/{reference}".endswith(f"/{_path(each)}"))
+    return next(known, "")
+
+
+def _path(reference: str) -> str:
+    """The image without its registry, which has a dot or a port."""
+    registry, _slash, path = reference.partition("/")
+    return path if path and ("." in registry or ":" in registry) else reference

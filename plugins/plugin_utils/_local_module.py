@@ -23,6 +23,8 @@ from ansible.module_utils import basic
 from ansible.plugins.action import ActionBase
 from ansible.plugins.action.normal import ActionModule as Normal
 
+from ..module_utils._errors import REPORTED, reported
+
 _MODULES = "ansible_collections.gpulab.kubernetes.plugins.modules."
 
 
@@ -37,7 +39,11 @@ class LocalModule(Normal):  # type: ignore[misc]  # Ansible has no types.
         result: dict[str, Any] = ActionBase.run(self, tmp, task_vars)
         arguments = dict(self._task.args)
         self._update_module_args(self._task.action, arguments, task_vars)
-        return {**result, **_called(self._task.action.rpartition(".")[2], arguments)}
+        try:
+            return {**result, **_called(self._task.action.rpartition(".")[2], arguments)}
+        except REPORTED as error:
+            # The module reports its own; the files of the controller are left.
+            raise AnsibleError(str(reported(error))) from error
 
     def is_here(self, task_vars: dict[str, Any]) -> bool:
         host = self._task.delegate_to

@@ -93,7 +93,8 @@ def test_provision_builds_and_proves_the_cluster_and_a_dry_run_then_predicts_not
     assert Cluster.of(inventory).ready_nodes() == set(inventory.hosts)
     dry = launch("gpulab provision", inventory, directory.with_name("dry"), job_type="check").expect_success()
     assert dry.changed() == set()
-    second = launch("gpulab allowed driver replacement", inventory, directory.with_name("second")).expect_success()
+    name = "gpulab allowed driver replacement"
+    second = launch(name, inventory, directory.with_name("second"), after=first).expect_success()
     assert second.changed() == set()
 
 
@@ -105,7 +106,10 @@ def with_variables(inventory: Inventory, **values: object) -> Inventory:
 @pytest.mark.parametrize("name", [name for name in templates() if name not in {*OWN_TESTS, *WANTING}])
 def test_every_other_template_succeeds_on_the_cluster(name: str, inventory: Inventory, directory: Path) -> None:
     stored = with_variables(inventory, cluster_storage=["local_path"])
-    job = launch(name, stored, directory, answers=ANSWERS.get(name)).expect_success()
+    checked = None
+    if "cluster_approval_required" in templates()[name].get("extra_vars", {}):
+        checked = launch("gpulab preflight", stored, directory.with_name("checked")).expect_success()
+    job = launch(name, stored, directory, answers=ANSWERS.get(name), after=checked).expect_success()
     assert templates()[name]["playbook"] in " ".join(job.command)
 
 
@@ -124,8 +128,9 @@ def test_the_driver_is_upgraded_to_the_version_that_the_inventory_names(inventor
     assert "Set it in the inventory" in unnamed.output
     version = inventory.workers[0].run("nvidia-smi --query-gpu=driver_version --format=csv,noheader").split()[0]
     named = with_variables(inventory, nvidia_driver_version=version)
+    job = None
     for template in ("gpulab upgrade driver", "gpulab allowed driver upgrade"):
-        job = launch(template, named, directory.with_name("named"))
+        job = launch(template, named, directory.with_name("named"), after=job)
         assert job.expect_success().changed() == set()
 
 

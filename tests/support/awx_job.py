@@ -25,6 +25,7 @@ from support.lab import lab_command
 
 # What the lab's inventory says about reaching a host belongs to the credential, or to this machine.
 _NOT_IN_AWX = ("ansible_user", "ansible_ssh_private_key_file", "ansible_ssh_common_args")
+_REVISION = "0" * 40
 _ELSEWHERE = "~/.ansible/collections:/usr/share/ansible/collections"
 
 
@@ -42,6 +43,11 @@ class Job:
         """Return the (host, task) pairs that reported a change."""
         data = [event["event_data"] for event in self.events if event["event"] == "runner_on_ok"]
         return {(one["host"], one["task"]) for one in data if one["res"].get("changed")}
+
+    def artifacts(self) -> dict[str, Any]:
+        """Return what AWX gives the jobs of a workflow that follow as variables."""
+        (stats,) = [event["event_data"] for event in self.events if event["event"] == "playbook_on_stats"]
+        return dict(stats.get("artifact_data", {}))
 
     def report(self) -> dict[str, Any]:
         """Return the report, which lies next to the inventory directory and begins with its name."""
@@ -68,15 +74,19 @@ def launch(
     job_type: str = "run",
     limit: str = "",
     project: Path = ROOT,
+    after: Job | None = None,
 ) -> Job:
     """Run a job template to its end in an empty directory and return what it did.
 
-    Raises ValueError where AWX would refuse the answers to its survey.
+    ``after`` is the job before it in a workflow. Raises ValueError where AWX would refuse the answers to its survey.
     """
     template = templates()[name]
     variables = {
         **template.get("extra_vars", {}),
         **awx_survey.launch_variables(template.get("survey", []), answers or {}),
+        **(after.artifacts() if after else {}),
+        "awx_job_template_name": name,
+        "awx_project_revision": _REVISION,
     }
     shutil.rmtree(directory, ignore_errors=True)
     copied = awx_project.checkout(project, directory / "project")
@@ -87,7 +97,7 @@ def launch(
     key = Path(inventory.control_plane.variables["ansible_ssh_private_key_file"]).read_text()
     written = {
         "settings": json.dumps(settings),
-        "extravars": json.dumps({**variables, "awx_job_template_name": name}),
+        "extravars": json.dumps(variables),
         "cmdline": shlex.join(options),
         "envvars": json.dumps(_environment(copied)),
         "ssh_key": key,

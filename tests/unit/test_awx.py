@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
 from support import awx_project, awx_survey
+from support.programs import run_ansible
 
 ROOT = Path(__file__).resolve().parents[2]
 # The one is part of the others; the other configures AWX itself and is run beside it.
@@ -102,6 +104,9 @@ def test_what_is_destructive_is_a_template_of_its_own_that_only_a_workflow_with_
     assert not DESTRUCTIVE & {question["variable"] for _name, question in QUESTIONS}
     destructive = {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))}
     assert len(destructive) == 4
+    assert {
+        one["name"] for one in TEMPLATES if one.get("extra_vars", {}).get("cluster_approval_required")
+    } == destructive
     launched = []
     for workflow in described("workflows"):
         nodes = {node["identifier"]: node for node in workflow["nodes"]}
@@ -141,6 +146,57 @@ def test_a_survey_asks_for_a_variable_of_one_run_that_exists_and_proposes_nothin
 def test_extra_variables_of_a_template_exist(options: Mapping[str, Mapping[str, Any]]) -> None:
     for template in TEMPLATES:
         assert set(template.get("extra_vars", {})) <= set(options)
+
+
+APPROVED = [one for one in described("workflows") if any("approval" in node for node in one["nodes"])]
+
+
+def run_workflow(folder: Path, workflow: dict[str, Any], revisions: dict[str, str]) -> list[tuple[str, int, str]]:
+    """Run the inventory check of each job as AWX does: with the artifacts of the jobs before, until one fails.
+
+    ``revisions`` are those of the project when the job of that template begins. Approvals are given.
+    """
+    (folder / "hosts.ini").write_text("[control_plane]\ncp1\n[workers]\ngpu1\n")
+    (folder / "run.yml").write_text("- import_playbook: gpulab.kubernetes.inventory\n")
+    templates = {template["name"]: template for template in TEMPLATES}
+    nodes = {node["identifier"]: node for node in workflow["nodes"]}
+    started = {name for node in nodes.values() for name in node["success_nodes"]}
+    (following,) = set(nodes) - started
+    artifacts: dict[str, Any] = {}
+    ended = []
+    while following:
+        node = nodes[following]
+        if "job_template" in node:
+            name = node["job_template"]
+            own = {"awx_job_template_name": name, "awx_project_revision": revisions.get(name, revisions[""])}
+            variables = {**templates[name].get("extra_vars", {}), **artifacts, **own}
+            arguments = ("-i", "hosts.ini", "run.yml", "-e", json.dumps(variables))
+            shown: dict[str, Any] = {"ANSIBLE_SHOW_CUSTOM_STATS": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
+            status, output = run_ansible(folder, *arguments, **shown)
+            ended.append((name, status, " ".join(output.split())))
+            if status:
+                break
+            artifacts.update(json.loads(re.findall(r"RUN: (\{.*\})\n", output)[0]))
+        (following,) = node["success_nodes"] or [""]
+    return ended
+
+
+@pytest.mark.parametrize("workflow", APPROVED, ids=lambda one: str(one["name"]))
+def test_an_approval_is_for_the_revision_that_was_checked(tmp_path: Path, workflow: dict[str, Any]) -> None:
+    (change,) = [node["job_template"] for node in workflow["nodes"] if "allowed" in node.get("job_template", "")]
+    same = run_workflow(tmp_path, workflow, {"": "1111"})
+    assert [status for _name, status, _output in same] == [0, 0, 0]
+    assert "Revision of the project: 1111. Collection: 0." in same[0][2]
+    *before, (name, status, output) = run_workflow(tmp_path, workflow, {"": "1111", change: "2222"})
+    assert (name, bool(status)) == (change, True) and all(not each[1] for each in before)
+    assert f"Error while starting {change}: this is not what was approved: the project was 1111 and is 2222." in output
+
+
+def test_a_change_without_a_job_before_its_approval_is_refused(tmp_path: Path) -> None:
+    node = {"identifier": "change", "job_template": "gpulab allowed GPU sharing", "success_nodes": []}
+    for revision, words in (("1111", "no job of this workflow has recorded"), ("", "does not tell the revision")):
+        ((_name, status, output),) = run_workflow(tmp_path, {"nodes": [node]}, {"": revision})
+        assert status and words in output
 
 
 def scalars(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -268,7 +268,9 @@ def _put_back_on_error(paths: Iterable[Path]) -> Iterator[None]:
         yield
     except BaseException:
         for path, (data, mode) in reversed(kept.items()):
-            put_file(path, data, mode)
+            # A full disk would not take even the same file again.
+            if (read_file(path), file_mode(path) or _MODE) != (data, mode):
+                put_file(path, data, mode)
         raise
 
 

@@ -81,7 +81,13 @@ def not_ready_reason(node: Object) -> str:
 def quantity(node: Object, kind: str, resource: str = GPU) -> int:
     """How much of a countable resource a node has; ``kind`` is capacity or allocatable."""
     value = ((node.get("status") or {}).get(kind) or {}).get(resource, "0")
-    return int(value) if str(value).isdigit() else 0
+    return whole(value)
+
+
+def whole(value: Any) -> int:
+    """A whole number as the API writes it, 0 for anything else."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def gpu_resources(node: Object) -> list[str]:
@@ -196,4 +202,4 @@ def _condition(thing: Object, kind: str) -> Object:
 def _asked(container: Object, resource: str) -> int:
     resources = container.get("resources") or {}
     value = (resources.get("limits") or {}).get(resource) or (resources.get("requests") or {}).get(resource) or "0"
-    return int(value) if str(value).isdigit() else 0
+    return whole(value)

@@ -68,8 +68,10 @@ class DaemonFile:
                 f"Error while reading {self._path}: {error}. Docker can't start with this file either; correct or "
                 "remove it. Nothing was changed."
             ) from error
-        own = self._own()
-        others = docker.without(values, own)
+        records = self._records()
+        others = values
+        for own in records:
+            others = docker.without(others, own)
         if cdi and replace:
             others = docker.without(others, _WITHOUT_CDI)
         wanted = _complete_settings(others, settings, log_options, cdi)
@@ -77,6 +79,7 @@ class DaemonFile:
         if merged.contradictions:
             raise self._contradicted(merged)
         self._check_log_options(merged.values)
+        kept = docker.without(merged.values, others)
         diff, backup, keys = [], None, list(docker.changes(values, merged.values))
         reload = docker.reloaded(values, merged.values)
         if keys:
@@ -87,10 +90,11 @@ class DaemonFile:
             self._validate(after)
             diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
             if not self._module.check_mode:
+                # Both are on record until the file is written, so that a run that is killed leaves none to others.
+                records = self._keep([*records, *([kept] if kept not in records else [])], records)
                 backup = self._write(before, after, "reload" if reload else "restart")
-        kept = docker.without(merged.values, others)
-        if self._record and kept != own and not self._module.check_mode:
-            put_file(self._record, json.dumps(kept).encode(), 0o600)
+        if not self._module.check_mode:
+            self._keep([kept], records)
         newer = self._newer() if self._service else []
         if newer and not self._module.check_mode:
             self._restarts.note(self._service)
@@ -107,12 +111,18 @@ class DaemonFile:
             **docker.facts(merged.values),
         }
 
-    def _own(self) -> dict[str, Any]:
+    def _records(self) -> list[dict[str, Any]]:
+        """The settings that were written here: a JSON object on each line, two lines while the file is changed."""
         text = read_text(self._record) if self._record else None
         # One that can't be read is of no use, and its settings count as those of others.
         with contextlib.suppress(DomainError):
-            return docker.read_daemon(text or "")
-        return {}
+            return [docker.read_daemon(line) for line in (text or "").split("\n")]
+        return [{}]
+
+    def _keep(self, records: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if self._record and records != before:
+            put_file(self._record, "\n".join(map(json.dumps, records)).encode(), 0o600)
+        return records
 
     def _write(self, before: str | None, after: str, verb: str) -> str | None:
         backup = str(back_up(self._file)) if before is not None else None

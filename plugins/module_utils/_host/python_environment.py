@@ -22,9 +22,17 @@ print(found.version if found.read_text("RECORD") else "")
 """
 
 
-def index(url: str) -> dict[str, str]:
-    """The environment in which pip takes packages from there; of its own accord it takes none by C(http:)."""
+def index(url: str, hashed: bool) -> dict[str, str]:
+    """The environment in which pip takes packages from there; of its own accord it takes none by C(http:).
+
+    Raises DomainError for C(http:) unless the packages are ``hashed``.
+    """
     parts = urlsplit(url)
+    if parts.scheme == "http" and not hashed:
+        raise DomainError(
+            f"Error while choosing a Python package index: {parts.hostname} is reached by http, so that anyone in "
+            "between could replace the packages. Use an https address, or set requirements with hashes."
+        )
     trusted = {"PIP_TRUSTED_HOST": parts.netloc.rpartition("@")[2]} if parts.scheme == "http" else {}
     return {"PIP_INDEX_URL": url, **trusted}
 
@@ -61,9 +69,11 @@ class PythonEnvironment:
         """
         self._runner.check([_PYTHON, "-m", "venv", "--clear", self._directory], f"creating {self._directory}")
         argv = [self._python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+        # Building a package would run its code, as root.
+        argv.append("--only-binary=:all:")
         if requirements:
             self._requirements.write_text(requirements)
-            wanted = ["--require-hashes", "--only-binary=:all:", "--requirement", str(self._requirements)]
+            wanted = ["--require-hashes", "--requirement", str(self._requirements)]
         else:
             wanted = [f"{package}=={version}"]
         done = self._runner.run([*argv, *wanted], environ=environ)

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import move_aside, read_text, time_stamp, under, write_text
+from .._files import ASIDE, move_aside, read_text, time_stamp, under, write_text
 from . import init_decision as state
 from . import leftovers
 from .init_evidence import COMPONENTS, RECORD, gather
 from .run import Kubeadm
 
-_ASIDE = "/var/lib/gpulab/aside-"
 _CONFS = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")
 
 
@@ -97,7 +96,7 @@ class KubeadmInit:
         write_text(self._record, json.dumps(record), mode=0o600)
 
     def _clean(self, config: str, outcome: Outcome) -> None:
-        aside = under(self._root, f"{_ASIDE}{time_stamp()}")
+        aside = under(self._root, f"{ASIDE}{time_stamp()}")
         self._kubeadm.stop_kubelet()
         confs = [self._etc / f"{name}.conf" for name in _CONFS]
         data = self._etcd_data(config)
@@ -128,7 +127,7 @@ class KubeadmInit:
             record = json.loads(read_text(self._record) or "")
             before, began = [str(name) for name in record["before"]], str(record["began"])
         # An earlier attempt at clearing away may have been interrupted after it had moved them.
-        places = [path for path in under(self._root, _ASIDE).parent.glob("aside-*") if path.name >= f"aside-{began}"]
+        places = [path for path in under(self._root, ASIDE).parent.glob("aside-*") if path.name >= f"aside-{began}"]
         for name in before:
             for place in sorted(places, reverse=True):
                 kept = place / self._etc.relative_to(self._root) / name

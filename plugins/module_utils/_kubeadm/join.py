@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._errors import DomainError
-from .._files import move_aside, read_text, time_stamp, under
+from .._files import ASIDE, move_aside, read_text, time_stamp, under
 from . import join_decision as state
 from .join_command import is_ca_hash
 from .kubeconfig import Kubeconfig, host_port, read_kubeconfig
@@ -121,7 +121,7 @@ class KubeadmJoin:
             return outcome
         configuration = wanted.configuration()
         if verdict.action == state.CLEAN:
-            aside = under(self._root, f"/var/lib/gpulab/aside-{time_stamp()}")
+            aside = under(self._root, f"{ASIDE}{time_stamp()}")
             paths = [under(self._root, path) for path in _LEFTOVERS]
             outcome.moved_aside = move_aside(paths, self._root, aside)
         self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster", wanted.discovery)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .._command import CommandError, Runner
-from .._errors import DomainError
+from .._files import read_text
 from . import profile
 from .profile import Profile
 
@@ -27,13 +27,8 @@ class Machine:
 
     def found(self) -> Profile | None:
         """The profile as it is. Raises DomainError."""
-        path = self._home / ".minikube" / "profiles" / self._name / "config.json"
-        try:
-            return profile.read_config(path.read_text())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise DomainError(f"Error while reading {path}: {error.strerror}") from error
+        text = read_text(self._home / ".minikube" / "profiles" / self._name / "config.json")
+        return None if text is None else profile.read_config(text)
 
     def state(self) -> str:
         """Raises DomainError."""

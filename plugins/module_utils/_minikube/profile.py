@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .._errors import DomainError
-from .._json import as_object, as_text, read_json, read_object
+from .._json import as_object, as_objects, as_text, needed_text, read_json, read_object
 
 # What minikube keeps as it is, with a warning or without, or refuses with GUEST_DRIVER_MISMATCH (driver).
 _SIZES = ("cpus", "memory", "disk")
@@ -31,6 +30,11 @@ _OWN_CONFIG = (
 _ALL_GPUS = {"all", "nvidia"}
 # Enabled by --gpus itself (pkg/minikube/cruntime/docker.go).
 _GPU_ADDON = "nvidia-device-plugin"
+
+
+_CONFIG = "the profile's config.json"
+_OPTION = ("Component", "Key", "Value")
+_OBJECTS = "the objects of the cluster"
 
 
 @dataclass(frozen=True)
@@ -67,13 +71,12 @@ class Change:
 
 def read_config(text: str) -> Profile:
     """The profile in C(profiles/NAME/config.json). Raises DomainError."""
-    values = read_object(text, "the profile's config.json")
-    kubernetes = values.get("KubernetesConfig")
-    if not isinstance(kubernetes, dict) or not isinstance(values.get("Driver"), str):
-        raise DomainError("Error while reading the profile's config.json: it has no Driver or no KubernetesConfig")
-    options = kubernetes.get("ExtraOptions") or []
+    values = read_object(text, _CONFIG)
+    kubernetes = as_object(values.get("KubernetesConfig"), f"KubernetesConfig in {_CONFIG}")
+    options = as_objects(kubernetes.get("ExtraOptions"), f"ExtraOptions in {_CONFIG}")
+    enabled = as_object(values.get("Addons") or {}, f"Addons in {_CONFIG}")
     return Profile(
-        driver=values["Driver"],
+        driver=needed_text(values, "Driver", _CONFIG),
         kubernetes_version=as_text(kubernetes.get("KubernetesVersion")).removeprefix("v"),
         container_runtime=as_text(kubernetes.get("ContainerRuntime")),
         gpus=as_text(values.get("GPUs")) or "none",
@@ -85,8 +88,8 @@ def read_config(text: str) -> Profile:
         base_image=as_text(values.get("KicBaseImage")),
         image_repository=as_text(kubernetes.get("ImageRepository")),
         binary_mirror=as_text(values.get("BinaryMirror")),
-        addons=tuple(sorted(name for name, enabled in (values.get("Addons") or {}).items() if enabled is True)),
-        extra_config=tuple(sorted(f"{one['Component']}.{one['Key']}={one['Value']}" for one in options)),
+        addons=tuple(sorted(name for name, on in enabled.items() if on is True)),
+        extra_config=tuple(sorted(_option(one) for one in options)),
     )
 
 
@@ -161,19 +164,23 @@ def start_arguments(found: Profile | None, wanted: Profile, options: Iterable[st
 
 
 def content(text: str) -> str:
-    """The pods and claims in C(kubectl get pods,persistentvolumeclaims --all-namespaces --output=json), in words."""
+    """The pods and claims in C(kubectl get pods,persistentvolumeclaims --all-namespaces --output=json), in words.
+
+    Raises DomainError.
+    """
     found: dict[str, list[str]] = {"Pod": [], "PersistentVolumeClaim": []}
-    for item in read_object(text, "the objects of the cluster").get("items", []):
-        about = item["metadata"]
-        if about["namespace"] != "kube-system":
-            found.setdefault(item["kind"], []).append(f"{about['namespace']}/{about['name']}")
+    for item in as_objects(read_object(text, _OBJECTS).get("items"), _OBJECTS):
+        about = as_object(item.get("metadata"), f"metadata in {_OBJECTS}")
+        namespace, name = (needed_text(about, key, f"metadata in {_OBJECTS}") for key in ("namespace", "name"))
+        if namespace != "kube-system":
+            found.setdefault(needed_text(item, "kind", _OBJECTS), []).append(f"{namespace}/{name}")
     pods, claims = (", ".join(sorted(found[kind])) or "none" for kind in ("Pod", "PersistentVolumeClaim"))
     return f"pods: {pods}; persistent volume claims: {claims}"
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version, to compare it."""
-    return tuple(int(part) if part.isdigit() else 0 for part in version.partition("-")[0].split("."))
+    return tuple(int(part) if part.isascii() and part.isdigit() else 0 for part in version.partition("-")[0].split("."))
 
 
 def _own_config(found: Profile, wanted: Profile) -> list[str]:
@@ -195,4 +202,9 @@ def _shown(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _option(values: dict[str, Any]) -> str:
+    component, key, value = (needed_text(values, name, f"ExtraOptions in {_CONFIG}") for name in _OPTION)
+    return f"{component}.{key}={value}"

@@ -13,7 +13,7 @@ from .._command import Runner
 from .._errors import DomainError
 from .._nvidia_smi.facts import NvidiaSmi
 from .health import complete
-from .kernel_log import xid_events
+from .kernel_log import boot_id, xid_events
 from .root import NVIDIA_SMI, nvidia_smi
 from .xid import findings, moment, written
 
@@ -37,7 +37,9 @@ def gpu_state(
     if xids_since and since is None:
         said = f"xids_since is {xids_since!r}; write it as in 2026-11-22T05:06:25Z"
         raise DomainError(f"Error while reading the GPUs: {said}")
-    begun = written(time.time())
+    begun = time.time()
+    # The clock was set back since then, so it is not known which errors came before.
+    since = None if since is not None and since > begun else since
     kernel_log = Runner(module, timeout=timeout)
     events, failure = xid_events(kernel_log.run) if "xids" in gather else (None, None)
     found = findings(events or [], since)
@@ -48,5 +50,6 @@ def gpu_state(
         **complete(facts, found),
         "xids": None if events is None else [each.fields() for each in found],
         "xids_failure": failure,
-        "xids_read": begun,
+        "xids_read": written(begun),
+        "boot_id": boot_id(),
     }

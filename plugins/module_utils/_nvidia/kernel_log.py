@@ -41,6 +41,12 @@ def xid_events(run: Callable[[Sequence[str]], Result]) -> tuple[list[Event] | No
 
 
 def given_back(root: str) -> str:
-    """When GPUs of this host were last given back after an isolation, empty if never; earlier errors are settled."""
-    found = text_or_nothing(root, GIVEN_BACK).strip()
-    return found if moment(found) is not None else ""
+    """When GPUs were last given back after an isolation in this boot, empty if never; earlier errors are settled."""
+    found, _space, boot = text_or_nothing(root, GIVEN_BACK).strip().partition(" ")
+    # The errors of other boots are not read, and the clock may have been wrong then.
+    return found if moment(found) is not None and boot in ("", boot_id(root)) else ""
+
+
+def boot_id(root: str = "/") -> str:
+    """Which boot of the host this is, empty if that is not known."""
+    return text_or_nothing(root, "/proc/sys/kernel/random/boot_id").strip()

@@ -11,7 +11,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 
-from .._errors import DomainError
+from .._errors import REPORTED, DomainError, reported
 
 OPTIONS: dict[str, Any] = {
     "name": {"type": "str", "required": True},
@@ -62,8 +62,9 @@ def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | 
     for name, state, part in parts:
         try:
             results[name] = {"changed": False, **state.ensure(part)}
-        except DomainError as error:
-            raise DomainError(f"{name}: {error}", states=results, failed_state=name, **error.fields) from error
+        except REPORTED as error:
+            said = reported(error)
+            raise DomainError(f"{name}: {said}", states=results, failed_state=name, **said.fields) from error
         if results[name].get("reboot_required"):
             break
     changed = [result for result in results.values() if result["changed"]]

@@ -181,7 +181,7 @@ def ending(pod: Object) -> str:
 def index(pod: Object) -> int:
     """Which of the job's pods it is, -1 when it does not say."""
     told = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
-    return int(told) if told.isdigit() else -1
+    return int(told) if told.isascii() and told.isdigit() else -1
 
 
 def first(pods: Iterable[Object]) -> Object | None:

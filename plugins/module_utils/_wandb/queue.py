@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .._cluster.quantities import read_quantity
+from .._json import as_object, as_objects, needed_text, read_json
 from .._mappings import merged
 
 Values = dict[str, Any]
@@ -72,19 +72,24 @@ def declared(setting: Mapping[str, Any], defaults: Mapping[str, Any]) -> Values:
     }
 
 
-def from_api(
-    name: str, config: Any, resource: str, variables: Sequence[Mapping[str, Any]], prioritization: str
-) -> Queue:
-    """Return a queue from what wandb's RunQueue has: its config, type, template_variables and prioritization_mode."""
-    loaded = json.loads(config) if isinstance(config, str) else config or {}
-    schemas = {each["name"]: _loaded(each["schema"]) for each in variables or []}
-    arguments = (loaded.get("resource_args") or {}).get(resource) or {}
+def from_api(name: str, config: Any, resource: str, variables: Any, prioritization: str) -> Queue:
+    """Return a queue from what wandb's RunQueue has: its config, type, template_variables and prioritization_mode.
+
+    Raises DomainError.
+    """
+    what = f"the queue {name} of W&B"
+    by_type = as_object(_loaded(config, what).get("resource_args") or {}, f"the arguments of {what}")
+    arguments = as_object(by_type.get(resource) or {}, f"the arguments of {what}")
+    what = f"a template variable of {what}"
+    schemas = {
+        needed_text(each, "name", what): _loaded(each.get("schema"), what) for each in as_objects(variables, what)
+    }
     return Queue(name, resource, arguments, schemas, prioritization or "DISABLED")
 
 
-def _loaded(schema: Any) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(schema) if isinstance(schema, str) else schema
-    return found
+def _loaded(value: Any, what: str) -> dict[str, Any]:
+    """An object or its JSON, empty for none."""
+    return as_object(read_json(value, what) if isinstance(value, str) else value or {}, what)
 
 
 def _given(setting: Mapping[str, Any]) -> Values:

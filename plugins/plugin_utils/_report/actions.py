@@ -11,6 +11,7 @@ from typing import Any
 
 from ...module_utils._acceptance.problems import PROVE, SITE
 from ...module_utils._acceptance.summary import counted
+from ...module_utils._files import ASIDE
 from ...module_utils._nvidia_smi.faults import DO_LOOK
 from ...module_utils._problem import Problem, together
 from .drift import Row
@@ -32,6 +33,7 @@ _ORDER = (
     "xids",
     "launch",
     "certificate",
+    "aside",
 )
 # Of problems and versions in reports of older versions, which name no remedy.
 _OTHERWISE = f"Fix the reported problem. {PROVE}"
@@ -107,6 +109,13 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
         do = "Without it, errors of GPUs (Xids) are unknown. On the host, check: journalctl -k."
         yield _action("xids", WARNING, "kernel_log_unread", host, what, do)
     yield from _certificates(host, entry, certificate_days)
+    for moment in texts(entry.get("moved_aside")):
+        since = f"{moment[:4]}-{moment[4:6]}-{moment[6:8]}"
+        what = (
+            f"files of an earlier attempt to form a cluster, perhaps with CA keys, are in {ASIDE}{moment} since {since}"
+        )
+        do = f"If no one needs them, remove them on {host}: sudo rm -r {ASIDE}{moment}"
+        yield _action("aside", WARNING, "files_moved_aside", host, what, do)
 
 
 def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,8 @@ _DEVICE = (
 # Of an Xid, the same.
 _XID = ("xid", "pci_bus_id", "severity", "what", "advice", "message", "count", "first", "last", "over")
 _SLICE = ("profile", "uuid", "memory_total_mib")
+# It becomes part of a command that a person copies.
+_TIME_STAMP = re.compile(r"\d{8}T\d{6}\.\d{6}Z", re.ASCII)
 _CERTIFICATE = ("name", "expires", "days_left", "externally_managed")
 
 
@@ -85,6 +88,7 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
         if driver.get("topology")
         else {},
         "versions": [row.fields() for row in compare(dictionary(said.get("installed")), pins)],
+        "moved_aside": [each for each in texts(said.get("moved_aside")) if _TIME_STAMP.fullmatch(each)],
         "certificates": [
             {**{key: each.get(key) for key in _CERTIFICATE}, "authority": authority}
             for key, authority in (("certificates", False), ("certificate_authorities", True))

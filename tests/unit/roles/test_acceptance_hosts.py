@@ -92,6 +92,30 @@ def test_a_driver_in_a_pod_is_read_by_the_same_module(tmp_path: Path) -> None:
     assert site.asked("nvidia_smi_info") == site.asked("nvidia_mig") == []
 
 
+BARE = """
+- name: Look
+  hosts: gpu1
+  gather_facts: false
+  become: false
+  check_mode: true
+  tasks:
+    - name: Verify
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.acceptance
+"""
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 3])
+def test_check_mode_without_a_cluster_predicts_only_what_was_found(tmp_path: Path, gpus: int) -> None:
+    site = Site(tmp_path)
+    site.answer("gpu_host_info", {**FOUND, "pci": FOUND["pci"] * gpus, "nvidia_smi": {}})
+    status, output = site.play(BARE, {"cluster_api_kubeconfig": "", "ansible_facts": {"nodename": "gpu1"}})
+    assert status == 0, output
+    assert f"GPUs on the PCI buses of the hosts: {gpus}." in " ".join(output.split())
+    assert f'{"changed" if gpus else "ok"}: [gpu1] => {{\n    "msg": "There is no cluster yet.' in output
+    assert site.asked("gpu_acceptance") == []
+
+
 @pytest.mark.parametrize(("driver", "compared"), [(FINE, True), (LOST, True), ({}, False)])
 def test_mig_devices_are_compared_where_the_driver_was_asked(
     tmp_path: Path, driver: dict[str, Any], compared: bool

@@ -179,6 +179,47 @@ def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Pat
     assert not left.exists(), "left by a run that was killed"
 
 
+KILLED = """
+- name: Have a kubeconfig until the end
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Load the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: settings
+    - name: Make it
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.cluster_api
+        tasks_from: file
+    - name: Look at it
+      ansible.builtin.command:
+        cmd: cp --preserve=mode {{ cluster_api_kubeconfig }} {{ cluster_api_kubeconfig }}.seen
+      run_once: true
+    - name: Kill ansible-playbook
+      ansible.builtin.command:
+        # The process of a task is a child of it.
+        cmd: kill -9 {{ lookup('ansible.builtin.pipe', 'cut -d " " -f 4 /proc/$PPID/stat') }}
+      run_once: true
+      when: kill
+"""
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_the_kubeconfig_goes_when_ansible_is_killed_or_does_not_close_it(tmp_path: Path, kill: bool) -> None:
+    private, seen = tmp_path / "private.conf", tmp_path / "private.conf.seen"
+    (tmp_path / "site.yml").write_text(KILLED)
+    (tmp_path / "hosts.ini").write_text(INVENTORY)
+    settings = read(conf(), _cluster_api_private_file=str(private), kill=kill)
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", settings)
+    assert (status == 0) is not kill, output
+    assert "clusters" in seen.read_text() and seen.stat().st_mode & 0o777 == 0o600
+    deadline = time.monotonic() + 20
+    while private.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not private.exists()
+
+
 KEEP = """
 - name: Keep the kubeconfig
   hosts: all

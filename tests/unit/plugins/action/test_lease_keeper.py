@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._api_tunnel.keeper import lives
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._keeper.keeper import lives
 from apiserver import ApiServer, Authority
 from support.hosts import ROOT
 

@@ -9,9 +9,14 @@ import base64
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _local_module
 from support.programs import run_ansible
 
 PEM = base64.b64encode(b"-----BEGIN X-----").decode()
@@ -79,6 +84,17 @@ def test_errors(tmp_path: Path) -> None:
     here, own = results(tmp_path, [write_file("/dev/null/file"), ask_api(tmp_path / "kubeconfig")])
     assert here == own and here[0]["msg"].startswith("Error while ")
     assert here[1]["msg"].startswith("nodes: Error while asking the API")
+
+
+def test_a_controller_whose_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ActionBase, "run", lambda *_given: {})
+    monkeypatch.setattr(_local_module.LocalModule, "is_here", lambda *_given: True)
+    monkeypatch.setattr(_local_module.LocalModule, "_update_module_args", lambda *_given: None)
+    monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path / "gone"))
+    action = _local_module.LocalModule.__new__(_local_module.LocalModule)
+    action._task = SimpleNamespace(args={}, action="gpulab.kubernetes.managed_files")
+    with pytest.raises(AnsibleError, match=f"Error while accessing {tmp_path}/gone/.*: No such file or directory"):
+        action.run()
 
 
 def test_no_key_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

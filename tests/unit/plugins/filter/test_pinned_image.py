@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from ansible.utils.display import Display
 from ansible_collections.gpulab.kubernetes.plugins.filter.pinned_image import FilterModule
 
 pinned = FilterModule().filters()["pinned_image"]
@@ -29,6 +30,33 @@ IMAGE = "localhost:5000/a/flannel:v1"
 )
 def test_images(reference: str, digests: dict[str, str], expected: str) -> None:
     assert pinned(reference, digests) == expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "digests", "warned"),
+    [
+        ("mirror:5000/a/flannel:v1", {"ghcr.io/a/flannel:v1": ONE}, True),
+        ("mirror.example/k8s/pause:3.10", {"registry.k8s.io/pause:3.10": ONE}, True),
+        ("a/flannel:v1", {"ghcr.io/a/flannel:v1": ONE}, True),
+        ("ghcr.io/a/flannel:v1", {"ghcr.io/a/flannel:v1": ONE}, False),
+        ("mirror/a/flannel:v1", {"ghcr.io/a/flannel:v1": ONE, "mirror/a/flannel:v1": ""}, False),
+        ("mirror/a/flannel:v1", {"ghcr.io/a/flannel:v1": ""}, False),
+        (f"mirror/a/flannel:v1@{TWO}", {"ghcr.io/a/flannel:v1": ONE}, False),
+        ("mirror/a/flannel:v2", {"ghcr.io/a/flannel:v1": ONE}, False),
+        ("mirror/not-a/flannel:v1", {"ghcr.io/not/a/flannel:v1": ONE}, False),
+        ("mirror/mypause:3.10", {"registry.k8s.io/pause:3.10": ONE}, False),
+    ],
+)
+def test_a_known_image_in_another_registry_does_not_lose_its_digest_in_silence(
+    monkeypatch: pytest.MonkeyPatch, reference: str, digests: dict[str, str], warned: bool
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(Display, "warning", lambda _display, text: warnings.append(text))
+    pinned(reference, digests)
+    assert bool(warnings) is warned
+    assert all(
+        f"cluster_image_digests to {{'{reference}': '{ONE}'}} if it is an exact copy" in each for each in warnings
+    )
 
 
 @pytest.mark.parametrize(

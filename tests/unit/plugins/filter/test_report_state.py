@@ -239,6 +239,19 @@ def test_keys_of_apt_sources_that_end_are_told_next_to_certificates() -> None:
     assert len(found["hosts"]["gpu1"]["certificates"]) == 3
 
 
+def test_files_of_an_earlier_attempt_are_told_last_and_how_to_remove_them() -> None:
+    stamps = ["20261120T210001.000000Z", "20261121T000000.000000Z; reboot", "../../home", "", 7]
+    keys = [{"name": "gpulab-kubernetes", "expires": "2026-12-29T20:32:12Z", "days_left": 20}]
+    found = state(proof(), {"gpu1": seen(moved_aside=stamps, apt_keys=keys)}, SETTINGS)
+    place = "/var/lib/gpulab/aside-20261120T210001.000000Z"
+    assert whats(found)[1:] == [
+        f"files of an earlier attempt to form a cluster, perhaps with CA keys, are in {place} since 2026-11-20"
+    ]
+    last = found["actions"][-1]
+    assert (last["severity"], last["problem"], last["host"]) == ("warning", "files_moved_aside", "gpu1")
+    assert last["do"] == f"If no one needs them, remove them on gpu1: sudo rm -r {place}"
+
+
 def test_certificates_that_are_missing_are_no_fault_and_those_unread_are_told() -> None:
     host = seen(certificates={"certificates": [certificate("super-admin.conf", None)], "certificate_authorities": []})
     assert state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["certificates"] == []

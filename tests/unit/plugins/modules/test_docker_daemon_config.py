@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._docker.daemon import DAEMON_FILE, DaemonFile
 
 SETTINGS = {
     "default-runtime": "nvidia",
@@ -153,11 +155,48 @@ def test_the_record_is_written_only_if_it_differs(
     record = host.root / "var/lib/gpulab/docker.json"
     host.run(settings=first, record="/var/lib/gpulab/docker.json")
     assert record.exists() == bool(first)
-    before = record.stat().st_ino if first else None
+    before = record.stat().st_mtime_ns if first else None
     host.run(settings=second, record="/var/lib/gpulab/docker.json", check=True)
-    assert (record.stat().st_ino if record.exists() else None) == before
+    assert (record.stat().st_mtime_ns if record.exists() else None) == before
     host.run(settings=second, record="/var/lib/gpulab/docker.json")
-    assert ((record.stat().st_ino if record.exists() else None) != before) == written
+    assert ((record.stat().st_mtime_ns if record.exists() else None) != before) == written
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_a_run_that_is_killed_leaves_no_setting_to_others(
+    host: Host, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    given: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
+    host.write('{"bip": "10.77.0.1/24", "log-opts": {"env": "A"}}')
+    host.run(settings={"log-opts": {"max-size": "100m"}, "debug": True}, **given)
+    kept = host.root / "var/lib/gpulab/docker.json"
+    replaced: list[Path] = []
+    replace = Path.replace
+
+    def killed(self: Path, target: Path) -> Path:
+        if len(replaced) == written:
+            raise KeyboardInterrupt
+        replaced.append(Path(target))
+        return replace(self, target)
+
+    wanted = {"log-opts": {"max-size": "200m"}, "labels": ["a=b"]}
+    restarts: Any = None
+    file = DaemonFile(SimpleNamespace(check_mode=False), str(host.root), DAEMON_FILE, restarts, "", (), given["record"])
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "replace", killed)
+        file.ensure(wanted, False, {}, False)
+    assert replaced == [kept, host.file][:written]
+    changed = host.run(settings=wanted, **given)
+    assert changed.get("changed") is (written < 2), changed
+    rest = {"bip": "10.77.0.1/24", "log-opts": {"env": "A"}}
+    assert json.loads(host.file.read_bytes()) == {
+        **rest,
+        "log-opts": {"env": "A", "max-size": "200m"},
+        "labels": ["a=b"],
+    }
+    assert host.run(settings={}, **given)["changed"]
+    assert json.loads(host.file.read_bytes()) == rest
+    assert json.loads(kept.read_bytes()) == {}
 
 
 def test_service_is_restarted_later(host: Host) -> None:
@@ -305,6 +344,18 @@ def test_directory_in_the_way(host: Host) -> None:
     host.file.mkdir(parents=True)
     result = host.run()
     assert result["failed"] and "Is a directory" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"record": "/full/docker.json"}, {"service": "docker", "run_dir": "/dev/null/run"}]
+)
+def test_a_record_that_cannot_be_written_is_one_sentence(host: Host, options: dict[str, Any]) -> None:
+    host.root.mkdir()
+    (host.root / "full").touch()
+    result = host.run(**options)
+    place = options.get("run_dir", "") or f"{host.root}/full"
+    assert result["msg"].startswith(f"Error while accessing {place}")
+    assert "irectory" in result["msg"] or "exists" in result["msg"]
 
 
 def test_settings_that_docker_does_not_take_are_not_written(host: Host) -> None:

@@ -105,15 +105,33 @@ def test_the_files_of_containerd_are_read_when_asked_for(root: Path, run_module:
 
 @pytest.mark.parametrize(
     ("text", "given_back"),
-    [("2026-11-22T05:06:25Z\n", "2026-11-22T05:06:25Z"), ("yesterday\n", ""), ("", ""), (None, "")],
+    [
+        ("2026-11-22T05:06:25Z\n", "2026-11-22T05:06:25Z"),
+        ("2026-11-22T05:06:25Z this-boot\n", "2026-11-22T05:06:25Z"),
+        ("2026-11-22T05:06:25Z an-earlier-boot\n", ""),
+        ("yesterday\n", ""),
+        ("", ""),
+        (None, ""),
+    ],
 )
 def test_when_gpus_were_given_back(
     root: Path, run_module: Callable[..., dict[str, Any]], text: str | None, given_back: str
 ) -> None:
+    (root / "proc/sys/kernel/random").mkdir(parents=True)
+    (root / "proc/sys/kernel/random/boot_id").write_text("this-boot\n")
     if text is not None:
         (root / "var/lib/gpulab").mkdir()
         (root / "var/lib/gpulab/gpus-given-back").write_text(text)
     assert run_module("gpu_host_info", {"root": str(root)})["given_back"] == given_back
+
+
+def test_files_that_were_moved_aside_are_named(root: Path, run_module: Any) -> None:
+    assert run_module("gpu_host_info", {"root": str(root)})["moved_aside"] == []
+    for name in ("aside-20261121T000000.000000Z", "aside-20261120T210001.000000Z", "local-path"):
+        (root / "var/lib/gpulab" / name).mkdir(parents=True)
+    (root / "var/lib/gpulab/aside-file").touch()
+    found = run_module("gpu_host_info", {"root": str(root)})["moved_aside"]
+    assert found == ["20261120T210001.000000Z", "20261121T000000.000000Z"]
 
 
 def test_versions_of_a_bare_host(root: Path, run_module: Any) -> None:

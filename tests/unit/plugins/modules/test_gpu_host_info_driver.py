@@ -78,6 +78,9 @@ def test_the_driver_says_the_same_as_to_nvidia_smi_info(
         ("2026-11-22T05:06:24Z", "", 1),
         ("2026-11-22T05:06:26Z", "2026-11-22T05:06:24Z", 1),
         ("", "2026-11-22T05:06:26Z", 0),
+        # The clock was ahead.
+        ("2126-11-22T05:06:26Z", "", 1),
+        ("", "2126-11-22T05:06:26Z", 1),
     ],
 )
 def test_xids_count_since_a_time_or_since_the_gpus_were_given_back(

@@ -5,11 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._minikube import profile
+from damaged import damaged_json
+from hypothesis import given
+from hypothesis import strategies as st
 
 # As minikube v1.38.1 writes it for the driver none, less what is not read.
 CONFIG: dict[str, Any] = {
@@ -306,11 +313,48 @@ def test_what_minikube_says_is_the_error(host: Host) -> None:
     )
 
 
-@pytest.mark.parametrize(("text", "words"), [("{", "not valid JSON"), ("[]", "not a JSON object"), ("{}", "no Driver")])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "the profile's config.json: it is not valid JSON"),
+        ("[]", "the profile's config.json: it is not a JSON object"),
+        ("{}", "KubernetesConfig in the profile's config.json: it is not a JSON object"),
+        ('{"KubernetesConfig": {}}', "the profile's config.json: Driver is missing or not a text"),
+        (
+            '{"KubernetesConfig": {"ExtraOptions": 1}}',
+            "ExtraOptions in the profile's config.json: it is not a JSON list",
+        ),
+        (
+            '{"KubernetesConfig": {"ExtraOptions": [{"Key": "a"}]}, "Driver": "none"}',
+            "Component is missing or not a text",
+        ),
+    ],
+)
 def test_a_file_that_is_no_profile_is_an_error(host: Host, text: str, words: str) -> None:
     host.profile()
     (host.here / ".minikube/profiles/minikube/config.json").write_text(text)
     assert words in host()["msg"]
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (profile.read_config, json.dumps(CONFIG)),
+        (profile.read_status, json.dumps([RUNNING])),
+        (profile.content, json.dumps(OBJECTS)),
+    ],
+)
+@given(data=st.data())
+def test_a_damaged_text_is_read_or_a_documented_error(
+    read: Callable[[str], Any], text: str, data: st.DataObject
+) -> None:
+    with contextlib.suppress(DomainError):
+        read(data.draw(damaged_json(text)))
+
+
+@given(st.text(st.sampled_from("0123456789.-v²٣")))
+def test_any_version_has_numbers(version: str) -> None:
+    assert profile.version_numbers(version)
 
 
 @pytest.mark.parametrize(("text", "words"), [("", "not valid JSON"), ("[]", "not a JSON object")])

@@ -46,8 +46,18 @@ def ended(**terminated: Any) -> dict[str, Any]:
         (pod(container(1), init=[container(1, restartPolicy="Always"), container(2)]), 3),
         (pod(container(2), init=[container(1, restartPolicy="Always")]), 3),
         (pod({"name": "c", "image": IMAGE, "resources": {"requests": {objects.GPU: "2"}}}), 2),
+        (pod({"name": "c", "image": IMAGE, "resources": {"limits": {objects.GPU: "²"}}}), 0),
     ],
-    ids=["none", "sum", "check then hold", "greatest init", "sidecar before init", "sidecar", "request only"],
+    ids=[
+        "none",
+        "sum",
+        "check then hold",
+        "greatest init",
+        "sidecar before init",
+        "sidecar",
+        "request only",
+        "no digit",
+    ],
 )
 def test_a_pods_gpus_are_counted_as_the_scheduler_does(found: dict[str, Any], want: int) -> None:
     assert objects.requested(found) == want
@@ -141,7 +151,7 @@ def test_a_pod_that_is_well_has_no_trouble(phase: str) -> None:
     assert objects.trouble(pod(phase=phase), [warning]) is None
 
 
-@pytest.mark.parametrize(("value", "want"), [("4", 4), ("0", 0), (None, 0)])
+@pytest.mark.parametrize(("value", "want"), [("4", 4), ("0", 0), (None, 0), ("²", 0), ("٣", 0), ("-1", 0), (2, 2)])
 def test_quantities_of_nodes(value: str | None, want: int) -> None:
     have = {} if value is None else {objects.GPU: value}
     assert objects.quantity({"metadata": {"name": "n"}, "status": {"allocatable": have}}, "allocatable") == want

@@ -55,7 +55,7 @@ def test_the_package_is_installed_from_the_index_into_a_new_environment() -> Non
     made, installed = programs.calls
     assert made == ["/usr/bin/python3", "-m", "venv", "--clear", "/opt/x"]
     assert (installed[0], installed[-1], programs.environ) == ("/opt/x/bin/python", "wandb==0.31.0", environ)
-    assert "secret" not in str(programs.calls)
+    assert "secret" not in str(programs.calls) and "--only-binary=:all:" in installed
 
 
 def test_requirements_with_hashes_are_installed_and_nothing_else(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_requirements_with_hashes_are_installed_and_nothing_else(tmp_path: Path)
     assert environment.requirements() == ""
     environment.install("wandb", "0.31.0", {}, "wandb==0.31.0 --hash=sha256:1\n")
     assert programs.calls[-1][-4:] == [
-        "--require-hashes",
         "--only-binary=:all:",
+        "--require-hashes",
         "--requirement",
         f"{tmp_path}/requirements.txt",
     ]
@@ -76,8 +76,21 @@ def test_requirements_with_hashes_are_installed_and_nothing_else(tmp_path: Path)
     ("url", "trusted"),
     [("https://pypi.org/simple", None), ("http://u:p@mirror.example.org:8080/simple", "mirror.example.org:8080")],
 )
-def test_an_index_by_http_is_trusted(url: str, trusted: str | None) -> None:
-    assert (index(url)["PIP_INDEX_URL"], index(url).get("PIP_TRUSTED_HOST")) == (url, trusted)
+def test_an_index_by_http_is_trusted_for_packages_with_hashes(url: str, trusted: str | None) -> None:
+    assert (index(url, True)["PIP_INDEX_URL"], index(url, True).get("PIP_TRUSTED_HOST")) == (url, trusted)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_an_index_by_http_is_refused_for_other_packages(tmp_path: Path, run_module: Any, check: bool) -> None:
+    values = {
+        "path": str(tmp_path / "venv"),
+        "package": "wandb",
+        "version": "1",
+        "index_url": "http://u:pw@mirror/simple",
+    }
+    result = run_module("python_environment", values, check=check)
+    assert "mirror is reached by http, so that anyone in between could replace the packages" in result["msg"]
+    assert "pw@" not in result["msg"] and not (tmp_path / "venv").exists()
 
 
 def test_the_reason_of_pip_is_said() -> None:

@@ -3,13 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._mappings import merged
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.errors import explained
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.queue import Queue, declared, from_api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.refusals import refusals
+from damaged import damaged, damaged_json
+from hypothesis import given
+from hypothesis import strategies as st
 from support.wandb_refusals import REFUSED
 
 DEFAULTS = {"namespace": "default", "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
@@ -109,6 +114,31 @@ def test_a_queue_is_read_as_it_was_written(config: Any) -> None:
     assert from_api("q", config, "kubernetes", variables, "V0") == Queue(
         "q", "kubernetes", {"a": 1}, {"gpus": {"type": "integer"}}, "V0"
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "variables", "words"),
+    [
+        ("{", [], "the queue q of W&B: it is not valid JSON"),
+        ([1], [], "the queue q of W&B: it is not a JSON object"),
+        ({"resource_args": 1}, [], "the arguments of the queue q of W&B: it is not a JSON object"),
+        ({"resource_args": {"kubernetes": "x"}}, [], "the arguments of the queue q of W&B: it is not a JSON object"),
+        ({}, {"a": 1}, "a template variable of the queue q of W&B: it is not a JSON list"),
+        ({}, [{"schema": {}}], "a template variable of the queue q of W&B: name is missing or not a text"),
+        ({}, [{"name": "a", "schema": "[1]"}], "a template variable of the queue q of W&B: it is not a JSON object"),
+    ],
+)
+def test_a_queue_that_is_not_as_it_was_written_is_an_error(config: Any, variables: Any, words: str) -> None:
+    with pytest.raises(DomainError, match=r"^Error while reading ") as error:
+        from_api("q", config, "kubernetes", variables, "V0")
+    assert words in str(error.value)
+
+
+@given(damaged_json('{"resource_args": {"kubernetes": {"a": 1}}}'), st.data())
+def test_a_damaged_queue_is_read_or_a_documented_error(config: str, data: st.DataObject) -> None:
+    variables = data.draw(damaged([{"name": "gpus", "schema": {"type": "integer"}}]))
+    with contextlib.suppress(DomainError):
+        assert from_api("q", config, "kubernetes", variables, "V0").shown()
 
 
 @pytest.mark.parametrize(

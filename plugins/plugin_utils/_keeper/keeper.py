@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ends with a run what belongs to it: a file and a program. A program of its own: only Python's library.
+
+Arguments: the file, the process of the run, then the program with its arguments, if there is one. When the process has
+ended, however that came, the file is removed. When the file is removed, the program ends.
+
+A program is started again when it ends, but only once the file says V(up); before that its first end is the keeper's,
+too. What it says is in C(FILE.log). It is asked to end with SIGTERM, and has five seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_INTERVAL = 0.2
+
+
+class Run:
+    """The process of a run, and the file that stands for what belongs to it."""
+
+    def __init__(self, file: Path, process: int) -> None:
+        self.file, self._process = file, process
+        self._stopped = False
+        # What ends a whole group of processes ends the run, too.
+        signal.signal(signal.SIGTERM, self._stop)
+
+    def goes_on(self) -> bool:
+        return not self._stopped and self.file.exists() and lives(self._process)
+
+    def _stop(self, _number: int, _frame: object) -> None:
+        self._stopped = True
+
+
+def lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError:
+        return False
+    with contextlib.suppress(OSError, IndexError):
+        # A zombie is dead all the same; the name in parentheses may hold anything.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True
+
+
+def keep(run: Run, program: list[str]) -> int:
+    """Return the exit status of the program's last run, 0 without a program."""
+    log = Path(f"{run.file}.log")
+    status = _keep_program(run, program, log) if program else 0
+    while not program and run.goes_on():
+        time.sleep(_INTERVAL)
+    if not run.goes_on():
+        for path in (run.file, log):
+            path.unlink(missing_ok=True)
+    return status
+
+
+def _keep_program(run: Run, program: list[str], log: Path) -> int:
+    status = 0
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as said:
+        while run.goes_on():
+            child = subprocess.Popen(program, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+            while child.poll() is None and run.goes_on():
+                time.sleep(_INTERVAL)
+            if child.poll() is None:
+                child.terminate()
+                try:
+                    child.wait(5)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+            status = child.wait()
+            if _text(run.file) != "up":
+                break
+            time.sleep(1)
+    return status
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(keep(Run(Path(sys.argv[1]), int(sys.argv[2])), sys.argv[3:]))
