@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import io
 import json
 import os
 import time
@@ -389,7 +390,10 @@ CAMPAIGNS: dict[str, Campaign] = {
     "state of containerd": Campaign(
         lambda text: named("filter.containerd_state.containerd_state")([{"path": "/etc/c", "text": text}]), [CONTAINERD]
     ),
-    "table of NFS exports": Campaign(named("plugin_utils._nfs.exported"), [ETAB]),
+    "table of NFS exports": Campaign(
+        through("filter.nfs_export_differences.nfs_export_differences", "/srv/cache", "/srv/cache 10.0.0.1(rw,sync)"),
+        [ETAB],
+    ),
     "page of a report": Campaign(
         through("filter.report_page.report_page", TEMPLATES),
         [report_samples.well(), report_samples.ill(), report_samples.hostile()],
@@ -429,7 +433,12 @@ CAMPAIGNS: dict[str, Campaign] = {
         through("module_utils._apt.dpkg.compare_versions", "1:2.3~rc1-4+b1"), ["1:2.3-4", "2.3~rc1"]
     ),
     "sources of apt": Campaign(through("module_utils._apt.sources_list.read_sources", "/etc/apt/x.list"), SOURCES),
-    "index of packages": Campaign(through("module_utils._apt.index.read_packages", ["kubelet"]), [PACKAGES]),
+    "index of packages": Campaign(
+        lambda text: named("module_utils._apt.index.read_packages")(
+            io.BytesIO(text.encode("utf-8", "surrogatepass")), ["kubelet"]
+        ),
+        [PACKAGES],
+    ),
     "credentials of apt": Campaign(
         lambda text: list(
             named("module_utils._apt.credentials.problems")([{"machine": text, "username": text, "password": SECRET}])
