@@ -15,7 +15,7 @@ def read_json(text: str, what: str) -> Any:
     """The value of a text. Raises DomainError."""
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DomainError(f"Error while reading {what}: it is not valid JSON ({error})") from None
 
 
