@@ -20,7 +20,7 @@ description:
   - The result is stored in the ConfigMap C(kube-system/gpulab-acceptance). The next run reuses it and creates no pods,
     unless the node was rebooted, or its GPUs, its versions, O(nodes[].containerd) or its allocatable resources have
     changed.
-  - Problems are returned in RV(report). They do not make the module fail.
+  - Problems are returned in RV(report). They do not make the module fail. If it fails, it could not verify the GPUs.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -232,6 +232,14 @@ report:
     totals: {gpus: 1, proven: 1, in_use: 0}
     kept: false
     problems: []
+inconclusive:
+  description:
+    - Whether the GPUs could not be verified, for example because the API did not answer. This does not mean that
+      something is wrong with them.
+  returned: failure
+  type: bool
+  sample: true
+  version_added: 0.2.0
 kept:
   description: Whether all results are from an earlier verification that is still valid.
   returned: success
@@ -267,6 +275,7 @@ from ..module_utils._acceptance.pods import Settings
 from ..module_utils._acceptance.session import Session
 from ..module_utils._acceptance.summary import problems, remedies, summary
 from ..module_utils._cluster.api import Api
+from ..module_utils._errors import DomainError
 from ..module_utils._module import run
 
 _NODE = {
@@ -289,11 +298,16 @@ _NODE = {
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     settings = Settings(params["namespace"], params["image"], params["network_image"], params["timeout"])
-    session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
-    if params["verify"]:
-        changed, report = session.accept(params["force"], module.check_mode)
-    else:
-        changed, report = False, session.look()
+    try:
+        session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
+        if params["verify"]:
+            changed, report = session.accept(params["force"], module.check_mode)
+        else:
+            changed, report = False, session.look()
+    except DomainError as error:
+        # What is verified as bad is a problem in the report.
+        error.fields["inconclusive"] = True
+        raise
     return {
         "changed": changed,
         "report": report,

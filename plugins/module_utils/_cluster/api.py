@@ -44,7 +44,7 @@ class ApiError(DomainError):
     def __init__(
         self, message: str, status: int = 0, causes: Collection[str] = (), passing: bool | None = None
     ) -> None:
-        super().__init__(message, status=status)
+        super().__init__(message, status=status, inconclusive=True)
         self.status = status
         self.causes = frozenset(causes)
         self.passing = status in (BUSY, *_TROUBLE) if passing is None else passing

@@ -32,13 +32,18 @@ class StuckFor:
         return any(now - since >= self._limit for since in self.since.values())
 
 
-def until(look: Callable[[], Found], done: Callable[[Found], bool], timeout: float) -> Found:
-    """What the last look found, when ``done`` accepts it or ``timeout`` seconds are over. 0 looks once."""
-    deadline = time.monotonic() + timeout
+def until(
+    look: Callable[[], Found],
+    done: Callable[[Found], bool],
+    timeout: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Found:
+    """What the last look found, when ``done`` accepts it or ``timeout`` seconds of ``clock`` are over. 0 looks once."""
+    deadline = clock() + timeout
     pause = _FIRST_PAUSE
     while True:
         found = look()
-        if done(found) or time.monotonic() >= deadline:
+        if done(found) or clock() >= deadline:
             return found
         time.sleep(pause)
         pause = min(_LONGEST_PAUSE, pause * 2)

@@ -38,6 +38,13 @@ def test_it_looks_until_all_is_gone_or_the_time_is_over(
     assert len(list(rest)) == len(left) - looks
 
 
+def test_time_in_which_nothing_can_be_seen_does_not_count() -> None:
+    times = iter([0, 0, 0, 60])
+    looks: list[int] = []
+    until(lambda: looks.append(1), lambda _found: False, 60, lambda: next(times))
+    assert len(looks) == 3
+
+
 def test_what_was_found_last_is_returned() -> None:
     numbers = iter(range(9))
     assert until(lambda: next(numbers), lambda number: number == 2, 60) == 2
