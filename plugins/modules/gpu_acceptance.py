@@ -234,11 +234,11 @@ report:
     problems: []
 inconclusive:
   description:
-    - Whether the GPUs could not be verified, for example because the API did not answer. This does not mean that
-      something is wrong with them.
-  returned: failure
+    - Whether the GPUs could not be verified, for example because the API did not answer (the module fails), or because
+      RV(problems) have other causes, such as the cluster's DNS. Nothing shows that a GPU or its driver is faulty.
+  returned: always
   type: bool
-  sample: true
+  sample: false
   version_added: 0.2.0
 kept:
   description: Whether all results are from an earlier verification that is still valid.
@@ -272,6 +272,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._acceptance.hosts import read_hosts
 from ..module_utils._acceptance.pods import Settings
+from ..module_utils._acceptance.problems import inconclusive
 from ..module_utils._acceptance.session import Session
 from ..module_utils._acceptance.summary import problems, remedies, summary
 from ..module_utils._cluster.api import Api
@@ -311,6 +312,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     return {
         "changed": changed,
         "report": report,
+        "inconclusive": bool(report) and inconclusive(report["problems"]),
         "kept": bool(report) and report["kept"],
         "summary": summary(report) if report else [],
         "problems": problems(report) if report else [],

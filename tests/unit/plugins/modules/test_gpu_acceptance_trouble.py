@@ -46,6 +46,7 @@ def test_each_gpu_that_is_missed_has_its_reason(lab: Lab, attribute: str, value:
     result = lab.verify()
     assert any(said in cause for cause in causes(result, "gpu1")), causes(result, "gpu1")
     assert result["report"]["totals"]["proven"] == 0
+    assert result["inconclusive"] is (attribute == "pull_error")
     missing = {problem["gpu"] for problem in result["report"]["problems"] if problem["host"] == "gpu2"}
     assert missing >= set(A100)
 
