@@ -28,6 +28,7 @@ _PROXY = "Does a proxy or a captive portal answer instead of the API?"
 BUSY = 429
 # An API server that starts, or whose etcd elects a leader.
 _TROUBLE = (500, 502, 503, 504)
+_EVICTION = "/eviction"
 _LARGEST_ANSWER = 256 * 1024 * 1024
 _LONGEST_MESSAGE = 2000
 _CHUNK = 1024 * 1024
@@ -122,7 +123,20 @@ class Api:
         return self._request("GET", path, query, once=seconds)
 
     def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self._object("POST", path, body=body)
+        """Create an object, and return it. Whether a request that was not answered has created it is looked up."""
+        try:
+            return self._object("POST", path, body=body)
+        except ApiError as error:
+            name = body.get("metadata", {}).get("name")
+            if not error.passing or error.status == BUSY or not name or "?" in path or path.endswith(_EVICTION):
+                raise
+            found = self.find(f"{path}/{name}")
+            if found is None:
+                return self._object("POST", path, body=body)
+            # It could be that of another run, which would be taken for the own one.
+            if body.get("kind") == "Namespace":
+                raise
+            return found
 
     def apply(
         self, path: str, body: dict[str, Any], manager: str = "gpulab.kubernetes", dry: bool = False
@@ -175,7 +189,7 @@ class Api:
         # The server does not say whether it has processed a request that it could not answer.
         repeatable = method != "POST"
         # A disruption budget answers with this status, too, and its waits are those of the drain.
-        busy = () if path.endswith("/eviction") else (BUSY,)
+        busy = () if path.endswith(_EVICTION) else (BUSY,)
         while True:
             asked = time.monotonic()
             try:

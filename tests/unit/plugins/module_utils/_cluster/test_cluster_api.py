@@ -167,6 +167,28 @@ def test_what_may_have_been_created_is_not_created_again(script: Script, clock: 
     assert (script.asked, clock.naps, caught.value.passing) == (["POST"], [], True)
 
 
+@pytest.mark.parametrize(
+    ("kind", "steps", "asked"),
+    [
+        ("Pod", [error(404), GOOD], ["POST", "GET", "POST"]),
+        ("Pod", [error(503), GOOD], ["POST", "GET", "GET"]),
+        ("Namespace", [error(404), GOOD], ["POST", "GET", "POST"]),
+    ],
+)
+def test_what_was_not_created_after_all_is_created_again(
+    script: Script, clock: Clock, kind: str, steps: list[Any], asked: list[str]
+) -> None:
+    script.steps = [error(500), *steps]
+    assert script.client().create("/api/v1/things", {"kind": kind, **GOOD}) == GOOD
+    assert script.asked == asked
+
+
+def test_a_namespace_that_appears_meanwhile_may_be_that_of_another_run(script: Script, clock: Clock) -> None:
+    script.steps = [error(500), GOOD]
+    with pytest.raises(ApiError, match="leader changed"):
+        script.client().create("/api/v1/namespaces", {"kind": "Namespace", **GOOD})
+
+
 @pytest.mark.parametrize("method", CALLS)
 def test_a_busy_api_is_asked_again_when_it_says(script: Script, clock: Clock, method: str) -> None:
     script.steps = [error(429, Retry_After="7"), error(429), GOOD]
