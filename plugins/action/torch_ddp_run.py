@@ -62,8 +62,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if os.getppid() != parent:
                 raise _Interrupted
             if result.get("failed"):
-                # Status 0 is no answer, 5xx the API's own trouble; anything else won't get better.
-                passing = result.get("status") == 0 or int(result.get("status") or 400) >= 500
+                # Status 0 is no answer, 429 a busy API, 5xx its own trouble; anything else won't get better.
+                passing = result.get("status") in (0, 429) or int(result.get("status") or 400) >= 500
                 if not passing or now - heard >= _API_PATIENCE:
                     return result
                 show.progress(str(result["msg"]), now - started)

@@ -13,6 +13,7 @@ class DomainError(Exception):
     """Something went wrong that a person can understand.
 
     The text is the whole message. ``fields`` are further values for ``fail_json`` (C(rc), C(stdout), ...).
+    C(inconclusive) among them says that the failure proves nothing about what was to be checked.
     """
 
     def __init__(self, message: str, **fields: Any) -> None:

@@ -23,7 +23,8 @@ description:
     If the result can't be stored, the module warns, and the next run verifies again.
   - If a host has fewer GPUs than at an earlier verification, the module warns in each run, until O(nodes[].expected) is
     the number of GPUs that the host has.
-  - Problems are returned in RV(report). They do not make the module fail.
+  - Problems are returned in RV(report). They do not make the module fail. If it fails, it could not
+    verify the GPUs.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -250,6 +251,14 @@ report:
     totals: {gpus: 1, proven: 1, in_use: 0}
     kept: false
     problems: []
+inconclusive:
+  description:
+    - Whether the GPUs could not be verified, for example because the API did not answer (the module fails), or because
+      RV(problems) have other causes, such as the cluster's DNS. Nothing shows that a GPU or its driver is faulty.
+  returned: always
+  type: bool
+  sample: false
+  version_added: 0.2.0
 kept:
   description: Whether all results are from an earlier verification that is still valid.
   returned: success
@@ -282,9 +291,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._acceptance.hosts import read_hosts
 from ..module_utils._acceptance.pods import Settings
+from ..module_utils._acceptance.problems import inconclusive
 from ..module_utils._acceptance.session import Session
 from ..module_utils._acceptance.summary import problems, remedies, summary, warnings
 from ..module_utils._cluster.api import Api
+from ..module_utils._errors import DomainError
 from ..module_utils._module import run
 
 _NODE = {
@@ -308,16 +319,22 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     names = ("namespace", "image", "network_image", "timeout", "holder", "plugin_namespace")
     settings = Settings(**{name: params[name] for name in names})
-    session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
-    if params["verify"]:
-        changed, report = session.accept(params["force"], module.check_mode)
-    else:
-        changed, report = False, session.look()
+    try:
+        session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
+        if params["verify"]:
+            changed, report = session.accept(params["force"], module.check_mode)
+        else:
+            changed, report = False, session.look()
+    except DomainError as error:
+        # What is verified as bad is a problem in the report.
+        error.fields["inconclusive"] = True
+        raise
     for warning in [*session.warnings, *(warnings(report) if report else [])]:
         module.warn(warning)
     return {
         "changed": changed,
         "report": report,
+        "inconclusive": bool(report) and inconclusive(report["problems"]),
         "kept": bool(report) and report["kept"],
         "summary": summary(report) if report else [],
         "problems": problems(report) if report else [],

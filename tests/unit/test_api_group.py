@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from jinja2 import Environment, StrictUndefined
 
@@ -19,6 +20,9 @@ JINJA = Environment(undefined=StrictUndefined, autoescape=False)
 Task = tuple[Path, str, str]
 
 
+PATIENCE = {"retries": "{{ cluster_api_retries }}", "delay": "{{ cluster_api_retry_delay }}"}
+
+
 def load(path: Path) -> list[dict[str, Any]]:
     return (yaml.safe_load(path.read_text()) if path.exists() else None) or []
 
@@ -29,6 +33,14 @@ def written(path: Path, entries: list[dict[str, Any]]) -> Iterator[Task]:
         yield from ((path, entry.get("name", ""), word) for word in entry if "." in word)
         for part in PARTS:
             yield from written(path, entry.get(part) or [])
+
+
+def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Each task of a file, those in blocks too."""
+    for entry in entries:
+        yield entry
+        for part in PARTS:
+            yield from tasks(entry.get(part) or [])
 
 
 FILES = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml"), *ROOT.glob("playbooks/**/*.yml")]
@@ -126,3 +138,13 @@ def test_every_playbook_that_uses_the_api_checks_which_host_each_node_belongs_to
     assert unchecked == CHECK_THEMSELVES
     site = (ROOT / "playbooks/tasks/cluster.yml").read_text()
     assert site.index("gpulab.kubernetes.node_pools") < site.index("gpulab.kubernetes.nvidia_driver_installer")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tasks_of_kubernetes_core_wait_for_an_api_that_is_unavailable(path: Path) -> None:
+    for task in tasks(load(path)):
+        if any(word.startswith("kubernetes.core.") for word in task):
+            until = task.get("until") or [""]
+            first = until if isinstance(until, str) else until[0]
+            assert first == f"{task.get('register')} is not gpulab.kubernetes.api_unavailable", task["name"]
+            assert {key: task.get(key) for key in PATIENCE} == PATIENCE, task["name"]

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from .._problem import Problem
 
 UNOFFERED = "gpus_not_allocatable"
+IMAGE = "image_not_pulled"
 PROVE = "Then verify it: ansible-playbook gpulab.kubernetes.verify -i INVENTORY."
 SITE = "ansible-playbook gpulab.kubernetes.site -i INVENTORY"
 _FIX = f"Fix the reported problem. {PROVE}"
@@ -38,6 +41,7 @@ REMEDIES = {
         f"Correct or remove the file that it names. If this collection wrote it, restore it: {SITE}. {PROVE}"
     ),
     "pod_failed": _FIX,
+    IMAGE: f"Check the image's name, and that this node reaches its registry. {PROVE}",
     "pod_gpu_count": _PLUGIN,
     "gpu_foreign": _PLUGIN,
     "gpu_given_twice": _PLUGIN,
@@ -55,6 +59,18 @@ REMEDIES = {
     "service_not_reached": f"Check kube-proxy's pod on this node (kubectl --namespace kube-system logs). {PROVE}",
     "dns_not_reached": f"Check the pods of the cluster's DNS (kubectl --namespace kube-system get pods). {PROVE}",
 }
+
+# Kinds that prove nothing about GPUs and their driver.
+_UNRELATED = {
+    *("node_missing", "node_not_ready", "host_silent", "containerd_conflict", IMAGE, "isolation_not_proven"),
+    *("network_pod_failed", "pod_network_broken", "service_not_reached", "dns_not_reached"),
+}
+
+
+def inconclusive(entries: Iterable[Mapping[str, str]]) -> bool:
+    """Whether there are problems in a report, but none that shows anything wrong with a GPU or its driver."""
+    kinds = {entry.get("kind", "") for entry in entries}
+    return bool(kinds) and kinds <= _UNRELATED
 
 
 def problem(kind: str, host: str, what: str, gpu: str = "", where: str = "", do: str = "") -> Problem:

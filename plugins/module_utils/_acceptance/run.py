@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -51,12 +50,14 @@ class Run:
         self._api = api
         self._settings = settings
         self._own = OwnNamespace(api, settings.namespace, manifests.PART, "acceptance_namespace", settings.holder)
-        self._deadline = time.monotonic() + settings.timeout
+        # Pods that did not report while the API was away may have done so.
+        self._clock = api.clock
+        self._deadline = self._clock() + settings.timeout
         self.proofs: list[PodProof] = []
 
     @property
     def remaining(self) -> float:
-        return max(0.0, self._deadline - time.monotonic())
+        return max(0.0, self._deadline - self._clock())
 
     def namespace(self) -> AbstractContextManager[None]:
         """A namespace for the verification, which is removed afterwards; so is first what a dead run has left."""
@@ -90,14 +91,15 @@ class Run:
 
     def until(self, good: Callable[[], bool], limit: float) -> bool:
         """Ask repeatedly, until it's good or the time is over; returns whether it is."""
-        return until(good, bool, min(limit, self.remaining))
+        return until(good, bool, min(limit, self.remaining), self._clock)
 
     def _watch(self) -> None:
         stuck = StuckFor()
         until(
             self._look_at_all,
-            lambda final: stuck.exceeded(final, time.monotonic()) or all(proof.done for proof in self.proofs),
+            lambda final: stuck.exceeded(final, self._clock()) or all(proof.done for proof in self.proofs),
             self.remaining,
+            self._clock,
         )
 
     def _look_at_all(self) -> list[str]:
@@ -133,8 +135,8 @@ class Run:
         trouble = self._own.trouble(pod)
         proof.trouble = trouble.text if trouble else f"pod {proof.name} has not reported ({phase})"
         if phase == "Succeeded" and proof.ended is None:
-            proof.ended = time.monotonic()
-        silent = proof.ended is not None and time.monotonic() - proof.ended >= _LOG_GRACE
+            proof.ended = self._clock()
+        silent = proof.ended is not None and self._clock() - proof.ended >= _LOG_GRACE
         if silent and not proof.retried:
             # The log of a container that ends within a moment is sometimes lost.
             self._start_again(proof)

@@ -11,7 +11,7 @@ from typing import Any
 from .._cluster import objects
 from .._cluster.isolation import isolation
 from .._problem import Problem
-from .problems import SITE, UNOFFERED, problem
+from .problems import IMAGE, SITE, UNOFFERED, problem
 from .run import PodProof
 from .summary import counted
 from .target import SILENT, PluginLog, Target, label_problem, lost_gpus
@@ -49,7 +49,9 @@ def host_entry(
     # Where several pods share a GPU, one that failed leaves no GPU unproven.
     if (not target.host.gpus and target.host.wanted) or target.host.shared:
         failed = [proof for proof in proofs if proof.trouble]
-        problems += [problem("pod_failed", target.name, f"pod {proof.name}: {proof.trouble}") for proof in failed]
+        problems += [
+            problem(_kind_of([proof.trouble]), target.name, f"pod {proof.name}: {proof.trouble}") for proof in failed
+        ]
     # Of a driver that is not well, the labels are the smallest trouble.
     label = label_problem(target) if target.node is not None and target.host.state == "ok" else ""
     if label:
@@ -239,11 +241,18 @@ def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
 def _reason(target: Target, proofs: Sequence[PodProof], unnamed: int, pods: str) -> tuple[str, str]:
     """Kind and words of why a GPU was not proven. Of which pod would have got it nothing is known, so all are told."""
     troubles = list(dict.fromkeys(proof.trouble for proof in proofs if proof.kind == "gpu" and proof.trouble))
-    kind, reason = "pod_failed" if troubles else "gpu_not_given", "; ".join(troubles) or "no pod was given this GPU"
+    kind, reason = (
+        _kind_of(troubles) if troubles else "gpu_not_given",
+        "; ".join(troubles) or "no pod was given this GPU",
+    )
     if not troubles and target.allocatable < len(target.host.gpus):
         kind = UNOFFERED
         reason = f"the device plugin offers {target.allocatable} of {len(target.host.gpus)} GPUs"
     return kind, f"{reason} (or it is one of {unnamed} GPUs held by {pods})" if unnamed > 0 else reason
+
+
+def _kind_of(troubles: Sequence[str]) -> str:
+    return IMAGE if all(trouble.startswith(objects.PULL_REASONS) for trouble in troubles) else "pod_failed"
 
 
 def _isolation(target: Target, proofs: Sequence[PodProof], problems: list[Problem]) -> dict[str, Any]:

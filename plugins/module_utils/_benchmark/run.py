@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,8 +25,8 @@ from .targets import LeftOut, Place
 # The last lines of a container can reach its log after its end is known.
 _LOG_GRACE = 10
 # How long the API may fail without a break before a node is given up, and how long one request for a log may take.
-API_PATIENCE, _LOG_PATIENCE = 60, 10
-_CONFLICT, _TOO_MANY, _SERVER_ERROR = 409, 429, 500
+_LOG_PATIENCE = 10
+_CONFLICT = 409
 _NO_GPU = f"Insufficient {objects.GPU}"
 
 
@@ -47,8 +46,7 @@ class Failure:
 class Queue:
     """The pods of one node. ``body`` is the one that is waited for; those before it keep their GPUs.
 
-    ``created`` counts them. ``pending``: the API has not accepted the last one yet. ``failing``: since when requests
-    for this node fail. ``rest``: why the last pods were not created.
+    ``created`` counts them. ``pending``: the last one is not created yet. ``rest``: why the last pods were not created.
     """
 
     place: Place
@@ -58,7 +56,6 @@ class Queue:
     since: float = 0
     ended: float | None = None
     retried: bool = False
-    failing: float | None = None
     stuck: StuckFor = field(default_factory=StuckFor)
     done: bool = False
     rest: str = ""
@@ -104,11 +101,11 @@ class Benchmark:
     def _watch(self, queues: Sequence[Queue]) -> None:
         for queue in queues:
             self._next(queue)
-        longest = max(self._settings.timeout * queue.place.count for queue in queues) + _LOG_GRACE + API_PATIENCE
-        until(lambda: self._look(queues), lambda done: done, longest)
+        longest = max(self._settings.timeout * queue.place.count for queue in queues) + _LOG_GRACE
+        until(lambda: self._look(queues), lambda done: done, longest, self._api.clock)
         for queue in queues:
             if not queue.done:
-                waited = f"after {time.monotonic() - queue.since:.0f} s"
+                waited = f"after {self._api.clock() - queue.since:.0f} s"
                 self._give_up(queue, "it was not created" if queue.pending else f"it has not reported {waited}")
         self._check_owner()
 
@@ -150,32 +147,23 @@ class Benchmark:
             # The answer to an earlier request was lost.
             if error.status != _CONFLICT:
                 raise
-        queue.pending, queue.since = False, time.monotonic()
+        queue.pending, queue.since = False, self._api.clock()
 
     def _look(self, queues: Sequence[Queue]) -> bool:
         """Read what is new; returns whether all nodes are done."""
-        waiting, began = [queue for queue in queues if not queue.done], time.monotonic()
+        waiting = [queue for queue in queues if not queue.done]
         try:
             pods = self._own.pods()
         except ApiError as error:
             for queue in waiting:
-                self._tolerate(queue, error, began)
+                self._give_up(queue, str(error))
             waiting = []
         for queue in waiting:
-            began = time.monotonic()
             try:
                 self._look_at(queue, pods.get(queue.pod))
-                queue.failing = None
             except ApiError as error:
-                self._tolerate(queue, error, began)
+                self._give_up(queue, str(error))
         return all(queue.done for queue in queues)
-
-    def _tolerate(self, queue: Queue, error: ApiError, began: float) -> None:
-        """Wait for an API that does not answer or has an error of its own. A request that it refuses is a failure."""
-        queue.failing = began if queue.failing is None else queue.failing
-        passing = error.status in (0, _TOO_MANY) or error.status >= _SERVER_ERROR
-        if not passing or time.monotonic() - queue.failing >= API_PATIENCE:
-            self._give_up(queue, str(error))
 
     def _look_at(self, queue: Queue, pod: Object | None) -> None:
         if not queue.pending:
@@ -191,7 +179,7 @@ class Benchmark:
             self._own.delete_pod(queue.pod, gracePeriodSeconds="0")
             queue.body, queue.retried, queue.pending = retry_pod(queue.body), True, True
             return
-        now, phase = time.monotonic(), objects.phase(pod)
+        now, phase = self._api.clock(), objects.phase(pod)
         ended = phase in ("Failed", "Succeeded")
         # A kubelet that is gone can't be asked for a log; the pods of its node are not ready.
         log = self._log(queue) if ended or objects.is_ready(pod) else ""

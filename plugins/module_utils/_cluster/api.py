@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import ssl
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,24 +19,51 @@ from ansible.module_utils.basic import missing_required_lib
 
 from .._api_path import path_problem
 from .._errors import DomainError
+from .._json import as_object, as_text, read_object
 from .._kubeadm.kubeconfig import KubeconfigError
 from . import kubeconfig as kubeconfigs
+from .patience import Patience
 
 _ADVICE = "Is the control plane up, and can this host reach it (cluster_api_delegate)?"
+_PROXY = "Does a proxy or a captive portal answer instead of the API?"
+BUSY = 429
+# An API server that starts, or whose etcd elects a leader.
+_TROUBLE = (500, 502, 503, 504)
+_EVICTION = "/eviction"
+_LARGEST_ANSWER = 256 * 1024 * 1024
+_LONGEST_MESSAGE = 2000
+_CHUNK = 1024 * 1024
+_SHORTEST_TRY = 5.0
 
 
 class ApiError(DomainError):
-    """The API refused, or could not be asked. ``status`` is the HTTP status, 0 when there was no answer."""
+    """The API refused, or could not be asked. ``status`` is the HTTP status, 0 when there was no answer.
 
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message, status=status)
+    ``causes`` are the reasons of the API's Status object, such as C(DisruptionBudget). ``passing``: whether the same
+    request may succeed later.
+    """
+
+    def __init__(
+        self, message: str, status: int = 0, causes: Collection[str] = (), passing: bool | None = None
+    ) -> None:
+        super().__init__(message, status=status, inconclusive=True)
         self.status = status
+        self.causes = frozenset(causes)
+        self.passing = status in (BUSY, *_TROUBLE) if passing is None else passing
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    text: str
+    retry_after: float = 0
 
 
 class Api:
     """A client for one cluster, from a kubeconfig file.
 
-    ``timeout`` is the limit in seconds of a single request.
+    ``timeout`` is the limit in seconds of a single request. An API that does not answer, is busy or in trouble is asked
+    again (see Patience). A request that creates something is repeated only if the API has not processed it.
     """
 
     def __init__(self, kubeconfig: str, timeout: float = 20) -> None:
@@ -55,6 +87,8 @@ class Api:
         self.endpoint: str = kubeconfig_fields.original_server or self.server
         self._pool = client.rest_client.pool_manager
         self._timeout = timeout
+        self._patience = Patience(self.server, Path(f"{kubeconfig}.patience").expanduser())
+        self.clock = self._patience.clock
         self._headers = {
             setting["key"]: setting["value"]
             for setting in client.configuration.auth_settings().values()
@@ -63,8 +97,7 @@ class Api:
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
         """An object or a list, as the API gives it."""
-        found: dict[str, Any] = json.loads(self._request("GET", path, query))
-        return found
+        return self._object("GET", path, query)
 
     def find(self, path: str) -> dict[str, Any] | None:
         """An object, None when there is none."""
@@ -77,24 +110,46 @@ class Api:
 
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
         """All objects of a list. With a ``limit`` they are read in pages of so many."""
-        page = self.get(path, **query)
-        found: list[dict[str, Any]] = page.get("items") or []
-        while (page.get("metadata") or {}).get("continue"):
-            page = self.get(path, **{**query, "continue": page["metadata"]["continue"]})
-            found += page.get("items") or []
-        return found
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self.get(path, **query)
+            items, metadata = page.get("items") or [], page.get("metadata")
+            if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
+                raise ApiError(
+                    f"Error while reading the answer of {self.server} to GET {path}: it is not a list. {_PROXY}"
+                )
+            found += items
+            more = metadata.get("continue") if isinstance(metadata, dict) else None
+            if not isinstance(more, str) or not more:
+                return found
+            query["continue"] = more
 
     def text(self, path: str, **query: str) -> str:
-        """What the API answers that isn't JSON: logs and proxied requests."""
-        return self._request("GET", path, query)
+        """What the API answers that isn't JSON: logs and proxied requests.
+
+        Trouble is that of the kubelet or pod that it asked, so it is not waited for.
+        """
+        return self._request("GET", path, query, trouble=())
 
     def text_within(self, seconds: float, path: str, **query: str) -> str:
         """The same, but asked only once and for so long: the API may wait for a kubelet that is gone."""
-        return self._request("GET", path, query, patience=seconds)
+        return self._request("GET", path, query, once=seconds)
 
     def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        created: dict[str, Any] = json.loads(self._request("POST", path, body=body))
-        return created
+        """Create an object, and return it. Whether a request that was not answered has created it is looked up."""
+        try:
+            return self._object("POST", path, body=body)
+        except ApiError as error:
+            name = body.get("metadata", {}).get("name")
+            if not error.passing or error.status == BUSY or not name or "?" in path or path.endswith(_EVICTION):
+                raise
+            found = self.find(f"{path}/{name}")
+            if found is None:
+                return self._object("POST", path, body=body)
+            # It could be that of another run, which would be taken for the own one.
+            if body.get("kind") == "Namespace":
+                raise
+            return found
 
     def apply(
         self, path: str, body: dict[str, Any], manager: str = "gpulab.kubernetes", dry: bool = False
@@ -105,18 +160,14 @@ class Api:
         itself takes a name of its own.
         """
         query = {"fieldManager": manager, "force": "true", **({"dryRun": "All"} if dry else {})}
-        applied: dict[str, Any] = json.loads(self._request("PATCH", path, query, body, "application/apply-patch+yaml"))
-        return applied
+        return self._object("PATCH", path, query, body, "application/apply-patch+yaml")
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Change an object in one step, and return it; what is null in ``body`` is removed (JSON merge patch).
 
         With a resourceVersion in it, status 409 means that somebody else was faster.
         """
-        changed: dict[str, Any] = json.loads(
-            self._request("PATCH", path, body=body, content_type="application/merge-patch+json")
-        )
-        return changed
+        return self._object("PATCH", path, body=body, content_type="application/merge-patch+json")
 
     def delete(self, path: str, **query: str) -> None:
         """Delete one object; one that is gone already is no error."""
@@ -126,6 +177,13 @@ class Api:
             if error.status != 404:
                 raise
 
+    def _object(self, method: str, path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        text = self._request(method, path, *args, **kwargs)
+        try:
+            return read_object(text, f"the answer of {self.server} to {method} {path}")
+        except DomainError as error:
+            raise ApiError(f"{error}. {_PROXY}") from None
+
     def _request(
         self,
         method: str,
@@ -133,46 +191,96 @@ class Api:
         query: dict[str, str] | None = None,
         body: dict[str, Any] | None = None,
         content_type: str = "application/json",
-        patience: float | None = None,
+        once: float | None = None,
+        trouble: Collection[int] = _TROUBLE,
     ) -> str:
         _check_path(method, path)
         url = f"{self.server.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
-        try:
-            answer = self._pool.request(
-                method,
-                url,
-                body=None if body is None else json.dumps(body).encode(),
-                headers={**self._headers, "Accept": "application/json, */*", "Content-Type": content_type},
-                timeout=patience or self._timeout,
-                retries=self._urllib3.Retry(
-                    total=0 if patience else 3,
-                    backoff_factor=0.5,
-                    redirect=0,
-                    allowed_methods=("GET", "PATCH", "DELETE"),
-                ),
+        request = {
+            "body": None if body is None else json.dumps(body).encode(),
+            "headers": {**self._headers, "Accept": "application/json, */*", "Content-Type": content_type},
+        }
+        # The server does not say whether it has processed a request that it could not answer.
+        repeatable = method != "POST"
+        # A disruption budget answers with this status, too, and its waits are those of the drain.
+        busy = () if path.endswith(_EVICTION) else (BUSY,)
+        while True:
+            asked = time.monotonic()
+            try:
+                answer = self._ask(method, url, once, request)
+            except self._urllib3.exceptions.HTTPError as error:
+                passing = self._passing(error)
+                if once or not (passing and (repeatable or self._unsent(error))) or not self._patience.wait(asked):
+                    reason = getattr(error, "reason", None) or error
+                    raise ApiError(
+                        f"Error while asking the API at {self.server} ({method} {path}): {reason}. {_ADVICE}",
+                        passing=passing,
+                    ) from error
+                continue
+            again = answer.status in busy or (repeatable and answer.status in trouble)
+            if once or not again:
+                self._patience.answered()
+            elif self._patience.wait(asked, answer.retry_after):
+                continue
+            if not 200 <= answer.status < 300:
+                raise self._refusal(answer, method, path)
+            return answer.text
+
+    def _ask(self, method: str, url: str, once: float | None, request: dict[str, Any]) -> _Answer:
+        """One try, without following redirects. Raises HTTPError of urllib3."""
+        timeout = once or max(_SHORTEST_TRY, min(self._timeout, self._patience.left()))
+        answer = self._pool.request(
+            method,
+            url,
+            **request,
+            timeout=timeout,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            enforce_content_length=True,
+        )
+        with contextlib.closing(answer):
+            data = bytearray()
+            for part in answer.stream(_CHUNK):
+                data += part
+                if len(data) > _LARGEST_ANSWER:
+                    raise ApiError(
+                        f"Error while reading the answer of {self.server} to {method} {url.partition('?')[0]}: it has "
+                        f"more than {_LARGEST_ANSWER} bytes. {_PROXY}"
+                    )
+        seconds = answer.headers.get("Retry-After", "")
+        return _Answer(answer.status, data.decode("utf-8", "replace"), float(seconds) if seconds.isdecimal() else 0)
+
+    def _passing(self, error: Any) -> bool:
+        """Whether it is one that another try may not meet: anything but a server that TLS does not accept."""
+        if not isinstance(error, self._urllib3.exceptions.SSLError):
+            return True
+        return bool(error.args) and isinstance(error.args[0], (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+
+    def _unsent(self, error: Any) -> bool:
+        exceptions = self._urllib3.exceptions
+        cause = getattr(error, "original_error", error)
+        return isinstance(cause, (exceptions.NewConnectionError, exceptions.ConnectTimeoutError))
+
+    def _refusal(self, answer: _Answer, method: str, path: str) -> ApiError:
+        """The API's own words, and what causes it names, out of its Status object."""
+        words, causes = answer.text.strip(), []
+        with contextlib.suppress(DomainError):
+            status = read_object(answer.text, "a Status")
+            words = as_text(status.get("message")) or words
+            listed = as_object(status.get("details"), "the details of a Status").get("causes")
+            causes = (
+                [as_text(each.get("reason")) for each in listed if isinstance(each, dict)]
+                if isinstance(listed, list)
+                else []
             )
-        except self._urllib3.exceptions.HTTPError as error:
-            reason = getattr(error, "reason", None) or error
-            raise ApiError(
-                f"Error while asking the API at {self.server} ({method} {path}): {reason}. {_ADVICE}"
-            ) from error
-        text: str = answer.data.decode("utf-8", "replace")
-        if answer.status >= 400:
-            raise ApiError(
-                f"Error while asking the API ({method} {path}): {_message(text, answer.status)}", answer.status
-            )
-        return text
+        words = words[:_LONGEST_MESSAGE] or f"HTTP status {answer.status}"
+        if 300 <= answer.status < 400:
+            words = f"HTTP status {answer.status}. {_PROXY}"
+        return ApiError(f"Error while asking the API ({method} {path}): {words}", answer.status, causes)
 
 
 def _check_path(method: str, path: str) -> None:
     problem = path_problem(path)
     if problem:
         raise ApiError(f"Error while asking the API ({method} {path!r:.300}): {problem}")
-
-
-def _message(text: str, status: int) -> str:
-    """The API's own words out of its Status object."""
-    try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return text.strip() or f"HTTP status {status}"

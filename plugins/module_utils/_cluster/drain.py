@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._errors import DomainError
-from .api import Api, ApiError
+from .api import BUSY, Api, ApiError
 from .objects import Object, full_name, phase
 from .waiting import until_gone
 
 _MIRROR = "kubernetes.io/config.mirror"
-_GONE, _BUDGET = 404, 429
+_GONE = 404
+# https://github.com/kubernetes/api/blob/master/policy/v1/types.go
+_BUDGET = "DisruptionBudget"
 
 
 class DrainError(DomainError):
@@ -74,8 +76,12 @@ def _evict(api: Api, pod: Object, evicted: list[str]) -> str:
     try:
         api.create(path, {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": names})
     except ApiError as error:
-        if error.status == _BUDGET:
-            return f"a disruption budget protects it ({str(error).partition(': ')[2]})"
+        said = str(error).partition(": ")[2]
+        if error.status == BUSY and _BUDGET in error.causes:
+            return f"a disruption budget protects it ({said})"
+        if error.passing:
+            # Asking again is no harm, whether or not the API has granted this one.
+            return f"the API could not answer the request for its eviction ({said})"
         if error.status != _GONE:
             raise
     evicted.append(full_name(pod))

@@ -20,7 +20,7 @@ NO_NODE = (
 )
 
 _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: ErrImagePull: |$)')
-_PULL = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
+PULL_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff")
 
 
@@ -163,7 +163,7 @@ def _container_trouble(container: Object) -> Trouble | None:
     state = container.get("state") or {}
     waiting = state.get("waiting") or {}
     reason = waiting.get("reason") or ""
-    if reason in _PULL:
+    if reason in PULL_REASONS:
         words = _BACK_OFF.sub("", waiting.get("message") or "")
         return Trouble(f"{reason}: image {container['image']} can't be pulled: {words}".rstrip(": "), True)
     if reason == "CrashLoopBackOff":

@@ -58,7 +58,9 @@ class Waiter:
     def wait(self, timeout: float, settle: float = 0) -> list[Missing]:
         """What is missing at the end, and acceptable. Raises DomainError, with all that is missing, when it is not."""
         started, end = time.monotonic(), End(self._wanted, settle)
-        found = until(self.look, lambda found: end.reached(found, time.monotonic()), timeout)
+        # What happened while the API was away is not known, so that time does not count.
+        clock = self._api.clock
+        found = until(self.look, lambda found: end.reached(found, clock()), timeout, clock)
         if rollout.acceptable(self._wanted, found):
             return found
         waited = f"{time.monotonic() - started:.0f} s"

@@ -13,7 +13,9 @@ Found = TypeVar("Found")
 
 # How long a pod may have a problem that seldom ends by itself, in seconds.
 STUCK = 60.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+_FIRST_PAUSE, _USUAL_PAUSE, _LONGEST_PAUSE = 0.1, 1.0, 5.0
+# Who has waited for minutes does not mind some seconds, but the API server minds the requests.
+_PART_OF_WAIT = 1 / 20
 
 
 class StuckFor:
@@ -32,16 +34,25 @@ class StuckFor:
         return any(now - since >= self._limit for since in self.since.values())
 
 
-def until(look: Callable[[], Found], done: Callable[[Found], bool], timeout: float) -> Found:
-    """What the last look found, when ``done`` accepts it or ``timeout`` seconds are over. 0 looks once."""
-    deadline = time.monotonic() + timeout
-    pause = _FIRST_PAUSE
+def until(
+    look: Callable[[], Found],
+    done: Callable[[Found], bool],
+    timeout: float,
+    clock: Callable[[], float] = time.monotonic,
+    pause: float = _FIRST_PAUSE,
+) -> Found:
+    """What the last look found, when ``done`` accepts it or ``timeout`` seconds of ``clock`` are over. 0 looks once.
+
+    ``pause`` is the time after the first look, in seconds; it grows.
+    """
+    began, longest = clock(), max(pause, _USUAL_PAUSE)
+    deadline = began + timeout
     while True:
         found = look()
-        if done(found) or time.monotonic() >= deadline:
+        if done(found) or clock() >= deadline:
             return found
-        time.sleep(pause)
-        pause = min(_LONGEST_PAUSE, pause * 2)
+        time.sleep(min(_LONGEST_PAUSE, max(pause, (clock() - began) * _PART_OF_WAIT)))
+        pause = min(longest, pause * 2)
 
 
 def until_gone(look: Callable[[], Found], timeout: float) -> Found:

@@ -11,6 +11,7 @@ import copy
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .._cluster import objects
@@ -23,6 +24,9 @@ from . import images, judge, log
 from .judge import Seen, Verdict, Wanted
 
 _REMOVAL = 120
+# A training takes hours, and its log may be shown a moment late.
+_PAUSE = 2.0
+_OF_PODS = "involvedObject.kind=Pod"
 _JOB_LABEL = "batch.kubernetes.io/job-name"
 # What goes with the job.
 _KINDS = ("services", "configmaps", "secrets")
@@ -139,7 +143,7 @@ class Training:
             _seen, verdict, lines = found
             return verdict.over or bool(lines) or verdict.text != known["text"]
 
-        seen, verdict, lines = until(look, done, seconds)
+        seen, verdict, lines = until(look, done, seconds, pause=_PAUSE)
         known["text"] = verdict.text
         news = {"state": verdict.state, "text": verdict.text, "pod": verdict.pod, "lines": lines, "since": known}
         return {**news, **(self._result(seen, verdict) if verdict.over else {})}
@@ -195,13 +199,15 @@ class Training:
                 f"Error while waiting for the training {self._name}: the job was removed, or another run with the "
                 "same name has replaced it."
             )
-        return Seen(
-            job,
-            self._pods(),
-            self._api.items("/api/v1/nodes"),
-            self._api.items("/api/v1/pods"),
-            self._api.items(f"{self._core}/events", fieldSelector="involvedObject.kind=Pod"),
-        )
+        seen = Seen(job, self._pods())
+        if any(objects.phase(pod) == "Pending" for pod in seen.pods):
+            seen = replace(seen, events=self._api.items(f"{self._core}/events", fieldSelector=_OF_PODS))
+        if judge.judge(seen, self._wanted).unschedulable:
+            # All pods of a cluster are much; from its cache they cost the API server little.
+            cached = {"resourceVersion": "0"}
+            nodes, pods = self._api.items("/api/v1/nodes", **cached), self._api.items("/api/v1/pods", **cached)
+            seen = replace(seen, nodes=nodes, cluster_pods=pods)
+        return seen
 
     def _pods(self) -> list[dict[str, Any]]:
         return self._api.items(f"{self._core}/pods", labelSelector=f"{_JOB_LABEL}={self._name}")

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster import patience
 from apiserver import ApiServer, Authority
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API that does not answer in a test never does."""
+    monkeypatch.setattr(patience, "LIMIT", 1.0)
 
 
 @pytest.fixture(scope="session")

@@ -65,4 +65,4 @@ def test_a_kubeconfig_is_removed_by_what_has_fetched_it(site: Site, tmp_path: Pa
     ]
     files = [file for each in site.asked("managed_files") for file in each["files"]]
     removed = [file["path"] for file in files if file.get("state") == "absent"]
-    assert removed == ([] if of_the_play else [str(kubeconfig)] * 2)
+    assert removed == ([] if of_the_play else [str(kubeconfig), f"{kubeconfig}.patience"] * 2)

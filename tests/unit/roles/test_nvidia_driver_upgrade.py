@@ -304,6 +304,31 @@ def test_a_proof_that_fails_goes_back_too(site: Upgrade) -> None:
     assert "could not be rolled back" in output and f"nvidia-smi reports {NEW}" in output
 
 
+UNVERIFIED = {"failed": True, "inconclusive": True, "msg": "Error while verifying the GPUs: the API did not answer"}
+
+
+BROKEN_DNS = {"inconclusive": True, "problems": ["gpu1: a pod can't reach DNS name x: the API did not answer"]}
+
+
+@pytest.mark.parametrize(
+    ("module", "result", "calls_after"),
+    [("gpu_acceptance", UNVERIFIED, 3), ("gpu_acceptance", BROKEN_DNS, 3), ("wait_for_rollout", UNVERIFIED, 2)],
+)
+@pytest.mark.parametrize("silent", [False, True], ids=["the API is back", "the API stays away"])
+def test_a_driver_that_could_not_be_verified_is_kept_on_a_cordoned_node(
+    site: Upgrade, module: str, result: dict[str, Any], calls_after: int, silent: bool
+) -> None:
+    site.answer(module, result)
+    if silent:
+        site.answer("node_maintenance", {"failed": True, "msg": "Error while asking the API"}, '"failed"')
+    status, output, calls = site.run()
+    told = " ".join(output.split())
+    assert status != 0 and "the API did not answer" in told and "so it was not rolled back" in told
+    assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE[:calls_after], "node_maintenance failed"]
+    assert "The node gpu1 stays cordoned" in told
+    assert "the API did not answer" in site.asked("node_maintenance")[-1]["failure"]
+
+
 def node_with(record: dict[str, Any]) -> dict[str, Any]:
     annotations = {"gpulab.io/driver-upgrade": json.dumps(record)}
     return {"changed": False, "resources": [{**NODE, "metadata": {"name": "gpu1", "annotations": annotations}}]}

@@ -36,8 +36,9 @@ def write_file(path: Path | str) -> dict[str, Any]:
 
 
 def ask_api(kubeconfig: Path) -> dict[str, Any]:
-    """A task that asks an API that is not there."""
+    """A task that asks an API that is not there, and that the run knows to be down, so that it hardly waits."""
     kubeconfig.write_text(json.dumps(KUBECONFIG))
+    Path(f"{kubeconfig}.patience").write_text("down")
     question = {"name": "nodes", "module": "wait_for_rollout", "args": {"namespace": "kube-system", "nodes": ["gpu1"]}}
     return {"gpulab.kubernetes.cluster_state": {"kubeconfig": str(kubeconfig), "states": [question]}}
 

@@ -95,6 +95,8 @@ def hosts() -> Iterator[tuple[str, dict[str, Any]]]:
     proofs = [proof("a", "GPU-0"), proof("b", "GPU-0"), proof("c", "GPU-7"), proof("d"), proof("e", trouble="failed")]
     proofs += [proof("f", "GPU-1", resource="other"), proof("g", kind="isolation", leaked=["/dev/nvidia0"])]
     yield "cut", host_entry(Target(cut, node("cut")), proofs, "i")
+    pull = Host("pull", GPUS, 2, physical=physical)
+    yield "pull", host_entry(Target(pull, node("pull")), [proof("p", trouble="ErrImagePull: not found")], "i")
     idle = Host("idle", GPUS, 2, physical=physical)
     yield "idle", host_entry(Target(idle, node("idle")), [proof("h", kind="isolation", trouble="failed")], "i")
 

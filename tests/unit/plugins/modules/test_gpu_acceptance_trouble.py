@@ -47,6 +47,7 @@ def test_each_gpu_that_is_missed_has_its_reason(lab: Lab, attribute: str, value:
     result = lab.verify()
     assert any(said in cause for cause in causes(result, "gpu1")), causes(result, "gpu1")
     assert result["report"]["totals"]["proven"] == 0
+    assert result["inconclusive"] is (attribute == "pull_error")
     missing = {problem["gpu"] for problem in result["report"]["problems"] if problem["host"] == "gpu2"}
     assert missing >= set(A100)
 
@@ -301,7 +302,7 @@ def test_a_namespace_for_something_else_is_not_touched(lab: Lab, labels: dict[st
 def test_a_run_that_another_has_replaced_leaves_the_other_alone(lab: Lab) -> None:
     lab.cluster.takeover = True
     result = lab.verify()
-    assert result["failed"]
+    assert result["failed"] and result["inconclusive"]
     assert "another run has taken over" in result["msg"]
     assert "gpulab-acceptance" in lab.cluster.namespaces
     assert lab.cluster.objects.keys() == {"/api/v1/namespaces/gpulab-acceptance/services/network"}
@@ -311,6 +312,6 @@ def test_an_api_that_does_not_answer_is_an_error_with_advice(lab: Lab, tmp_path:
     other = tmp_path / "other"
     other.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", (tmp_path / "kubeconfig").read_text()))
     result = lab.verify(kubeconfig=str(other))
-    assert result["failed"]
+    assert result["failed"] and result["inconclusive"]
     assert "Error while asking the API" in result["msg"]
     assert "cluster_api_delegate" in result["msg"]

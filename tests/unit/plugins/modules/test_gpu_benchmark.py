@@ -465,7 +465,6 @@ def test_an_api_that_fails_for_a_moment_costs_no_figures(lab: Lab, monkeypatch: 
 
 
 def test_an_api_that_fails_for_long_costs_only_the_open_figures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "API_PATIENCE", 1)
     reported: list[str] = []
 
     def report_once(uuid: str) -> str:
@@ -506,7 +505,6 @@ def test_figures_outlive_a_cleanup_that_fails(lab: Lab, monkeypatch: pytest.Monk
 
 def test_pods_that_are_open_at_the_end_are_failures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look may take so long that none is left when the time of a pod is over."""
-    monkeypatch.setattr(run, "API_PATIENCE", 0)
     monkeypatch.setattr(run, "_LOG_GRACE", 0)
     lab.hosts, lab.cluster.benchmark = lab.hosts[2:], lambda _uuid: time.sleep(1.2) or ""  # type: ignore[func-returns-value]
     monkeypatch.setattr(run.Benchmark, "_stop", lambda *_given: None)

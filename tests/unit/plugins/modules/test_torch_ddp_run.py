@@ -252,6 +252,13 @@ def test_the_log_is_told_once(cluster: Cluster) -> None:
     assert cluster.step("watch", since=second["since"], slice=1)["lines"] == []
 
 
+def test_a_running_training_costs_the_api_only_what_is_its_own(cluster: Cluster) -> None:
+    cluster.job()
+    cluster.pods(pod(0), pod(1))
+    cluster.step("watch")
+    assert {path.partition("?")[0] for _user, path in cluster.api.asked} == {JOB, PODS, f"{PODS}/train-0-x/log"}
+
+
 def test_a_training_that_ended_well_has_its_summary(cluster: Cluster) -> None:
     cluster.job(complete())
     cluster.pods(pod(0, "Succeeded"), pod(1, "Succeeded"))
@@ -320,6 +327,9 @@ def test_taken_gpus_are_told_in_numbers_and_waited_for_as_long_as_asked(cluster:
     cluster.api.answers["/api/v1/pods"] = (200, {"items": [other, pod(1)]})
     result = cluster.step("watch")
     assert result["state"] == "waiting"
+    assert {"/api/v1/pods?resourceVersion=0", "/api/v1/nodes?resourceVersion=0"} <= {
+        path for _user, path in cluster.api.asked
+    }
     assert "1 of 2 nodes have 2 GPUs free (gpu1 0 of 2, held by team/notebook; gpu2 2 of 2)" in result["text"]
     since = {**result["since"], "troubled": {"train-0-x": time.time() - 61}}
     assert cluster.step("watch", since=since, schedule_timeout=600, slice=0)["state"] == "waiting"

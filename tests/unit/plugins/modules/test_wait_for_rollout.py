@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -69,9 +70,16 @@ def test_it_says_what_is_missing_and_what_the_pod_said(cluster: Cluster) -> None
     cluster.state.nodes["gpu1"].allocatable = 0
     cluster.state.plugin_log = "NVML: Driver/library version mismatch"
     result = cluster.wait()
-    assert result["failed"]
+    assert result["failed"] and "inconclusive" not in result
     assert "gpu1: 0 of 2 GPUs are allocatable" in result["msg"]
     assert "NVML: Driver/library version mismatch" in result["msg"]
+
+
+def test_an_api_that_does_not_answer_proves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", (tmp_path / "kubeconfig").read_text()))
+    result = cluster.wait(kubeconfig=str(other))
+    assert result["failed"] and result["inconclusive"]
 
 
 def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:

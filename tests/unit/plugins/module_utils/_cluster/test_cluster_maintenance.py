@@ -46,6 +46,9 @@ def pod(name: str, owner: str = "ReplicaSet", **meta: Any) -> dict[str, Any]:
     }
 
 
+BUDGET = ApiError("Error while asking the API: Cannot evict pod.", 429, ["DisruptionBudget"])
+
+
 class FakeApi:
     """One node and its pods; a DaemonSet's pod leaves when the node's label says so, and returns afterwards."""
 
@@ -55,6 +58,7 @@ class FakeApi:
         self.node: dict[str, Any] = {"metadata": {"name": "gpu1", "labels": labels, "annotations": {}}, "spec": spec}
         self.pods = [*pods, pod("plugin-x", "DaemonSet")]
         self.protected: set[str] = set()
+        self.refusal = BUDGET
         self.stubborn = False
         self.merges = 0
 
@@ -69,7 +73,7 @@ class FakeApi:
     def create(self, path: str, body: dict[str, Any]) -> None:
         name = body["metadata"]["name"]
         if name in self.protected:
-            raise ApiError("Error while asking the API: Cannot evict pod as it would violate the budget.", 429)
+            raise self.refusal
         self.pods = [each for each in self.pods if each["metadata"]["name"] != name]
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +150,31 @@ def test_a_drain_that_cannot_be_done_is_undone(
     assert words in str(error.value)
     assert api.node == before
     assert ("web-0" in str(api.pods)) == ("alone" in words)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (BUDGET, "a disruption budget protects it (Cannot evict pod.)"),
+        (ApiError("Error while asking the API: too many requests", 429), "(too many requests)"),
+        (ApiError("Error while asking the API: etcdserver: leader changed", 503), "(etcdserver: leader changed)"),
+        (ApiError("Error while asking the API: reset", passing=True), "(reset)"),
+    ],
+)
+def test_only_a_disruption_budget_is_reported_as_one(refusal: ApiError, words: str) -> None:
+    api = FakeApi(pod("train-0"))
+    api.protected, api.refusal = {"train-0"}, refusal
+    with pytest.raises(DrainError) as error:
+        work(api).begin({}, Plan(drain=True, timeout=0))
+    assert words in str(error.value)
+    assert ("disruption budget" in str(error.value)) is (refusal is BUDGET)
+
+
+def test_an_eviction_that_the_api_forbids_ends_the_drain() -> None:
+    api = FakeApi(pod("train-0"))
+    api.protected, api.refusal = {"train-0"}, ApiError("Error while asking the API: forbidden", 403)
+    with pytest.raises(ApiError, match="forbidden"):
+        work(api).begin({}, Plan(drain=True, timeout=60))
 
 
 def test_an_interrupted_run_is_not_undone_by_a_drain_that_fails() -> None:

@@ -38,6 +38,36 @@ def test_it_looks_until_all_is_gone_or_the_time_is_over(
     assert len(list(rest)) == len(left) - looks
 
 
+def test_time_in_which_nothing_can_be_seen_does_not_count() -> None:
+    looks: list[int] = []
+    until(lambda: looks.append(1), lambda _found: False, 60, lambda: 60 if len(looks) == 3 else 0)
+    assert len(looks) == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        (None, [(0, 0.1), (10, 1), (60, 3), (600, 5)]),
+        (2.0, [(0, 2), (10, 2), (60, 3), (600, 5)]),
+    ],
+)
+def test_the_longer_it_waits_the_less_it_asks(
+    first: float | None, expected: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps: list[tuple[float, float]] = []
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        naps.append((now, seconds))
+        now += seconds
+
+    monkeypatch.setattr("time.sleep", sleep)
+    until(lambda: None, bool, 900, lambda: now, **({} if first is None else {"pause": first}))
+    for after, pause in expected:
+        assert next(nap for began, nap in naps if began >= after) == pytest.approx(pause, abs=0.3)
+
+
 def test_what_was_found_last_is_returned() -> None:
     numbers = iter(range(9))
     assert until(lambda: next(numbers), lambda number: number == 2, 60) == 2

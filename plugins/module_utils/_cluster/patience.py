@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How long an API that does not answer is waited for: one budget for each time that it is away."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+from ansible.module_utils.common.warnings import warn
+
+# An API server that restarts is back by then, in seconds.
+LIMIT = 60.0
+# For one that has already been away for so long in this run.
+_LIMIT_WHEN_DOWN = 3.0
+_NOTICE = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0
+_DOWN = "down"
+
+
+class Patience:
+    """The waits of one client.
+
+    ``record`` is the file in which the tasks of one run share that the API is down. It is used only if it exists.
+    """
+
+    def __init__(self, server: str, record: Path) -> None:
+        self._server, self._record = server, record
+        self._down = False
+        with contextlib.suppress(OSError):
+            self._down = record.read_text(encoding="utf-8") == _DOWN
+        self._limit = _LIMIT_WHEN_DOWN if self._down else LIMIT
+        self._away_since: float | None = None
+        self._lost = 0.0
+        self._pause = _FIRST_PAUSE
+        self._noticed = False
+
+    def clock(self) -> float:
+        """Seconds of a clock that stands still while the API is waited for: what it would show can't be seen then."""
+        return time.monotonic() - self._lost - min(self._away(), self._limit)
+
+    def left(self) -> float:
+        """How many seconds the API may still be away."""
+        return self._limit - self._away()
+
+    def answered(self) -> None:
+        """The API is there."""
+        self._lost += min(self._away(), self._limit)
+        self._away_since, self._pause, self._noticed = None, _FIRST_PAUSE, False
+        self._limit = LIMIT
+        self._note(down=False)
+
+    def wait(self, asked: float, at_least: float = 0) -> bool:
+        """Wait before the next try; False if it has been away for too long.
+
+        ``asked`` is the time at which the try that failed began, ``at_least`` for how long the API wants no other.
+        """
+        self._away_since = asked if self._away_since is None else self._away_since
+        left = self.left()
+        if left <= 0:
+            self._note(down=True)
+            return False
+        if self._away() >= _NOTICE and not self._noticed:
+            self._noticed = True
+            warn(f"The API at {self._server} has not answered for {_NOTICE:g} s; waiting up to {self._limit:g} s.")
+        time.sleep(min(left, max(self._pause, at_least)))
+        self._pause = min(_LONGEST_PAUSE, self._pause * 2)
+        return True
+
+    def _away(self) -> float:
+        return 0 if self._away_since is None else time.monotonic() - self._away_since
+
+    def _note(self, down: bool) -> None:
+        if down != self._down:
+            self._down = down
+            with contextlib.suppress(OSError):
+                if self._record.exists():
+                    self._record.write_text(_DOWN if down else "", encoding="utf-8")
