@@ -23,7 +23,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms patience kit scenarios older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms patience hostile kit scenarios older vm
 # CI does not select this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -59,6 +59,7 @@ tests_in-use := test_in_use.py
 tests_second-release := test_second_release.py
 tests_dkms := test_dkms.py
 tests_patience := test_patience.py
+tests_hostile := test_hostile.py
 tests_kit := test_gpu_check.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)

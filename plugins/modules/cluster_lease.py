@@ -151,6 +151,11 @@ def _apis(module: AnsibleModule, text: str) -> list[Api]:
     """The API at the cluster's address, then at that of this host."""
     params = module.params
     config = read_kubeconfig(text, params["context"])
+    programs = [name for name in config.unsafe if name in ("exec", "auth-provider")]
+    if programs:
+        raise DomainError(
+            f"Error while reading {params['kubeconfig']}: it has {' and '.join(programs)}, which would run a program"
+        )
     local = None if params["context"] else read_text(under(params["root"], _LOCAL))
     servers = [config.server]
     if local:

@@ -187,6 +187,14 @@ def test_only_an_api_that_is_silent_on_all_addresses_is_a_warning(
     assert held or "another run could change" in str(result["warnings"])
 
 
+def test_a_kubeconfig_that_runs_a_program_is_refused(cluster: Cluster) -> None:
+    path = cluster.root / "etc/kubernetes/admin.conf"
+    path.write_text(path.read_text().partition("    client-certificate-data")[0] + "    exec:\n      command: touch\n")
+    result = cluster.run()
+    assert result["failed"] and "admin.conf: it has exec, which would run a program" in result["msg"]
+    assert cluster.api.asked == []
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: (
