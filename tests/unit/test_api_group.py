@@ -36,7 +36,7 @@ def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 FILES = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml"), *ROOT.glob("playbooks/**/*.yml")]
 # Each task, with every word of it that may be a module.
 WRITTEN = [
-    (path, entry.get("name", ""), word) for path in FILES for entry in tasks(load(path)) for word in entry if "." in word
+    (path, task.get("name", ""), word) for path in FILES for task in tasks(load(path)) for word in task if "." in word
 ]
 
 

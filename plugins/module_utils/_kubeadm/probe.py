@@ -73,8 +73,10 @@ class Api:
         self._context = _context(kubeconfig, tmpdir, root)
 
     def get(self, path: str) -> Answer:
-        """GET with status 200 or 404; raises ApiSilentError (ApiBusyError for 429 and 5xx) or ApiRefusedError (401,
-        403, TLS)."""
+        """GET with status 200 or 404.
+
+        Raises ApiSilentError (ApiBusyError for 429 and 5xx) or ApiRefusedError (401, 403, TLS).
+        """
         return self._request("GET", path, None)
 
     def send(self, method: str, path: str, body: Any) -> None:
