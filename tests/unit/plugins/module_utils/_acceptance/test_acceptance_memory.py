@@ -3,11 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import copy
 import json
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +23,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.targ
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.verdict import kept_entry, whole
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
 from apiserver import ApiServer
+from damaged import damaged_json
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -199,39 +198,14 @@ def test_a_memory_of_another_shape_is_a_sentence_that_names_it(content: Any, why
     ]
 
 
-JSON = some.recursive(
-    some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=9),
-    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=9), inner, max_size=3),
-    max_leaves=9,
-)
-
-
-@some.composite
-def damaged(draw: Callable[..., Any], good: Any) -> Any:
-    """Draw something that was valid before somebody has replaced or removed a part of it, or cut its text."""
-    whole = copy.deepcopy(good)
-    part = whole
-    while isinstance(part, (dict, list)) and part:
-        key = draw(some.sampled_from(list(part) if isinstance(part, dict) else range(len(part))))
-        if not isinstance(part[key], (dict, list)) or not part[key] or draw(some.booleans()):
-            if draw(some.booleans()):
-                del part[key]
-            else:
-                part[key] = draw(JSON)
-            break
-        part = part[key]
-    text = json.dumps(whole)
-    return draw(some.sampled_from([text, text[: draw(some.integers(0, len(text)))], json.dumps(draw(JSON))]))
-
-
 BAD = [{"uuid": "GPU-1", "name": "T4", "state": "missing", "kind": "pod_failed", "reason": "x"}]
 TROUBLED = entry(devices=BAD, problems=[{"host": "gpu1", "gpu": "GPU-1", "cause": "x"}])
 
 
 @given(
-    damaged({**entry(), "format": 1}) | damaged({**TROUBLED, "format": 1}),
-    damaged({**network("gpu1", "gpu2"), "format": 1}),
-    damaged(former(gpu1=entry(), gpu2=TROUBLED)),
+    damaged_json(json.dumps({**entry(), "format": 1})) | damaged_json(json.dumps({**TROUBLED, "format": 1})),
+    damaged_json(json.dumps({**network("gpu1", "gpu2"), "format": 1})),
+    damaged_json(json.dumps(former(gpu1=entry(), gpu2=TROUBLED))),
     some.sampled_from([None, [], "x", [{}], [{"uid": "u1"}]]),
 )
 def test_whatever_is_stored_is_read_or_a_sentence(own: str, pods: str, old: str, owners: Any) -> None:
