@@ -57,12 +57,11 @@ def through(path: str, *more: Any, **named_more: Any) -> Callable[[Any], Any]:
 
 
 class Campaign(NamedTuple):
-    """``call`` gets a damaged sample: texts are damaged as texts, objects as objects, and as texts if ``json``."""
+    """``call`` gets a damaged sample: of a text, of an object, or of its JSON if ``as_json``."""
 
     call: Callable[[Any], Any]
     samples: Sequence[Any]
     as_json: bool = False
-    binary: bool = False
 
 
 def node(purpose: str, text: str) -> dict[str, Any]:
