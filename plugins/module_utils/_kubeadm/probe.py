@@ -73,10 +73,8 @@ class Api:
         self._context = _context(kubeconfig, tmpdir, root)
 
     def get(self, path: str) -> Answer:
-        """GET with status 200 or 404.
-
-        Raises ApiSilentError (ApiBusyError for 429 and 5xx) or ApiRefusedError (401, 403, TLS).
-        """
+        """GET with status 200 or 404; raises ApiSilentError (ApiBusyError for 429 and 5xx) or ApiRefusedError (401,
+        403, TLS)."""
         return self._request("GET", path, None)
 
     def send(self, method: str, path: str, body: Any) -> None:
@@ -118,7 +116,7 @@ class Api:
         try:
             connection.connect()
         except socket.timeout as error:
-            # Without a socket no server has accepted the connection.
+            # Without a socket nobody has accepted the connection.
             if connection.sock is None:
                 raise
             raise ApiBusyError(f"{connection.host}:{connection.port} does not answer: {_words(error)}") from error
