@@ -9,13 +9,15 @@ The keeper is a fork of the task's process, so it reaches the host in whichever 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import signal
+import sys
 import tempfile
 import time
-import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,13 @@ from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ..module_utils._errors import reported
 from ..plugin_utils._keeper.keeper import lives
 
 _RENEWALS = 6
 _PAUSE = 0.2
-# For a renewal that is under way.
-_PATIENCE = 60.0
+# For a renewal that is under way, and for the end of the keeper, which may have to wait for that.
+_LONGEST_CALL, _PATIENCE = 45.0, 60.0
 _STOP = ".stop"
 
 
@@ -41,18 +44,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
         # Ansible makes this directory anew for each ansible-playbook, and removes it in the end.
         own = Path(constants.DEFAULT_LOCAL_TMP)
         arguments["holder"] = f"{arguments.get('holder', '')} (run {own.name.rpartition('-')[2]})"
-        place = json.dumps([self._task.delegate_to, arguments.get("kubeconfig"), arguments.get("context")])
+        host = self._task.delegate_to or (task_vars or {}).get("inventory_hostname")
+        place = json.dumps([host, arguments.get("kubeconfig"), arguments.get("context")])
         state = own / f"lease-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+        try:
+            # The free strategy runs the task for several hosts at once.
+            with _only_one(state):
+                return {**result, **self._hold_or_release(state, arguments, task_vars)}
+        except OSError as error:
+            return {**result, "failed": True, "msg": str(reported(error))}
+
+    def _hold_or_release(
+        self, state: Path, arguments: dict[str, Any], task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
         kept = _read(state)
         if arguments.get("state") == "released":
             _stop(state, kept)
         elif kept.get("lost"):
-            return {**result, "failed": True, "msg": kept["lost"], "held_by": kept.get("held_by", "")}
+            return {"failed": True, "msg": kept["lost"], "held_by": kept.get("held_by", "")}
         elif _lives(kept) and time.monotonic() < kept["until"]:
-            return {**result, "changed": False, "held": True, "taken_from": "", "api_silent": False}
+            return {"changed": False, "held": True, "taken_from": "", "api_silent": False}
         elif kept and not _lives(kept):
             Display().warning(f"The process that renewed the lease of the cluster has ended. {kept.get('error', '')}")
-        result |= self._execute_module(module_args=arguments, task_vars=task_vars)
+        result: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
         if result.get("held") and not _lives(kept):
             self._start_keeper(state, arguments, task_vars)
         return result
@@ -71,9 +85,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
             with tempfile.TemporaryDirectory(prefix="gpulab-lease-") as scratch:
                 constants.DEFAULT_LOCAL_TMP = scratch
                 self._keep(state, parent, duration, arguments, task_vars)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(OSError):
-                _write(state, error=traceback.format_exc())
+                _write(state, error=f"{type(error).__name__}: {error}")
         finally:
             os._exit(0)
 
@@ -82,16 +96,32 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
     ) -> None:
         def call(**changes: Any) -> dict[str, Any]:
             # A host that does not answer now may answer the next time.
-            with contextlib.suppress(Exception):
-                found: dict[str, Any] = self._execute_module(module_args={**arguments, **changes}, task_vars=task_vars)
+            with contextlib.suppress(Exception), _within(min(duration, _LONGEST_CALL)):
+                # The task's own directory on the host went with the task, and nobody else removes this one.
+                self._connection._shell.tmpdir = None
+                try:
+                    found: dict[str, Any] = self._execute_module(
+                        module_args={**arguments, **changes}, task_vars=task_vars
+                    )
+                finally:
+                    self.cleanup()
                 return found
             return {}
 
+        # What ends a whole group of processes ends the run, too.
+        with contextlib.suppress(SystemExit):
+            if not self._renew(state, parent, duration, call):
+                return
+        call(state="released")
+
+    @staticmethod
+    def _renew(state: Path, parent: int, duration: int, call: Callable[..., dict[str, Any]]) -> bool:
+        """Renew the lease until the run has ended, and return whether it has to be released."""
         pause = duration / _RENEWALS
         renew_at = time.monotonic() + pause
         while lives(parent) and state.exists():
             if state.with_suffix(_STOP).exists():
-                return
+                return False
             if time.monotonic() < renew_at:
                 time.sleep(_PAUSE)
                 continue
@@ -100,12 +130,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
             result = call(patience=0)
             if result.get("held_by"):
                 _write(state, lost=_lost(str(result.get("msg", ""))), held_by=str(result["held_by"]))
-                return
+                return False
             if result.get("held"):
                 # The run ends at this moment if its directory is gone.
                 with contextlib.suppress(OSError):
                     _write(state, process=os.getpid(), until=asked + duration)
-        call(state="released")
+        return True
 
 
 def _lost(refusal: str) -> str:
@@ -130,13 +160,40 @@ def _lives(kept: dict[str, Any]) -> bool:
     return bool(kept.get("process")) and lives(kept["process"])
 
 
+@contextlib.contextmanager
+def _only_one(state: Path) -> Iterator[None]:
+    with state.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError, and end all programs of this process, if it takes longer."""
+
+    def end(_number: int, _frame: object) -> None:
+        ignored = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)
+        signal.signal(signal.SIGTERM, ignored)
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, end)
+    # Whoever tries again what has failed is interrupted again.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def _detach() -> None:
     """Nobody waits for this process: no terminal, no signal of one, no pipe that a reader waits for the end of."""
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, lambda *_signal: sys.exit())
     nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in list(Path("/proc/self/fd").iterdir()):
+    for descriptor in list(Path("/dev/fd").iterdir()):
         with contextlib.suppress(OSError):
             os.dup2(nothing, int(descriptor.name))
 
@@ -150,6 +207,6 @@ def _read(state: Path) -> dict[str, Any]:
 
 
 def _write(state: Path, **values: Any) -> None:
-    new = state.with_suffix(".new")
+    new = state.with_suffix(f".{os.getpid()}")
     new.write_text(json.dumps(values))
     new.replace(state)

@@ -61,13 +61,19 @@ from ansible.plugins.lookup import LookupBase
 
 # The role kubeadm sets it when it has seen the node appear.
 _JOINED = "kubeadm_joined_node"
+_HOST = "inventory_hostname"
 _GROUP = "cluster_control_plane_group"
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, Any]]:
         self.set_options(var_options=variables, direct=kwargs)
-        host = str(variables["inventory_hostname"])
+        host = str(variables[_HOST])
+        if _HOST in (variables.get("ansible_facts") or {}):
+            raise AnsibleError(
+                f"Error while identifying a host: its facts say that its name in the inventory is {host!a:.80}. Only "
+                "the inventory can say that, and setup does not: find out what has changed the host, or its facts"
+            )
         # Not the variables of the task: where it is delegated, ansible_host is that of another machine.
         known = variables["hostvars"].raw_get(host)
         facts = known.get("ansible_facts") or {}

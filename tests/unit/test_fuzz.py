@@ -246,7 +246,63 @@ TRAINING = (
     '2026-11-20T09:30:17.123456789Z {"gpulab": {"epochs": 2, "loss": 0.25, "world_size": 4}}\n'
     "2026-11-20T09:30:18Z Traceback (most recent call last):\n2026-11-20T09:30:18Z RuntimeError: NCCL error\n"
 )
+VERIFIED_NODE = {
+    "format": 1,
+    "fingerprint": "f" * 64,
+    "proven_at": "2026-11-21T04:00:00Z",
+    "devices": [
+        {"uuid": "GPU-1", "name": "Tesla T4", "state": "proven", "pod": "gpu-1", "check_output": "Test PASSED"},
+        {"uuid": "GPU-2", "name": "Tesla T4", "state": "in_use", "pod": "team/train"},
+        {"uuid": "GPU-3", "name": "Tesla T4", "state": "missing", "kind": "gpu_not_given", "reason": "no pod"},
+    ],
+    "pods": 1,
+    "isolation": {"ok": True, "saw": []},
+    "problems": [{"kind": "gpu_not_given", "cause": "no pod", "where": "GPU-3", "why": "", "do": "", "host": "gpu0"}],
+    "known": {"GPU-1": "Tesla T4"},
+    "known_count": 3,
+}
+VERIFIED_NETWORK = {
+    "format": 1,
+    "pod_to_pod": [{"from": "gpu0", "to": "gpu1", "ok": True}],
+    "service": True,
+    "dns": True,
+    "problems": [],
+    "nodes": ["u b-gpu0"],
+}
+VERIFIED_FORMER = {"hosts": {"gpu0": {**VERIFIED_NODE, "gpus": {"proven": 2}}}, "network": VERIFIED_NETWORK}
+NODE = {
+    "metadata": {
+        "name": "gpu0",
+        "labels": {"node-role.kubernetes.io/control-plane": ""},
+        "annotations": {"gpulab.io/inventory-host": "gpu0"},
+    },
+    "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}, {"type": "Hostname", "address": "g"}]},
+}
+CLAIM = {"node": "gpu0", "host": "gpu0", "addresses": ["192.0.2.1"], "control_plane": False, "joined": False}
 READERS = "module_utils._nvidia_smi."
+
+
+class Remembered:
+    """Stands for an API that has one ConfigMap."""
+
+    def __init__(self, name: str, key: str, text: str) -> None:
+        self.stored = {"metadata": {"name": name}, "data": {key: text}}
+
+    def items(self, *_path: str, **_query: str) -> list[Any]:
+        return [self.stored]
+
+
+def remembered(name: str, key: str) -> Callable[[str], Any]:
+    """Return what reads a ConfigMap with this text, and shows what it remembers."""
+
+    def read(text: str) -> None:
+        memory = named("module_utils._acceptance.memory.Memory")(Remembered(name, key, text), {"gpu0": "u"})
+        entry = memory.of("gpu0")
+        memory.changes({"gpu0": entry}, memory.network)
+        assert all(len(warning) < 1000 for warning in memory.warnings)
+
+    return read
+
 
 CAMPAIGNS: dict[str, Campaign] = {
     "kubeadm token create --print-join-command": Campaign(
@@ -347,6 +403,21 @@ CAMPAIGNS: dict[str, Campaign] = {
         ),
         [POOL],
         as_json=True,
+    ),
+    "verification of a node": Campaign(
+        remembered("gpulab-acceptance.gpu0", "verification"), [VERIFIED_NODE], as_json=True
+    ),
+    "verification of the network": Campaign(
+        remembered("gpulab-acceptance-network", "verification"), [VERIFIED_NETWORK], as_json=True
+    ),
+    "verification of an earlier version": Campaign(
+        remembered("gpulab-acceptance", "report"), [VERIFIED_FORMER], as_json=True
+    ),
+    "claim to be a node": Campaign(
+        lambda value: named("module_utils._cluster.identity.problem")(
+            NODE, named("module_utils._cluster.identity.read")(value)
+        ),
+        [CLAIM],
     ),
     "quantity": Campaign(named("module_utils._cluster.quantities.read_quantity"), ["100Mi", "0.5", "1e3", "250m"]),
     "OpenPGP key, armored": Campaign(

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import ssl
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ _LARGEST_ANSWER = 256 * 1024 * 1024
 _LONGEST_MESSAGE = 2000
 _CHUNK = 1024 * 1024
 _SHORTEST_TRY = 5.0
+# Who sends a byte now and then never meets the time limit of a single read.
+_LONGEST_TRY = 120.0
 
 
 class ApiError(DomainError):
@@ -198,19 +202,26 @@ class Api:
         url = f"{self.server.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
         request = {
             "body": None if body is None else json.dumps(body).encode(),
-            "headers": {**self._headers, "Accept": "application/json, */*", "Content-Type": content_type},
+            "headers": {
+                **self._headers,
+                "Accept": "application/json, */*",
+                "Accept-Encoding": "identity",
+                "Content-Type": content_type,
+            },
         }
         # The server does not say whether it has processed a request that it could not answer.
         repeatable = method != "POST"
         # A disruption budget answers with this status, too, and its waits are those of the drain.
         busy = () if path.endswith(_EVICTION) else (BUSY,)
+        began = time.monotonic()
         while True:
             asked = time.monotonic()
             try:
-                answer = self._ask(method, url, once, request)
+                answer = self._ask_within(once or _LONGEST_TRY, lambda: self._ask(method, url, once, request))
             except self._urllib3.exceptions.HTTPError as error:
                 passing = self._passing(error)
-                if once or not (passing and (repeatable or self._unsent(error))) or not self._patience.wait(asked):
+                again = not once and passing and (repeatable or self._unsent(error))
+                if not again or not self._patience.wait(began, asked):
                     reason = getattr(error, "reason", None) or error
                     raise ApiError(
                         f"Error while asking the API at {self.server} ({method} {path}): {reason}. {_ADVICE}",
@@ -220,11 +231,27 @@ class Api:
             again = answer.status in busy or (repeatable and answer.status in trouble)
             if once or not again:
                 self._patience.answered()
-            elif self._patience.wait(asked, answer.retry_after):
+            elif self._patience.wait(began, asked, answer.retry_after):
                 continue
             if not 200 <= answer.status < 300:
                 raise self._refusal(answer, method, path)
             return answer.text
+
+    def _ask_within(self, seconds: float, ask: Callable[[], _Answer]) -> _Answer:
+        """One try, which is left to itself if it takes longer."""
+        answer: futures.Future[_Answer] = futures.Future()
+
+        def work() -> None:
+            try:
+                answer.set_result(ask())
+            except Exception as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        try:
+            return answer.result(seconds)
+        except futures.TimeoutError:
+            raise self._urllib3.exceptions.TimeoutError(f"no complete answer within {seconds:g} s") from None
 
     def _ask(self, method: str, url: str, once: float | None, request: dict[str, Any]) -> _Answer:
         """One try, without following redirects. Raises HTTPError of urllib3."""
@@ -241,7 +268,8 @@ class Api:
         )
         with contextlib.closing(answer):
             data = bytearray()
-            for part in answer.stream(_CHUNK):
+            # A few bytes could become gigabytes.
+            for part in answer.stream(_CHUNK, decode_content=False):
                 data += part
                 if len(data) > _LARGEST_ANSWER:
                     raise ApiError(

@@ -52,17 +52,22 @@ class Patience:
         self._limit = LIMIT
         self._note(down=False)
 
-    def wait(self, asked: float, at_least: float = 0) -> bool:
+    def wait(self, began: float, asked: float, at_least: float = 0) -> bool:
         """Wait before the next try; False if it has been away for too long.
 
-        ``asked`` is the time at which the try that failed began, ``at_least`` for how long the API wants no other.
+        ``began`` is the time of the first try of this request, ``asked`` that of the try that failed, ``at_least`` for
+        how long the API wants no other. Other threads may get answers to their requests meanwhile.
         """
-        self._away_since = asked if self._away_since is None else self._away_since
-        left = self.left()
-        if left <= 0:
+        since = self._away_since
+        self._away_since = since = asked if since is None else since
+        now = time.monotonic()
+        if now - since >= self._limit:
             self._note(down=True)
             return False
-        if self._away() >= _NOTICE and not self._noticed:
+        left = self._limit - (now - min(began, since))
+        if left <= 0:
+            return False
+        if now - since >= _NOTICE and not self._noticed:
             self._noticed = True
             warn(f"The API at {self._server} has not answered for {_NOTICE:g} s; waiting up to {self._limit:g} s.")
         time.sleep(min(left, max(self._pause, at_least)))
@@ -70,7 +75,9 @@ class Patience:
         return True
 
     def _away(self) -> float:
-        return 0 if self._away_since is None else time.monotonic() - self._away_since
+        # Another thread may forget it in between.
+        since = self._away_since
+        return 0 if since is None else time.monotonic() - since
 
     def _note(self, down: bool) -> None:
         if down != self._down:

@@ -42,7 +42,8 @@ def read_info(text: str) -> dict[str, Any]:
 
 def _plugins(client: Any) -> list[str]:
     found = client.get("Plugins") if isinstance(client, Mapping) else None
-    return sorted(as_text(each.get("Name")) for each in found or [] if isinstance(each, Mapping))
+    plugins = found if isinstance(found, list) else []
+    return sorted(as_text(each.get("Name")) for each in plugins if isinstance(each, Mapping))
 
 
 def read_containers(text: str) -> list[str]:

@@ -20,6 +20,7 @@ from .._errors import DomainError
 from .yaml_block import read_yaml
 
 # Parsers of URLs disagree about user names, backslashes and other characters, and each could mean another host.
+_ADDRESS = re.compile(r"[a-z]{1,10}://[A-Za-z0-9.:\[\]-]+/?")
 _SERVER = re.compile(
     r"https://(?:(?P<name>[a-z0-9_][a-z0-9_.-]*)|\[(?P<ip>[0-9a-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?(?:/[a-z0-9_.~/-]*)?",
     re.IGNORECASE,
@@ -85,7 +86,7 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
         host, port = endpoint(server)
     except KubeconfigError:
         raise KubeconfigError(
-            f"Error while reading a kubeconfig: its server {server!r:.200} is not https://host:port"
+            f"Error while reading a kubeconfig: its server{_shown(server)} is not https://host:port"
         ) from None
     if certified and not _NAME.fullmatch(certified):
         raise KubeconfigError(f"Error while reading a kubeconfig: its tls-server-name {certified!r:.200} is not a name")
@@ -109,6 +110,11 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
             if part.get(name) not in (None, "", False, "false")
         ),
     )
+
+
+def _shown(server: str) -> str:
+    """An address that holds neither a password nor what belongs elsewhere in the file, empty for another."""
+    return f" {server[:200]!r}" if _ADDRESS.fullmatch(server) else ""
 
 
 def endpoint(server: str) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -18,6 +19,9 @@ from .probe import Api, ApiConflictError
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 NAME = "gpulab-kubernetes"
 _PURPOSE = "gpulab.io/purpose"
+# What a user, a host, a job template and a run may be called.
+_SAFE = re.compile(r"[\w .,:/@'()+-]{1,200}")
+_LONGEST = 200
 _FRACTION = re.compile(r"\.(\d+)")
 
 
@@ -59,12 +63,17 @@ def may_take(lease: Lease | None, me: str, broken: str, now: datetime) -> bool:
 
 
 def refusal(lease: Lease) -> str:
-    broken = json.dumps({"cluster_lease_break": lease.holder}, ensure_ascii=False)
+    # Ansible evaluates what comes with -e, so nothing of it may be an expression.
+    if _SAFE.fullmatch(lease.holder):
+        broken = json.dumps({"cluster_lease_break": lease.holder}, ensure_ascii=False)
+        remedy = f"run this again with -e {shlex.quote(broken)}"
+    else:
+        remedy = f"remove it: kubectl --namespace kube-system delete lease {NAME}"
     return (
-        f"Error while taking the lease of the cluster: {lease.holder} has held it since {_shown(lease.since)}"
-        + (f" ({lease.purpose})" if lease.purpose else "")
+        f"Error while taking the lease of the cluster: {_line(lease.holder)} has held it since {_shown(lease.since)}"
+        + (f" ({_line(lease.purpose)})" if lease.purpose else "")
         + f". It expires at {_shown(lease.until)} unless that run renews it. Wait for that run to end; if it has ended "
-        f"without releasing the lease, run this again with -e '{broken}'"
+        f"without releasing the lease, {remedy}"
     )
 
 
@@ -144,6 +153,10 @@ def _time(text: Any) -> datetime | None:
 
 def _micro(time: datetime) -> str:
     return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _line(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
 
 
 def _shown(time: datetime) -> str:

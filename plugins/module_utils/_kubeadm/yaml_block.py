@@ -26,20 +26,26 @@ class _Block:
     """The part of YAML that kubeconfig files are written in: nested maps and lists in block style, plain scalars."""
 
     def __init__(self, text: str) -> None:
-        self._lines = list(self._content(text.splitlines()))
+        found = list(self._content(text.splitlines()))
+        self._lines = [(indent, content) for _number, indent, content in found]
+        self._numbers = [number for number, _indent, _content in found]
         self._position = 0
 
     @staticmethod
-    def _content(lines: Iterable[str]) -> Iterable[tuple[int, str]]:
-        for line in lines:
+    def _content(lines: Iterable[str]) -> Iterable[tuple[int, int, str]]:
+        for number, line in enumerate(lines, 1):
             content = line.strip()
             if content and not content.startswith("#") and content not in ("---", "..."):
-                yield len(line) - len(line.lstrip(" ")), content
+                yield number, len(line) - len(line.lstrip(" ")), content
+
+    def _wrong(self, position: int) -> ValueError:
+        # Without its text, which may be a secret.
+        return ValueError(f"can't make sense of line {self._numbers[position]}")
 
     def document(self) -> Any:
         value = self._value(0)
         if self._position != len(self._lines):
-            raise ValueError(f"can't make sense of {self._lines[self._position][1][:40]!r}")
+            raise self._wrong(self._position)
         return value
 
     def _peek(self) -> tuple[int, str]:
@@ -77,11 +83,11 @@ class _Block:
         while self._peek()[0] == indent:
             match = _KEY.match(self._peek()[1])
             if not match or self._is_item(self._peek()[1]):
-                raise ValueError(f"can't make sense of {self._peek()[1][:40]!r}")
+                raise self._wrong(self._position)
             self._position += 1
             key = self._scalar(match["key"])
             if not isinstance(key, str):
-                raise ValueError(f"can't make sense of {match['key'][:40]!r}")
+                raise self._wrong(self._position - 1)
             value = (match["value"] or "").strip()
             if value and not value.startswith("#"):
                 found[key] = self._scalar(value)
@@ -90,13 +96,13 @@ class _Block:
                 found[key] = self._value(indent + (not self._is_item(self._peek()[1])))
         return found
 
-    @staticmethod
-    def _scalar(text: str) -> Any:
+    def _scalar(self, text: str) -> Any:
+        """The value of a text on the line before the position."""
         if text[0] == '"':
             return json.loads(text) if text.endswith('"') else json.loads(text.partition(" #")[0])
         if text[0] == "'":
             return text.partition(" #")[0].rstrip().strip("'").replace("''", "'")
         plain = _COMMENT.split(text, maxsplit=1)[0].rstrip()
         if plain[:1] in "|>&*!%@`{[" and plain not in ("{}", "[]"):
-            raise ValueError(f"can't make sense of {plain[:40]!r}")
+            raise self._wrong(self._position - 1)
         return {"{}": {}, "[]": [], "null": None, "~": None, "": None}.get(plain, plain)

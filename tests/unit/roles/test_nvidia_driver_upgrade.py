@@ -63,7 +63,9 @@ HOST_INFO: dict[str, Any] = {
 class Upgrade(Site):  # type: ignore[misc]
     """The upgrade of one node."""
 
-    def run(self, version: str = NEW, host: dict[str, Any] | None = None, **more: Any) -> tuple[int, str, list[str]]:
+    def run(
+        self, version: str = NEW, host: dict[str, Any] | None = None, playbook: str = PLAYBOOK, **more: Any
+    ) -> tuple[int, str, list[str]]:
         """Exit status, output, and the calls."""
         settings = {
             "preflight_host": host or HOST,
@@ -73,7 +75,7 @@ class Upgrade(Site):  # type: ignore[misc]
             "nvidia_driver_version": version,
             **more,
         }
-        return *self.play(PLAYBOOK, settings), self.calls()
+        return *self.play(playbook, settings), self.calls()
 
 
 @pytest.fixture
@@ -312,7 +314,12 @@ BROKEN_DNS = {"inconclusive": True, "problems": ["gpu1: a pod can't reach DNS na
 
 @pytest.mark.parametrize(
     ("module", "result", "calls_after"),
-    [("gpu_acceptance", UNVERIFIED, 3), ("gpu_acceptance", BROKEN_DNS, 3), ("wait_for_rollout", UNVERIFIED, 2)],
+    [
+        ("gpu_acceptance", UNVERIFIED, 3),
+        ("gpu_acceptance", BROKEN_DNS, 3),
+        ("gpu_acceptance", {"failed": True, "msg": "KeyError: the API did not answer as it should"}, 3),
+        ("wait_for_rollout", UNVERIFIED, 2),
+    ],
 )
 @pytest.mark.parametrize("silent", [False, True], ids=["the API is back", "the API stays away"])
 def test_a_driver_that_could_not_be_verified_is_kept_on_a_cordoned_node(
@@ -327,6 +334,17 @@ def test_a_driver_that_could_not_be_verified_is_kept_on_a_cordoned_node(
     assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE[:calls_after], "node_maintenance failed"]
     assert "The node gpu1 stays cordoned" in told
     assert "the API did not answer" in site.asked("node_maintenance")[-1]["failure"]
+
+
+def test_an_earlier_verification_does_not_keep_a_driver_that_fails(site: Upgrade) -> None:
+    site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
+    answers(site, OLD)
+    playbook = PLAYBOOK.replace(
+        "  tasks:\n",
+        f"  tasks:\n    - ansible.builtin.set_fact: {{acceptance_node_result: {json.dumps(BROKEN_DNS)}}}\n",
+    )
+    status, output, _calls = site.run(playbook=playbook)
+    assert status != 0 and f"The driver was rolled back to {OLD}" in output
 
 
 def node_with(record: dict[str, Any]) -> dict[str, Any]:

@@ -24,12 +24,19 @@ from support.hosts import ROOT
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{LEASES}/gpulab-kubernetes"
 HEAD = """
-- hosts: localhost
+- hosts: {hosts}
+  strategy: {strategy}
   gather_facts: false
   tasks:
 """
 HOLD = """
     - gpulab.kubernetes.cluster_lease: {{state: {state}, holder: alice@laptop, root: "{root}", duration: {duration}}}
+      {more}
+"""
+# Like a host that hangs as long as the file is there.
+PYTHON = """#!/bin/sh
+[ ! -e {hang} ] || exec sleep 300
+exec {python} "$@"
 """
 WAIT = """
     - ansible.builtin.wait_for: {{path: "{path}", timeout: 30, sleep: 1}}
@@ -45,16 +52,27 @@ class Runs:
         (folder / "etc/kubernetes").mkdir(parents=True)
         (folder / "etc/kubernetes/admin.conf").write_text(authority.kubeconfig(api.url))
 
-    def start(self, *steps: str, duration: int = 3, name: str = "one") -> subprocess.Popen[str]:
-        """``steps``: held, released, or a file that is waited for."""
+    def start(
+        self,
+        *steps: str,
+        duration: int = 3,
+        name: str = "one",
+        hosts: str = "localhost",
+        strategy: str = "linear",
+        more: str = "",
+        **environment: str,
+    ) -> subprocess.Popen[str]:
+        """``steps``: held, released, or a file that is waited for. ``more`` is for the tasks of the lease."""
         tasks = [
-            HOLD.format(state=step, root=self.folder, duration=duration)
+            HOLD.format(state=step, root=self.folder, duration=duration, more=more)
             if step in ("held", "released")
             else WAIT.format(path=self.folder / step)
             for step in steps
         ]
         playbook = self.folder / f"{name}.yml"
-        playbook.write_text(HEAD + "".join(tasks))
+        playbook.write_text(HEAD.format(hosts=hosts, strategy=strategy) + "".join(tasks))
+        inventory = self.folder / "hosts.ini"
+        inventory.write_text("\n".join(f"{host} ansible_connection=local" for host in hosts.split(",")))
         environment = {
             **os.environ,
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
@@ -64,8 +82,10 @@ class Runs:
             "ANSIBLE_LOCALHOST_WARNING": "0",
             "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
             "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+            **environment,
         }
-        command = [str(Path(sys.executable).parent / "ansible-playbook"), str(playbook)]
+        command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook)]
         return subprocess.Popen(
             command,
             cwd=self.folder,
@@ -189,3 +209,62 @@ def test_a_keeper_that_was_killed_is_replaced(runs: Runs) -> None:
     runs.go("end")
     text = said(process)
     assert process.returncode == 0 and "The process that renewed the lease of the cluster has ended" in text
+
+
+def test_it_is_renewed_where_modules_are_copied_to_the_host(runs: Runs) -> None:
+    copied = runs.folder / "copied"
+    process = runs.start("held", "go", ANSIBLE_PIPELINING="0", ANSIBLE_REMOTE_TEMP=str(copied))
+    wait(lambda: runs.renewals >= 3)
+    runs.go("go")
+    text = said(process)
+    wait(lambda: runs.lease is None)
+    assert process.returncode == 0, text
+    wait(lambda: list(copied.iterdir()) == [])
+
+
+def test_it_is_renewed_again_when_a_host_has_hung(runs: Runs) -> None:
+    python, hang = runs.folder / "python", runs.folder / "hang"
+    python.write_text(PYTHON.format(hang=hang, python=sys.executable))
+    python.chmod(0o755)
+    process = runs.start("held", "go", ANSIBLE_PYTHON_INTERPRETER=str(python))
+    wait(lambda: runs.renewals)
+    hang.touch()
+    time.sleep(1)
+    hang.unlink()
+    renewals = runs.renewals
+    wait(lambda: runs.renewals > renewals + 1)
+    runs.go("go")
+    said(process)
+    wait(lambda: runs.lease is None)
+
+
+def test_each_host_has_a_lease_of_its_own(runs: Runs) -> None:
+    process = runs.start("held", "go", hosts="one,two")
+    wait(lambda: len(runs.keepers) == 2)
+    runs.go("go")
+    said(process)
+
+
+def test_hosts_that_take_the_same_lease_at_once_start_one_keeper(runs: Runs) -> None:
+    process = runs.start(
+        "held", "go", "held", hosts="one,two,three", strategy="free", more="delegate_to: localhost", duration=60
+    )
+    wait(lambda: runs.keepers)
+    time.sleep(2)
+    assert [method for method, _path, _body in runs.api.written] == ["POST"]
+    runs.go("go")
+    text = said(process)
+    assert process.returncode == 0, text
+
+
+def test_a_keeper_that_is_asked_to_end_releases_it(runs: Runs) -> None:
+    own = runs.folder / "scratch"
+    own.mkdir()
+    process = runs.start("held", "go", TMPDIR=str(own))
+    wait(lambda: runs.keepers and list(own.glob("gpulab-lease-*")))
+    [keeper] = runs.keepers
+    os.kill(keeper, signal.SIGTERM)
+    wait(lambda: runs.lease is None)
+    wait(lambda: not list(own.glob("gpulab-lease-*")))
+    runs.go("go")
+    said(process)

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.programs import run_ansible
 
 HERE = "ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}"
@@ -72,12 +73,16 @@ PLAYBOOK = """
 """
 
 
-def test_addresses_that_a_host_could_make_up_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("as_variables", ["false", "true"])
+def test_addresses_that_a_host_could_make_up_do_not_count(tmp_path: Path, as_variables: str) -> None:
     (tmp_path / "action_plugins").mkdir()
     (tmp_path / "action_plugins/forged.py").write_text(FORGED)
     (tmp_path / "hosts.ini").write_text(INVENTORY)
     (tmp_path / "play.yml").write_text(PLAYBOOK)
-    status, output = run_ansible(tmp_path, "play.yml", "-i", "hosts.ini", timeout=600)
+    # Ansible's default is true.
+    status, output = run_ansible(
+        tmp_path, *("play.yml", "-i", "hosts.ini"), ANSIBLE_INJECT_FACT_VARS=as_variables, timeout=600
+    )
     assert status == 0, output
 
     def found(host: str, when: str = "after") -> Any:
@@ -100,3 +105,16 @@ def test_addresses_that_a_host_could_make_up_do_not_count(tmp_path: Path) -> Non
     assert [host for host in expected if found(host)["control_plane"]] == ["192.0.2.1"]
     assert [host for host in expected if found(host)["joined"]] == ["joined"]
     assert "127.0.0.1" in found("localhost")["addresses"]
+
+
+def test_a_host_can_not_take_the_name_of_another(tmp_path: Path) -> None:
+    (tmp_path / "action_plugins").mkdir()
+    (tmp_path / "action_plugins/forged.py").write_text(
+        FORGED.replace('"nodename": "victim"', '"inventory_hostname": "by-host"')
+    )
+    (tmp_path / "hosts.ini").write_text(INVENTORY)
+    (tmp_path / "play.yml").write_text(PLAYBOOK)
+    status, output = run_ansible(
+        tmp_path, *("play.yml", "-i", "hosts.ini", "--limit", "joined"), ANSIBLE_INJECT_FACT_VARS="true", timeout=600
+    )
+    assert status == 2 and "its facts say that its name in the inventory is 'by-host'" in output, output

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import shlex
 import socket
 import time
 from datetime import datetime, timedelta, timezone
@@ -240,3 +241,29 @@ def test_the_cluster_is_that_of_the_context(cluster: Cluster, authority: Authori
     # And not that of the host's own cluster, where there is none.
     path.unlink()
     assert not cluster.run(kubeconfig="/home/ada/.kube/config", context=context)["held"]
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        "bob {{ lookup('pipe', 'reboot') }}",
+        "{% raw %}",
+        "bob $(reboot)",
+        "bob`reboot`",
+        '"bob"',
+        "bob\nError while",
+        "\x1b[2J",
+        "b" * 5000,
+    ],
+)
+def test_a_holder_that_is_no_name_is_not_part_of_a_command(cluster: Cluster, holder: str) -> None:
+    cluster.held_by(holder)
+    words = cluster.run()["msg"]
+    assert "cluster_lease_break" not in words and "kubectl --namespace kube-system delete lease" in words
+    assert words.isprintable() and len(words) < 1000
+
+
+def test_a_command_names_a_holder_as_the_shell_reads_it(cluster: Cluster) -> None:
+    cluster.held_by("o'brien@desk (run 4711)")
+    words = cluster.run()["msg"]
+    assert shlex.split(words.partition(" -e ")[2])[0] == '{"cluster_lease_break": "o\'brien@desk (run 4711)"}'

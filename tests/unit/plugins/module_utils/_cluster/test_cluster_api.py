@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -21,7 +24,7 @@ from apiserver import serving
 
 POD = "/api/v1/namespaces/team/pods/train"
 GOOD = {"metadata": {"name": "train"}}
-RESET, CUT, CUT_CHUNKS = "reset", "cut", "cut chunks"
+RESET, CUT, CUT_CHUNKS, TRICKLE, TRICKLE_HEADERS = "reset", "cut", "cut chunks", "trickle", "trickle headers"
 BUDGET = {"message": "Cannot evict pod", "details": {"causes": [{"reason": "DisruptionBudget"}]}}
 
 
@@ -65,8 +68,11 @@ class Handler(BaseHTTPRequestHandler):
         if step == RESET:
             self.connection.shutdown(socket.SHUT_RDWR)
             return
+        if step in (TRICKLE, TRICKLE_HEADERS):
+            self._trickle("HTTP/1.1 200 OK\r\n" + ("Content-Length: 1000\r\n\r\n" if step == TRICKLE else ""))
+            return
         status, body, headers = step if isinstance(step, tuple) else (200, step, {})
-        text = (body if isinstance(body, str) else json.dumps(body)).encode()
+        text = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
         self.send_response(status)
         if step == CUT_CHUNKS:
             self.send_header("Transfer-Encoding", "chunked")
@@ -77,6 +83,13 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(text)
+
+    def _trickle(self, head: str) -> None:
+        self.wfile.write(head.encode())
+        with contextlib.suppress(OSError):
+            for _byte in range(50):
+                self.wfile.write(b"x")
+                time.sleep(0.1)
 
     def do_POST(self) -> None:
         self.do_GET()
@@ -307,11 +320,12 @@ def test_a_log_with_its_own_limit_is_asked_for_once(script: Script, clock: Clock
         ("<html>Sign in to the guest network</html>", "it is not valid JSON"),
         ('{"metadata": {"na', "it is not valid JSON"),
         ("", "it is not valid JSON"),
-        ("[" * 100000, "it is not valid JSON"),
+        ("[" * 100000, "it is nested too deeply"),
         ([1], "it is not a JSON object"),
         ({"items": {"a": 1}}, "it is not a list"),
         ({"items": ["a"]}, "it is not a list"),
         ({"items": ["a" * 2000]}, "it has more than 1000 bytes"),
+        ((200, gzip.compress(json.dumps(GOOD).encode()), {"Content-Encoding": "gzip"}), "it is not valid JSON"),
         (error(302, "<html>", Location="https://portal.example"), "HTTP status 302"),
     ],
 )
@@ -324,3 +338,32 @@ def test_an_answer_that_is_not_the_api_s_is_an_error_in_words(
     with pytest.raises(ApiError, match=f"{words}.*Does a proxy or a captive portal answer"):
         script.client().items(POD)
     assert clock.naps == []
+
+
+@pytest.mark.parametrize("step", [TRICKLE, TRICKLE_HEADERS])
+def test_an_answer_that_never_ends_is_given_up(
+    script: Script, clock: Clock, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(client, "_LONGEST_TRY", 0.5)
+    script.steps = [step, GOOD]
+    began = time.monotonic()
+    assert script.client().get(POD) == GOOD
+    assert time.monotonic() - began < 3
+
+
+def test_a_request_is_given_up_although_others_are_answered(
+    script: Script, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, sleep = script.client(), clock.sleep
+
+    def nap(seconds: float) -> None:
+        assert sum(clock.naps) < 300
+        sleep(seconds)
+        # As in another thread.
+        api._patience.answered()
+
+    monkeypatch.setattr(clock, "sleep", nap)
+    script.steps = [error(500, {"message": "failed calling webhook"})]
+    with pytest.raises(ApiError, match="failed calling webhook"):
+        api.merge(POD, {})
+    assert sum(clock.naps) == pytest.approx(60)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._docker import engine
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._docker import settings as docker
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from hypothesis import given
@@ -229,3 +230,8 @@ def test_captured_configuration(file: str, said: dict[str, Any]) -> None:
     assert {key: merged.values[key] for key in values.keys() - WANTED.keys()} == {
         key: values[key] for key in values.keys() - WANTED.keys()
     }
+
+
+@pytest.mark.parametrize("plugins", [True, 7, "buildx", {"Name": "buildx"}, [["buildx"]]])
+def test_plugins_that_are_no_list_are_none(plugins: Any) -> None:
+    assert engine.read_info(json.dumps({"ClientInfo": {"Plugins": plugins}}))["plugins"] == []

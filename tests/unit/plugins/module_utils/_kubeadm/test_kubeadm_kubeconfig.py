@@ -193,3 +193,19 @@ def test_damaged_files_are_read_or_refused(position: int, noise: str) -> None:
     except KubeconfigError:
         return
     assert config.server.startswith("https://")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("clusters:\n- a: b\n  : c\n    token: c8Zt5QpW2vX7mK4s\n", "line 3"),
+        ("clusters: null\n   token: c8Zt5QpW2vX7mK4s\n", "line 2"),
+        ("users:\n- user:\n    token: '@'\n    password: '\n    token: @c8Zt5QpW2vX7mK4s\n", "line 5"),
+        ("users:\n- *c8Zt5QpW2vX7mK4s\n", "line 2"),
+        (ADMIN.replace("https://", "https://u:c8Zt5QpW2vX7mK4s@"), "its server is not https://host:port"),
+    ],
+)
+def test_an_error_names_the_line_and_not_what_it_says(text: str, words: str) -> None:
+    with pytest.raises(KubeconfigError, match=words) as caught:
+        read_kubeconfig(text)
+    assert "c8Zt" not in str(caught.value)
