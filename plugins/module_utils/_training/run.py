@@ -67,7 +67,7 @@ class Training:
         trial = {**job, "metadata": {**job["metadata"], "generateName": f"{self._name}-"}}
         del trial["metadata"]["name"]
         try:
-            self._api.create(f"{self._jobs}?dryRun=All", trial)
+            self._api.create(self._jobs, trial, dry=True)
         except ApiError as error:
             raise DomainError(
                 f"{doing} in namespace {self._namespace}: the API rejects its Job. Nothing was changed. {error}",
