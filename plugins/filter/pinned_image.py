@@ -60,7 +60,7 @@ def pinned_image(reference: Any, digests: Any) -> str:
     wrong = next(_images.problems(digests), "")
     if wrong:
         raise AnsibleFilterError(f"pinned_image: {wrong}")
-    original = _images.copied(reference, digests)
+    original = _images.original(reference, digests)
     if original:
         Display().warning(
             f"{reference} is pulled by its tag alone, because it may not be the same as {original}, whose digest is "

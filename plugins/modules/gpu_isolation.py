@@ -125,7 +125,6 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster import identity
 from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.isolation import isolate, result
 from ..module_utils._cluster.maintenance import Maintenance
@@ -136,8 +135,7 @@ from ..module_utils._nvidia.xid import written
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    claim = None if params["identity"] is None else identity.read(params["identity"], params["node"])
-    work = Maintenance(Api(params["kubeconfig"]), params["node"], ISOLATION, module.check_mode, claim)
+    work = Maintenance(Api(params["kubeconfig"]), params["node"], ISOLATION, module.check_mode, params["identity"])
     for warning in work.warnings:
         module.warn(warning)
     if params["state"] == "isolated":

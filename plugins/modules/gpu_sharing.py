@@ -112,7 +112,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster import identity, nodes, sharing
+from ..module_utils._cluster import nodes, sharing
 from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.maintenance import Maintenance, Plan
 from ..module_utils._cluster.records import LABEL, SHARING
@@ -124,8 +124,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     api = Api(params["kubeconfig"])
     if module.check_mode and api.find(nodes.path(params["node"])) is None:
         return _result(params, sharing.Node(), True)
-    claim = None if params["identity"] is None else identity.read(params["identity"], params["node"])
-    work = Maintenance(api, params["node"], SHARING, module.check_mode, claim)
+    work = Maintenance(api, params["node"], SHARING, module.check_mode, params["identity"])
     for warning in work.warnings:
         module.warn(warning)
     changing = params["state"] == "changing"

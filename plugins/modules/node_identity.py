@@ -46,8 +46,7 @@ EXAMPLES = r"""
         addresses: [192.0.2.11]
 """
 
-RETURN = r"""
-"""
+RETURN = r""" # """
 
 from typing import Any
 

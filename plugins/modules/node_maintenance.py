@@ -151,7 +151,6 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster import identity
 from ..module_utils._cluster.api import Api
 from ..module_utils._cluster.maintenance import Maintenance, Plan
 from ..module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE
@@ -160,8 +159,8 @@ from ..module_utils._module import run
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    claim = None if params["identity"] is None else identity.read(params["identity"], params["node"])
-    work = Maintenance(Api(params["kubeconfig"]), params["node"], params["purpose"], module.check_mode, claim)
+    api = Api(params["kubeconfig"])
+    work = Maintenance(api, params["node"], params["purpose"], module.check_mode, params["identity"])
     for warning in work.warnings:
         module.warn(warning)
     if params["state"] == "begun":

@@ -32,7 +32,7 @@ def pinned(reference: str, digests: Mapping[str, str]) -> str:
     return f"{reference}@{digest}" if digest else reference
 
 
-def copied(reference: str, digests: Mapping[str, str]) -> str:
+def original(reference: str, digests: Mapping[str, str]) -> str:
     """The image of a known digest that ``reference`` names in another registry, empty if there is none.
 
     An entry for the reference itself, also an empty one, says what is wanted.

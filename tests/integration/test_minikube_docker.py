@@ -95,7 +95,9 @@ def test_an_image_of_the_host_reaches_minikube(inventory: Path, host: Host, clus
     (known,) = {
         line for line in host.run("docker images --format '{{.Repository}}:{{.Tag}}'").split() if "cuda" in line
     }
-    load = f"docker tag {known} built/here:1 && minikube image load built/here:1"
+    # An image of its own: the kubelet gives one that it has pulled to no pod under another name.
+    build = f'docker create --name built {known} && docker commit --change "LABEL built=here" built built/here:1'
+    load = f"{build} && docker rm built && minikube image load built/here:1"
     host.run(f"sudo -iu {USER} bash -c '{load}'", timeout=300)
     pod = "kubectl run built --image=built/here:1 --image-pull-policy=Never --restart=Never --command -- sh -c exit"
     host.run(f"sudo -iu {USER} {pod}")

@@ -1,4 +1,4 @@
-"""An API server that is away for 20 s, and runs beside each other: nothing that works is undone."""
+"""An API server that is away for 20 s, and runs at the same time: nothing that works is undone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Site:
         return {line.strip() for host in self.inventory.workers for line in host.run(query).splitlines()}
 
     def expect_in_use(self) -> None:
-        """No node is cordoned or remembers work, every GPU is offered, and nobody holds the lease."""
+        """No node is cordoned or remembers work, every GPU is offered, and no one holds the lease."""
         for node in self.cluster.get("nodes")["items"]:
             name, known = node["metadata"]["name"], node["metadata"].get("annotations", {})
             assert not node["spec"].get("unschedulable"), f"{name} stays cordoned"
@@ -106,8 +106,8 @@ def site() -> Iterator[Site]:
 
 
 @contextmanager
-def beside(action: Callable[[], Run]) -> Iterator[list[Run]]:
-    """Run something in the background for the length of a block; its Run is in the list afterwards."""
+def in_background(action: Callable[[], Run]) -> Iterator[list[Run]]:
+    """Run something for the length of a block; its Run is in the list afterwards."""
     runs: list[Run] = []
     thread = threading.Thread(target=lambda: runs.append(action()))
     thread.start()
@@ -161,8 +161,8 @@ def test_an_upgrade_waits_for_the_api_server_and_keeps_the_driver(site: Site) ->
     site.expect_in_use()
 
 
-def test_a_verification_beside_an_upgrade_is_refused_and_harms_nothing(site: Site) -> None:
-    with beside(lambda: site.play(UPGRADE, "-e", f"nvidia_driver_version={OLD}")) as upgrades:
+def test_a_verification_during_an_upgrade_is_refused_and_harms_nothing(site: Site) -> None:
+    with in_background(lambda: site.play(UPGRADE, "-e", f"nvidia_driver_version={OLD}")) as upgrades:
         wait(lambda: holder(site))
         refused = 0
         while not upgrades:
@@ -176,7 +176,7 @@ def test_a_verification_beside_an_upgrade_is_refused_and_harms_nothing(site: Sit
 
 
 def test_of_two_runs_of_one_user_the_second_is_refused(site: Site) -> None:
-    with beside(lambda: site.play(VERIFY)) as first:
+    with in_background(lambda: site.play(VERIFY)) as first:
         wait(lambda: holder(site))
         second = site.play("playbooks/isolate_gpu.yml")
     first[0].expect_success()

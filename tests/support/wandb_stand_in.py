@@ -212,8 +212,10 @@ class StandIn:
 
     def _upsert_bucket(self, variables: Values) -> Values:
         name = variables["name"]
-        config = json.loads(variables.get("config") or "{}")
-        self.runs[name] = {"state": "running", "config": config, "summary": {}}
+        # A run is written more than once, and may have been stopped meanwhile.
+        run = self.runs.setdefault(name, {"config": {}, "summary": {}})
+        run["state"] = "running"
+        run["config"] |= json.loads(variables.get("config") or "{}")
         for item in self.items.values():
             if item["associatedRunId"] == name:
                 item["state"] = "CLAIMED"

@@ -18,21 +18,11 @@ PARTS = ("pre_tasks", "tasks", "post_tasks", "handlers", "block", "rescue", "alw
 CALLS = {f"ansible.builtin.{how}_{what}" for how in ("include", "import") for what in ("tasks", "role")}
 JINJA = Environment(undefined=StrictUndefined, autoescape=False)
 Task = tuple[Path, str, str]
-
-
 PATIENCE = {"retries": "{{ cluster_api_retries }}", "delay": "{{ cluster_api_retry_delay }}"}
 
 
 def load(path: Path) -> list[dict[str, Any]]:
     return (yaml.safe_load(path.read_text()) if path.exists() else None) or []
-
-
-def written(path: Path, entries: list[dict[str, Any]]) -> Iterator[Task]:
-    """Each task of a file, those in blocks too, with every word of it that may be a module."""
-    for entry in entries:
-        yield from ((path, entry.get("name", ""), word) for word in entry if "." in word)
-        for part in PARTS:
-            yield from written(path, entry.get(part) or [])
 
 
 def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -44,7 +34,10 @@ def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 FILES = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml"), *ROOT.glob("playbooks/**/*.yml")]
-WRITTEN = [task for path in FILES for task in written(path, load(path))]
+# Each task, with every word of it that may be a module.
+WRITTEN = [
+    (path, task.get("name", ""), word) for path in FILES for task in tasks(load(path)) for word in task if "." in word
+]
 
 
 def walk(path: Path, entries: Any, above: dict[str, Any], known: dict[str, Any]) -> Iterator[tuple[Task, str, str]]:
@@ -68,8 +61,8 @@ def walk(path: Path, entries: Any, above: dict[str, Any], known: dict[str, Any])
                 yield from walk(path.parent / call["file"], load(path.parent / call["file"]), below, variables)
         for role in roles:
             name = JINJA.from_string(JINJA.from_string(role["name"]).render(variables)).render(variables)
-            tasks = JINJA.from_string(role.get("tasks_from", "main")).render(variables)
-            target = ROOT / "roles" / name.removeprefix("gpulab.kubernetes.") / "tasks" / f"{tasks}.yml"
+            entry_point = JINJA.from_string(role.get("tasks_from", "main")).render(variables)
+            target = ROOT / "roles" / name.removeprefix("gpulab.kubernetes.") / "tasks" / f"{entry_point}.yml"
             yield from walk(target, load(target), below, variables)
 
 
@@ -103,23 +96,16 @@ OPEN = {"open", "with_api"}
 CHECK_THEMSELVES = {"site.yml", "plan.yml", "report.yml"}
 
 
-def entries(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for entry in found:
-        yield entry
-        for part in PARTS:
-            yield from entries(entry.get(part) or [])
-
-
 def test_every_task_that_changes_a_node_says_for_which_host() -> None:
-    tasks = [
+    found = [
         (path.relative_to(ROOT), entry["name"], entry[f"gpulab.kubernetes.{module}"])
         for path in FILES
-        for entry in entries(load(path))
+        for entry in tasks(load(path))
         for module in CHANGE_NODES
         if f"gpulab.kubernetes.{module}" in entry
     ]
-    assert len(tasks) >= 10
-    assert [task for task in tasks if task[2].get("identity") != "{{ cluster_node_identity }}"] == []
+    assert len(found) >= 10
+    assert [task for task in found if task[2].get("identity") != "{{ cluster_node_identity }}"] == []
     pools = yaml.safe_load((ROOT / "roles/node_pools/vars/main.yml").read_text())["node_pools_node"]
     assert pools["identity"] == "{{ cluster_node_identity }}"
 
@@ -128,7 +114,7 @@ def test_every_playbook_that_uses_the_api_checks_which_host_each_node_belongs_to
     unchecked = {
         path.name
         for path in ROOT.glob("playbooks/*.yml")
-        for entry in entries(load(path))
+        for entry in tasks(load(path))
         for word in entry.keys() & CALLS
         if isinstance(entry[word], dict)
         and entry[word].get("name") == "gpulab.kubernetes.cluster_api"

@@ -29,6 +29,7 @@ import smi_tables
 import smi_texts
 from ansible.errors import AnsibleError
 from apiserver import Authority
+from damaged import damaged, damaged_json, damaged_text
 from hard_stop import hard_stop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,77 +40,6 @@ SECRET = "c8Zt5QpW2vX7mK4s"
 PLUGINS = "ansible_collections.gpulab.kubernetes.plugins."
 NOW = datetime(2026, 11, 20, 9, 30, 16, tzinfo=timezone.utc)
 TEMPLATES = str(Path(__file__).resolve().parents[2] / "roles/report/templates")
-
-HOSTILE = st.sampled_from(
-    [
-        "\0",
-        "\ud800",
-        "\x1b[2J",
-        "\u2028",
-        "²",
-        "٣",
-        "../../../etc/cron.d/x",
-        "$(reboot)",
-        "{{ 7 * 7 }}",
-        "<script>alert(1)</script>",
-        "\n- x",
-        "9" * 400,
-        "-1",
-        "1e999",
-        "NaN",
-        "[" * 300,
-        "%s%n",
-        "'",
-        '"',
-        "\\",
-        ":",
-        ",",
-        "|",
-    ]
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | HOSTILE,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@st.composite
-def damaged_text(draw: Any, samples: Sequence[str]) -> str:
-    """A sample in which pieces are missing, doubled, moved or replaced."""
-    text: str = draw(st.sampled_from(samples))
-    for _each in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(text)))
-        end = min(len(text), start + draw(st.integers(0, 60)))
-        piece = text[start:end]
-        new = draw(
-            st.sampled_from(["", piece * 2, "\n", " ", piece[::-1], piece.swapcase()]) | HOSTILE | st.text(max_size=5)
-        )
-        text = text[:start] + new + (text[end:] if draw(st.integers(0, 9)) else "")
-    return text
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(place for key, each in inner for place in places(each, (*path, key)))]
-
-
-@st.composite
-def damaged_value(draw: Any, samples: Sequence[Any]) -> Any:
-    """A sample in which some values are missing or of another kind."""
-    value = copy.deepcopy(draw(st.sampled_from(samples)))
-    for _each in range(draw(st.integers(1, 3))):
-        place = draw(st.sampled_from(places(value)))
-        if not place:
-            continue
-        parent = value
-        for key in place[:-1]:
-            parent = parent[key]
-        if draw(st.booleans()):
-            parent[place[-1]] = draw(JSON)
-        else:
-            del parent[place[-1]]
-    return value
 
 
 def named(path: str) -> Callable[..., Any]:
@@ -127,12 +57,11 @@ def through(path: str, *more: Any, **named_more: Any) -> Callable[[Any], Any]:
 
 
 class Campaign(NamedTuple):
-    """``call`` gets a damaged sample: texts are damaged as texts, objects as objects, and as texts if ``json``."""
+    """``call`` gets a damaged sample: of a text, of an object, or of its JSON if ``as_json``."""
 
     call: Callable[[Any], Any]
     samples: Sequence[Any]
     as_json: bool = False
-    binary: bool = False
 
 
 def node(purpose: str, text: str) -> dict[str, Any]:
@@ -582,12 +511,10 @@ CAMPAIGNS: dict[str, Campaign] = {
 
 
 def texts_of(campaign: Campaign) -> Any:
+    samples = st.sampled_from(campaign.samples)
     if isinstance(campaign.samples[0], str):
-        return damaged_text(campaign.samples)
-    if campaign.as_json:
-        as_text = [json.dumps(sample) for sample in campaign.samples]
-        return damaged_text(as_text) | damaged_value(campaign.samples).map(lambda value: json.dumps(value))
-    return damaged_value(campaign.samples)
+        return samples.flatmap(damaged_text)
+    return samples.map(json.dumps).flatmap(damaged_json) if campaign.as_json else samples.flatmap(damaged)
 
 
 def shows_secret(error: BaseException) -> bool:
@@ -606,11 +533,11 @@ def test_whatever_comes_back_is_read_or_refused_in_words(name: str) -> None:
 
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @given(texts_of(campaign))
-    def attack(damaged: Any) -> None:
+    def attack(given_back: Any) -> None:
         started = time.process_time()
         try:
             with hard_stop():
-                campaign.call(damaged)
+                campaign.call(given_back)
         except Exception as error:
             if not documented(error):
                 raise

@@ -33,8 +33,8 @@ _PAGE, _CONNECTIONS = 500, 4
 _DEVICES, _PROBLEMS, _NODES, _COUNT = 128, 100, 5000, 100_000
 _LETTERS, _OUTPUT = 500, 2000
 _STATES = {"proven": ("pod", "check_output"), "in_use": ("pod",), "missing": ("kind", "reason")}
-# A server that answers one of these answers the next request alike.
-_REFUSED, _TOO_MANY, _SERVER_ERROR = (401, 403), 429, 500
+# Unanswered, or refused whatever the ConfigMap is.
+_OF_ALL = (0, 401, 403)
 
 
 class Memory:
@@ -50,7 +50,7 @@ class Memory:
         self._former = self._read(FORMER, _FORMER_KEY, _former, "all GPUs are") or {"hosts": {}, "network": {}}
         self.network: Entry = self._read(NETWORK, _KEY, _network, "the pod network is") or self._former["network"]
 
-    def of(self, node: str) -> Entry:
+    def entry(self, node: str) -> Entry:
         """What is remembered of a node, empty for nothing."""
         name, uid = config_map_name(node), self._uids.get(node)
         if uid and _owner(self._stored.get(name, {})) in (uid, ""):
@@ -97,7 +97,8 @@ class Memory:
                 + (f" and {others} others" if others else "")
                 + f", so the next run verifies again what they are about. The report is complete. {error}"
             )
-        return self._forget_former() or bool(written) if not failed else bool(written)
+        forgotten = not failed and self._forget_former()
+        return forgotten or bool(written)
 
     def _forget_former(self) -> bool:
         if FORMER not in self._stored:
@@ -163,7 +164,7 @@ def config_map_name(node: str) -> str:
 
 def _answers_alike(error: ApiError) -> bool:
     """Whether an API that gave this error will not accept the next ConfigMap either."""
-    return error.status in (0, *_REFUSED, _TOO_MANY) or error.status >= _SERVER_ERROR
+    return error.passing or error.status in _OF_ALL
 
 
 def _owner(config_map: Mapping[str, Any]) -> str:

@@ -49,7 +49,7 @@ class Session:
         self._found = self._look()
         uids = {node["metadata"]["name"]: node["metadata"]["uid"] for node in self._nodes}
         self._memory = Memory(api, uids)
-        self._earlier = {host.node: self._memory.of(host.node) for host in hosts}
+        self._earlier = {host.node: self._memory.entry(host.node) for host in hosts}
 
     @property
     def warnings(self) -> list[str]:

@@ -241,10 +241,8 @@ def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
 def _reason(target: Target, proofs: Sequence[PodProof], unnamed: int, pods: str) -> tuple[str, str]:
     """Kind and words of why a GPU was not proven. Of which pod would have got it nothing is known, so all are told."""
     troubles = list(dict.fromkeys(proof.trouble for proof in proofs if proof.kind == "gpu" and proof.trouble))
-    kind, reason = (
-        _kind_of(troubles) if troubles else "gpu_not_given",
-        "; ".join(troubles) or "no pod was given this GPU",
-    )
+    kind = _kind_of(troubles) if troubles else "gpu_not_given"
+    reason = "; ".join(troubles) or "no pod was given this GPU"
     if not troubles and target.allocatable < len(target.host.gpus):
         kind = UNOFFERED
         reason = f"the device plugin offers {target.allocatable} of {len(target.host.gpus)} GPUs"

@@ -24,7 +24,7 @@ from .targets import LeftOut, Place
 
 # The last lines of a container can reach its log after its end is known.
 _LOG_GRACE = 10
-# How long the API may fail without a break before a node is given up, and how long one request for a log may take.
+# How long one request for a log may take.
 _LOG_PATIENCE = 10
 _CONFLICT = 409
 _NO_GPU = f"Insufficient {objects.GPU}"

@@ -139,13 +139,16 @@ class Api:
         """The same, but asked only once and for so long: the API may wait for a kubelet that is gone."""
         return self._request("GET", path, query, once=seconds)
 
-    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Create an object, and return it. Whether a request that was not answered has created it is looked up."""
+    def create(self, path: str, body: dict[str, Any], dry: bool = False) -> dict[str, Any]:
+        """Create an object, and return it. Whether a request that was not answered has created it is looked up.
+
+        ``dry``: as if.
+        """
         try:
-            return self._object("POST", path, body=body)
+            return self._object("POST", path, {"dryRun": "All"} if dry else None, body)
         except ApiError as error:
             name = body.get("metadata", {}).get("name")
-            if not error.passing or error.status == BUSY or not name or "?" in path or path.endswith(_EVICTION):
+            if not error.passing or error.status == BUSY or not name or dry or path.endswith(_EVICTION):
                 raise
             found = self.find(f"{path}/{name}")
             if found is None:

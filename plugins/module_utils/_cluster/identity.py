@@ -106,10 +106,11 @@ def refuse(found: Sequence[str]) -> None:
         )
 
 
-def check(node: Object, claim: Identity | None) -> None:
-    """Raises DomainError if a host claims a node that is not its own."""
-    if claim:
-        refuse(list(problems({claim.node: node}, [claim])))
+def check(node: Object, values: Mapping[str, Any] | None) -> None:
+    """Raises DomainError if the host of a value of the lookup claims a node that is not its own; None claims none."""
+    if values is not None:
+        name = objects.name(node)
+        refuse(list(problems({name: node}, [read(values, name)])))
 
 
 def _internal(node: Object) -> list[str]:

@@ -19,7 +19,6 @@ from .._errors import DomainError
 from . import identity, nodes, records
 from .api import Api
 from .drain import DrainError, drain, pods_on, refuse_unmanaged, to_evict
-from .identity import Identity
 from .nodes import Object, annotations_of, cordoned, labels_of, taints_of
 from .objects import full_name
 from .records import CORDON, DISRUPTION, DRIVER_UPGRADE, PURPOSES, SHARING, TAINT, Record, key, record_of
@@ -145,11 +144,12 @@ def _patch(
 class Maintenance:
     """The work called ``purpose`` on one node. ``before`` and ``node`` are the node at first, and as it is now.
 
-    With ``check`` nothing is changed, and ``node`` is what it would be. ``warnings`` are whole sentences. Raises
-    DomainError for a record that can't be relied on, and for a node that is not that of the host of ``claim``.
+    With ``check`` nothing is changed, and ``node`` is what it would be. ``claim`` is a value of the lookup
+    node_identity, ``warnings`` are whole sentences. Raises DomainError for a record that can't be relied on, and for a
+    node that is not that of the host of ``claim``.
     """
 
-    def __init__(self, api: Api, name: str, purpose: str, check: bool, claim: Identity | None = None) -> None:
+    def __init__(self, api: Api, name: str, purpose: str, check: bool, claim: Mapping[str, Any] | None = None) -> None:
         self._api = api
         self._name = name
         self._purpose = purpose
@@ -157,13 +157,10 @@ class Maintenance:
         self._doing = f"preparing node {name} for {purpose}"
         self.before = self.node = nodes.get(api, name, self._doing)
         identity.check(self.node, claim)
-        reading = records.read(self.node, purpose)
-        if reading.damage:
-            raise DomainError(f"Error while {self._doing}: {damaged(name, purpose, reading.damage)}")
         self.warnings = [
             f"The annotation {key(purpose)} of node {name} claims {what}, which this collection does not set. It was "
             "ignored, and will be removed with the annotation. Find out who can annotate nodes: docs/security.md"
-            for what in reading.ignored
+            for what in reliable(self.node, purpose).ignored
         ]
         self.changed = False
         self.evicted: list[str] = []
@@ -176,11 +173,11 @@ class Maintenance:
         """Close the node, drain it, let pods leave. Raises DrainError, after which a new beginning is undone."""
         fresh = self.record is None
         problem = records.data_problem(self._purpose, data)
-        foreign = records.unknown_labels(plan.labels) + [
-            name for name in plan.pause if not name.startswith("nvidia.com/")
-        ]
-        if problem or foreign:
-            problem = problem or f"its labels must begin with nvidia.com/ or gpulab.io/, unlike {', '.join(foreign)}"
+        unknown = records.unknown_labels(plan.labels)
+        unknown += [name for name in plan.pause if not name.startswith("nvidia.com/")]
+        if unknown:
+            problem = problem or f"its labels must begin with nvidia.com/ or gpulab.io/, unlike {', '.join(unknown)}"
+        if problem:
             raise DomainError(
                 f"Error while {self._doing}: the record can't be written, {problem}. Nothing was changed."
             )
@@ -238,13 +235,17 @@ class Maintenance:
             )
 
 
-def damaged(name: str, purpose: str, damage: str) -> str:
-    """The end of an error about a record that can't be relied on."""
-    return (
-        f"its annotation {key(purpose)} can't be relied on, because {damage}. Nothing was changed. If the collection "
-        "was downgraded, use the newer version again. Otherwise cordon or uncordon the node as it should be, and "
-        f"remove the annotation: kubectl annotate node {name} {key(purpose)}-"
-    )
+def reliable(node: Object, purpose: str) -> records.Reading:
+    """What the node remembers. Raises DomainError for a record that can't be relied on."""
+    reading, name = records.read(node, purpose), node["metadata"].get("name", "")
+    if reading.damage:
+        raise DomainError(
+            f"Error while preparing node {name} for {purpose}: its annotation {key(purpose)} can't be relied on, "
+            f"because {reading.damage}. Nothing was changed. If the collection was downgraded, use the newer version "
+            "again. Otherwise cordon or uncordon the node as it should be, and remove the annotation: "
+            f"kubectl annotate node {name} {key(purpose)}-"
+        )
+    return reading
 
 
 def _app(pod: Object) -> str:

@@ -96,7 +96,7 @@ def import_patterns(text: str) -> list[str]:
 def masked(text: str) -> str:
     """The same TOML without comments, with passwords, tokens, headers and users in addresses replaced.
 
-    Of a text that is no TOML, what follows is left out: nobody knows then what is a key and what a value.
+    What follows a syntax error is left out, because keys and values can't be told apart there.
     """
     masker, pieces, end = _Masker(), [], 0
     safe = 0

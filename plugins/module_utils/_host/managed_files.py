@@ -27,7 +27,7 @@ _READ_BY_OTHERS = 0o044
 
 @dataclass(frozen=True)
 class Wanted:
-    """``text`` is None for a file that shall not be there. ``service`` must restart or ``reload`` when it changes.
+    """``text`` is None for a file to remove. ``service`` must restart, or with ``reload`` reload, when it changes.
 
     ``keep`` saves what another hand wrote there, ``keep_replaced`` also a file of ours that a hand may have changed.
     """

@@ -25,7 +25,7 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-schedul
 
 _KUBERNETES = "/etc/kubernetes"
 _CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
-_WORKLOADS = ("/apis/apps/v1/daemonsets?limit=1", "/apis/apps/v1/deployments?limit=1")
+_WORKLOADS = ("/apis/apps/v1/daemonsets", "/apis/apps/v1/deployments")
 
 # Keys as the API server writes them; etcd keeps them as they are in its database and its log. Every cluster that
 # others can join has the first one (kubeadm's phase bootstrap-token); the addons follow it.
@@ -147,12 +147,12 @@ def _questions(api: Api, found: state.Evidence) -> state.Evidence:
     published = api.get(_CLUSTER_INFO).status == 200
     if published and not found.began:
         return replace(found, api=state.ALIVE)
-    complete = len(_listed(api, "/api/v1/nodes")) > 1 or any(_listed(api, path) for path in _WORKLOADS)
+    complete = len(_listed(api, "/api/v1/nodes")) > 1 or any(_listed(api, path, limit="1") for path in _WORKLOADS)
     return replace(found, api=state.ALIVE if published or complete else state.BARREN, complete=complete)
 
 
-def _listed(api: Api, path: str) -> list[Any]:
-    answer = api.get(path)
+def _listed(api: Api, path: str, **query: str) -> list[Any]:
+    answer = api.get(path, **query)
     # Emptiness must be shown, not concluded from an answer that isn't one.
     if answer.status != 200 or not isinstance(answer.body, dict):
         raise ApiSilentError(f"{api.server} gives no list at {path}")

@@ -12,9 +12,11 @@ import os
 import socket
 import ssl
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from .._api_path import path_problem
 from .._errors import DomainError
@@ -72,17 +74,17 @@ class Api:
         self._token = kubeconfig.token
         self._context = _context(kubeconfig, tmpdir, root)
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str, **query: str) -> Answer:
         """GET with status 200 or 404; raises ApiSilentError (ApiBusyError for 429 and 5xx) or ApiRefusedError (401,
         403, TLS)."""
-        return self._request("GET", path, None)
+        return self._request("GET", path, None, query)
 
     def send(self, method: str, path: str, body: Any) -> None:
         """Change something; raises also ApiConflictError when it has changed meanwhile (409)."""
         if not self._read_only:
             self._request(method, path, body)
 
-    def _request(self, method: str, path: str, body: Any) -> Answer:
+    def _request(self, method: str, path: str, body: Any, query: Mapping[str, str] | None = None) -> Answer:
         problem = path_problem(path)
         if problem:
             raise ApiRefusedError(f"{self.server} can't be asked for {path!r:.300}: {problem}")
@@ -95,7 +97,8 @@ class Api:
             with contextlib.closing(connection):
                 self._connect(connection)
                 kind = ApiBusyError
-                connection.request(method, path, None if body is None else json.dumps(body), headers=headers)
+                url = f"{path}?{urlencode(query)}" if query else path
+                connection.request(method, url, None if body is None else json.dumps(body), headers=headers)
                 response = connection.getresponse()
                 answer = Answer(response.status, _json(response.read(_LARGEST_ANSWER)))
         except ssl.SSLCertVerificationError as error:

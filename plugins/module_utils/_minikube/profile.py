@@ -30,8 +30,6 @@ _OWN_CONFIG = (
 _ALL_GPUS = {"all", "nvidia"}
 # Enabled by --gpus itself (pkg/minikube/cruntime/docker.go).
 _GPU_ADDON = "nvidia-device-plugin"
-
-
 _CONFIG = "the profile's config.json"
 _OPTION = ("Component", "Key", "Value")
 _OBJECTS = "the objects of the cluster"

@@ -61,13 +61,13 @@ class Training:
                 doing, job, candidates, judge.possible_nodes(self._wanted, nodes) if self._wanted.gpus else []
             )
         self._owned(doing)
-        self._names_free(doing)
+        self._check_names(doing)
         self._has_claims(doing, job)
         self._has_priority_class(doing, job)
         trial = {**job, "metadata": {**job["metadata"], "generateName": f"{self._name}-"}}
         del trial["metadata"]["name"]
         try:
-            self._api.create(f"{self._jobs}?dryRun=All", trial)
+            self._api.create(self._jobs, trial, dry=True)
         except ApiError as error:
             raise DomainError(
                 f"{doing} in namespace {self._namespace}: the API rejects its Job. Nothing was changed. {error}",
@@ -181,8 +181,8 @@ class Training:
             )
         return found is not None
 
-    def _names_free(self, doing: str) -> None:
-        """An object of somebody else would be changed, and removed with the job."""
+    def _check_names(self, doing: str) -> None:
+        """Raise DomainError for an unmanaged object of this name, which would be changed, and removed with the job."""
         for kind in _KINDS:
             found = self._api.find(f"{self._core}/{kind}/{self._name}")
             if found and not objects.is_ours(found):

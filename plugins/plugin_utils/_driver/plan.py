@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...module_utils._cluster import records
-from ...module_utils._cluster.maintenance import damaged
+from ...module_utils._cluster.maintenance import reliable
 from ...module_utils._cluster.records import DRIVER_UPGRADE
-from ...module_utils._errors import DomainError
 from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, packages_of
 
 INSTALLED = ("cuda_repository", "distribution")
@@ -55,13 +53,7 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Se
 
     Of the recorded services only ``services`` count. Raises DomainError for a record that can't be relied on.
     """
-    reading = records.read(node, DRIVER_UPGRADE) if node else records.Reading()
-    if reading.damage:
-        name = node["metadata"].get("name", "")
-        raise DomainError(
-            f"Error while preparing node {name} for {DRIVER_UPGRADE}: {damaged(name, DRIVER_UPGRADE, reading.damage)}"
-        )
-    record = reading.record
+    record = reliable(node, DRIVER_UPGRADE).record if node else None
     data = record.data if record else {}
     driver = host["nvidia_driver"]
     stopped = data.get("services") or []

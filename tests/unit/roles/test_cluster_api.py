@@ -32,8 +32,8 @@ contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
 current-context: c
 users: [{{name: u, user: {user}}}]
 """
-PLAYBOOK = """
-- name: Run a part of the role
+HEAD = """
+- name: Run parts of the role
   hosts: all
   gather_facts: false
   tasks:
@@ -41,11 +41,14 @@ PLAYBOOK = """
       ansible.builtin.import_role:
         name: gpulab.kubernetes.cluster_api
         tasks_from: settings
-    - name: Run it
+"""
+PART = """
+    - name: Run a part
       ansible.builtin.include_role:
         name: gpulab.kubernetes.cluster_api
         tasks_from: "{part}"
 """
+PLAYBOOK = HEAD + PART
 
 
 def conf(server: str = "10.0.0.11:6443", user: str = USER) -> str:
@@ -179,19 +182,7 @@ def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Pat
     assert not left.exists(), "left by a run that was killed"
 
 
-KILLED = """
-- name: Have a kubeconfig until the end
-  hosts: all
-  gather_facts: false
-  tasks:
-    - name: Load the settings
-      ansible.builtin.import_role:
-        name: gpulab.kubernetes.cluster_api
-        tasks_from: settings
-    - name: Make it
-      ansible.builtin.include_role:
-        name: gpulab.kubernetes.cluster_api
-        tasks_from: file
+LOOK_AND_KILL = """
     - name: Look at it
       ansible.builtin.command:
         cmd: cp --preserve=mode {{ cluster_api_kubeconfig }} {{ cluster_api_kubeconfig }}.seen
@@ -208,7 +199,7 @@ KILLED = """
 @pytest.mark.parametrize("kill", [True, False])
 def test_the_kubeconfig_goes_when_ansible_is_killed_or_does_not_close_it(tmp_path: Path, kill: bool) -> None:
     private, seen = tmp_path / "private.conf", tmp_path / "private.conf.seen"
-    (tmp_path / "site.yml").write_text(KILLED)
+    (tmp_path / "site.yml").write_text(HEAD + PART.format(part="file") + LOOK_AND_KILL)
     (tmp_path / "hosts.ini").write_text(INVENTORY)
     settings = read(conf(), _cluster_api_private_file=str(private), kill=kill)
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-e", settings)
@@ -220,28 +211,12 @@ def test_the_kubeconfig_goes_when_ansible_is_killed_or_does_not_close_it(tmp_pat
     assert not private.exists()
 
 
-KEEP = """
-- name: Keep the kubeconfig
-  hosts: all
-  gather_facts: false
-  tasks:
-    - name: Load the settings
-      ansible.builtin.import_role:
-        name: gpulab.kubernetes.cluster_api
-        tasks_from: settings
-    - name: Keep it
-      ansible.builtin.import_role:
-        name: gpulab.kubernetes.cluster_api
-        tasks_from: keep
-"""
-
-
 class Keeper:
     """Runs the role's entry point keep with a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "site.yml").write_text(KEEP)
+        (folder / "site.yml").write_text(PLAYBOOK.format(part="keep"))
         (folder / "hosts.ini").write_text(INVENTORY)
 
     def changes(self, text: str, *arguments: str, **settings: str) -> bool:
@@ -290,23 +265,7 @@ server = socket.create_server(("127.0.0.1", port))
 while True:
     server.accept()[0].close()
 """
-TUNNEL = """
-- name: Have a kubeconfig through the tunnel
-  hosts: all
-  gather_facts: false
-  tasks:
-    - name: Load the settings
-      ansible.builtin.import_role:
-        name: gpulab.kubernetes.cluster_api
-        tasks_from: settings
-    - name: Make it
-      ansible.builtin.include_role:
-        name: gpulab.kubernetes.cluster_api
-        tasks_from: file
-    - name: Keep it
-      ansible.builtin.include_role:
-        name: gpulab.kubernetes.cluster_api
-        tasks_from: keep
+LOOK = """
     - name: Look at it
       ansible.builtin.copy:
         src: "{{ cluster_api_kubeconfig }}"
@@ -315,10 +274,6 @@ TUNNEL = """
       delegate_to: localhost
       run_once: true
       check_mode: false
-    - name: Remove it
-      ansible.builtin.include_role:
-        name: gpulab.kubernetes.cluster_api
-        tasks_from: close
 """
 
 
@@ -328,7 +283,8 @@ class Tunnel:
         ssh = here / "ssh"
         ssh.write_text(FAKE_SSH.format(python=sys.executable, log=str(self.log)))
         ssh.chmod(0o755)
-        (here / "site.yml").write_text(TUNNEL)
+        file, keep, close = (PART.format(part=part) for part in ("file", "keep", "close"))
+        (here / "site.yml").write_text(HEAD + file + keep + LOOK + close)
 
     def run(self, address: str, *arguments: str, **settings: Any) -> tuple[int, str]:
         own = f"ansible_host={address} ansible_port=2222 ansible_user=admin ansible_ssh_executable={self.here}/ssh"

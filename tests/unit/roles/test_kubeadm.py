@@ -91,7 +91,6 @@ JOIN = """
         # The node of another host, or one that was there already.
         ({"resources": [{"kind": "Node"}]}, True, "joined as nothing."),
         ({"resources": []}, False, "joined as nothing."),
-        ({"failed": True, "msg": "503"}, True, "joined as nothing."),
     ],
 )
 def test_only_a_node_that_is_new_is_that_of_the_host_that_has_joined(

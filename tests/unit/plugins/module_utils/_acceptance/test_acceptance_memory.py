@@ -3,11 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import copy
 import json
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +23,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.targ
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.verdict import kept_entry, whole
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
 from apiserver import ApiServer
+from damaged import damaged_json
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -123,21 +122,21 @@ def test_each_node_has_a_config_map_that_goes_with_it_and_is_written_only_when_i
     [owner] = api.config_maps["gpulab-acceptance.gpu2"]["metadata"]["ownerReferences"]
     assert owner == {"apiVersion": "v1", "kind": "Node", "name": "gpu2", "uid": "u2"}
     second = remember(api, uids)
-    assert (second.of("gpu1"), second.network) == (entry(), network("gpu1", "gpu2"))
-    assert second.changes({"gpu1": second.of("gpu1"), "gpu2": second.of("gpu2")}, second.network) == []
+    assert (second.entry("gpu1"), second.network) == (entry(), network("gpu1", "gpu2"))
+    assert second.changes({"gpu1": second.entry("gpu1"), "gpu2": second.entry("gpu2")}, second.network) == []
     [changed] = second.changes({"gpu1": entry(pods=1), "gpu2": entry()}, network("gpu1", "gpu2"))
     assert changed["metadata"]["name"] == "gpulab-acceptance.gpu1"
-    assert remember(api, {**uids, "gpu1": "another node of this name"}).of("gpu1") == {}
+    assert remember(api, {**uids, "gpu1": "another node of this name"}).entry("gpu1") == {}
 
 
 def test_the_memory_of_earlier_versions_is_divided_and_deleted() -> None:
     api = Stored(stored("gpulab-acceptance", "report", former(gpu1=entry(), gpu2=entry(), gone=entry())))
     uids = {"gpu1": "u1", "gpu2": "u2"}
     first = remember(api, uids)
-    assert (first.of("gpu2"), first.network) == (entry(), network("gpu1", "gpu2", "gone"))
-    assert first.save(first.changes({"gpu1": first.of("gpu1")}, first.network))
+    assert (first.entry("gpu2"), first.network) == (entry(), network("gpu1", "gpu2", "gone"))
+    assert first.save(first.changes({"gpu1": first.entry("gpu1")}, first.network))
     assert sorted(api.config_maps) == ["gpulab-acceptance-network", "gpulab-acceptance.gpu1", "gpulab-acceptance.gpu2"]
-    assert (remember(api, uids).of("gpu2"), first.warnings) == (entry(), [])
+    assert (remember(api, uids).entry("gpu2"), first.warnings) == (entry(), [])
 
 
 def test_the_memory_of_earlier_versions_stays_until_all_of_it_is_written() -> None:
@@ -192,36 +191,11 @@ def test_more_than_may_be_kept_is_a_warning_and_long_texts_are_cut() -> None:
 )
 def test_a_memory_of_another_shape_is_a_sentence_that_names_it(content: Any, why: str) -> None:
     found = remember(Stored(stored("gpulab-acceptance.gpu1", "verification", content, "u1")), {"gpu1": "u1"})
-    assert found.of("gpu1") == {}
+    assert found.entry("gpu1") == {}
     assert found.warnings == [
         "The ConfigMap kube-system/gpulab-acceptance.gpu1 is not readable as a verification of this version "
         f"({why}), so the GPUs of gpu1 are verified again."
     ]
-
-
-JSON = some.recursive(
-    some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=9),
-    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.text(max_size=9), inner, max_size=3),
-    max_leaves=9,
-)
-
-
-@some.composite
-def damaged(draw: Callable[..., Any], good: Any) -> Any:
-    """Draw something that was valid before somebody has replaced or removed a part of it, or cut its text."""
-    whole = copy.deepcopy(good)
-    part = whole
-    while isinstance(part, (dict, list)) and part:
-        key = draw(some.sampled_from(list(part) if isinstance(part, dict) else range(len(part))))
-        if not isinstance(part[key], (dict, list)) or not part[key] or draw(some.booleans()):
-            if draw(some.booleans()):
-                del part[key]
-            else:
-                part[key] = draw(JSON)
-            break
-        part = part[key]
-    text = json.dumps(whole)
-    return draw(some.sampled_from([text, text[: draw(some.integers(0, len(text)))], json.dumps(draw(JSON))]))
 
 
 BAD = [{"uuid": "GPU-1", "name": "T4", "state": "missing", "kind": "pod_failed", "reason": "x"}]
@@ -229,9 +203,9 @@ TROUBLED = entry(devices=BAD, problems=[{"host": "gpu1", "gpu": "GPU-1", "cause"
 
 
 @given(
-    damaged({**entry(), "format": 1}) | damaged({**TROUBLED, "format": 1}),
-    damaged({**network("gpu1", "gpu2"), "format": 1}),
-    damaged(former(gpu1=entry(), gpu2=TROUBLED)),
+    damaged_json(json.dumps({**entry(), "format": 1})) | damaged_json(json.dumps({**TROUBLED, "format": 1})),
+    damaged_json(json.dumps({**network("gpu1", "gpu2"), "format": 1})),
+    damaged_json(json.dumps(former(gpu1=entry(), gpu2=TROUBLED))),
     some.sampled_from([None, [], "x", [{}], [{"uid": "u1"}]]),
 )
 def test_whatever_is_stored_is_read_or_a_sentence(own: str, pods: str, old: str, owners: Any) -> None:
@@ -245,7 +219,7 @@ def test_whatever_is_stored_is_read_or_a_sentence(own: str, pods: str, old: str,
     found = remember(Stored(config_maps), {"gpu1": "u1"})
     host = Host("gpu1", (Gpu("GPU-0", "T4"),), 1, physical=(Gpu("GPU-0", "T4"),))
     target = Target(host, {"metadata": {"uid": "u1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-    known = found.of("gpu1")
+    known = found.entry("gpu1")
     still_proven(target, known, "check:1")
     still_connected([target], found.network)
     if known:
@@ -275,6 +249,6 @@ def test_hundreds_of_nodes_are_written_at_the_same_time_and_read_in_pages(api: A
         api.answers[f"{CONFIG_MAPS}?{selector}&limit=500{token}"] = (200, {"metadata": more, "items": page})
     began = time.monotonic()
     second = remember(Api(str(kubeconfig)), uids)
-    assert all(second.of(node) == entry(gpus=8) for node in uids)
+    assert all(second.entry(node) == entry(gpus=8) for node in uids)
     assert time.monotonic() - began < 2
     assert second.network == network(*list(uids)[:30])

@@ -28,6 +28,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.records
     record_of,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from damaged import JSON
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -325,11 +326,6 @@ def test_what_a_later_run_would_not_restore_is_not_begun(data: Any, plan: Plan, 
     assert words in str(error.value) and api.merges == 0
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
-    max_leaves=8,
-)
 FIELDS = st.sampled_from([*WHOLE, "from", "services", "more"])
 
 
