@@ -71,8 +71,8 @@ class LookupModule(LookupBase):  # type: ignore[misc]
         host = str(variables[_HOST])
         if _HOST in (variables.get("ansible_facts") or {}):
             raise AnsibleError(
-                f"Error while identifying a host: its facts contain a name of the inventory, {host!a:.80}. Gathering "
-                "facts does not return such a name: find out what has changed the host, or its facts"
+                f"Error while identifying a host: its facts give it the inventory name {host!a:.80}. No "
+                "module sets this fact: find out what has changed the host, or the cache of its facts"
             )
         # Not the variables of the task: where it is delegated, ansible_host is that of another machine.
         known = variables["hostvars"].raw_get(host)

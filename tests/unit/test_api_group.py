@@ -134,3 +134,5 @@ def test_tasks_of_kubernetes_core_wait_for_an_api_that_is_unavailable(path: Path
             first = until if isinstance(until, str) else until[0]
             assert first == f"{task.get('register')} is not gpulab.kubernetes.api_unavailable", task["name"]
             assert {key: task.get(key) for key in PATIENCE} == PATIENCE, task["name"]
+            # A task that waits for what it changes has the time limit of that.
+            assert "kubernetes.core.k8s_info" not in task or task.get("timeout") == "{{ cluster_api_time_limit }}"

@@ -297,7 +297,7 @@ def remembered(name: str, key: str) -> Callable[[str], Any]:
 
     def read(text: str) -> None:
         memory = named("module_utils._acceptance.memory.Memory")(Remembered(name, key, text), {"gpu0": "u"})
-        entry = memory.of("gpu0")
+        entry = memory.entry("gpu0")
         memory.changes({"gpu0": entry}, memory.network)
         assert all(len(warning) < 1000 for warning in memory.warnings)
 

@@ -117,4 +117,4 @@ def test_a_host_can_not_take_the_name_of_another(tmp_path: Path) -> None:
     status, output = run_ansible(
         tmp_path, *("play.yml", "-i", "hosts.ini", "--limit", "joined"), ANSIBLE_INJECT_FACT_VARS="true", timeout=600
     )
-    assert status == 2 and "its facts say that its name in the inventory is 'by-host'" in output, output
+    assert status == 2 and "its facts give it the inventory name 'by-host'" in output, output
