@@ -94,6 +94,7 @@ DECLARED = {
     "connection": "",
 }
 RESOLVED = {
+    "unit_options": "--force-systemd=true --a=b",
     "kubernetes_version": "1.35.1",
     "container_runtime": "containerd",
     "gpus": "none",
