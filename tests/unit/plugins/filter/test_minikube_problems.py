@@ -116,6 +116,7 @@ OF_DOCKER = {
     "home": "~ada",
     "engine": "docker",
     "options": ["--a=b"],
+    "unit_options": "--a=b",
     "needs_tunnel": True,
 }
 
