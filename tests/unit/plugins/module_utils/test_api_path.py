@@ -62,6 +62,6 @@ def test_what_is_accepted_reaches_exactly_that_path(names: list[str]) -> None:
 
 
 def test_a_name_of_a_node_can_not_lead_to_another_object(tmp_path: Path) -> None:
-    refused = pytest.raises(ApiError, match=r"GET.*\.\./namespaces/kube-system.*Nothing was sent")
-    with FakeNode("gpu1").serve(tmp_path) as kubeconfig, refused:
+    words = r"GET.*\.\./namespaces/kube-system.*Nothing was sent"
+    with FakeNode("gpu1").serve(tmp_path) as kubeconfig, pytest.raises(ApiError, match=words):
         Maintenance(Api(str(kubeconfig)), "../namespaces/kube-system", ISOLATION, check=False)
