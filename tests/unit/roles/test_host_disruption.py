@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 
 import pytest
@@ -47,22 +48,26 @@ def site(tmp_path: Path) -> Site:
 @pytest.mark.parametrize("of_the_play", [True, False], ids=["the play's", "its own"])
 def test_a_kubeconfig_is_removed_by_what_has_fetched_it(site: Site, tmp_path: Path, of_the_play: bool) -> None:
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.touch()
     settings = {"cluster_node_name": "gpu1", "cluster_disruption_policy": "drain", "ansible_become": False}
     if of_the_play:
+        kubeconfig.touch()
         settings["cluster_api_kubeconfig"] = str(kubeconfig)
     else:
         text = "clusters: [{cluster: {server: https://cp1}}]\nusers: [{user: {token: t}}]\n"
         file = {"content": base64.b64encode(text.encode()).decode()}
-        settings |= {"__cluster_api_file": file, "_cluster_api_private_file": str(kubeconfig)}
+        settings |= {"__cluster_api_file": file, "_cluster_api_private_file": str(kubeconfig) + "{{ 999 | random }}"}
     status, output = site.play(PLAYBOOK, settings)
     assert status == 0, output
     assert "Draining gpu1 deletes what pods have in emptyDir volumes: team/train: cache, scratch" in output
     asked = site.asked("node_maintenance")
-    assert [(each["state"], each["drain"], each["kubeconfig"]) for each in asked] == [
+    # Each time, it has another name.
+    used = [re.sub("[0-9]*$", "", each["kubeconfig"]) for each in asked]
+    assert [(each["state"], each["drain"], path) for each, path in zip(asked, used, strict=True)] == [
         ("begun", True, str(kubeconfig)),
         ("ended", False, str(kubeconfig)),
     ]
     files = [file for each in site.asked("managed_files") for file in each["files"]]
-    removed = [file["path"] for file in files if file.get("state") == "absent"]
+    removed = [
+        re.sub("kubeconfig[0-9]*", "kubeconfig", file["path"]) for file in files if file.get("state") == "absent"
+    ]
     assert removed == ([] if of_the_play else [str(kubeconfig), f"{kubeconfig}.patience"] * 2)

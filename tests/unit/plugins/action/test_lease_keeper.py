@@ -126,7 +126,7 @@ class Runs:
             self.api.answers[LEASE] = (200, {**body, "metadata": metadata})
 
 
-def wait(condition: Callable[[], object], limit: float = 20) -> None:
+def wait(condition: Callable[[], object], limit: float = 60) -> None:
     deadline = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < deadline
