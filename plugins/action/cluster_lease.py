@@ -31,7 +31,7 @@ from ..plugin_utils._keeper.keeper import lives
 _RENEWALS = 6
 _PAUSE = 0.2
 # For a renewal that is under way, and for the end of the keeper, which may have to wait for that.
-_LONGEST_CALL, _PATIENCE = 45.0, 60.0
+_LONGEST_CALL, _LONGEST_END = 45.0, 60.0
 _STOP = ".stop"
 
 
@@ -41,7 +41,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
-        # Ansible makes this directory anew for each ansible-playbook, and removes it in the end.
+        # Each ansible-playbook has a directory of its own, which Ansible removes at the end.
         own = Path(constants.DEFAULT_LOCAL_TMP)
         arguments["holder"] = f"{arguments.get('holder', '')} (run {own.name.rpartition('-')[2]})"
         host = self._task.delegate_to or (task_vars or {}).get("inventory_hostname")
@@ -62,12 +62,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
             _stop(state, kept)
         elif kept.get("lost"):
             return {"failed": True, "msg": kept["lost"], "held_by": kept.get("held_by", "")}
-        elif _lives(kept) and time.monotonic() < kept["until"]:
+        elif _keeper_lives(kept) and time.monotonic() < kept["until"]:
             return {"changed": False, "held": True, "taken_from": "", "api_silent": False}
-        elif kept and not _lives(kept):
+        elif kept and not _keeper_lives(kept):
             Display().warning(f"The process that renewed the lease of the cluster has ended. {kept.get('error', '')}")
         result: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
-        if result.get("held") and not _lives(kept):
+        if result.get("held") and not _keeper_lives(kept):
             self._start_keeper(state, arguments, task_vars)
         return result
 
@@ -97,7 +97,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
         def call(**changes: Any) -> dict[str, Any]:
             # A host that does not answer now may answer the next time.
             with contextlib.suppress(Exception), _within(min(duration, _LONGEST_CALL)):
-                # The task's own directory on the host went with the task, and nobody else removes this one.
+                # The task's directory on the host was removed with the task. This one is removed here.
                 self._connection._shell.tmpdir = None
                 try:
                     found: dict[str, Any] = self._execute_module(
@@ -110,6 +110,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
 
         # What ends a whole group of processes ends the run, too.
         with contextlib.suppress(SystemExit):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             if not self._renew(state, parent, duration, call):
                 return
         call(state="released")
@@ -147,16 +148,16 @@ def _lost(refusal: str) -> str:
 
 def _stop(state: Path, kept: dict[str, Any]) -> None:
     """Let the keeper end; one that renewed the lease after its release would take it again."""
-    if _lives(kept):
+    if _keeper_lives(kept):
         state.with_suffix(_STOP).touch()
-        deadline = time.monotonic() + _PATIENCE
-        while _lives(kept) and time.monotonic() < deadline:
+        deadline = time.monotonic() + _LONGEST_END
+        while _keeper_lives(kept) and time.monotonic() < deadline:
             time.sleep(_PAUSE)
     for path in (state.with_suffix(_STOP), state):
         path.unlink(missing_ok=True)
 
 
-def _lives(kept: dict[str, Any]) -> bool:
+def _keeper_lives(kept: dict[str, Any]) -> bool:
     return bool(kept.get("process")) and lives(kept["process"])
 
 
@@ -178,7 +179,7 @@ def _within(seconds: float) -> Iterator[None]:
         raise TimeoutError
 
     signal.signal(signal.SIGALRM, end)
-    # Whoever tries again what has failed is interrupted again.
+    # A call that is retried is interrupted again.
     signal.setitimer(signal.ITIMER_REAL, seconds, 1)
     try:
         yield
@@ -187,7 +188,9 @@ def _within(seconds: float) -> Iterator[None]:
 
 
 def _detach() -> None:
-    """Nobody waits for this process: no terminal, no signal of one, no pipe that a reader waits for the end of."""
+    """Leave the terminal, its signals, and the pipes whose readers wait until they are closed."""
+    # Until the lease would be released for it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     os.setsid()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)

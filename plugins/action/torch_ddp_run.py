@@ -62,7 +62,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if os.getppid() != parent:
                 raise _Interrupted
             if result.get("failed"):
-                # Status 0 is no answer, 429 a busy API, 5xx its own trouble; anything else won't get better.
+                # 0: no answer, 429: busy, 5xx: an error of the API itself. Other statuses are final.
                 passing = result.get("status") in (0, 429) or int(result.get("status") or 400) >= 500
                 if not passing or now - heard >= _API_PATIENCE:
                     return result

@@ -114,7 +114,7 @@ from ..module_utils._kubeadm.probe import Api, ApiBusyError, ApiConflictError, A
 from ..module_utils._module import run
 
 _PAUSE = 2
-_SILENT = "The lease of the cluster could not be {}, so another run could change it at the same time: {}"
+_WITHOUT_LEASE = "The lease of the cluster could not be {}, so another run could change it at the same time: {}"
 # Where the API server of this host is, when the cluster's address is another.
 _LOCAL = "/etc/kubernetes/controller-manager.conf"
 
@@ -137,10 +137,10 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
                 f"Error while taking the lease of the cluster: {error}. Without it, another run could change the "
                 "cluster at the same time. Run this again when the API server answers"
             ) from error
-        module.warn(_SILENT.format("released", error))
+        module.warn(_WITHOUT_LEASE.format("released", error))
         return nothing
     except ApiSilentError as error:
-        module.warn(_SILENT.format("taken" if held else "released", error))
+        module.warn(_WITHOUT_LEASE.format("taken" if held else "released", error))
         return {**nothing, "api_silent": True}
     mine = before is not None and before.holder == params["holder"]
     taken_from = before.holder if before and not mine else ""

@@ -102,7 +102,7 @@ def _dearmor(block: str) -> bytes:
     try:
         data = base64.b64decode(text[: checksum.start()] if checksum else text, validate=True)
     except ValueError as error:
-        # A character that is not ASCII is no binascii.Error.
+        # Characters that are not ASCII raise ValueError, not binascii.Error.
         raise KeyFormatError(f"its armor can't be decoded ({error})") from error
     if checksum and base64.b64decode(checksum.group(1)) != _crc24(data).to_bytes(3, "big"):
         raise KeyFormatError("its checksum is wrong, so it is damaged")

@@ -80,7 +80,7 @@ def _evict(api: Api, pod: Object, evicted: list[str]) -> str:
         if error.status == BUSY and _BUDGET in error.causes:
             return f"a disruption budget protects it ({said})"
         if error.passing:
-            # Asking again is no harm, whether or not the API has granted this one.
+            # It can be requested again, whether or not the API granted this one.
             return f"the API could not answer the request for its eviction ({said})"
         if error.status != _GONE:
             raise

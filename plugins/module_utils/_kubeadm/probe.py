@@ -119,7 +119,7 @@ class Api:
         try:
             connection.connect()
         except socket.timeout as error:
-            # Without a socket nobody has accepted the connection.
+            # Without a socket, no server has accepted the connection.
             if connection.sock is None:
                 raise
             raise ApiBusyError(f"{connection.host}:{connection.port} does not answer: {_words(error)}") from error
