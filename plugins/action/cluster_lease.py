@@ -30,7 +30,7 @@ from ..plugin_utils._keeper.keeper import lives
 
 _RENEWALS = 6
 _PAUSE = 0.2
-# For a renewal that is under way, and for the end of the keeper, which may have to wait for that.
+# For a renewal or a release that is under way, and for the end of the keeper, which may have to wait for that.
 _LONGEST_CALL, _LONGEST_END = 45.0, 60.0
 _STOP = ".stop"
 
@@ -94,9 +94,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
     def _keep(
         self, state: Path, parent: int, duration: int, arguments: dict[str, Any], task_vars: dict[str, Any] | None
     ) -> None:
-        def call(**changes: Any) -> dict[str, Any]:
+        def call(limit: float, **changes: Any) -> dict[str, Any]:
             # A host that does not answer now may answer the next time.
-            with contextlib.suppress(Exception), _within(min(duration, _LONGEST_CALL)):
+            with contextlib.suppress(Exception), _within(limit):
                 # The task's directory on the host was removed with the task. This one is removed here.
                 self._connection._shell.tmpdir = None
                 try:
@@ -113,7 +113,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             if not self._renew(state, parent, duration, call):
                 return
-        call(state="released")
+        call(_LONGEST_CALL, state="released")
 
     @staticmethod
     def _renew(state: Path, parent: int, duration: int, call: Callable[..., dict[str, Any]]) -> bool:
@@ -128,7 +128,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
                 continue
             asked = time.monotonic()
             renew_at = asked + pause
-            result = call(patience=0)
+            result = call(min(duration, _LONGEST_CALL), patience=0)
             if result.get("held_by"):
                 _write(state, lost=_lost(str(result.get("msg", ""))), held_by=str(result["held_by"]))
                 return False

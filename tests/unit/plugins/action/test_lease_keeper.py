@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -108,9 +109,12 @@ class Runs:
         return [method for method, _path, _body in self.api.written].count("PUT")
 
     @property
+    def states(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in self.folder.glob("tmp/*/lease-????????????????")]
+
+    @property
     def keepers(self) -> list[int]:
-        states = [json.loads(path.read_text()) for path in self.folder.glob("tmp/*/lease-????????????????")]
-        return [state["process"] for state in states if "process" in state]
+        return [state["process"] for state in self.states if "process" in state]
 
     def taken_by(self, holder: str) -> None:
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -189,7 +193,7 @@ def test_a_run_whose_lease_was_taken_stops_at_its_next_step(runs: Runs) -> None:
     wait(lambda: runs.keepers)
     runs.taken_by("bob@desk")
     renewals = runs.renewals
-    time.sleep(2)
+    wait(lambda: any("lost" in state for state in runs.states))
     runs.go("go")
     text = " ".join(said(process).split())
     assert process.returncode == 2 and "could not be renewed, and another run has taken it" in text
@@ -258,13 +262,13 @@ def test_hosts_that_take_the_same_lease_at_once_start_one_keeper(runs: Runs) -> 
 
 
 def test_a_keeper_that_is_asked_to_end_releases_it(runs: Runs) -> None:
-    own = runs.folder / "scratch"
-    own.mkdir()
-    process = runs.start("held", "go", TMPDIR=str(own))
-    wait(lambda: runs.keepers and list(own.glob("gpulab-lease-*")))
-    [keeper] = runs.keepers
-    os.kill(keeper, signal.SIGTERM)
-    wait(lambda: runs.lease is None)
-    wait(lambda: not list(own.glob("gpulab-lease-*")))
-    runs.go("go")
-    said(process)
+    # Ansible puts a socket there, whose path must be short.
+    with tempfile.TemporaryDirectory() as own:
+        process = runs.start("held", "go", TMPDIR=own)
+        wait(lambda: runs.keepers and list(Path(own).glob("gpulab-lease-*")))
+        [keeper] = runs.keepers
+        os.kill(keeper, signal.SIGTERM)
+        wait(lambda: runs.lease is None)
+        wait(lambda: not list(Path(own).glob("gpulab-lease-*")))
+        runs.go("go")
+        said(process)
