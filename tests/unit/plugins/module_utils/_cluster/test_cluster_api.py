@@ -307,7 +307,7 @@ def test_a_log_with_its_own_limit_is_asked_for_once(script: Script, clock: Clock
         ("<html>Sign in to the guest network</html>", "it is not valid JSON"),
         ('{"metadata": {"na', "it is not valid JSON"),
         ("", "it is not valid JSON"),
-        ("[" * 100000, "it is not valid JSON"),
+        ("[" * 100000, "it is nested too deeply"),
         ([1], "it is not a JSON object"),
         ({"items": {"a": 1}}, "it is not a list"),
         ({"items": ["a"]}, "it is not a list"),
