@@ -8,6 +8,7 @@ The module runs where the task runs, so that the API may be one that only anothe
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -23,6 +24,8 @@ from ..plugin_utils._progress.text import one_line, printable
 # An API server that is started anew is back by then.
 _API_PATIENCE = 120.0
 _STILL = 60.0
+# Each part of a watch begins with reading the lists.
+_SLICE = 30
 _MODULE = "gpulab.kubernetes.torch_ddp_run"
 
 
@@ -53,11 +56,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _wait(self, started: float) -> dict[str, Any]:
         show, limit = _Show(self._name), int(self._task.args.get("timeout", 86400))
+        longest = int(self._task.args.get("slice", _SLICE))
         since: dict[str, Any] = {}
         heard = time.monotonic()
         parent = os.getppid()
         while True:
-            result = self._step("watch", since=since)
+            left = math.ceil(limit - (time.monotonic() - started))
+            result = self._step("watch", since=since, slice=max(1, min(longest, left)))
             now = time.monotonic()
             if os.getppid() != parent:
                 raise _Interrupted

@@ -80,7 +80,7 @@ options:
   slice:
     description: Duration of one V(watch) in seconds.
     type: int
-    default: 10
+    default: 30
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
 attributes:
@@ -178,7 +178,7 @@ def main() -> None:
             "schedule_timeout": {"type": "int", "default": 60},
             "step": {"type": "str", "choices": ["start", "watch", "last_words", "remove"], "default": "start"},
             "since": {"type": "dict", "default": {}},
-            "slice": {"type": "int", "default": 10},
+            "slice": {"type": "int", "default": 30},
         },
         required_if=[("step", "start", ["job"])],
         supports_check_mode=True,

@@ -15,6 +15,7 @@ from .._cluster.objects import Object
 from .._cluster.own_namespace import OwnNamespace
 from .._cluster.pods import node_of, retry_pod
 from .._cluster.waiting import StuckFor, until
+from .._cluster.watching import Watch
 from .._errors import DomainError
 from . import pods as manifests
 from .pods import Settings
@@ -89,20 +90,22 @@ class Run:
     def of(self, kind: str) -> list[PodProof]:
         return [proof for proof in self.proofs if proof.kind == kind]
 
-    def until(self, good: Callable[[], bool], limit: float) -> bool:
+    def until(self, good: Callable[[], bool], limit: float, watch: Watch | None = None) -> bool:
         """Ask repeatedly, until it's good or the time is over; returns whether it is."""
-        return until(good, bool, min(limit, self.remaining), self._clock)
+        return until(good, bool, min(limit, self.remaining), self._clock, watch=watch)
 
     def _watch(self) -> None:
         stuck = StuckFor()
-        until(
-            self._look_at_all,
-            lambda final: stuck.exceeded(final, self._clock()) or all(proof.done for proof in self.proofs),
-            self.remaining,
-            self._clock,
-        )
+        with self._own.watched() as watch:
+            until(
+                lambda: self._look_at_all(watch),
+                lambda final: stuck.exceeded(final, self._clock()) or all(proof.done for proof in self.proofs),
+                self.remaining,
+                self._clock,
+                watch=watch,
+            )
 
-    def _look_at_all(self) -> list[str]:
+    def _look_at_all(self, watch: Watch) -> list[str]:
         """Read what is new; returns the pods whose trouble seldom ends by itself."""
         pods = self._own.pods()
         waiting = [proof for proof in self.proofs if not proof.done]
@@ -111,7 +114,7 @@ class Run:
             trouble = self._look(proof, pods.get(proof.name))
             if trouble and trouble.final and not proof.done:
                 final.append(proof.name)
-        self._leave_taken(waiting, pods)
+        self._leave_taken(waiting, pods, watch)
         return final
 
     def _look(self, proof: PodProof, pod: Object | None) -> objects.Trouble | None:
@@ -164,7 +167,7 @@ class Run:
         else:
             proof.leaked = manifests.leaked(log)
 
-    def _leave_taken(self, waiting: Sequence[PodProof], pods: Mapping[str, Object]) -> None:
+    def _leave_taken(self, waiting: Sequence[PodProof], pods: Mapping[str, Object], watch: Watch) -> None:
         """Where others took a GPU in the meantime, the pods that wait for one are withdrawn: it's in use."""
         stuck = [
             proof
@@ -173,7 +176,7 @@ class Run:
         ]
         if not any("Unschedulable" in proof.trouble for proof in stuck):
             return
-        everywhere = self._api.items("/api/v1/pods")
+        everywhere = watch.items("/api/v1/pods")
         others = [pod for pod in everywhere if pod["metadata"]["namespace"] != self._settings.namespace]
         for place in {(proof.node, proof.resource) for proof in stuck}:
             node, resource = place

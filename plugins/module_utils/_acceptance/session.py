@@ -13,6 +13,7 @@ from typing import Any
 
 from .._cluster import device_plugins
 from .._cluster.api import Api, ApiError
+from .._cluster.watching import Watch
 from . import verdict as reports
 from .memory import Memory
 from .network import Network
@@ -98,7 +99,8 @@ class Session:
             if nodes:
                 network = {**Network(self._api, run, self._settings.namespace).verify(), "kept": False}
             if not any(proof.trouble for proof in run.of("gpu")):
-                run.until(self._labelled, _LABELLING)
+                with Watch(self._api) as watch:
+                    run.until(lambda: self._labelled(watch), _LABELLING, watch)
             after = {target.name: target for target in self._look()}
         network["nodes"] = [after[target.name].identity for target in nodes]
         moment = _now()
@@ -121,12 +123,13 @@ class Session:
             }
         return proven, network
 
-    def _look(self) -> list[Target]:
-        self._nodes, pods = self._api.items("/api/v1/nodes"), self._api.items("/api/v1/pods")
+    def _look(self, watch: Watch | None = None) -> list[Target]:
+        lists = watch or self._api
+        self._nodes, pods = lists.items("/api/v1/nodes"), lists.items("/api/v1/pods")
         return targets(self._hosts, self._nodes, pods, self._settings.namespace)
 
-    def _labelled(self) -> bool:
-        self._found = self._look()
+    def _labelled(self, watch: Watch) -> bool:
+        self._found = self._look(watch)
         return not any(label_problem(target) for target in self._found if target.node)
 
     def _plugin_log(self, target: Target) -> PluginLog:

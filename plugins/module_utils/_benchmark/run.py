@@ -102,7 +102,8 @@ class Benchmark:
         for queue in queues:
             self._next(queue)
         longest = max(self._settings.timeout * queue.place.count for queue in queues) + _LOG_GRACE
-        until(lambda: self._look(queues), lambda done: done, longest, self._api.clock)
+        with self._own.watched() as watch:
+            until(lambda: self._look(queues), lambda done: done, longest, self._api.clock, watch=watch)
         for queue in queues:
             if not queue.done:
                 waited = f"after {self._api.clock() - queue.since:.0f} s"

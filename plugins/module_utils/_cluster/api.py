@@ -114,6 +114,10 @@ class Api:
 
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
         """All objects of a list. With a ``limit`` they are read in pages of so many."""
+        return self.listed(path, **query)[0]
+
+    def listed(self, path: str, **query: str) -> tuple[list[dict[str, Any]], str]:
+        """The same, and the resourceVersion from which on the list can be watched, empty for none."""
         found: list[dict[str, Any]] = []
         while True:
             page = self.get(path, **query)
@@ -123,10 +127,23 @@ class Api:
                     f"Error while reading the answer of {self.server} to GET {path}: it is not a list. {_PROXY}"
                 )
             found += items
-            more = metadata.get("continue") if isinstance(metadata, dict) else None
-            if not isinstance(more, str) or not more:
-                return found
+            metadata = metadata if isinstance(metadata, dict) else {}
+            more = as_text(metadata.get("continue"))
+            if not more:
+                return found, as_text(metadata.get("resourceVersion"))
             query["continue"] = more
+
+    def stream(self, path: str, **query: str) -> Any:
+        """The answer to a request that the API goes on answering, to be read and closed. It is asked only once."""
+        _check_path("GET", path)
+        try:
+            answer = self._open("GET", self._url(path, query), _SHORTEST_TRY, {"headers": self._headers})
+        except self._urllib3.exceptions.HTTPError as error:
+            raise ApiError(f"Error while asking the API at {self.server} (GET {path}): {error}. {_ADVICE}") from error
+        if answer.status != 200:
+            answer.close()
+            raise ApiError(f"Error while asking the API (GET {path}): HTTP status {answer.status}", answer.status)
+        return answer
 
     def text(self, path: str, **query: str) -> str:
         """What the API answers that isn't JSON: logs and proxied requests.
@@ -202,7 +219,7 @@ class Api:
         trouble: Collection[int] = _TROUBLE,
     ) -> str:
         _check_path(method, path)
-        url = f"{self.server.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
+        url = self._url(path, query)
         request = {
             "body": None if body is None else json.dumps(body).encode(),
             "headers": {
@@ -259,16 +276,7 @@ class Api:
     def _ask(self, method: str, url: str, once: float | None, request: dict[str, Any]) -> _Answer:
         """One try, without following redirects. Raises HTTPError of urllib3."""
         timeout = once or max(_SHORTEST_TRY, min(self._timeout, self._patience.left()))
-        answer = self._pool.request(
-            method,
-            url,
-            **request,
-            timeout=timeout,
-            retries=False,
-            redirect=False,
-            preload_content=False,
-            enforce_content_length=True,
-        )
+        answer = self._open(method, url, timeout, request)
         with contextlib.closing(answer):
             data = bytearray()
             # A few bytes could become gigabytes.
@@ -281,6 +289,21 @@ class Api:
                     )
         seconds = answer.headers.get("Retry-After", "")
         return _Answer(answer.status, data.decode("utf-8", "replace"), float(seconds) if seconds.isdecimal() else 0)
+
+    def _open(self, method: str, url: str, timeout: float, request: dict[str, Any]) -> Any:
+        return self._pool.request(
+            method,
+            url,
+            **request,
+            timeout=timeout,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            enforce_content_length=True,
+        )
+
+    def _url(self, path: str, query: dict[str, str] | None) -> str:
+        return f"{self.server.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
 
     def _passing(self, error: Any) -> bool:
         """Whether it is one that another try may not meet: anything but a server that TLS does not accept."""

@@ -11,6 +11,7 @@ from .._errors import DomainError
 from .api import BUSY, Api, ApiError
 from .objects import Object, full_name, phase
 from .waiting import until_gone
+from .watching import Watch
 
 _MIRROR = "kubernetes.io/config.mirror"
 _GONE = 404
@@ -39,7 +40,7 @@ def controller(pod: Object) -> str:
     return next((str(owner["kind"]) for owner in owners if owner.get("controller")), "")
 
 
-def pods_on(api: Api, node: str) -> list[Object]:
+def pods_on(api: Api | Watch, node: str) -> list[Object]:
     return list(api.items("/api/v1/pods", fieldSelector=f"spec.nodeName={node}"))
 
 
@@ -57,9 +58,16 @@ def drain(api: Api, node: str, timeout: float) -> list[str]:
     """Evict the pods and wait until they are gone; returns their names. Raises DrainError when the time is over."""
     evicted: list[str] = []
     refuse_unmanaged(node, to_evict(pods_on(api, node)))
-    left = until_gone(
-        lambda: [f"- {full_name(pod)}: {_evict(api, pod, evicted)}" for pod in to_evict(pods_on(api, node))], timeout
-    )
+    with Watch(api) as watch:
+
+        def look() -> list[str]:
+            before = len(evicted)
+            left = [f"- {full_name(pod)}: {_evict(api, pod, evicted)}" for pod in to_evict(pods_on(watch, node))]
+            if len(evicted) > before:
+                watch.outdated()
+            return left
+
+        left = until_gone(look, timeout, watch)
     if left:
         listed = "\n".join(left)
         raise DrainError(f"Error while draining node {node}: after {timeout:g} s there are still pods:\n{listed}")

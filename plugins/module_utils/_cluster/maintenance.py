@@ -23,6 +23,7 @@ from .nodes import Object, annotations_of, cordoned, labels_of, taints_of
 from .objects import full_name
 from .records import CORDON, DISRUPTION, DRIVER_UPGRADE, PURPOSES, SHARING, TAINT, Record, key, record_of
 from .waiting import until_gone
+from .watching import Watch
 
 TAINT_KEY = "gpulab.io/gpu-isolated"
 _TAINT = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
@@ -224,10 +225,12 @@ class Maintenance:
         self.changed |= bool(self.evicted)
 
     def _wait_until_gone(self, plan: Plan) -> None:
-        left = until_gone(
-            lambda: [full_name(pod) for pod in pods_on(self._api, self._name) if _app(pod) in plan.leaving],
-            plan.timeout,
-        )
+        with Watch(self._api) as watch:
+            left = until_gone(
+                lambda: [full_name(pod) for pod in pods_on(watch, self._name) if _app(pod) in plan.leaving],
+                plan.timeout,
+                watch,
+            )
         if left:
             raise DrainError(
                 f"Error while emptying node {self._name}: after {plan.timeout:g} s these pods still hold its GPUs: "

@@ -22,6 +22,7 @@ from . import objects
 from .api import Api, ApiError
 from .objects import OWNER, OWNER_LABEL, Object
 from .waiting import until, until_gone
+from .watching import Watch
 
 _REMOVAL = 120
 # A run renews its namespace so often, and is dead when it has not twice for so long: a restart of the API, during which
@@ -44,6 +45,7 @@ class OwnNamespace:
         self.name, self.path = name, f"/api/v1/namespaces/{name}"
         self.labels = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": part}
         self._uid = ""
+        self._watch: Watch | None = None
 
     @contextlib.contextmanager
     def created(self) -> Iterator[None]:
@@ -74,6 +76,15 @@ class OwnNamespace:
             finally:
                 ended.set()
 
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[Watch]:
+        """While this lasts, pods and what ails them are known from a watch."""
+        with Watch(self._api) as self._watch:
+            try:
+                yield self._watch
+            finally:
+                self._watch = None
+
     @property
     def taken_over(self) -> bool:
         """Whether another run has replaced the namespace since."""
@@ -83,13 +94,15 @@ class OwnNamespace:
     def create(self, body: Object) -> None:
         """Create a Pod, a Service or a ConfigMap."""
         self._api.create(f"{self.path}/{body['kind'].lower()}s", dict(body))
+        self._changed()
 
     def delete_pod(self, name: str, **query: str) -> None:
         self._api.delete(f"{self.path}/pods/{name}", **query)
+        self._changed()
 
     def pods(self) -> dict[str, Object]:
         """The pods by name."""
-        return {objects.name(pod): pod for pod in self._api.items(f"{self.path}/pods")}
+        return {objects.name(pod): pod for pod in self._items(f"{self.path}/pods")}
 
     def trouble(self, pod: Object) -> objects.Trouble | None:
         """What keeps a pod from running, None if nothing is known."""
@@ -105,7 +118,15 @@ class OwnNamespace:
         return ""
 
     def _events(self, pod: Object) -> list[dict[str, Any]]:
-        return self._api.items(f"{self.path}/events", fieldSelector=f"involvedObject.uid={pod['metadata']['uid']}")
+        events = self._items(f"{self.path}/events", fieldSelector="involvedObject.kind=Pod")
+        return [each for each in events if (each.get("involvedObject") or {}).get("uid") == pod["metadata"]["uid"]]
+
+    def _items(self, path: str, **query: str) -> list[dict[str, Any]]:
+        return (self._watch or self._api).items(path, **query)
+
+    def _changed(self) -> None:
+        if self._watch:
+            self._watch.outdated()
 
     def _renew(self, ended: threading.Event) -> None:
         """Show until the end that this run is alive."""
@@ -121,7 +142,8 @@ class OwnNamespace:
         if there and there["metadata"]["uid"] == self._uid:
             # A pod that a kubelet has ended is gone; one that was deleted by force could still hold its GPU.
             self._api.delete(f"{self.path}/pods", gracePeriodSeconds="1")
-            until_gone(lambda: self._api.items(f"{self.path}/pods"), _RELEASE)
+            with self.watched() as watch:
+                until_gone(self.pods, _RELEASE, watch)
             self._delete(there)
 
     def _remove_left_over(self) -> None:

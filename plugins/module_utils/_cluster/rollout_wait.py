@@ -14,6 +14,7 @@ from . import objects, operator, rollout
 from .api import Api, ApiError
 from .rollout import Missing, Seen, Wanted
 from .waiting import StuckFor, until
+from .watching import Watch
 
 # A plugin that has just started calls its GPUs unhealthy for a moment.
 UNHEALTHY_FOR = 15.0
@@ -46,6 +47,7 @@ class Waiter:
         self._namespace = namespace
         self._wanted = wanted
         self._seen = Seen()
+        self._lists: Api | Watch = api
 
     def look(self) -> list[Missing]:
         """What is missing now."""
@@ -60,7 +62,9 @@ class Waiter:
         started, end = time.monotonic(), End(self._wanted, settle)
         # What happened while the API was away is not known, so that time does not count.
         clock = self._api.clock
-        found = until(self.look, lambda found: end.reached(found, clock()), timeout, clock)
+        with Watch(self._api) as watch:
+            self._lists = watch
+            found = until(self.look, lambda found: end.reached(found, clock()), timeout, clock, watch=watch)
         if rollout.acceptable(self._wanted, found):
             return found
         waited = f"{time.monotonic() - started:.0f} s"
@@ -81,17 +85,26 @@ class Waiter:
 
     def _look(self) -> Seen:
         core, apps = f"/api/v1/namespaces/{self._namespace}", f"/apis/apps/v1/namespaces/{self._namespace}"
-        lease = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases/{operator.LEASE}"
-        wanted, policy = self._wanted, bool(self._wanted.cluster_policy)
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases"
+        wanted, policy, items = self._wanted, bool(self._wanted.cluster_policy), self._lists.items
         return Seen(
-            nodes=self._api.items("/api/v1/nodes") if wanted.nodes or wanted.allocatable else (),
-            policies=(self._api.find(operator.POLICIES) or {}).get("items") or () if policy else (),
-            daemonsets=self._api.items(f"{apps}/daemonsets") if policy or wanted.daemonsets else (),
-            deployments=self._api.items(f"{apps}/deployments") if policy or wanted.deployments else (),
-            pods=self._api.items(f"{core}/pods"),
-            events=self._api.items(f"{core}/events", fieldSelector="involvedObject.kind=Pod"),
-            leases=[found] if policy and (found := self._api.find(lease)) else (),
+            nodes=items("/api/v1/nodes") if wanted.nodes or wanted.allocatable else (),
+            policies=self._policies() if policy else (),
+            daemonsets=items(f"{apps}/daemonsets") if policy or wanted.daemonsets else (),
+            deployments=items(f"{apps}/deployments") if policy or wanted.deployments else (),
+            pods=items(f"{core}/pods"),
+            events=items(f"{core}/events", fieldSelector="involvedObject.kind=Pod"),
+            leases=items(leases, fieldSelector=f"metadata.name={operator.LEASE}") if policy else (),
         )
+
+    def _policies(self) -> Sequence[objects.Object]:
+        """None as long as the cluster has no such kind."""
+        try:
+            return self._lists.items(operator.POLICIES)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return ()
 
     def _log(self, pod: str) -> list[str]:
         """The last lines of a container that is not ready, of its last life when the present one has said nothing."""

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from .watching import Watch
+
 Found = TypeVar("Found")
 
 # How long a pod may have a problem that seldom ends by itself, in seconds.
@@ -40,21 +42,31 @@ def until(
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
     pause: float = _FIRST_PAUSE,
+    watch: Watch | None = None,
 ) -> Found:
     """What the last look found, when ``done`` accepts it or ``timeout`` seconds of ``clock`` are over. 0 looks once.
 
-    ``pause`` is the time after the first look, in seconds; it grows.
+    ``pause`` is the time after the first look, in seconds; it grows. A change of what ``watch`` has ends one that has
+    grown. A look at a watch that has long heard nothing is no end: the next one, which is, reads the lists anew.
     """
     began, longest = clock(), max(pause, _USUAL_PAUSE)
-    deadline = began + timeout
+    deadline, anew = began + timeout, False
     while True:
         found = look()
         if done(found) or clock() >= deadline:
-            return found
-        time.sleep(min(_LONGEST_PAUSE, max(pause, (clock() - began) * _PART_OF_WAIT)))
+            if anew or watch is None or watch.heard_within(_LONGEST_PAUSE):
+                return found
+            watch.outdated()
+            anew = True
+            continue
+        anew = False
+        whole = min(_LONGEST_PAUSE, max(pause, (clock() - began) * _PART_OF_WAIT))
+        time.sleep(min(pause, whole) if watch else whole)
+        if watch:
+            watch.wait(max(0.0, whole - pause))
         pause = min(longest, pause * 2)
 
 
-def until_gone(look: Callable[[], Found], timeout: float) -> Found:
+def until_gone(look: Callable[[], Found], timeout: float, watch: Watch | None = None) -> Found:
     """What is still there: nothing, or what the last look found when ``timeout`` seconds are over."""
-    return until(look, lambda found: not found, timeout)
+    return until(look, lambda found: not found, timeout, watch=watch)

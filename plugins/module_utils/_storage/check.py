@@ -16,6 +16,7 @@ from .._cluster.api import Api, ApiError
 from .._cluster.objects import Object
 from .._cluster.pods import retry_pod
 from .._cluster.waiting import StuckFor, until, until_gone
+from .._cluster.watching import Watch
 from .._errors import DomainError
 from . import pods, volumes
 from .pods import Measured, Settings, Trip
@@ -33,6 +34,7 @@ class Check:
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api, self._settings = api, settings
+        self._lists: Api | Watch = api
         self._core = f"/api/v1/namespaces/{settings.namespace}"
         self._deadline = time.monotonic() + settings.timeout
         self._advice = _SHARED
@@ -87,6 +89,7 @@ class Check:
                 pod = found.get(names[key])
                 if pod and objects.could_not_freeze(pod) and names[key] == objects.name(bodies[key]):
                     names[key] = self._start_again(bodies[key])
+                    watch.outdated()
                     continue
                 result = pods.measured(self._log(names[key])) if pod else None
                 if result:
@@ -101,8 +104,11 @@ class Check:
             failed = any(objects.phase(pod) == "Failed" for pod in self._listed())
             return len(done) == len(bodies) or failed or stuck.exceeded(final, time.monotonic())
 
-        until(look, over, max(0.0, self._deadline - time.monotonic()))
-        look()
+        with Watch(self._api) as watch:
+            self._lists = watch
+            until(look, over, max(0.0, self._deadline - time.monotonic()), watch=watch)
+            look()
+        self._lists = self._api
         missing = [key for key in bodies if key not in done]
         if missing:
             raise DomainError(
@@ -128,14 +134,19 @@ class Check:
         return objects.name(self._api.create(f"{self._core}/pods", retry_pod(body)))
 
     def _listed(self) -> list[dict[str, Any]]:
-        return self._api.items(f"{self._core}/pods", labelSelector=pods.SELECTOR)
+        return self._lists.items(f"{self._core}/pods", labelSelector=pods.SELECTOR)
 
     def _events(self, pod: Object) -> list[dict[str, Any]]:
         """Those of a pod and of its claim, which says why it has no volume."""
-        selectors = [f"involvedObject.uid={pod['metadata']['uid']}"]
-        for claim in volumes.claim_names(pod["spec"]):
-            selectors.append(f"involvedObject.kind=PersistentVolumeClaim,involvedObject.name={claim}")
-        return [e for selector in selectors for e in self._api.items(f"{self._core}/events", fieldSelector=selector)]
+        claims, uid = volumes.claim_names(pod["spec"]), pod["metadata"]["uid"]
+        kinds = ("Pod", "PersistentVolumeClaim") if claims else ("Pod",)
+        found = []
+        for kind in kinds:
+            for event in self._lists.items(f"{self._core}/events", fieldSelector=f"involvedObject.kind={kind}"):
+                about = event.get("involvedObject") or {}
+                if about.get("uid") == uid if kind == "Pod" else about.get("name") in claims:
+                    found.append(event)
+        return found
 
     def _log(self, pod: str) -> str:
         # A container that has not started has no log; that is no error.

@@ -18,6 +18,7 @@ from .._cluster import objects
 from .._cluster.api import Api, ApiError
 from .._cluster.objects import OWNER, OWNER_LABEL
 from .._cluster.waiting import STUCK, StuckFor, until, until_gone
+from .._cluster.watching import Watch
 from .._errors import DomainError
 from .._storage import volumes
 from . import images, judge, log
@@ -128,29 +129,32 @@ class Training:
         ``since`` is what the last call returned as ``since``, empty in the first one.
         """
         known: dict[str, Any] = {"pod": "", "stamp": "", "troubled": {}, "text": "", **since}
+        lines: list[str] = []
 
-        def look() -> tuple[Seen, Verdict, list[str]]:
-            seen = self._look()
+        def look() -> tuple[Seen, Verdict]:
+            seen = self._look(watch)
             verdict = judge.judge(seen, self._wanted)
             # Calls may be far apart, so it is the wall clock that counts.
             stuck = StuckFor(schedule_timeout if verdict.unschedulable else STUCK, known["troubled"])
             if stuck.exceeded(verdict.troubled, time.time()):
                 verdict = Verdict("failed", verdict.troubled[verdict.pod], verdict.pod)
             known["troubled"] = stuck.since
-            return seen, verdict, self._news(seen, known)
+            lines.extend(self._news(seen, known))
+            return seen, verdict
 
-        def done(found: tuple[Seen, Verdict, list[str]]) -> bool:
-            _seen, verdict, lines = found
+        def done(found: tuple[Seen, Verdict]) -> bool:
+            _seen, verdict = found
             return verdict.over or bool(lines) or verdict.text != known["text"]
 
-        seen, verdict, lines = until(look, done, seconds, pause=_PAUSE)
+        with Watch(self._api) as watch:
+            seen, verdict = until(look, done, seconds, pause=_PAUSE, watch=watch)
         known["text"] = verdict.text
         news = {"state": verdict.state, "text": verdict.text, "pod": verdict.pod, "lines": lines, "since": known}
         return {**news, **(self._result(seen, verdict) if verdict.over else {})}
 
     def last_words(self) -> list[str]:
         """The last lines that rank 0's pod said."""
-        pod = judge.first(self._pods())
+        pod = judge.first(self._pods(self._api))
         return log.last_words(self._log(objects.name(pod))) if pod else []
 
     def remove(self) -> bool:
@@ -164,7 +168,9 @@ class Training:
             if found and objects.is_ours(found):
                 there = True
                 self._api.delete(f"{self._core}/{kind}/{self._name}")
-        if until_gone(lambda: self._api.find(self._job) or self._pods(), _REMOVAL):
+        with Watch(self._api) as watch:
+            left = until_gone(lambda: self._jobs_of_name(watch) or self._pods(watch), _REMOVAL, watch)
+        if left:
             raise DomainError(
                 f"{doing}: it is still there after {_REMOVAL} s. See kubectl --namespace {self._namespace} get "
                 f"jobs,pods --selector {_JOB_LABEL}={self._name}"
@@ -192,25 +198,28 @@ class Training:
                     "torch_ddp_name. Nothing was changed."
                 )
 
-    def _look(self) -> Seen:
-        job = self._api.find(self._job)
-        if job is None:
+    def _look(self, watch: Watch) -> Seen:
+        jobs = self._jobs_of_name(watch)
+        if not jobs:
             raise DomainError(
                 f"Error while waiting for the training {self._name}: the job was removed, or another run with the "
                 "same name has replaced it."
             )
-        seen = Seen(job, self._pods())
+        seen = Seen(jobs[0], self._pods(watch))
         if any(objects.phase(pod) == "Pending" for pod in seen.pods):
-            seen = replace(seen, events=self._api.items(f"{self._core}/events", fieldSelector=_OF_PODS))
+            seen = replace(seen, events=watch.items(f"{self._core}/events", fieldSelector=_OF_PODS))
         if judge.judge(seen, self._wanted).unschedulable:
             # All pods of a cluster are much; from its cache they cost the API server little.
             cached = {"resourceVersion": "0"}
-            nodes, pods = self._api.items("/api/v1/nodes", **cached), self._api.items("/api/v1/pods", **cached)
+            nodes, pods = watch.items("/api/v1/nodes", **cached), watch.items("/api/v1/pods", **cached)
             seen = replace(seen, nodes=nodes, cluster_pods=pods)
         return seen
 
-    def _pods(self) -> list[dict[str, Any]]:
-        return self._api.items(f"{self._core}/pods", labelSelector=f"{_JOB_LABEL}={self._name}")
+    def _jobs_of_name(self, watch: Watch) -> list[dict[str, Any]]:
+        return watch.items(self._jobs, fieldSelector=f"metadata.name={self._name}")
+
+    def _pods(self, lists: Api | Watch) -> list[dict[str, Any]]:
+        return lists.items(f"{self._core}/pods", labelSelector=f"{_JOB_LABEL}={self._name}")
 
     def _news(self, seen: Seen, known: dict[str, Any]) -> list[str]:
         pod = judge.first(seen.pods)

@@ -63,7 +63,7 @@ class Cluster:
         self.nodes(node("gpu1", 2), node("gpu2", 2))
         self.pods()
         api.answers["/api/v1/pods"] = (200, {"items": []})
-        api.answers[f"{CORE}/events"] = (200, {"items": []})
+        api.answers |= {f"{CORE}/events": (200, {"items": []}), JOBS: (200, {"items": []})}
         api.answers[f"POST {JOBS}"] = (201, {"metadata": {"name": "train", "uid": "job-1"}})
         api.after_write = self._forget
 
@@ -75,7 +75,8 @@ class Cluster:
 
     def job(self, *conditions: Json, labels: Json | None = None) -> None:
         metadata = {"name": "train", "uid": "job-1", "labels": OURS if labels is None else labels}
-        self.api.answers[JOB] = (200, {"metadata": metadata, "status": {"conditions": conditions}})
+        job = {"metadata": metadata, "status": {"conditions": conditions}}
+        self.api.answers |= {JOB: (200, job), JOBS: (200, {"items": [job]})}
 
     def log(self, index: int, text: str) -> None:
         self.api.answers[f"{PODS}/train-{index}-x/log"] = (200, text)
@@ -92,6 +93,7 @@ class Cluster:
         if method == "DELETE":
             self.api.answers.pop(path.partition("?")[0], None)
         if method == "DELETE" and path.startswith(JOB):
+            self.api.answers[JOBS] = (200, {"items": []})
             self.pods()
 
 
@@ -256,7 +258,7 @@ def test_a_running_training_costs_the_api_only_what_is_its_own(cluster: Cluster)
     cluster.job()
     cluster.pods(pod(0), pod(1))
     cluster.step("watch")
-    assert {path.partition("?")[0] for _user, path in cluster.api.asked} == {JOB, PODS, f"{PODS}/train-0-x/log"}
+    assert {path.partition("?")[0] for _user, path in cluster.api.asked} == {JOBS, PODS, f"{PODS}/train-0-x/log"}
 
 
 def test_a_training_that_ended_well_has_its_summary(cluster: Cluster) -> None:

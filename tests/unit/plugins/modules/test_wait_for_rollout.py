@@ -64,6 +64,8 @@ def test_it_waits_for_what_comes_late(cluster: Cluster) -> None:
 
     threading.Thread(target=recover).start()
     assert not cluster.wait(timeout=60)["failed"]
+    # What happens meanwhile is told by the API.
+    assert cluster.state.listed.count("/api/v1/nodes") == cluster.state.watched.count("/api/v1/nodes") == 1
 
 
 def test_it_says_what_is_missing_and_what_the_pod_said(cluster: Cluster) -> None:

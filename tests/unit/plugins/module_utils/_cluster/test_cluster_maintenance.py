@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import ApiError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.drain import DrainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.drain import DrainError, drain
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.maintenance import (
     Maintenance,
     Plan,
@@ -29,6 +31,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.records
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from damaged import JSON
+from fake_cluster import FakeCluster, FakeNode
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +73,9 @@ class FakeApi:
         assert query == {"fieldSelector": "spec.nodeName=gpu1"}
         away = KEY in self.node["metadata"]["labels"] and not self.stubborn
         return [each for each in self.pods if not (away and each["metadata"]["namespace"] == "plugins")]
+
+    def listed(self, path: str, **query: str) -> tuple[list[dict[str, Any]], str]:
+        return self.items(path, **query), ""
 
     def create(self, path: str, body: dict[str, Any]) -> None:
         name = body["metadata"]["name"]
@@ -176,6 +182,18 @@ def test_an_eviction_that_the_api_forbids_ends_the_drain() -> None:
     api.protected, api.refusal = {"train-0"}, ApiError("Error while asking the API: forbidden", 403)
     with pytest.raises(ApiError, match="forbidden"):
         work(api).begin({}, Plan(drain=True, timeout=60))
+
+
+def test_a_pod_is_evicted_once_and_its_end_is_watched(tmp_path: Path) -> None:
+    cluster = FakeCluster(FakeNode("gpu1", ["GPU-0"]))
+    cluster.lag = 0.5
+    cluster.user_pod("train", "gpu1")["metadata"]["ownerReferences"] = [{"kind": "Job", "controller": True}]
+    with cluster.serve(tmp_path) as kubeconfig:
+        threading.Timer(2, cluster.pods.clear).start()
+        assert drain(Api(str(kubeconfig)), "gpu1", 60) == ["team/train"]
+    assert cluster.created == ["Eviction/train"]
+    # Before all, at the beginning of the wait, and after the eviction.
+    assert cluster.listed == ["/api/v1/pods"] * 3
 
 
 def test_an_interrupted_run_is_not_undone_by_a_drain_that_fails() -> None:

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster import own_namespace
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.own_namespace import OwnNamespace
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.pods import pod_on
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from fake_cluster import FakeCluster, FakeNode
 
@@ -56,6 +57,20 @@ def test_a_run_in_progress_is_left_alone_and_the_second_one_names_its_holder(run
         )
         assert runs.metadata["uid"] == uid
     assert "proof" not in runs.cluster.namespaces
+
+
+def test_a_run_knows_what_it_has_just_done_before_its_watch_does(runs: Runs) -> None:
+    runs.cluster.lag = 5
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    own = runs.run("first")
+    with own.created(), own.watched() as watch:
+        assert own.pods() == {}
+        watch.wait(0.05)
+        own.create(pod_on("gpu1", "one", own.name, {}, 60, spec))
+        assert list(own.pods()) == ["one"]
+        watch.wait(0.05)
+        own.delete_pod("one")
+        assert own.pods() == {}
 
 
 def test_a_run_waits_for_the_end_of_another_one_for_a_while(runs: Runs) -> None:

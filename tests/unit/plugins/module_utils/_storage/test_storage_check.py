@@ -41,6 +41,9 @@ class Memory:
     def items(self, path: str, **_query: str) -> list[dict[str, Any]]:
         return [body for key, body in self.objects.items() if key.rpartition("/")[0] == path]
 
+    def listed(self, path: str, **query: str) -> tuple[list[dict[str, Any]], str]:
+        return self.items(path, **query), ""
+
     def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         name = body["metadata"]["name"]
         made = {**body, "metadata": {**body["metadata"], "uid": name}}
@@ -148,8 +151,10 @@ def test_a_pod_that_can_not_write_says_why() -> None:
 def test_a_pod_that_does_not_start_says_why() -> None:
     memory = Memory()
     memory.status = {"phase": "Pending"}
+    pod = pods.writer(SETTINGS, pods.trips(["gpu1"], "cache", "")[0])["metadata"]["name"]
     event = {"type": "Warning", "reason": "FailedMount", "message": "mount.nfs: Connection refused"}
-    memory.objects[f"{CORE}/events/one"] = event
+    about = {"metadata": {"name": "one"}, "involvedObject": {"kind": "Pod", "uid": pod}}
+    memory.objects[f"{CORE}/events/one"] = {**event, **about}
     with pytest.raises(DomainError, match=r"FailedMount: mount.nfs: Connection refused"):
         verify(memory, ["cp1", "gpu1"])
 

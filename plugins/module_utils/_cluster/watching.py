@@ -1,0 +1,223 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lists that are read once, and kept current by the events that the API streams, for as long as somebody waits.
+
+A stream that ends is resumed from where it was. Where none can be had, or it is damaged, the list is read at each look.
+"""
+
+from __future__ import annotations
+
+import re
+import selectors
+import ssl
+import time
+from typing import Any
+
+from .._errors import DomainError
+from .._json import as_object, as_text, needed_text, read_object
+from .api import Api, ApiError
+
+# How long the API streams before it ends, in seconds, and how much later a stream is taken for dead.
+_DURATION, _LATE = 30, 5
+# So many streams that fail one after another, and this wait does without.
+_TRIES = 3
+# An object in etcd has at most 1.5 MiB; more than one list may have is read anew.
+_LARGEST_EVENT, _LARGEST_SUM = 8 * 1024 * 1024, 256 * 1024 * 1024
+_PART = 64 * 1024
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,7})(?:[ \t;][^\r\n]{0,200})?")
+_LONGEST_CHUNK_SIZE = 256
+
+
+class Lines:
+    """The whole lines in the chunks of an HTTP answer (RFC 9112, 7.1). Raises DomainError for other bytes."""
+
+    def __init__(self) -> None:
+        self._chunks, self._text = b"", b""
+        self.ended = False
+
+    def feed(self, part: bytes) -> list[bytes]:
+        """The lines that are complete with this."""
+        self._chunks += part
+        while not self.ended:
+            size, end, rest = self._chunks.partition(b"\r\n")
+            if not end and len(size) <= _LONGEST_CHUNK_SIZE:
+                break
+            match = _CHUNK_SIZE.fullmatch(size)
+            length = int(match[1], 16) if match else _LARGEST_EVENT + 1
+            if length > _LARGEST_EVENT or rest[length : length + 2] not in (b"\r\n", b"\r", b""):
+                raise _damaged("its chunks")
+            self.ended = length == 0
+            if self.ended or len(rest) < length + 2:
+                break
+            self._text, self._chunks = self._text + rest[:length], rest[length + 2 :]
+        *lines, self._text = self._text.split(b"\n")
+        if len(self._text) > _LARGEST_EVENT:
+            raise _damaged("the length of a line")
+        return lines
+
+
+class _Stream:
+    """The lines of an answer that goes on, as they come. Raises ApiError if it can't be read so."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer, self._lines = answer, Lines()
+        self.began, self.ended = time.monotonic(), False
+        # Neither urllib3 nor http.client can read what has come without waiting for more.
+        connection, inner = getattr(answer, "connection", None), getattr(answer, "_fp", None)
+        self._socket: Any = getattr(connection, "sock", None)
+        self._source: Any = getattr(inner, "fp", None)
+        chunked = answer.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        if not (chunked and isinstance(self._socket, ssl.SSLSocket) and hasattr(self._source, "read1")):
+            answer.close()
+            raise ApiError("Error while watching: the answer is not a stream")
+        self._socket.settimeout(0)
+
+    def fileno(self) -> int:
+        return int(self._socket.fileno())
+
+    def lines(self) -> list[bytes]:
+        """What has come since. Raises DomainError for bytes that are no chunks of lines."""
+        lines: list[bytes] = []
+        size = 0
+        while not self.ended:
+            try:
+                part = self._source.read1(_PART)
+            except ssl.SSLWantReadError:
+                break
+            except OSError:
+                part = b""
+            lines += self._lines.feed(part)
+            self.ended = self._lines.ended or not part
+            size += len(part)
+            if size > _LARGEST_SUM:
+                raise _damaged("the size")
+        return lines
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+class _Listing:
+    """The objects of one list, by namespace and name. ``heard``: when the API said last how they are."""
+
+    def __init__(self, api: Api, path: str, query: dict[str, str]) -> None:
+        self._api, self._path, self._query = api, path, query
+        self._objects: dict[tuple[str, str], dict[str, Any]] = {}
+        # From where on a stream tells all changes, empty if the objects have to be listed.
+        self._version = ""
+        self._size = self._failures = 0
+        self.stream: _Stream | None = None
+        self.heard = 0.0
+
+    def items(self) -> list[dict[str, Any]]:
+        self.read()
+        if not self.resume():
+            found, self._version = self._api.listed(self._path, **self._query)
+            self._objects = {self._key(thing): thing for thing in found}
+            self._size, self.heard = 0, time.monotonic()
+        return [self._objects[key] for key in sorted(self._objects)]
+
+    def resume(self) -> bool:
+        """Have a stream, if that is possible; whether there is one."""
+        if self.stream is None and self._version and self._failures < _TRIES:
+            query = {**self._query, "resourceVersion": self._version, "timeoutSeconds": str(_DURATION)}
+            try:
+                self.stream = _Stream(self._api.stream(self._path, watch="1", allowWatchBookmarks="true", **query))
+            except ApiError:
+                self._failures += 1
+        return self.stream is not None
+
+    def read(self) -> None:
+        """Take in what has come. A stream that has ended, or can't be relied on, is closed."""
+        stream = self.stream
+        if stream is None:
+            return
+        now = time.monotonic()
+        try:
+            for line in stream.lines():
+                self._take(read_object(line.decode("utf-8", "replace"), "an event"))
+                self._size, self.heard = self._size + len(line), now
+            if self._size > _LARGEST_SUM:
+                raise _damaged("the size")
+        except DomainError:
+            self.outdated()
+            self._failures += 1
+            return
+        if stream.ended:
+            self.close()
+            lasted = now - stream.began >= _DURATION / 2 or self.heard >= stream.began
+            self._failures = 0 if lasted else self._failures + 1
+        elif now - stream.began >= _DURATION + _LATE:
+            self.close()
+            self._failures = _TRIES
+
+    def outdated(self) -> None:
+        """List the objects at the next look."""
+        self.close()
+        self._version = ""
+
+    def close(self) -> None:
+        if self.stream:
+            self.stream.close()
+        self.stream = None
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind, thing = event.get("type"), as_object(event.get("object"), "an event")
+        version = needed_text(as_object(thing.get("metadata"), "an event"), "resourceVersion", "an event")
+        if kind in ("ADDED", "MODIFIED"):
+            self._objects[self._key(thing)] = thing
+        elif kind == "DELETED":
+            self._objects.pop(self._key(thing), None)
+        elif kind != "BOOKMARK":
+            # An ERROR, above all that the version is too old.
+            raise _damaged("an event")
+        self._version = version
+
+    def _key(self, thing: dict[str, Any]) -> tuple[str, str]:
+        what = f"an object of {self._path}"
+        meta = as_object(thing.get("metadata"), what)
+        return as_text(meta.get("namespace")), needed_text(meta, "name", what)
+
+
+class Watch:
+    """What one wait looks at. To be used in a ``with`` statement, at whose end no connection is left."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._listings: dict[tuple[str, ...], _Listing] = {}
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for listing in self._listings.values():
+            listing.close()
+
+    def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """All objects of a list, in its order, like Api.items. What this process has just changed may not show yet."""
+        key = (path, *(f"{name}={value}" for name, value in sorted(query.items())))
+        return self._listings.setdefault(key, _Listing(self._api, path, query)).items()
+
+    def outdated(self) -> None:
+        """Read all lists anew at the next look, after a change by this process."""
+        for listing in self._listings.values():
+            listing.outdated()
+
+    def heard_within(self, seconds: float) -> bool:
+        """Whether all lists are known to have been as they are so short a time ago."""
+        return all(time.monotonic() - listing.heard <= seconds for listing in self._listings.values())
+
+    def wait(self, seconds: float) -> None:
+        """Until one of the lists has changed, at most for so long."""
+        with selectors.DefaultSelector() as selector:
+            for listing in self._listings.values():
+                if listing.resume() and listing.stream:
+                    selector.register(listing.stream, selectors.EVENT_READ)
+            selector.select(seconds)
+        for listing in self._listings.values():
+            listing.read()
+
+
+def _damaged(what: str) -> DomainError:
+    return DomainError(f"Error while reading a stream of events: {what} can't be relied on")
