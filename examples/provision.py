@@ -117,6 +117,7 @@ def main() -> int:
     settings: dict[str, Any] = {"private_data_dir": str(given.artifacts), "rotate_artifacts": 10}
     settings |= {"ident": time.strftime("%Y%m%d-%H%M%S"), "host_cwd": str(Path.cwd()), "fact_cache_type": "memory"}
     settings["envvars"] = {"ANSIBLE_HOST_KEY_CHECKING": str(constants.HOST_KEY_CHECKING), "ANSIBLE_NOCOLOR": "1"}
+    settings["envvars"]["ANSIBLE_INJECT_FACT_VARS"] = "False"  # facts come from hosts and replace no variable
     if given.ask_become_pass:
         command.append("--ask-become-pass")
         settings["passwords"] = {r"BECOME password.*:\s*?$": run.console.input("sudo password: ", password=True)}
