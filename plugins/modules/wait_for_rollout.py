@@ -124,6 +124,11 @@ missing:
       description: What is missing, and why.
       type: str
   sample: []
+inconclusive:
+  description: Whether the failure proves nothing, because the API did not answer or an image can't be pulled.
+  returned: failure
+  type: bool
+  sample: false
 """
 
 from ansible.module_utils.basic import AnsibleModule

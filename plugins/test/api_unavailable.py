@@ -45,7 +45,9 @@ _UNAVAILABLE = re.compile(
     r"Max retries exceeded|connection aborted|connection reset|connection refused|remote end closed connection"
     r"|unexpected EOF|TLS handshake timeout|i/o timeout|read timed out"
     r'|"code": ?(429|500|502|503|504)\b|\b(429|500|502|503|504)\)?\s+Reason:'
-    r"|Kubernetes cluster unreachable|etcdserver: |the server is currently unable to handle the request",
+    r"|Kubernetes cluster unreachable|etcdserver: |the server is currently unable to handle the request"
+    # What the administrator is told by a server that has not read yet who may do what.
+    r'|forbidden: User \\*"kubernetes-admin\\*" cannot ',
     re.IGNORECASE,
 )
 _REFUSED = re.compile(r"certificate verify failed|x509: |DisruptionBudget", re.IGNORECASE)

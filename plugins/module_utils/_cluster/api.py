@@ -31,6 +31,8 @@ _PROXY = "Does a proxy or a captive portal answer instead of the API?"
 BUSY = 429
 # An API server that starts, or whose etcd elects a leader.
 _TROUBLE = (500, 502, 503, 504)
+# Also what a server says that has not read yet who may do what.
+_FORBIDDEN = 403
 _EVICTION = "/eviction"
 _LARGEST_ANSWER = 256 * 1024 * 1024
 _LONGEST_MESSAGE = 2000
@@ -233,7 +235,7 @@ class Api:
         repeatable = method != "POST"
         # A disruption budget answers with this status, too, and its waits are those of the drain.
         busy = () if path.endswith(_EVICTION) else (BUSY,)
-        began = time.monotonic()
+        began, ready = time.monotonic(), False
         while True:
             asked = time.monotonic()
             try:
@@ -248,6 +250,10 @@ class Api:
                         passing=passing,
                     ) from error
                 continue
+            if answer.status == _FORBIDDEN and not once and not ready:
+                ready = self._ready()
+                if ready or self._patience.wait(began, asked):
+                    continue
             again = answer.status in busy or (repeatable and answer.status in trouble)
             if once or not again:
                 self._patience.answered()
@@ -256,6 +262,14 @@ class Api:
             if not 200 <= answer.status < 300:
                 raise self._refusal(answer, method, path)
             return answer.text
+
+    def _ready(self) -> bool:
+        """Whether the server has read its rules. A gateway in front of it may not know the path."""
+        try:
+            answer = self._ask("GET", self._url("/readyz", None), _SHORTEST_TRY, {"headers": self._headers})
+        except self._urllib3.exceptions.HTTPError:
+            return False
+        return answer.status not in (_FORBIDDEN, BUSY, *_TROUBLE)
 
     def _ask_within(self, seconds: float, ask: Callable[[], _Answer]) -> _Answer:
         """One try, which is left to itself if it takes longer."""

@@ -73,7 +73,14 @@ class Waiter:
             message = (
                 f"Error while waiting for the GPU Operator ({waited}), ClusterPolicy {self._wanted.cluster_policy}"
             )
-        raise DomainError(f"{message}:\n{self.explain(found)}", missing=[entry.fields() for entry in found])
+        text, missing = f"{message}:\n{self.explain(found)}", [entry.fields() for entry in found]
+        raise DomainError(text, missing=missing, inconclusive=self._lacks_images(found))
+
+    def _lacks_images(self, found: Sequence[Missing]) -> bool:
+        """Whether nothing is missing but pods whose images can't be pulled, and what they would offer."""
+        troubles = {objects.name(pod): objects.trouble(pod) for pod in self._seen.pods}
+        found_troubles = [troubles.get(entry.pod) for entry in found]
+        return all(trouble and trouble.text.startswith(objects.PULL_REASONS) for trouble in found_troubles)
 
     def explain(self, found: Sequence[Missing]) -> str:
         """The missing things as text, each with the last lines of its pod's log."""

@@ -23,6 +23,8 @@ from .._errors import DomainError
 from .kubeconfig import Kubeconfig, endpoint
 
 _LARGEST_ANSWER = 16 * 1024 * 1024
+_FORBIDDEN = 403
+_READY = "/readyz"
 
 
 class ApiSilentError(DomainError):
@@ -111,8 +113,18 @@ class Api:
             return answer
         said = answer.body.get("message") if isinstance(answer.body, dict) else None
         text = f"{self.server} answers {answer.status} to {path}: {said or response.reason}"
-        kinds = {401: ApiRefusedError, 403: ApiRefusedError, 409: ApiConflictError}
+        kinds = {401: ApiRefusedError, _FORBIDDEN: ApiRefusedError, 409: ApiConflictError}
+        if answer.status == _FORBIDDEN and path != _READY and not self._ready():
+            raise ApiBusyError(f"{text} (it is starting)")
         raise kinds.get(answer.status, ApiBusyError)(text)
+
+    def _ready(self) -> bool:
+        """Whether the server has read who may do what. Until then it refuses what it would allow."""
+        try:
+            self._request("GET", _READY, None)
+        except (ApiSilentError, ApiRefusedError):
+            return False
+        return True
 
     @staticmethod
     def _connect(connection: http.client.HTTPSConnection) -> None:

@@ -160,8 +160,9 @@ def test_a_server_that_never_greets_is_there(authority: Authority, tmp_path: Pat
             client.get(LEASE)
 
 
-def test_an_api_that_recovers_is_waited_for(cluster: Cluster) -> None:
-    cluster.api.answers[LEASE] = (503, {"message": "etcd is down"})
+@pytest.mark.parametrize(("status", "ready"), [(503, 200), (403, 403), (403, 500)])
+def test_an_api_that_recovers_is_waited_for(cluster: Cluster, status: int, ready: int) -> None:
+    cluster.api.answers |= {LEASE: (status, {"message": "not yet"}), "/readyz": (ready, "")}
 
     def recover() -> None:
         if len(cluster.api.asked) > 3:

@@ -72,7 +72,7 @@ def test_it_says_what_is_missing_and_what_the_pod_said(cluster: Cluster) -> None
     cluster.state.nodes["gpu1"].allocatable = 0
     cluster.state.plugin_log = "NVML: Driver/library version mismatch"
     result = cluster.wait()
-    assert result["failed"] and "inconclusive" not in result
+    assert result["failed"] and not result["inconclusive"]
     assert "gpu1: 0 of 2 GPUs are allocatable" in result["msg"]
     assert "NVML: Driver/library version mismatch" in result["msg"]
 
@@ -82,6 +82,18 @@ def test_an_api_that_does_not_answer_proves_nothing(cluster: Cluster, tmp_path: 
     other.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", (tmp_path / "kubeconfig").read_text()))
     result = cluster.wait(kubeconfig=str(other))
     assert result["failed"] and result["inconclusive"]
+
+
+@pytest.mark.parametrize(("reason", "inconclusive"), [("ImagePullBackOff", True), ("CrashLoopBackOff", False)])
+def test_an_image_that_cannot_be_pulled_proves_nothing(cluster: Cluster, reason: str, inconclusive: bool) -> None:
+    waiting = {"name": "plugin", "image": "registry.example/plugin:1", "state": {"waiting": {"reason": reason}}}
+    pod = cluster.state.pods["team/plugin-x"]
+    pod["status"] = {"phase": "Pending", "containerStatuses": [waiting]}
+    cluster.state.nodes["gpu1"].allocatable = 0
+    result = cluster.wait()
+    assert result["failed"] and result["inconclusive"] == inconclusive
+    cluster.state.daemonsets = []
+    assert not cluster.wait()["inconclusive"]
 
 
 def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:

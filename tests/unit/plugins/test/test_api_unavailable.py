@@ -25,6 +25,8 @@ STATUS = '{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcds
         ("Error: UPGRADE FAILED: read tcp 10.0.0.2:1->10.0.0.1:6443: connection reset by peer", True),
         (f"Failed to get client due to {POOL}SSLError(SSLCertVerificationError('certificate verify failed')))", False),
         ('Failed to delete object: {"reason":"Forbidden","code":403}', False),
+        (r"""b'{"message":"nodes is forbidden: User \"kubernetes-admin\" cannot list resource \"nodes\""}'""", True),
+        ('pods is forbidden: User "system:serviceaccount:team:user" cannot list resource "pods"', False),
         ('Failed to delete object: {"code":429,"details":{"causes":[{"reason":"DisruptionBudget"}]}}', False),
         ("Error: UPGRADE FAILED: timed out waiting for the condition", False),
         ("Timed out waiting on resource", False),

@@ -46,10 +46,14 @@ class Clock:
 
 @dataclass
 class Script:
-    """What a server does with each request; the last step is repeated. ``asked`` are the methods of the requests."""
+    """What a server does with each request; the last step is repeated. ``asked`` are the methods of the requests.
+
+    ``readiness`` is the same for what asks whether the server is ready.
+    """
 
     kubeconfig: Path = Path()
     steps: list[Any] = field(default_factory=list)
+    readiness: list[Any] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
     def client(self) -> Api:
@@ -62,8 +66,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.script.asked.append(self.command)
-        step = self.script.steps.pop(0) if len(self.script.steps) > 1 else self.script.steps[0]
+        steps = self.script.readiness if self.path == "/readyz" else self.script.steps
+        if steps is self.script.steps:
+            self.script.asked.append(self.command)
+        step = steps.pop(0) if len(steps) > 1 else steps[0]
         self.close_connection = True
         if step == RESET:
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -122,7 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script]:
 
 @pytest.fixture
 def script(server: Script) -> Script:
-    server.steps, server.asked = [GOOD], []
+    server.steps, server.readiness, server.asked = [GOOD], [GOOD], []
     return server
 
 
@@ -214,6 +220,17 @@ def test_a_disruption_budget_is_for_the_drain_to_wait_for(script: Script, clock:
     with pytest.raises(ApiError, match="Cannot evict pod") as caught:
         script.client().create(f"{POD}/eviction", {})
     assert (set(caught.value.causes), clock.naps) == ({"DisruptionBudget"}, [])
+
+
+@pytest.mark.parametrize("readiness", [[error(403), error(500), GOOD], [GOOD]])
+@pytest.mark.parametrize("method", CALLS)
+def test_a_server_that_has_not_read_its_rules_yet_is_asked_again(
+    script: Script, clock: Clock, method: str, readiness: list[Any]
+) -> None:
+    script.readiness = list(readiness)
+    script.steps = [*([error(403)] * len(readiness)), GOOD]
+    assert CALLS[method](script.client()) in (GOOD, None)
+    assert len(clock.naps) == len(readiness) - 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
