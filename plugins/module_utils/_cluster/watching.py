@@ -22,6 +22,8 @@ from .api import Api, ApiError
 _DURATION, _LATE = 30, 5
 # So many streams that fail one after another, and this wait does without.
 _TRIES = 3
+# One that is refused after so many seconds is not tried again: nothing else is looked at meanwhile.
+_SLOW = 2.0
 # An object in etcd has at most 1.5 MiB; more than one list may have is read anew.
 _LARGEST_EVENT, _LARGEST_SUM = 8 * 1024 * 1024, 256 * 1024 * 1024
 _PART = 64 * 1024
@@ -122,20 +124,23 @@ class _Listing:
         """Have a stream, if that is possible; whether there is one."""
         if self.stream is None and self._version and self._failures < _TRIES:
             query = {**self._query, "resourceVersion": self._version, "timeoutSeconds": str(_DURATION)}
+            asked = time.monotonic()
             try:
                 self.stream = _Stream(self._api.stream(self._path, watch="1", allowWatchBookmarks="true", **query))
             except ApiError:
-                self._failures += 1
+                slow = time.monotonic() - asked >= _SLOW
+                self._failures = _TRIES if slow else self._failures + 1
         return self.stream is not None
 
-    def read(self) -> None:
-        """Take in what has come. A stream that has ended, or can't be relied on, is closed."""
+    def read(self) -> bool:
+        """Take in what has come; whether there was anything. A stream that has ended, or is damaged, is closed."""
         stream = self.stream
         if stream is None:
-            return
+            return False
         now = time.monotonic()
         try:
-            for line in stream.lines():
+            lines = stream.lines()
+            for line in lines:
                 self._take(read_object(line.decode("utf-8", "replace"), "an event"))
                 self._size, self.heard = self._size + len(line), now
             if self._size > _LARGEST_SUM:
@@ -143,7 +148,7 @@ class _Listing:
         except DomainError:
             self.outdated()
             self._failures += 1
-            return
+            return True
         if stream.ended:
             self.close()
             lasted = now - stream.began >= _DURATION / 2 or self.heard >= stream.began
@@ -151,6 +156,7 @@ class _Listing:
         elif now - stream.began >= _DURATION + _LATE:
             self.close()
             self._failures = _TRIES
+        return bool(lines)
 
     def outdated(self) -> None:
         """List the objects at the next look."""
@@ -212,7 +218,10 @@ class Watch:
         """Until one of the lists has changed, at most for so long."""
         with selectors.DefaultSelector() as selector:
             for listing in self._listings.values():
-                if listing.resume() and listing.stream:
+                # What came along with the header of the answer is in a buffer, and not seen by select.
+                if listing.resume() and listing.read():
+                    seconds = 0
+                if listing.stream:
                     selector.register(listing.stream, selectors.EVENT_READ)
             selector.select(seconds)
         for listing in self._listings.values():
