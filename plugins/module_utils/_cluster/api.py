@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from ansible.module_utils.basic import missing_required_lib
@@ -40,6 +40,7 @@ _CHUNK = 1024 * 1024
 _SHORTEST_TRY = 5.0
 # Who sends a byte now and then never meets the time limit of a single read.
 _LONGEST_TRY = 120.0
+_Asked = TypeVar("_Asked")
 
 
 class ApiError(DomainError):
@@ -138,8 +139,9 @@ class Api:
     def stream(self, path: str, **query: str) -> Any:
         """The answer to a request that the API goes on answering, to be read and closed. It is asked only once."""
         _check_path("GET", path)
+        url, request = self._url(path, query), {"headers": self._headers}
         try:
-            answer = self._open("GET", self._url(path, query), _SHORTEST_TRY, {"headers": self._headers})
+            answer = self._ask_within(_SHORTEST_TRY, lambda: self._open("GET", url, _SHORTEST_TRY, request))
         except self._urllib3.exceptions.HTTPError as error:
             raise ApiError(f"Error while asking the API at {self.server} (GET {path}): {error}. {_ADVICE}") from error
         if answer.status != 200:
@@ -271,9 +273,9 @@ class Api:
             return False
         return answer.status not in (_FORBIDDEN, BUSY, *_TROUBLE)
 
-    def _ask_within(self, seconds: float, ask: Callable[[], _Answer]) -> _Answer:
+    def _ask_within(self, seconds: float, ask: Callable[[], _Asked]) -> _Asked:
         """One try, which is left to itself if it takes longer."""
-        answer: futures.Future[_Answer] = futures.Future()
+        answer: futures.Future[_Asked] = futures.Future()
 
         def work() -> None:
             try:

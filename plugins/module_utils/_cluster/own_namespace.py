@@ -93,12 +93,12 @@ class OwnNamespace:
 
     def create(self, body: Object) -> None:
         """Create a Pod, a Service or a ConfigMap."""
+        self._outdated()
         self._api.create(f"{self.path}/{body['kind'].lower()}s", dict(body))
-        self._changed()
 
     def delete_pod(self, name: str, **query: str) -> None:
+        self._outdated()
         self._api.delete(f"{self.path}/pods/{name}", **query)
-        self._changed()
 
     def pods(self) -> dict[str, Object]:
         """The pods by name."""
@@ -124,7 +124,8 @@ class OwnNamespace:
     def _items(self, path: str, **query: str) -> list[dict[str, Any]]:
         return (self._watch or self._api).items(path, **query)
 
-    def _changed(self) -> None:
+    def _outdated(self) -> None:
+        """To be called before a request, which may change something even if it fails."""
         if self._watch:
             self._watch.outdated()
 

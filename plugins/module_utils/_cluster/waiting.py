@@ -44,22 +44,22 @@ def until(
     pause: float = _FIRST_PAUSE,
     watch: Watch | None = None,
 ) -> Found:
-    """What the last look found, when ``done`` accepts it or ``timeout`` seconds of ``clock`` are over. 0 looks once.
+    """What the last look found, when ``done`` accepts it or ``timeout`` seconds of ``clock`` are over. 0 does not wait.
 
-    ``pause`` is the time after the first look, in seconds; it grows. A change of what ``watch`` has ends one that has
-    grown. A look at a watch that has long heard nothing is no end: the next one, which is, reads the lists anew.
+    ``pause`` is the time after the first look, in seconds; it grows. A change in ``watch`` ends a longer pause early.
+    If ``watch`` has had no news recently, its lists are read again before the result counts.
     """
     began, longest = clock(), max(pause, _USUAL_PAUSE)
-    deadline, anew = began + timeout, False
+    deadline = began + timeout
     while True:
         found = look()
         if done(found) or clock() >= deadline:
-            if anew or watch is None or watch.heard_within(_LONGEST_PAUSE):
+            if watch is None or watch.heard_within(_LONGEST_PAUSE):
                 return found
             watch.outdated()
-            anew = True
-            continue
-        anew = False
+            found = look()
+            if done(found) or clock() >= deadline:
+                return found
         whole = min(_LONGEST_PAUSE, max(pause, (clock() - began) * _PART_OF_WAIT))
         time.sleep(min(pause, whole) if watch else whole)
         if watch:

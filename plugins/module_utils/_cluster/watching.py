@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists that are read once, and kept current by the events that the API streams, for as long as somebody waits.
+"""Lists that are read once, and kept current by the events that the API streams, during a wait.
 
-A stream that ends is resumed from where it was. Where none can be had, or it is damaged, the list is read at each look.
+A stream that ends is resumed from where it was. If there is no usable stream, the list is read at each look.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from .._errors import DomainError
 from .._json import as_object, as_text, needed_text, read_object
 from .api import Api, ApiError
 
-# How long the API streams before it ends, in seconds, and how much later a stream is taken for dead.
+# How long the API streams before it ends, in seconds, and how much later a stream is considered dead.
 _DURATION, _LATE = 30, 5
-# So many streams that fail one after another, and this wait does without.
+# After this many failed streams in a row, a wait only lists.
 _TRIES = 3
-# An object in etcd has at most 1.5 MiB; more than one list may have is read anew.
+# One that is refused after so many seconds is not tried again: nothing else is looked at meanwhile.
+_SLOW = 2.0
+# An object in etcd has at most 1.5 MiB; a list whose events exceed the second limit is read again.
 _LARGEST_EVENT, _LARGEST_SUM = 8 * 1024 * 1024, 256 * 1024 * 1024
 _PART = 64 * 1024
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,7})(?:[ \t;][^\r\n]{0,200})?")
@@ -58,7 +60,7 @@ class Lines:
 
 
 class _Stream:
-    """The lines of an answer that goes on, as they come. Raises ApiError if it can't be read so."""
+    """Reads the lines of a streamed answer without blocking. Raises ApiError if that is not possible."""
 
     def __init__(self, answer: Any) -> None:
         self._answer, self._lines = answer, Lines()
@@ -99,12 +101,12 @@ class _Stream:
 
 
 class _Listing:
-    """The objects of one list, by namespace and name. ``heard``: when the API said last how they are."""
+    """The objects of one list, by namespace and name. ``heard``: time of the last news from the API."""
 
     def __init__(self, api: Api, path: str, query: dict[str, str]) -> None:
         self._api, self._path, self._query = api, path, query
         self._objects: dict[tuple[str, str], dict[str, Any]] = {}
-        # From where on a stream tells all changes, empty if the objects have to be listed.
+        # The resourceVersion from which to watch, empty if the objects have to be listed.
         self._version = ""
         self._size = self._failures = 0
         self.stream: _Stream | None = None
@@ -119,23 +121,26 @@ class _Listing:
         return [self._objects[key] for key in sorted(self._objects)]
 
     def resume(self) -> bool:
-        """Have a stream, if that is possible; whether there is one."""
+        """Open a stream if possible; returns whether there is one."""
         if self.stream is None and self._version and self._failures < _TRIES:
             query = {**self._query, "resourceVersion": self._version, "timeoutSeconds": str(_DURATION)}
+            asked = time.monotonic()
             try:
                 self.stream = _Stream(self._api.stream(self._path, watch="1", allowWatchBookmarks="true", **query))
             except ApiError:
-                self._failures += 1
+                slow = time.monotonic() - asked >= _SLOW
+                self._failures = _TRIES if slow else self._failures + 1
         return self.stream is not None
 
-    def read(self) -> None:
-        """Take in what has come. A stream that has ended, or can't be relied on, is closed."""
+    def read(self) -> bool:
+        """Take in what has come; whether there was anything. A stream that has ended, or is damaged, is closed."""
         stream = self.stream
         if stream is None:
-            return
+            return False
         now = time.monotonic()
         try:
-            for line in stream.lines():
+            lines = stream.lines()
+            for line in lines:
                 self._take(read_object(line.decode("utf-8", "replace"), "an event"))
                 self._size, self.heard = self._size + len(line), now
             if self._size > _LARGEST_SUM:
@@ -143,7 +148,7 @@ class _Listing:
         except DomainError:
             self.outdated()
             self._failures += 1
-            return
+            return True
         if stream.ended:
             self.close()
             lasted = now - stream.began >= _DURATION / 2 or self.heard >= stream.began
@@ -151,6 +156,7 @@ class _Listing:
         elif now - stream.began >= _DURATION + _LATE:
             self.close()
             self._failures = _TRIES
+        return bool(lines)
 
     def outdated(self) -> None:
         """List the objects at the next look."""
@@ -185,7 +191,7 @@ class Watch:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._listings: dict[tuple[str, ...], _Listing] = {}
+        self._listings: dict[tuple[str, frozenset[tuple[str, str]]], _Listing] = {}
 
     def __enter__(self) -> Watch:
         return self
@@ -196,23 +202,26 @@ class Watch:
 
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
         """All objects of a list, in its order, like Api.items. What this process has just changed may not show yet."""
-        key = (path, *(f"{name}={value}" for name, value in sorted(query.items())))
+        key = (path, frozenset(query.items()))
         return self._listings.setdefault(key, _Listing(self._api, path, query)).items()
 
     def outdated(self) -> None:
-        """Read all lists anew at the next look, after a change by this process."""
+        """Read all lists again at the next look, after a change by this process."""
         for listing in self._listings.values():
             listing.outdated()
 
     def heard_within(self, seconds: float) -> bool:
-        """Whether all lists are known to have been as they are so short a time ago."""
+        """Whether the API has confirmed all lists within this time."""
         return all(time.monotonic() - listing.heard <= seconds for listing in self._listings.values())
 
     def wait(self, seconds: float) -> None:
-        """Until one of the lists has changed, at most for so long."""
+        """Wait until a list has changed, for at most ``seconds``."""
         with selectors.DefaultSelector() as selector:
             for listing in self._listings.values():
-                if listing.resume() and listing.stream:
+                # What came along with the header of the answer is in a buffer, and not seen by select.
+                if listing.resume() and listing.read():
+                    seconds = 0
+                if listing.stream:
                     selector.register(listing.stream, selectors.EVENT_READ)
             selector.select(seconds)
         for listing in self._listings.values():

@@ -485,7 +485,7 @@ def test_a_request_that_the_api_refuses_costs_only_the_figures_of_its_node(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A pod for each node, and the first one that follows.
-    fail_requests(monkeypatch, "do_POST", lambda path, number: path.endswith("/pods") and number == 3, 403)
+    fail_requests(monkeypatch, "do_POST", lambda path, number: path.endswith("/pods") and number == 3, 422)
     result = lab.measure()
     [failure] = result["result"]["failures"]
     assert failure["reason"] == (

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster import own_namespace
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.own_namespace import OwnNamespace
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.pods import pod_on
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
@@ -71,6 +71,24 @@ def test_a_run_knows_what_it_has_just_done_before_its_watch_does(runs: Runs) -> 
         watch.wait(0.05)
         own.delete_pod("one")
         assert own.pods() == {}
+
+
+def test_what_a_request_that_failed_has_created_is_known(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.cluster.lag = 5
+    create = Api.create
+
+    def repeated(api: Api, path: str, body: dict[str, Any], dry: bool = False) -> dict[str, Any]:
+        create(api, path, body, dry)
+        raise ApiError("Error while asking the API: it exists", 409)
+
+    own = runs.run("first")
+    with own.created(), own.watched() as watch:
+        assert own.pods() == {}
+        watch.wait(0.05)
+        monkeypatch.setattr(Api, "create", repeated)
+        with pytest.raises(ApiError):
+            own.create(pod_on("gpu1", "one", own.name, {}, 60, {"containers": [{"name": "c", "image": "i"}]}))
+        assert list(own.pods()) == ["one"]
 
 
 def test_a_run_waits_for_the_end_of_another_one_for_a_while(runs: Runs) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster import api as client
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster import waiting, watching
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.objects import name
@@ -88,6 +89,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.close_connection = True
         with contextlib.suppress(OSError):
+            if callable(steps):
+                steps(self)
+                return
             stream = EventStream(self)
             for step in steps:
                 step(stream)
@@ -227,6 +231,43 @@ def test_lists_of_several_kinds_wake_the_same_wait(script: Script) -> None:
         watch.wait(10)
         assert 0.2 < time.monotonic() - began < 5
         assert sorted([*names(watch), *names(watch, fieldSelector="x=y")]) == ["a", "a", "b"]
+
+
+def test_what_comes_along_with_the_header_ends_a_wait(script: Script) -> None:
+    thing = {"metadata": {"name": "b", "namespace": "team", "resourceVersion": "11"}}
+    line = json.dumps({"type": "ADDED", "object": thing}).encode() + b"\n"
+
+    def answer(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(line))
+        time.sleep(8)
+
+    script.streams = [answer]
+    with script.watch() as watch:
+        names(watch)
+        began = time.monotonic()
+        watch.wait(8)
+        assert time.monotonic() - began < 5
+        assert names(watch) == ["a", "b"]
+
+
+@pytest.mark.parametrize("part", [b"", b"x"], ids=["no header", "a header byte by byte"])
+def test_a_stream_that_is_held_back_is_tried_once(script: Script, monkeypatch: pytest.MonkeyPatch, part: bytes) -> None:
+    monkeypatch.setattr(client, "_SHORTEST_TRY", 0.5)
+    monkeypatch.setattr(watching, "_SLOW", 0.4)
+
+    def answer(handler: Handler) -> None:
+        for _each in range(50):
+            handler.wfile.write(part)
+            time.sleep(0.1)
+
+    script.streams = [answer]
+    began = time.monotonic()
+    with script.watch() as watch:
+        for _each in range(4):
+            assert names(watch) == ["a"]
+            watch.wait(0.1)
+    assert time.monotonic() - began < 3
+    assert script.versions == ["10"]
 
 
 def test_what_this_process_has_changed_is_listed(script: Script) -> None:
