@@ -17,9 +17,10 @@ def test_packages_are_held(machine: Any) -> None:
     assert set(machine.check_output("apt-mark showhold").split()) >= HELD
 
 
-def test_a_user_runs_it_without_sudo_with_its_plugins(machine: Any) -> None:
-    assert "docker" in machine.user().groups
-    info = json.loads(machine.check_output("docker info --format '{{json .}}'"))
+def test_a_user_runs_it_without_sudo_with_its_plugins(machine: Any, inventory: Any) -> None:
+    user = inventory.hosts["solo"].variables["ansible_user"]
+    assert "docker" in machine.user(user).groups
+    info = json.loads(machine.check_output(f"runuser -u {user} -- docker info --format '{{{{json .}}}}'"))
     assert (info["LoggingDriver"], info["CgroupDriver"]) == ("json-file", "systemd")
     assert {plugin["Name"] for plugin in info["ClientInfo"]["Plugins"]} == {"buildx", "compose"}
 
