@@ -33,6 +33,8 @@ BUSY = 429
 _TROUBLE = (500, 502, 503, 504)
 # Also what a server says that has not read yet who may do what.
 _FORBIDDEN = 403
+# A new namespace has no service account as long as the controller manager is away, as it is after such a start.
+_NO_ACCOUNT = "error looking up service account"
 _EVICTION = "/eviction"
 _LARGEST_ANSWER = 256 * 1024 * 1024
 _LONGEST_MESSAGE = 2000
@@ -252,8 +254,8 @@ class Api:
                         passing=passing,
                     ) from error
                 continue
-            if answer.status == _FORBIDDEN and not once and not ready:
-                ready = self._ready()
+            if answer.status == _FORBIDDEN and not once and (not ready or _NO_ACCOUNT in answer.text):
+                ready = _NO_ACCOUNT not in answer.text and self._ready()
                 if ready or self._patience.wait(began, asked):
                     continue
             again = answer.status in busy or (repeatable and answer.status in trouble)

@@ -233,6 +233,16 @@ def test_a_server_that_has_not_read_its_rules_yet_is_asked_again(
     assert len(clock.naps) == len(readiness) - 1
 
 
+def test_a_namespace_without_its_service_account_is_waited_for(script: Script, clock: Clock) -> None:
+    text = 'pods "x" is forbidden: error looking up service account team/default: serviceaccount "default" not found'
+    script.steps = [*([error(403, {"message": text})] * 5), GOOD]
+    assert script.client().create(POD, {}) == GOOD
+    assert len(clock.naps) == 5
+    script.steps = [error(403, {"message": text})]
+    with pytest.raises(ApiError, match=r"serviceaccount .default. not found"):
+        script.client().create(POD, {})
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
 def test_a_refusal_is_final(script: Script, clock: Clock, status: int) -> None:
     script.steps = [error(status, {"message": "no", "details": {"causes": "?"}})]
