@@ -183,9 +183,17 @@ def terminal(here: Path, *arguments: str) -> pexpect.spawn:
 
 
 def at_the_password(child: pexpect.spawn) -> None:
-    """What is typed before the echo is off may be thrown away with it."""
+    """Wait until the password is being read.
+
+    What is typed before the echo is off may be thrown away with it, and Python notes a signal that arrives just before
+    the read without acting on it, until the next one.
+    """
     child.expect("sudo password: ")
     assert child.waitnoecho(timeout=60)
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def end_of(child: pexpect.spawn) -> int | None:
