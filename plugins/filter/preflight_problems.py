@@ -16,7 +16,7 @@ from ..plugin_utils._preflight import existing, in_use
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
 from ..plugin_utils._preflight.failure import failure
-from ..plugin_utils._preflight.model import Cluster, Reading
+from ..plugin_utils._preflight.model import Cluster, Reading, sorted_gpus
 
 DOCUMENTATION = r"""
 name: preflight_problems
@@ -95,6 +95,15 @@ _value:
       description: Variables with the values that keep the existing state, if there are any.
       type: dict
       version_added: 0.2.0
+    remedies:
+      description: >-
+        Changes after which the problem does not occur again, the best one first, if they are known. Each has
+        C(settings), variables with their new values, and, if something must be done on the host first, C(host) -
+        C(branches) and C(modules) of a driver to install, C(packages) to install, C(signing_key) to enroll, or the
+        address of a GPU to reserve for virtual machines (C(vfio)).
+      type: list
+      elements: dict
+      version_added: 0.2.0
 """
 
 
@@ -105,7 +114,13 @@ _HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *ex
 def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     try:
         readings = tuple(
-            Reading(name, host["facts"], host["failure"], host["settings"], host.get("left_out", False))
+            Reading(
+                name,
+                sorted_gpus(host["facts"], host["settings"].get("ignored_gpus") or ()),
+                host["failure"],
+                host["settings"],
+                host.get("left_out", False),
+            )
             for name, host in hosts.items()
         )
         return [problem.fields() for problem in find(Cluster(readings, settings))]

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...module_utils._apt.dpkg import compare_versions
-from .._cuda.data import OPEN_UNSUPPORTED
-from .._cuda.families import by_device_id
+from ...module_utils._nvidia.driver import is_helper
+from .fit import OPEN, PROPRIETARY, devices_of, kind_for
 
-OPEN, PROPRIETARY = "open", "proprietary"
 COMPUTE, FULL = "compute", "full"
-# NVIDIA's last branch with proprietary modules is 610; its first whose packages carry no branch in their names is 590.
-_FIRST_OPEN_ONLY, _FIRST_UNSUFFIXED = 615, 590
+# NVIDIA's first branch whose packages carry no branch in their names.
+_FIRST_UNSUFFIXED = 590
 # 580.178.04 in a package's version, with or without epoch and revision.
 _OF_DRIVER = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?:[-+~]|\Z)")
 # What tells a driver's kind of modules and its extent; metapackages before what they bring along.
@@ -30,6 +29,11 @@ _IDENTITIES = (
     (re.compile(r"nvidia-(?:dkms(?:-\d+)?-open|kernel-open-dkms)\Z"), OPEN, COMPUTE),
     (re.compile(r"nvidia-(?:dkms(?:-\d+)?|kernel-dkms)\Z"), PROPRIETARY, COMPUTE),
 )
+# The same of a distribution's own packages, whose extent is not ours to choose.
+_DISTRIBUTION_KINDS = (
+    (re.compile(r"nvidia-(?:open-kernel-dkms|(?:headless(?:-no-dkms)?|dkms)-\d+(?:-server)?-open)\Z"), OPEN),
+    (re.compile(r"nvidia-(?:kernel-dkms|(?:headless(?:-no-dkms)?|dkms)-\d+(?:-server)?)\Z"), PROPRIETARY),
+)
 
 
 class DriverError(ValueError):
@@ -38,7 +42,7 @@ class DriverError(ValueError):
 
 @dataclass(frozen=True)
 class Packages:
-    """What makes a driver; ``dkms`` says whether its modules are built on the host.
+    """What makes a driver; ``dkms`` says whether its ``modules`` (open or proprietary) are built on the host.
 
     ``replaces`` are versions of packages that all change to ``follow`` together; a distribution's have none.
     """
@@ -49,6 +53,7 @@ class Packages:
     replaces: tuple[str, ...] = ()
     preferences: bool = True
     dkms: bool = True
+    modules: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,19 +94,7 @@ def packages_of(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any
     others = [entry["packages"].get(system) for entry in table.values()]
     others += [found for found in installed.values() if _OF_DRIVER.match(found)]
     replaces = dict.fromkeys(other for other in others if other and other != version)
-    return Packages(pinning, tuple(packages), version, tuple(replaces), preferences=suffixed)
-
-
-def flavors(branch: str) -> tuple[str, ...]:
-    """The kinds of kernel modules that NVIDIA provides of a branch."""
-    return (OPEN,) if int(branch) >= _FIRST_OPEN_ONLY else (OPEN, PROPRIETARY)
-
-
-def kind_for(device_ids: Iterable[str], modules: str) -> str:
-    """The modules that GPUs take. An old and a new GPU on one host get the proprietary ones; preflight has looked."""
-    families = (by_device_id(device) for device in device_ids)
-    old = any(family and family.open_modules == OPEN_UNSUPPORTED for family in families)
-    return modules if modules != "auto" else PROPRIETARY if old else OPEN
+    return Packages(pinning, tuple(packages), version, tuple(replaces), preferences=suffixed, modules=kind)
 
 
 def identity(packages: Mapping[str, str], version: str) -> dict[str, str]:
@@ -112,6 +105,20 @@ def identity(packages: Mapping[str, str], version: str) -> dict[str, str]:
             if pattern.match(name):
                 return {"name": name, "version": own[name]}
     return {}
+
+
+def modules_of(driver: Mapping[str, Any], version: str) -> str:
+    """Return the kind of modules of the installed driver ``version``, else of the loaded one; empty if unknown."""
+    own = [name for name, found in driver["packages"].items() if version and version in versions_in([found])]
+    for pattern, kind in (*((pattern, kind) for pattern, kind, _extent_of in _IDENTITIES), *_DISTRIBUTION_KINDS):
+        if any(pattern.match(name) for name in own):
+            return kind
+    return str(driver.get("loaded_modules", "")) if driver.get("loaded_version") == version else ""
+
+
+def installed_versions(driver: Mapping[str, Any]) -> set[str]:
+    """Return the versions of the installed driver; programs that several drivers share don't count."""
+    return versions_in(version for name, version in driver["packages"].items() if not is_helper(name))
 
 
 def versions_in(versions: Iterable[str]) -> set[str]:
@@ -152,7 +159,8 @@ def _release(system: str, installed: Mapping[str, str], wanted: Wanted, table: M
 def _kind(host: Mapping[str, Any], wanted: Wanted) -> str:
     if wanted.returning and wanted.former:
         return next((kind for pattern, kind, _extent_of in _IDENTITIES if pattern.match(wanted.former["name"])), OPEN)
-    return kind_for((gpu["device_id"] for gpu in host["gpus"]), wanted.modules)
+    kept = modules_of(host["nvidia_driver"], wanted.version)
+    return kind_for(devices_of(host), wanted.modules, int(wanted.version.partition(".")[0]), kept)
 
 
 def _whole(installed: Mapping[str, str], version: str) -> bool:
@@ -200,7 +208,7 @@ def _of_distribution(host: Mapping[str, Any], wanted: Wanted, kind: str) -> Pack
         names.append(f"nvidia-fabricmanager-{branch}")
     packages = (*signed, *({"name": name, "version": version} for name in names))
     # Debian's security archive has newer parts than the modules that its own open packages build.
-    return Packages((), packages, preferences=True, dkms=not signed)
+    return Packages((), packages, preferences=True, dkms=not signed, modules=kind)
 
 
 def kernel_flavor(host: Mapping[str, Any]) -> str:

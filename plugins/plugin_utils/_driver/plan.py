@@ -28,15 +28,21 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
             found = packages_of(host, wanted, table)
         except DriverError as error:
             problem = str(error)
+    driver = host.get("nvidia_driver") or {}
     loaded = _loaded(host)
-    built = bool(found.packages) and found.dkms and loaded != wanted.version
+    # Modules of the other kind have to make way, whatever their version.
+    other = bool(found.modules) and driver.get("loaded_modules", "") not in ("", found.modules)
+    is_loaded = loaded == wanted.version and not other
+    built = bool(found.packages) and found.dkms and not is_loaded
     return {
         "version": wanted.version,
         "problem": problem,
         "by_packages": wanted.source in INSTALLED,
         "by_pod": wanted.source == "daemonset" and bool(host.get("gpus")),
-        "loaded": loaded == wanted.version,
-        "interrupts": wanted.source in (*INSTALLED, "daemonset") and loaded not in ("", wanted.version),
+        "loaded": is_loaded,
+        "modules": found.modules,
+        "interrupts": wanted.source in (*INSTALLED, "daemonset") and bool(loaded) and not is_loaded,
+        "reboot": _reboot(host) if wanted.source in INSTALLED and not is_loaded else "",
         "preferences": bool(found.packages) and found.preferences,
         "pinning": list(found.pinning),
         "packages": list(found.packages),
@@ -78,6 +84,18 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Se
             or {name: amount for name, amount in capacity.items() if _RESOURCES.match(name) and amount != "0"},
         },
     }
+
+
+def _reboot(host: Facts) -> str:
+    """Return why a reboot may be needed to load the driver, empty if nothing is known that keeps it from loading."""
+    if not host or not host["nvidia_driver"].get("nouveau_loaded"):
+        return ""
+    bound = [gpu for gpu in host["gpus"] if gpu.get("driver") == "nouveau"]
+    drives = f"drives {len(bound)} of {len(host['gpus'])} GPUs" if bound else "is loaded"
+    return (
+        f"nouveau {drives}. It can't be unloaded while a console or a desktop uses it: NVIDIA's driver then needs a "
+        "reboot"
+    )
 
 
 def _loaded(host: Facts) -> str:

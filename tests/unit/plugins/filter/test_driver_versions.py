@@ -95,7 +95,7 @@ def test_proprietary_modules_end_with_610() -> None:
             "b",
             [f"a: {OLD} (Debian 12)", f"b: {NEW} (Debian 13)", "cluster_node_pool"],
         ),
-        ({"a": host("Debian 11")}, "a", ["a: no version in the table (Debian 11)"]),
+        ({"a": host("Debian 11")}, "a", ["no version in the table is for Debian 11", "Install a distribution"]),
         (
             {"a": host(driver=OLD), "b": host("Debian 13")},
             "b",
