@@ -10,13 +10,14 @@ from typing import Any, Callable
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils._problem import Problem
+from ..plugin_utils._driver.fit import sorted_gpus
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
 from ..plugin_utils._preflight import existing, in_use
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
 from ..plugin_utils._preflight.failure import failure
-from ..plugin_utils._preflight.model import Cluster, Reading, sorted_gpus
+from ..plugin_utils._preflight.model import Cluster, Reading
 
 DOCUMENTATION = r"""
 name: preflight_problems

@@ -131,11 +131,16 @@ def words(result: Result) -> str:
     return "\n".join(dict.fromkeys(kept)) or result.said
 
 
-def distribution_drivers(runner: Runner, root: str) -> list[str]:
-    """The packages of the distribution's own drivers that apt knows, by those that bring nvidia-smi."""
+def known_packages(runner: Runner, root: str, prefix: str) -> list[str]:
+    """Return the names of the packages that apt knows and that begin with ``prefix``; none without apt."""
     if runner.find("apt-cache") is None:
         return []
-    names = runner.run(["apt-cache", "-o", f"Dir={root}", "pkgnames", "nvidia-"]).stdout.split()
+    return runner.run(["apt-cache", "-o", f"Dir={root}", "pkgnames", prefix]).stdout.split()
+
+
+def distribution_drivers(runner: Runner, root: str) -> list[str]:
+    """The packages of the distribution's own drivers that apt knows, by those that bring nvidia-smi."""
+    names = known_packages(runner, root, "nvidia-")
     return sorted(name for name in names if _DISTRIBUTION_DRIVER.fullmatch(name))
 
 
@@ -144,14 +149,11 @@ def distribution_versions(runner: Runner, root: str) -> list[dict[str, str]]:
 
     Flat repositories are left out: NVIDIA's has packages of the same names.
     """
-    if runner.find("apt-cache") is None:
-        return []
-    options = ["-o", f"Dir={root}"]
-    names = runner.run(["apt-cache", *options, "pkgnames", "nvidia-"]).stdout.split()
+    names = known_packages(runner, root, "nvidia-")
     kinds = {name: kind for kind, pattern in _DISTRIBUTION_MODULES.items() for name in names if pattern.fullmatch(name)}
     if not kinds:
         return []
-    text = runner.run(["apt-cache", *options, "madison", *sorted(kinds)], environ=ENVIRONMENT).stdout
+    text = runner.run(["apt-cache", "-o", f"Dir={root}", "madison", *sorted(kinds)], environ=ENVIRONMENT).stdout
     lines = [line for line in text.splitlines() if len(line.rpartition("|")[2].split()) > 2]
     found = {
         (match[1], kinds[name])

@@ -155,14 +155,17 @@ def _families(devices: tuple[str, ...]) -> tuple[Family, ...]:
     return tuple(family for family in FAMILIES if family in found)
 
 
-def devices_of(facts: Mapping[str, Any], ignored: Iterable[str] = ()) -> list[str]:
+def devices_of(facts: Mapping[str, Any]) -> list[str]:
     """Return the PCI device IDs of the GPUs that a host has for Kubernetes."""
-    return sorted({str(gpu["device_id"]) for gpu in gpus_of(facts, ignored)})
+    return sorted({str(gpu["device_id"]) for gpu in facts.get("gpus") or ()})
 
 
-def gpus_of(facts: Mapping[str, Any], ignored: Iterable[str] = ()) -> list[Mapping[str, Any]]:
-    """Return the GPUs that a host has for Kubernetes."""
-    return list(usable(facts.get("gpus") or (), ignored)[0])
+def sorted_gpus(facts: Mapping[str, Any], ignored: Iterable[Any]) -> Mapping[str, Any]:
+    """Return the facts of a host with its ``gpus`` for Kubernetes, and those that are left out."""
+    if not facts.get("gpus") and not facts.get("gpus_left_out"):
+        return {**facts, "gpus_left_out": []} if "gpus" in facts else facts
+    found, left_out = usable([*facts["gpus"], *(facts.get("gpus_left_out") or ())], map(str, ignored))
+    return {**facts, "gpus": found, "gpus_left_out": left_out}
 
 
 def conflict(devices: Sequence[str]) -> str:

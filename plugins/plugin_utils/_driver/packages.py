@@ -35,6 +35,29 @@ _DISTRIBUTION_KINDS = (
     (re.compile(r"nvidia-(?:kernel-dkms|(?:headless(?:-no-dkms)?|dkms)-\d+(?:-server)?)\Z"), PROPRIETARY),
 )
 
+# Kernels of others, by their release, and where their headers come from.
+_FOREIGN_KERNELS = (
+    (
+        re.compile(r"-pve\Z"),
+        "This is Proxmox VE's kernel: install {exact} or proxmox-default-headers (before Proxmox VE 8: pve-headers) "
+        "from Proxmox's own source (pve-no-subscription, or pve-enterprise with a subscription)",
+    ),
+    (
+        re.compile(r"xanmod"),
+        "This is XanMod's kernel: install {exact} from its source (deb.xanmod.org)",
+    ),
+    (
+        re.compile(r"liquorix"),
+        "This is Liquorix' kernel: install {exact} or linux-headers-liquorix-amd64 from its source (liquorix.net)",
+    ),
+    (
+        # 6.14.0-061400-generic, 6.15.0-061500rc3-generic
+        re.compile(r"\A\d+\.\d+\.\d+-\d{6}(?:rc\d+)?-"),
+        "This is a mainline build for Ubuntu, which is in no apt source: install the linux-headers packages of the "
+        "same build from kernel.ubuntu.com/mainline, or boot Ubuntu's own kernel",
+    ),
+)
+
 
 class DriverError(ValueError):
     """The driver can't be planned; the text says why."""
@@ -58,12 +81,17 @@ class Packages:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The settings; ``former`` is the package (``name``, ``version``) of a driver that may be kept, or returns."""
+    """The settings; ``former`` is the package (``name``, ``version``) of a driver that may be kept, or returns.
+
+    ``reboot`` is ``True`` where a reboot is allowed; over the ``connection`` local there is none.
+    """
 
     version: str
     source: str = "cuda_repository"
     modules: str = "auto"
     extent: str = COMPUTE
+    reboot: str = "False"
+    connection: str = ""
     former: Mapping[str, str] = field(default_factory=dict)
     returning: bool = False
 
@@ -229,12 +257,15 @@ def headers_problem(host: Mapping[str, Any]) -> str:
 
     A kernel that no package of this host brought (a container's, or one built by hand) may have its modules already.
     """
-    found, exact = host["kernel_packages"], host["kernel_packages"]["headers"][0]
-    if not found["image"] or found["headers_found"]:
+    found, exact = host["kernel_packages"], exact_headers(host)
+    foreign = foreign_kernel(str(host.get("kernel", "")))
+    if not (found["image"] or foreign) or found["headers_found"] or found.get("headers_known"):
         return ""
-    later = ", ".join(found["newer_without_headers"])
+    later = ", ".join(found.get("newer_without_headers") or ())
     change = (
-        f"Reboot into the newer kernel that is installed ({later})"
+        foreign.format(exact=exact)
+        if foreign
+        else f"Reboot into the newer kernel that is installed ({later})"
         if later
         else "Upgrade the kernel (apt-get dist-upgrade), reboot into the new kernel"
     )
@@ -243,3 +274,14 @@ def headers_problem(host: Mapping[str, Any]) -> str:
         f"build the driver's modules for the running kernel. {change}, and run again; or add the source that has "
         f"{exact}."
     )
+
+
+def foreign_kernel(release: str) -> str:
+    """Return how to get the headers of a kernel that is not the distribution's, empty for one that is."""
+    return next((advice for pattern, advice in _FOREIGN_KERNELS if pattern.search(release)), "")
+
+
+def exact_headers(host: Mapping[str, Any]) -> str:
+    """Return the package with the headers of the running kernel."""
+    name, release = str(host["kernel_packages"]["headers"][0]), str(host.get("kernel", ""))
+    return name.replace("linux-headers-", "proxmox-headers-") if release.endswith("-pve") else name

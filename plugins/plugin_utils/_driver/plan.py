@@ -42,7 +42,15 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
         "loaded": is_loaded,
         "modules": found.modules,
         "interrupts": wanted.source in (*INSTALLED, "daemonset") and bool(loaded) and not is_loaded,
-        "reboot": _reboot(host) if wanted.source in INSTALLED and not is_loaded else "",
+        "reboot": {
+            "why": _reboot(host) if wanted.source in INSTALLED and not is_loaded else "",
+            "allowed": wanted.reboot == "True" and wanted.connection != "local",
+            "do": "Reboot this host yourself and run again: Ansible runs on it, and can't reboot it"
+            if wanted.connection == "local"
+            else "The run reboots the host (nvidia_driver_reboot=true)"
+            if wanted.reboot == "True"
+            else "Reboot this host and run again, or allow it with -e nvidia_driver_reboot=true",
+        },
         "preferences": bool(found.packages) and found.preferences,
         "pinning": list(found.pinning),
         "packages": list(found.packages),
@@ -93,7 +101,7 @@ def _reboot(host: Facts) -> str:
     bound = [gpu for gpu in host["gpus"] if gpu.get("driver") == "nouveau"]
     drives = f"drives {len(bound)} of {len(host['gpus'])} GPUs" if bound else "is loaded"
     return (
-        f"nouveau {drives}. It can't be unloaded while a console or a desktop uses it: NVIDIA's driver then needs a "
+        f"nouveau {drives}. While a console or a desktop uses it, it can't be unloaded, and NVIDIA's driver needs a "
         "reboot"
     )
 

@@ -11,10 +11,11 @@ from ...module_utils._problem import Problem
 from .._cuda import compatibility
 from .._driver.archive import builds
 from .._driver.fit import AUTO, devices_of, kind_for
-from .._driver.packages import available, headers_problem, installed_versions, modules_of
+from .._driver.packages import available, foreign_kernel, headers_problem, installed_versions, modules_of
 from .._driver.plan import INSTALLED
 from .._driver.version import Host, fitting
 from .model import Cluster, Facts, Reading, listing
+from .remedies import INSTEAD
 
 # Where a distribution keeps its own driver.
 _COMPONENTS = {"Debian": ("contrib", "non-free", "non-free-firmware"), "Ubuntu": ("restricted",)}
@@ -57,7 +58,7 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"nvidia_driver_version is {version}, which is not in NVIDIA's repository for {system}",
             "nvidia_driver_version",
             f"Each distribution has its own set of versions. For {system}, the table contains {listing(known)}",
-            "",
+            INSTEAD,
         )
 
 
@@ -71,7 +72,7 @@ def _archive(reading: Reading, version: str) -> Iterator[Problem]:
             f"nvidia_driver_version is {version}, which is not in the archive of {facts['os']['key']}",
             "nvidia_driver_version",
             f"With nvidia_driver_source=distribution, apt must know the version. It knows {listing(read)}",
-            "",
+            INSTEAD,
         )
 
 
@@ -118,7 +119,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"The existing NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}) {reason}",
             listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
             "An existing driver is not replaced unless you ask for it",
-            "" if foreign else "Change it with the playbook gpulab.kubernetes.upgrade_driver",
+            INSTEAD if foreign else "Change it with the playbook gpulab.kubernetes.upgrade_driver",
             **_kept_driver(found),
         )
 
@@ -188,8 +189,11 @@ def kernel_headers(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     # Canonical's signed modules are built already.
     if facts["secure_boot"] and source == "distribution" and facts["os"]["key"].startswith("Ubuntu"):
         return
-    known = facts["nvidia_driver"]["loaded_version"] == wanted_version(reading)
-    why = "" if known else headers_problem(facts)
+    if facts["nvidia_driver"]["loaded_version"] == wanted_version(reading):
+        return
+    # Without an answer of apt only kernels of others are judged; the role refuses the rest as soon as apt is asked.
+    asked = found.get("headers_known") is not None or foreign_kernel(str(facts["kernel"]))
+    why = headers_problem(facts) if asked else ""
     if why:
         what, _colon, do = why.partition(". ")
         yield reading.problem(
@@ -294,8 +298,8 @@ def _choice(reading: Reading, table: Facts, choice: Mapping[str, str]) -> Iterat
             f"nvidia_driver_version is auto, but no version can be chosen: {choice['why']}",
             "nvidia_driver_version",
             "All hosts of a pool get the same version, so that jobs find the same driver on each of them"
-            if able
+            if able and source == "cuda_repository"
             else "A host has one driver, which must serve all its GPUs",
             # Other advice than the remedies is about the pool.
-            choice["advice"] if able and source == "cuda_repository" else "",
+            choice["advice"] if able and source == "cuda_repository" else INSTEAD,
         )

@@ -29,7 +29,7 @@ from .driver import (
     secure_boot,
 )
 from .model import Cluster, ClusterRule, Facts, HostRule, Reading, listing
-from .remedies import IGNORED, IMAGE, remedies, words
+from .remedies import IGNORED, IMAGE, INSTEAD, remedies, words
 
 # SXM modules of HGX systems; GB200 and GB300 are arm64.
 _NVLINK_5 = {"0x2901": "B200", "0x3182": "B300"}
@@ -182,7 +182,7 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 + (f" of the loaded driver {version.text}" if loaded and version else ""),
                 "/proc/driver/nvidia/version" if loaded else "nvidia_driver_modules",
                 f"They need the {able[0]} kernel modules: {_why(found, modules)}",
-                "",
+                INSTEAD,
             )
         why = fit.refusal(found, version.branch, modules if modules in able else "") if version else ""
         if version and why:
@@ -191,7 +191,7 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"{found.name} GPUs (PCI ID {label}) do not work with the driver {version.text}",
                 "nvidia_driver_version",
                 why[0].upper() + why[1:],
-                "",
+                INSTEAD,
             )
 
 
@@ -219,9 +219,10 @@ def decide(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
         own = "secure_boot", "kernel_headers_missing", "nvlink5_unsupported", "gpu_unknown"
         text = "" if problem.kind in own or problem.remedies else words(found, other)
-        do = "; or ".join(filter(None, [problem.do, text[:1].lower() + text[1:] if problem.do else text]))
+        do = problem.do if problem.do != INSTEAD or not text else ""
+        do = "; or ".join(filter(None, [do, text[:1].lower() + text[1:] if do else text]))
         answers = problem.answers if keep else ()
-        yield replace(problem, remedies=found, do=do or "Use a different GPU", answers=answers)
+        yield replace(problem, remedies=found, do=do, answers=answers)
 
 
 def _find(reading: Reading, cluster: Cluster) -> list[Problem]:

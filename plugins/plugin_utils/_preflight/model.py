@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...module_utils._nvidia.pci import usable
 from ...module_utils._problem import Problem
 
 Facts = Mapping[str, Any]
@@ -58,14 +57,6 @@ class Cluster:
 
 HostRule = Callable[[Reading, Cluster], Iterator[Problem]]
 ClusterRule = Callable[[Cluster], Iterator[Problem]]
-
-
-def sorted_gpus(facts: Facts, ignored: Iterable[Any]) -> Facts:
-    """Return the facts of a host with its ``gpus`` for Kubernetes, and those that are left out."""
-    if not facts:
-        return facts
-    found, left_out = usable([*facts["gpus"], *(facts.get("gpus_left_out") or ())], map(str, ignored))
-    return {**facts, "gpus": found, "gpus_left_out": left_out}
 
 
 def listing(values: Iterable[Any]) -> str:

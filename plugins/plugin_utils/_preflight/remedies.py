@@ -16,16 +16,34 @@ from ...module_utils._nvidia.pci import PASSED_THROUGH, selects
 from ...module_utils._problem import Problem, Remedy
 from .._driver import fit
 from .._driver.archive import archived
-from .._driver.packages import available
+from .._driver.packages import available, exact_headers
 from .._driver.version import AUTO, Host, choose
-from .model import Cluster, Reading, sorted_gpus
+from .model import Cluster, Reading
 
 SOURCE, VERSION, MODULES = "nvidia_driver_source", "nvidia_driver_version", "nvidia_driver_modules"
 REPLACE, IGNORED = "nvidia_driver_replace_foreign", "cluster_ignored_gpus"
-IMAGE, REBOOT = "acceptance_image", "nvidia_driver_reboot"
-_EXTRAS: tuple[dict[str, Any], ...] = ({}, {MODULES: AUTO}, {REPLACE: True}, {MODULES: AUTO, REPLACE: True})
+IMAGE = "acceptance_image"
+# What is left to do if nothing else makes a driver fit.
+INSTEAD = "Use a different driver, or a different GPU"
+_EXTRAS: tuple[dict[str, Any], ...] = (
+    {},
+    {MODULES: AUTO},
+    {REPLACE: True},
+    {MODULES: AUTO, REPLACE: True},
+    # Of some drivers only these build.
+    {MODULES: fit.PROPRIETARY},
+)
 # What no setting cures. A remedy of something else may leave it as it is.
 _OF_HOST = {"secure_boot", "kernel_headers_missing"}
+# What a person does on the host, by the problem that this ends.
+_BY_HAND: dict[str, Callable[[Reading], tuple[str, str]]] = {
+    "secure_boot": lambda reading: (
+        "signing_key",
+        str((reading.facts.get("signing_key") or {}).get("certificate", "")),
+    ),
+    "kernel_headers_missing": lambda reading: ("packages", exact_headers(reading.facts)),
+    "apt_components_missing": lambda reading: ("components", str(reading.facts["os"]["key"])),
+}
 Find = Callable[[Reading, Cluster], Iterable[Problem]]
 
 
@@ -34,7 +52,7 @@ def remedies(reading: Reading, cluster: Cluster, problem: Problem, find: Find) -
     kinds = {each.kind for each in find(reading, cluster)}
     found: tuple[Remedy, ...] = ()
     for left in (set(), (kinds & _OF_HOST) - {problem.kind}):
-        found = tuple(dict.fromkeys(_all(reading, cluster, find, left)))
+        found = tuple(dict.fromkeys(_all(reading, cluster, problem.kind, find, left)))
         if any(not remedy.host for remedy in found):
             break
     return found
@@ -44,7 +62,7 @@ def changed(reading: Reading, cluster: Cluster, settings: Mapping[str, Any]) -> 
     """Return the reading with other settings, and with the version that ``auto`` then means on this host alone."""
     own = {key.removeprefix("cluster_"): value for key, value in settings.items()}
     now = {**reading.settings, **own}
-    result = replace(reading, settings=now, facts=sorted_gpus(reading.facts, now.get("ignored_gpus") or ()))
+    result = replace(reading, settings=now, facts=fit.sorted_gpus(reading.facts, now.get("ignored_gpus") or ()))
     if str(now[VERSION]) != AUTO:
         return result
     host = Host(
@@ -68,8 +86,10 @@ def words(found: Sequence[Remedy], more: str = "") -> str:
     return text[:1].upper() + text[1:]
 
 
-def _all(reading: Reading, cluster: Cluster, find: Find, left: set[str]) -> Iterator[Remedy]:
+def _all(reading: Reading, cluster: Cluster, kind: str, find: Find, left: set[str]) -> Iterator[Remedy]:
     accepted = _Accepted(reading, cluster, find, left)
+    if kind in _BY_HAND:
+        yield Remedy((), (_BY_HAND[kind](reading),))
     packaged = list(_by_settings(reading, cluster, accepted, {}))
     yield from packaged
     if reading.facts["nvidia_driver"]["loaded_version"]:
@@ -79,12 +99,15 @@ def _all(reading: Reading, cluster: Cluster, find: Find, left: set[str]) -> Iter
     needed = [entry for entry in ignored if not any(selects(str(entry), gpu) for gpu in driven)]
     if len(needed) < len(ignored):
         yield from accepted({IGNORED: needed})
-    if packaged:
+    same = [remedy for remedy in packaged if SOURCE not in dict(remedy.settings)]
+    if same or kind in _BY_HAND:
         return
     for way in fit.ways(fit.devices_of(reading.facts)):
         wish = (("branches", f"{way.first}-{way.last or ''}"), ("modules", way.modules))
         yield Remedy(tuple(_different(reading, {SOURCE: "preinstalled"}).items()), wish)
-    gpus = fit.gpus_of(reading.facts)
+    if packaged:
+        return
+    gpus = reading.facts["gpus"]
     for split in fit.splits(gpus):
         rest = {IGNORED: [*ignored, *split.left_out]}
         yield from next(iter([[each] for each in _by_settings(reading, cluster, accepted, rest)]), [])
@@ -112,7 +135,7 @@ def _by_settings(
 ) -> Iterator[Remedy]:
     """The least change for each source of packages, the present source first."""
     sources = dict.fromkeys([str(reading.settings[SOURCE]), "cuda_repository", "distribution"])
-    gpus = sorted_gpus(reading.facts, settings.get(IGNORED) or reading.settings.get("ignored_gpus") or ())
+    gpus = fit.sorted_gpus(reading.facts, settings.get(IGNORED) or reading.settings.get("ignored_gpus") or ())
     for source in sources:
         offers: list[dict[str, Any]] = [{SOURCE: source, VERSION: each} for each in _versions(gpus, cluster, source)]
         if source == reading.settings[SOURCE]:

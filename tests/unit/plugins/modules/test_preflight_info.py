@@ -149,10 +149,53 @@ def test_gpus_and_nvswitches_on_the_bus(read: Read, host: Host) -> None:
     host.pci("0000:05:00.0", "0x10de", "0x22a3", "0x068000")
     host.pci("0000:02:00.0", "0x1a03", "0x2000", "0x030000")
     result = read()
-    assert result["gpus"] == [
-        {"address": "0000:3b:00.0", "device_id": "0x1eb8", "class": "0x030200", "driver": "nvidia"}
-    ]
+    gpu = {"address": "0000:3b:00.0", "device_id": "0x1eb8", "class": "0x030200", "driver": "nvidia"}
+    assert result["gpus"] == [{**gpu, "console": False, "name": ""}]
     assert result["nvswitches"] == 1
+
+
+PCI_IDS = """\
+10dd  Evans & Sutherland
+\t1eb8  Not an NVIDIA device
+10de  NVIDIA Corporation
+# a comment
+\t128b  GK208B [GeForce GT 710]
+\t\t10de 118b  GK208 [GeForce GT 710]
+\t1eb8  TU104GL [Tesla T4]
+10df  Emulex Corporation
+"""
+
+
+@pytest.mark.parametrize(
+    ("ignored", "left"),
+    [
+        ([], ["0000:3b:00.0", "0000:65:00.0"]),
+        (["0000:65:00.0"], ["0000:3b:00.0"]),
+        (["00000000:3B:00.0", "65:00.0"], []),
+        (["10de:128b"], ["0000:3b:00.0"]),
+        (["0x1EB8"], ["0000:65:00.0"]),
+        (["NVIDIA GeForce GT 710"], ["0000:3b:00.0"]),
+        (["Tesla T4"], ["0000:65:00.0"]),
+        # Neither a part of a number nor another vendor's device.
+        (["T", "GT 71", "Not an NVIDIA device", ""], ["0000:3b:00.0", "0000:65:00.0"]),
+    ],
+)
+def test_gpus_that_are_left_out_by_address_or_model(
+    read: Read, host: Host, ignored: list[str], left: list[str]
+) -> None:
+    host.write("usr/share/misc/pci.ids", PCI_IDS)
+    host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200", "nvidia")
+    host.pci("0000:65:00.0", "0x10de", "0x128b", "0x030000")
+    host.pci("0000:81:00.0", "0x10de", "0x1eb8", "0x030200", "vfio-pci")
+    host.write("sys/bus/pci/devices/0000:65:00.0/boot_vga", "1\n")
+    result = read(ignored_gpus=ignored)
+    assert [gpu["address"] for gpu in result["gpus"]] == left
+    every = sorted(result["gpus"] + result["gpus_left_out"], key=lambda gpu: gpu["address"])
+    assert [(gpu["name"], gpu["console"]) for gpu in every] == [
+        ("TU104GL [Tesla T4]", False),
+        ("GK208B [GeForce GT 710]", True),
+        ("TU104GL [Tesla T4]", False),
+    ]
 
 
 def test_functions_of_sriov_are_no_gpus(read: Read, host: Host) -> None:
@@ -196,6 +239,7 @@ def test_what_builds_modules_for_the_running_kernel(read: Read, host: Host) -> N
         "compiler": "gcc-13",
         "newer_without_headers": [],
         "headers_found": False,
+        "headers_known": None,
     }
     host.write(f"lib/modules/{RELEASE}/build/Makefile", "")
     assert read()["kernel_packages"]["headers_found"]
