@@ -10,8 +10,8 @@ from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 
-from ..plugin_utils._driver.fit import sorted_gpus
-from ..plugin_utils._driver.version import AUTO, Host, choose, unread
+from ..plugin_utils._driver.fit import AUTO, sorted_gpus
+from ..plugin_utils._driver.version import Host, choose, unread
 
 DOCUMENTATION = r"""
 name: driver_versions

@@ -327,7 +327,6 @@ class Name:
 # A whole model: no digit or third letter may follow, for T4 is not T400 and A10 not A100.
 _MODEL, _END = r"(?:tesla |grid |hgx )*(?:", r")[a-z]{0,2}(?![a-z0-9])"
 NAMES = (
-    Name(_MODEL + "m2050|m2070|m2075|m2090|c2050|c2070|c2075" + _END, FERMI, True),
     Name(_MODEL + "k80|k40|k20" + _END, KEPLER, True),
     Name(_MODEL + "k10|k8|k1|k2|k520" + _END, KEPLER_GK10X, True),
     Name(_MODEL + "m60|m40|m10|m6|m4" + _END, MAXWELL, True),
@@ -347,7 +346,6 @@ NAMES = (
     # The GT 730 with DDR3 and 128 bits is a Fermi, which its device ID says.
     Name(r"geforce gt 7[123]0(?![a-z0-9])", KEPLER, False),
     Name(r"geforce gt 740(?![a-z0-9])", KEPLER_GK10X, False),
-    Name(r"geforce gtx 7[45]0(?: ti)?(?![a-z0-9])", MAXWELL, False),
     Name(r"geforce gt 10[13]0(?![a-z0-9])", PASCAL, False),
     # For mining: P104 and P106 are GP104 and GP106, the CMP HX are Turing and Ampere.
     Name(r"p10[2-6]-[0-9]{2,3}(?![a-z0-9])", PASCAL, False),

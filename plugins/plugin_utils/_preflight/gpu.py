@@ -244,7 +244,9 @@ _DRIVER_RULES: tuple[HostRule, ...] = (
     kernel_headers,
 )
 # The newest image of the sample for each of them: NVIDIA has no others that older GPUs can run.
-_SAMPLES = ("12.5.0", "11.7.1", "10.2")
+_SAMPLES = tuple(
+    f"nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda{tag}" for tag in ("12.5.0", "11.7.1-ubuntu20.04", "10.2")
+)
 
 
 def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -273,10 +275,11 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"Set acceptance_image to an image with a CUDA version that the driver can run. Or: {verdict.advice}",
             ),
             remedies=tuple(
-                Remedy(((IMAGE, f"nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda{sample}"),))
+                Remedy(((IMAGE, sample),))
                 for sample in _SAMPLES
                 if all(
-                    compatibility.judge(sample, version.text, device).kind != compatibility.UNSUPPORTED
+                    compatibility.judge(str(compatibility.cuda_of_image(sample)), version.text, device).kind
+                    != compatibility.UNSUPPORTED
                     for device in _device_ids(reading)
                 )
             )[:1],

@@ -16,8 +16,9 @@ from ...module_utils._nvidia.pci import PASSED_THROUGH, selects
 from ...module_utils._problem import Problem, Remedy
 from .._driver import fit
 from .._driver.archive import archived
+from .._driver.fit import AUTO
 from .._driver.packages import available, exact_headers
-from .._driver.version import AUTO, Host, choose
+from .._driver.version import Host, choose
 from .model import Cluster, Reading
 
 SOURCE, VERSION, MODULES = "nvidia_driver_source", "nvidia_driver_version", "nvidia_driver_modules"

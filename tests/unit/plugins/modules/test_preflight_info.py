@@ -287,6 +287,18 @@ def test_origin_of_a_driver(read: Read, host: Host, package: str, extra: str, or
         assert read()["nvidia_driver"]["origin"] == "runfile"
 
 
+@pytest.mark.parametrize("name", ["nvidia-modprobe", "nvidia-driver-pinning-615.71.09"])
+def test_helpers_of_another_driver_say_nothing_about_the_one_that_is_there(read: Read, host: Host, name: str) -> None:
+    entry = "Package: {0}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {1}\n{2}\n"
+    nvidia = "Maintainer: NVIDIA CORPORATION <cudatools@nvidia.com>\n"
+    host.write("var/lib/dpkg/status", entry.format(name, "615.71.09-1ubuntu1", nvidia))
+    assert read()["nvidia_driver"]["origin"] == "none"
+    both = entry.format(name, "615.71.09-1ubuntu1", nvidia)
+    both += entry.format("nvidia-headless-580-server-open", "580.95.05-0ubuntu0.24.04.1", "")
+    host.write("var/lib/dpkg/status", both)
+    assert read()["nvidia_driver"]["origin"] == "distribution"
+
+
 def test_installed_names_what_concerns_us(read: Read) -> None:
     assert read()["installed"] == {
         "containerd.io": "2.3.6-1~debian.12~bookworm",
@@ -716,6 +728,54 @@ def test_components_of_enabled_sources(read: Read, host: Host) -> None:
     paragraphs = "Types: deb\nURIs: https://h/d\nSuites: x\nComponents: main non-free-firmware\n"
     host.write("etc/apt/sources.list.d/a.sources", f"{paragraphs}\nEnabled: no\n{paragraphs.replace('main', 'off')}")
     assert read()["apt_components"] == ["contrib", "main", "non-free-firmware"]
+
+
+MADISON = """\
+nvidia-kernel-dkms | 535.309.01-1~deb12u1 | http://security.debian.org bookworm-security/non-free amd64 Packages
+nvidia-kernel-dkms | 595.91.07-1 | https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64  Packages
+nvidia-open-kernel-dkms | 535.261.03-1~deb12u1 | http://deb.debian.org/debian bookworm/contrib amd64 Packages
+nvidia-graphics-drivers | 535.261.03-1~deb12u1 | http://deb.debian.org/debian bookworm/non-free Sources
+"""
+
+
+def test_versions_of_the_distribution_s_drivers(read: Read, host: Host, programs: Any) -> None:
+    names = "nvidia-smi nvidia-kernel-dkms nvidia-open-kernel-dkms nvidia-settings"
+    programs.add(
+        "apt-cache",
+        f'case "$*" in *pkgnames*) printf "%s\\n" {names};; *madison*) cat <<"END"\n{MADISON}END\n;; esac',
+    )
+    host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200")
+    assert read(distribution_drivers=True)["distribution_versions"] == [
+        {"version": "535.261.03", "modules": "open"},
+        {"version": "535.309.01", "modules": "proprietary"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("says", "enrolled"),
+    [
+        ("{0} is already enrolled", True),
+        ("{0} is not enrolled", False),
+        ("EFI variables are not supported on this system", None),
+    ],
+)
+def test_whether_dkms_s_key_is_enrolled(
+    read: Read, host: Host, programs: Any, says: str, enrolled: bool | None
+) -> None:
+    secure = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    assert read()["signing_key"] == {}
+    host.write(secure, b"\x06\x00\x00\x00\x01")
+    assert read()["signing_key"] == {"certificate": "/var/lib/dkms/mok.pub", "enrolled": False}
+    host.write("var/lib/dkms/mok.pub", "x")
+    programs.add("mokutil", f'[ "$1" = --test-key ] && echo "{says.format("$2")}"; exit 1')
+    assert read()["signing_key"]["enrolled"] is enrolled
+
+
+def test_whether_apt_knows_the_headers_of_the_running_kernel(read: Read, host: Host, programs: Any) -> None:
+    host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200")
+    for names, known in (("", None), ("linux-headers-1", False), (f"linux-headers-1 linux-headers-{RELEASE}", True)):
+        programs.add("apt-cache", f'printf "%s\\n" {names}')
+        assert read()["kernel_packages"]["headers_known"] is known
 
 
 def test_drivers_of_the_distribution_that_apt_knows(read: Read, host: Host, programs: Any) -> None:
