@@ -12,7 +12,7 @@ from typing import Any
 
 from ...module_utils._cluster.maintenance import reliable
 from ...module_utils._cluster.records import DRIVER_UPGRADE
-from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, packages_of
+from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, modules_of, packages_of
 
 INSTALLED = ("cuda_repository", "distribution")
 # Whole GPUs, shares of them, or MIG devices.
@@ -84,7 +84,7 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Se
             "former": former,
             "package": package,
             "return": _return(host, replace(wanted, version=former, former=package, returning=True), table)
-            if former not in ("", wanted.version)
+            if former and (former != wanted.version or _kind(package, former) not in ("", found["modules"]))
             else {},
             "services": [name for name in stopped if name in services],
             "ignored": [name for name in stopped if name not in services],
@@ -108,6 +108,10 @@ def _reboot(host: Facts) -> str:
 
 def _loaded(host: Facts) -> str:
     return str((host.get("nvidia_driver") or {}).get("loaded_version") or "")
+
+
+def _kind(package: Mapping[str, str], version: str) -> str:
+    return modules_of({"packages": {package["name"]: package["version"]}}, version) if package else ""
 
 
 def _pending(host: Facts, wanted: Wanted, found: Packages) -> dict[str, str]:

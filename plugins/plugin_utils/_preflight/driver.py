@@ -63,15 +63,17 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _archive(reading: Reading, version: str) -> Iterator[Problem]:
-    """A version that apt was asked for, and does not know, nor is it installed."""
-    facts = reading.facts
-    read = sorted({each["version"] for each in facts.get("distribution_versions") or ()})
-    if read and version not in read and version not in installed_versions(facts["nvidia_driver"]):
+    """A version that apt does not know with the wanted modules, nor is it installed. Both kinds are built apart."""
+    facts, modules = reading.facts, wanted_modules(reading)
+    read = sorted({(str(each["version"]), str(each["modules"])) for each in facts.get("distribution_versions") or ()})
+    if read and (version, modules) not in read and version not in installed_versions(facts["nvidia_driver"]):
         yield reading.problem(
             "driver_version_not_offered",
-            f"nvidia_driver_version is {version}, which is not in the archive of {facts['os']['key']}",
+            f"nvidia_driver_version is {version}, which the archive of {facts['os']['key']} does not have with the "
+            f"{modules} kernel modules",
             "nvidia_driver_version",
-            f"With nvidia_driver_source=distribution, apt must know the version. It knows {listing(read)}",
+            "With nvidia_driver_source=distribution, apt must know the version. It knows "
+            + listing(f"{each} ({kind})" for each, kind in read),
             INSTEAD,
         )
 

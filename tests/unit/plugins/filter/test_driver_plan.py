@@ -405,3 +405,13 @@ def test_kernels_of_others_get_their_headers_elsewhere(release: str, headers: st
     assert sentence in plan(facts, TABLE, OLD)["headers_problem"]
     known = {**facts, "kernel_packages": {**kernel, "headers_known": True}}
     assert plan(known, TABLE, OLD)["headers_problem"] == ""
+
+
+@pytest.mark.parametrize(("modules", "returns"), [("open", ["nvidia-open-580"]), ("proprietary", [])])
+def test_a_change_of_the_modules_alone_can_be_rolled_back(modules: str, returns: list[str]) -> None:
+    there = {"nvidia-open-580": f"{OLD}-1ubuntu1"} if modules == "open" else {"cuda-drivers-580": f"{OLD}-1ubuntu1"}
+    driver = {"loaded_version": OLD, "loaded_modules": modules, "packages": there, "origin": "cuda_repository"}
+    found = plan(host("Ubuntu 24.04", V100, nvidia_driver=driver), TABLE, OLD, node())["upgrade"]
+    assert found["pending"] == bool(returns)
+    names = [each["name"] for each in found["return"].get("packages", ()) if not each.get("optional")]
+    assert names == returns

@@ -180,6 +180,26 @@ def test_old_gpus_where_nvidia_s_repository_begins_with_595(gpu: str, version: s
         assert words in problem["do"], problem["do"]
 
 
+@pytest.mark.parametrize(
+    ("gpu", "remedy"),
+    [
+        ("V100", {"nvidia_driver_version": "535.309.01"}),
+        ("T4", {"nvidia_driver_version": "535.261.03"}),
+    ],
+)
+def test_an_archive_can_have_another_version_of_each_kind_of_modules(gpu: str, remedy: dict[str, str]) -> None:
+    """As Debian 12 has it: its security archive has newer proprietary modules, and no open ones."""
+    host = machine("Debian 12", [gpu], nvidia_driver_source="distribution")
+    kinds = (("535.309.01", "proprietary"), ("535.261.03", "open"))
+    host["facts"]["distribution_versions"] = [{"version": version, "modules": kind} for version, kind in kinds]
+    host["settings"]["nvidia_driver_version"] = next(
+        version for version, _kind in kinds if version not in remedy.values()
+    )
+    problem = only(host) if gpu == "V100" else judge(host, dict(SHARED))[0]
+    assert problem["kind"] == "driver_version_not_offered"
+    assert {"settings": {"nvidia_driver_version": remedy["nvidia_driver_version"]}} in problem["remedies"]
+
+
 def test_two_gpus_without_a_common_driver() -> None:
     problem = only(machine("Ubuntu 24.04", ["GTX 1080", "RTX 5090"], nvidia_driver_source="cuda_repository"))
     assert problem["kind"] == "gpus_need_different_drivers"
