@@ -131,6 +131,12 @@ def splits(gpus: Sequence[Mapping[str, Any]]) -> list[Split]:
     return [split for _score, split in sorted(best, key=lambda each: each[0], reverse=True)]
 
 
+def branch_of(version: str) -> int | None:
+    """Return the branch of a version, None for what is not one (``auto`` was not decided)."""
+    branch = version.partition(".")[0]
+    return int(branch) if branch.isascii() and branch.isdigit() else None
+
+
 def kind_for(devices: Sequence[str], modules: str, branch: int | None = None, kept: str = "") -> str:
     """Return the kind of modules for these GPUs: as set, else the ``kept`` one if it serves them, else the best."""
     if modules != AUTO:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._nvidia.driver import is_helper
-from .fit import OPEN, PROPRIETARY, devices_of, kind_for
+from .fit import OPEN, PROPRIETARY, branch_of, devices_of, kind_for
 
 COMPUTE, FULL = "compute", "full"
 # NVIDIA's first branch whose packages carry no branch in their names.
@@ -188,7 +188,7 @@ def _kind(host: Mapping[str, Any], wanted: Wanted) -> str:
     if wanted.returning and wanted.former:
         return next((kind for pattern, kind, _extent_of in _IDENTITIES if pattern.match(wanted.former["name"])), OPEN)
     kept = modules_of(host["nvidia_driver"], wanted.version)
-    return kind_for(devices_of(host), wanted.modules, int(wanted.version.partition(".")[0]), kept)
+    return kind_for(devices_of(host), wanted.modules, branch_of(wanted.version), kept)
 
 
 def _whole(installed: Mapping[str, str], version: str) -> bool:

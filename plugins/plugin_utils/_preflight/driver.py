@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from ...module_utils._problem import Problem
 from .._cuda import compatibility
 from .._driver.archive import builds
-from .._driver.fit import AUTO, devices_of, kind_for
+from .._driver.fit import AUTO, branch_of, devices_of, kind_for
 from .._driver.packages import available, foreign_kernel, headers_problem, installed_versions, modules_of
 from .._driver.plan import INSTALLED
 from .._driver.version import Host, fitting
@@ -250,11 +250,10 @@ def wanted_version(reading: Reading) -> str:
 def wanted_modules(reading: Reading) -> str:
     """The kind of modules of the driver that packages will install."""
     wanted = wanted_version(reading)
-    branch = wanted.partition(".")[0]
     return kind_for(
         devices_of(reading.facts),
         str(reading.settings["nvidia_driver_modules"]),
-        int(branch) if branch.isdigit() else None,
+        branch_of(wanted),
         modules_of(reading.facts["nvidia_driver"], wanted),
     )
 

@@ -415,3 +415,14 @@ def test_a_change_of_the_modules_alone_can_be_rolled_back(modules: str, returns:
     assert found["pending"] == bool(returns)
     names = [each["name"] for each in found["return"].get("packages", ()) if not each.get("optional")]
     assert names == returns
+
+
+@pytest.mark.parametrize("version", ["", "auto", "5x0.1"])
+@pytest.mark.parametrize("source", ["cuda_repository", "distribution", "preinstalled"])
+@pytest.mark.parametrize("gpus", [[], [{"device_id": T4}], [{"device_id": "0x1b80"}, {"device_id": "0x2b85"}]])
+def test_a_version_that_is_not_decided_or_not_one_has_a_plan(
+    version: str, source: str, gpus: list[dict[str, str]]
+) -> None:
+    """Preflight plans each host before its rules refuse it."""
+    found = plan(host("Ubuntu 24.04", gpus=gpus), TABLE, version, source=source)
+    assert bool(found["problem"]) == (source == "cuda_repository")
