@@ -38,7 +38,7 @@ def archived(facts: Mapping[str, Any]) -> list[Archived]:
     known = _KNOWN.get(str(facts["os"]["key"]))
     found = read or {(known, kind) for kind in KINDS if known}
     ordered: list[str] = []
-    versions = {version for version, _kind in found}
+    versions = {each[0] for each in found}
     while versions:
         ordered.insert(0, newest(versions))
         versions.discard(ordered[0])

@@ -128,7 +128,7 @@ def splits(gpus: Sequence[Mapping[str, Any]]) -> list[Split]:
         for rest, (score, split) in by_rest.items()
         if not any(set(other) < set(rest) for other in by_rest)
     ]
-    return [split for _score, split in sorted(best, key=lambda each: each[0], reverse=True)]
+    return [each[1] for each in sorted(best, key=lambda each: each[0], reverse=True)]
 
 
 def branch_of(version: str) -> int | None:

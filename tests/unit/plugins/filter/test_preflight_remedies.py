@@ -192,9 +192,7 @@ def test_an_archive_can_have_another_version_of_each_kind_of_modules(gpu: str, r
     host = machine("Debian 12", [gpu], nvidia_driver_source="distribution")
     kinds = (("535.309.01", "proprietary"), ("535.261.03", "open"))
     host["facts"]["distribution_versions"] = [{"version": version, "modules": kind} for version, kind in kinds]
-    host["settings"]["nvidia_driver_version"] = next(
-        version for version, _kind in kinds if version not in remedy.values()
-    )
+    host["settings"]["nvidia_driver_version"] = next(each[0] for each in kinds if each[0] not in remedy.values())
     problem = only(host) if gpu == "V100" else judge(host, dict(SHARED))[0]
     assert problem["kind"] == "driver_version_not_offered"
     assert {"settings": {"nvidia_driver_version": remedy["nvidia_driver_version"]}} in problem["remedies"]
