@@ -35,8 +35,8 @@ options:
     required: true
   wanted:
     description: >-
-      C(version), C(source) (as C(nvidia_driver_source)), C(modules) (V(open), V(proprietary) or V(auto)) and C(extent)
-      (V(compute) or V(full)).
+      C(version), C(source) (as C(nvidia_driver_source)), C(modules) (V(open), V(proprietary) or V(auto)), C(extent)
+      (V(compute) or V(full)), whether a C(reboot) is allowed, and Ansible's C(connection).
     type: dict
     required: true
   node:
@@ -60,7 +60,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(version), and C(problem) if its packages are not known.
+    - C(version), the kind of its C(modules) if packages install it, and C(problem) if its packages are not known.
+    - C(reboot), with the reason C(why) the run will probably need one (empty if none is known), whether it is
+      C(allowed), and what to C(do).
     - Whether the driver is installed C(by_packages) or C(by_pod), is C(loaded), and whether it C(interrupts) another
       loaded driver.
     - C(packages), packages for C(pinning), whether apt C(preferences) must keep their versions together, which packages

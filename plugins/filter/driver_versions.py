@@ -10,7 +10,8 @@ from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 
-from ..plugin_utils._driver.version import AUTO, Host, choose, unread
+from ..plugin_utils._driver.fit import AUTO, sorted_gpus
+from ..plugin_utils._driver.version import Host, choose, unread
 
 DOCUMENTATION = r"""
 name: driver_versions
@@ -83,12 +84,13 @@ def _host(name: str, variables: Mapping[str, Any], further: Mapping[str, Any]) -
     def setting(variable: str, default: str) -> str:
         return str(settings.get(variable, variables.get(variable, default)))
 
+    ignored = settings.get("ignored_gpus", variables.get("cluster_ignored_gpus")) or []
     return Host(
         name=name,
         version=setting("nvidia_driver_version", AUTO),
         source=setting("nvidia_driver_source", "cuda_repository"),
         pool=str(variables.get("cluster_node_pool") or ""),
-        facts=reading.get("facts") or further,
+        facts=sorted_gpus(reading.get("facts") or further, ignored),
         modules=setting("nvidia_driver_modules", AUTO),
         image=setting("nvidia_driver_installer_image", ""),
     )

@@ -10,6 +10,7 @@ from typing import Any, Callable
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils._problem import Problem
+from ..plugin_utils._driver.fit import sorted_gpus
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
 from ..plugin_utils._preflight import existing, in_use
@@ -34,13 +35,13 @@ options:
         C(failure) (the result of the task that failed or found the host unreachable, or empty) and C(settings), the
         settings of this host - C(node_name), C(node_address), C(become) (whether the inventory lets Ansible become
         root), C(resolv_conf) (the file of name servers that is configured for this host, or empty), C(expected_gpus)
-        (or null), C(nvidia_driver_version), C(nvidia_driver_source), C(nvidia_driver_root), C(nvidia_driver_modules),
-        C(nvidia_driver_replace_foreign), C(existing_packages) and C(existing_sources) (what to do with them),
-        C(packages) (by component C(names), C(version) and the C(minimum) that may be kept, empty for none),
-        C(nvidia_driver_upgrading) (whether this run changes the driver), C(containerd_version), C(containerd_conf_dir),
-        C(containerd_files) (the files that will be written, the base first, as dictionaries of C(path), C(text) and
-        C(gpus), which is true for those that only hosts with GPUs get). A host with C(left_out) is only compared with
-        the other hosts, and needs only the first two settings.
+        (or null), C(ignored_gpus), C(nvidia_driver_version), C(nvidia_driver_source), C(nvidia_driver_root),
+        C(nvidia_driver_modules), C(nvidia_driver_replace_foreign), C(existing_packages) and C(existing_sources) (what
+        to do with them), C(packages) (by component C(names), C(version) and the C(minimum) that may be kept, empty for
+        none), C(nvidia_driver_upgrading) (whether this run changes the driver), C(containerd_version),
+        C(containerd_conf_dir), C(containerd_files) (the files that will be written, the base first, as dictionaries of
+        C(path), C(text) and C(gpus), which is true for those that only hosts with GPUs get). A host with C(left_out) is
+        only compared with the other hosts, and needs only the first two settings.
     type: dict
     required: true
   settings:
@@ -95,6 +96,15 @@ _value:
       description: Variables with the values that keep the existing state, if there are any.
       type: dict
       version_added: 0.2.0
+    remedies:
+      description: >-
+        Changes after which the problem does not occur again, the best one first, if they are known. Each has
+        C(settings), variables with their new values, and, if something must be done on the host first, C(host) -
+        C(branches) and C(modules) of a driver to install, C(packages) to install, C(signing_key) to enroll, or the
+        address of a GPU to reserve for virtual machines (C(vfio)).
+      type: list
+      elements: dict
+      version_added: 0.2.0
 """
 
 
@@ -105,7 +115,13 @@ _HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *ex
 def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     try:
         readings = tuple(
-            Reading(name, host["facts"], host["failure"], host["settings"], host.get("left_out", False))
+            Reading(
+                name,
+                sorted_gpus(host["facts"], host["settings"].get("ignored_gpus") or ()),
+                host["failure"],
+                host["settings"],
+                host.get("left_out", False),
+            )
             for name, host in hosts.items()
         )
         return [problem.fields() for problem in find(Cluster(readings, settings))]

@@ -11,11 +11,30 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Remedy:
+    """``settings`` are variables with their new values; ``host`` says what must be done on the host before.
+
+    Keys of ``host``: ``branches`` (first and last, as 418-470) and ``modules`` of a driver to install, ``packages`` to
+    install, ``signing_key`` to enroll, ``vfio`` for the address of a GPU to reserve for virtual machines.
+    """
+
+    settings: tuple[tuple[str, Any], ...] = ()
+    host: tuple[tuple[str, str], ...] = ()
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def fields(self) -> dict[str, Any]:
+        return {"settings": dict(self.settings), **({"host": dict(self.host)} if self.host else {})}
+
+
+@dataclass(frozen=True)
 class Problem:
     """``kind`` names it for programs, and stays when words change; ``where``: the variable, file or device to look at.
 
     ``host`` is empty for what concerns the whole cluster, ``gpu`` (a UUID) for what concerns no single GPU.
     ``answers``: variables and the values with which what is there is kept, and this problem does not come again.
+    ``remedies``: changes after which this problem does not come again, the best one first.
     """
 
     kind: str
@@ -26,15 +45,17 @@ class Problem:
     host: str = ""
     gpu: str = ""
     answers: tuple[tuple[str, str], ...] = ()
+    remedies: tuple[Remedy, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """As a dictionary, without a GPU and without answers where there are none."""
-        fields = {**asdict(self), "answers": dict(self.answers)}
-        return {key: value for key, value in fields.items() if value or key not in ("gpu", "answers")}
+        """As a dictionary, without a GPU, answers and remedies where there are none."""
+        remedies = [remedy.fields() for remedy in self.remedies]
+        fields = {**asdict(self), "answers": dict(self.answers), "remedies": remedies}
+        return {key: value for key, value in fields.items() if value or key not in ("gpu", "answers", "remedies")}
 
     def entry(self) -> dict[str, str]:
         """The fields as a report of acceptance holds them, where ``what`` is called cause."""
-        fields = {key: value for key, value in asdict(self).items() if key != "answers"}
+        fields = {key: value for key, value in asdict(self).items() if key not in ("answers", "remedies")}
         return {"cause": fields.pop("what"), **fields}
 
 

@@ -13,7 +13,8 @@ description:
   - Loads C(nvidia) and checks the result in C(/proc/driver/nvidia/version). If another version or nouveau is loaded, it
     is unloaded first. If it is in use, RV(reboot_required) is true and nothing is changed.
   - Also loads C(nvidia_modeset) and C(nvidia_uvm), whose devices containers need, even if only one of them is missing.
-  - Rebuilds the initial ramdisk if it is older than O(blacklist) and may contain nouveau.
+  - Rebuilds the initial ramdisks of the running kernel and of the newest one if they are older than O(blacklist) and
+    may contain nouveau.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -30,7 +31,7 @@ options:
     version_added: 0.2.0
   blacklist:
     description:
-      - File in C(/etc/modprobe.d) that blocks nouveau. Empty means that the initial ramdisk is not changed.
+      - File in C(/etc/modprobe.d) that blocks nouveau. Empty means that no initial ramdisk is changed.
     type: path
     default: ""
   further:
@@ -40,6 +41,14 @@ options:
     type: list
     elements: str
     default: []
+    version_added: 0.2.0
+  modules:
+    description:
+      - Kind of the kernel modules. If modules of the other kind are loaded, they are unloaded first, even if their
+        version is the requested one. Empty means either kind.
+    type: str
+    choices: ["", open, proprietary]
+    default: ""
     version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes

@@ -124,6 +124,14 @@ options:
         description: Password.
         type: str
         required: true
+  ignored_gpus:
+    description: >-
+      GPUs that are not for Kubernetes, by PCI address (V(0000:3b:00.0)), PCI ID (V(10de:1eb8)), or a part of the name
+      that C(lspci) prints (V(GeForce GT 710)).
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   distribution_drivers:
     description: Whether to read which drivers of the distribution apt knows, on hosts with GPUs.
     type: bool
@@ -269,6 +277,14 @@ secure_boot:
   description: Whether Secure Boot is on.
   returned: always
   type: bool
+signing_key:
+  description: >-
+    The key with which DKMS signs modules - the file of its C(certificate), and whether the key is C(enrolled), null if
+    that is unknown. Empty if Secure Boot is off.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  sample: {certificate: /var/lib/shim-signed/mok/MOK.der, enrolled: true}
 kernel_modules:
   description: State of each of O(kernel_modules), C(loaded), C(builtin), C(available) or C(missing).
   returned: always
@@ -278,7 +294,8 @@ kernel_packages:
   description: >-
     Packages for building modules for the running kernel - the packages of its image and its C(headers) (the exact ones,
     then those that match the metapackage of the image), the C(compiler) that built it, newer installed kernels without
-    headers (C(newer_without_headers)), and whether the headers are installed (C(headers_found)).
+    headers (C(newer_without_headers)), whether the headers are installed (C(headers_found)), and whether apt knows the
+    exact ones (C(headers_known), null if apt was not asked, because the host has no GPU).
   returned: always
   type: dict
   sample:
@@ -288,6 +305,7 @@ kernel_packages:
     compiler: gcc-13
     newer_without_headers: []
     headers_found: true
+    headers_known: true
 addresses:
   description: Global addresses.
   returned: always
@@ -320,11 +338,25 @@ firewall:
   type: dict
   sample: {tool: ufw, active: true, blocks: [6443/tcp]}
 gpus:
-  description: NVIDIA GPUs on the PCI bus, regardless of their driver. Virtual functions of SR-IOV are omitted.
+  description: >-
+    NVIDIA GPUs on the PCI bus, regardless of their driver, each with its name (empty if the host has no list of PCI
+    IDs) and whether it has the console. Virtual functions of SR-IOV and RV(gpus_left_out) are omitted.
   returned: always
   type: list
   elements: dict
-  sample: [{address: "0000:3b:00.0", device_id: "0x1eb8", class: "0x030200", driver: nvidia}]
+  sample:
+    - address: "0000:3b:00.0"
+      device_id: "0x1eb8"
+      class: "0x030200"
+      driver: nvidia
+      console: false
+      name: TU104GL [Tesla T4]
+gpus_left_out:
+  description: GPUs that are not for Kubernetes, those of O(ignored_gpus) and those with the driver C(vfio-pci).
+  returned: always
+  type: list
+  elements: dict
+  version_added: 0.2.0
 nvswitches:
   description: Number of NVSwitches on the PCI bus.
   returned: always
@@ -416,6 +448,15 @@ distribution_drivers:
   elements: str
   version_added: 0.2.0
   sample: [nvidia-utils-580-server]
+distribution_versions:
+  description: >-
+    Versions of these drivers, each with its kind of kernel modules. Packages from flat repositories (NVIDIA's) are
+    omitted.
+  returned: always
+  type: list
+  elements: dict
+  version_added: 0.2.0
+  sample: [{version: 580.95.05, modules: open}]
 resolver:
   description: >-
     Whether systemd-resolved is active, the C(resolvConf) of the kubelet (null if it is not set up), and the name
@@ -481,7 +522,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._apt.cli import distribution_drivers
+from ..module_utils._apt.cli import distribution_drivers, distribution_versions
 from ..module_utils._apt.credentials import CREDENTIALS_OPTION, read_credentials
 from ..module_utils._apt.dpkg import read_database
 from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
@@ -498,6 +539,7 @@ from ..module_utils._kubeadm.membership import membership
 from ..module_utils._module import run
 from ..module_utils._nvidia import pci
 from ..module_utils._nvidia.driver import driver_facts
+from ..module_utils._nvidia.signing import signing_key
 
 _REPOSITORY: dict[str, dict[str, Any]] = {
     "name": {"type": "str", "required": True},
@@ -517,7 +559,8 @@ _REPOSITORY: dict[str, dict[str, Any]] = {
 def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> dict[str, Any]:
     params, root = module.params, module.params["root"]
     database = read_database(under(root, "/var/lib/dpkg"))
-    gpus, nvswitches = pci.gpus(root)
+    every, nvswitches = pci.gpus(root)
+    gpus, left_out = pci.usable(every, params["ignored_gpus"])
     controller_time = params["controller_time"] and params["controller_time"] + cloud_init.waited
     system = host.system(root, controller_time)
     asked = [
@@ -528,12 +571,14 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     wanted = [resolve(one, system["os"]) for one in asked]
     addresses, routes = network.addresses(runner), network.routes(runner)
     cluster = membership(root)
+    asks_apt = bool(gpus) and params["distribution_drivers"]
     is_control_plane = cluster["role"] == "control_plane" and system["is_root"]
     return {
         **system,
         "disks": host.disks(root, params["disk_paths"]),
         "kernel_modules": host.kernel_modules(root, params["kernel_modules"]),
-        "kernel_packages": host.kernel_packages(root, database, system["os"]["id"]),
+        "kernel_packages": host.kernel_packages(root, database, system["os"]["id"], runner if gpus else None),
+        "signing_key": signing_key(runner, root) if system["secure_boot"] else {},
         "addresses": addresses,
         "routes": routes,
         "default_address": network.default_address(addresses, routes),
@@ -541,6 +586,7 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "listeners": network.listeners(root, params["ports"]),
         "firewall": network.firewall(runner, root, params["reachable_ports"]),
         "gpus": gpus,
+        "gpus_left_out": left_out,
         "nvswitches": nvswitches,
         "nvlink_bridges": pci.nvlink_bridges(root),
         "nvidia_driver": driver_facts(root, database),
@@ -556,7 +602,8 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
             read_credentials(params["credentials"]),
         ),
         "apt_components": components(under(root, "/etc/apt")),
-        "distribution_drivers": distribution_drivers(runner, root) if gpus and params["distribution_drivers"] else [],
+        "distribution_drivers": distribution_drivers(runner, root) if asks_apt else [],
+        "distribution_versions": distribution_versions(runner, root) if asks_apt else [],
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
         "cluster": cluster,
         "control_plane": control_plane.read(module, root, params["api_timeout"]) if is_control_plane else {},
@@ -584,6 +631,7 @@ def main() -> None:
             "kernel_modules": {"type": "list", "elements": "str", "default": ["overlay", "br_netfilter"]},
             "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
             "repositories": {"type": "list", "elements": "dict", "default": [], "options": _REPOSITORY},
+            "ignored_gpus": {"type": "list", "elements": "str", "default": []},
             "distribution_drivers": {"type": "bool", "default": False},
             "resolv_conf": {"type": "str", "default": ""},
             "controller_time": {"type": "float", "default": 0},

@@ -35,6 +35,12 @@ _COMPLAINT = re.compile(
 )
 _HOLDER = re.compile(r"(?:held by process|process with pid) (\d+)(?: \(([^)]*)\))?")
 _DISTRIBUTION_DRIVER = re.compile(r"nvidia-smi|nvidia-utils-\d+-server")
+# What brings a distribution's kernel modules, and of which kind they are.
+_DISTRIBUTION_MODULES = {
+    "open": re.compile(r"nvidia-open-kernel-dkms|nvidia-headless-\d+-server-open"),
+    "proprietary": re.compile(r"nvidia-kernel-dkms|nvidia-headless-\d+-server"),
+}
+_DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3}(?:\.\d+)+)[-+~]")
 _PAUSE = 2.0
 # What is worth a word: apt's own timers hold the lock for some seconds every now and then.
 _LONG_S = 10.0
@@ -125,12 +131,37 @@ def words(result: Result) -> str:
     return "\n".join(dict.fromkeys(kept)) or result.said
 
 
-def distribution_drivers(runner: Runner, root: str) -> list[str]:
-    """The packages of the distribution's own drivers that apt knows, by those that bring nvidia-smi."""
+def known_packages(runner: Runner, root: str, prefix: str) -> list[str]:
+    """Return the names of the packages that apt knows and that begin with ``prefix``; none without apt."""
     if runner.find("apt-cache") is None:
         return []
-    names = runner.run(["apt-cache", "-o", f"Dir={root}", "pkgnames", "nvidia-"]).stdout.split()
+    return runner.run(["apt-cache", "-o", f"Dir={root}", "pkgnames", prefix]).stdout.split()
+
+
+def distribution_drivers(runner: Runner, root: str) -> list[str]:
+    """The packages of the distribution's own drivers that apt knows, by those that bring nvidia-smi."""
+    names = known_packages(runner, root, "nvidia-")
     return sorted(name for name in names if _DISTRIBUTION_DRIVER.fullmatch(name))
+
+
+def distribution_versions(runner: Runner, root: str) -> list[dict[str, str]]:
+    """Return the versions of the distribution's own drivers that apt knows, each with its kind of kernel modules.
+
+    Flat repositories are left out: NVIDIA's has packages of the same names.
+    """
+    names = known_packages(runner, root, "nvidia-")
+    kinds = {name: kind for kind, pattern in _DISTRIBUTION_MODULES.items() for name in names if pattern.fullmatch(name)}
+    if not kinds:
+        return []
+    text = runner.run(["apt-cache", "-o", f"Dir={root}", "madison", *sorted(kinds)], environ=ENVIRONMENT).stdout
+    lines = [line for line in text.splitlines() if len(line.rpartition("|")[2].split()) > 2]
+    found = {
+        (match[1], kinds[name])
+        for name, versions in read_madison("\n".join(lines)).items()
+        for version in versions
+        if name in kinds and (match := _DRIVER_VERSION.match(version))
+    }
+    return [{"version": version, "modules": kind} for version, kind in sorted(found)]
 
 
 def read_madison(text: str) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .._apt.cli import known_packages
 from .._apt.dpkg import Database, native_architecture
 from .._command import Runner
 from .._containerd.files import imported_files
@@ -132,11 +133,21 @@ def kernel_modules(root: str, names: Iterable[str]) -> dict[str, str]:
     return states
 
 
-def kernel_packages(root: str, database: Database, distribution: str) -> dict[str, Any]:
-    """What builds modules for the running kernel, by dpkg's database and /proc/version."""
+def kernel_packages(root: str, database: Database, distribution: str, runner: Runner | None) -> dict[str, Any]:
+    """What builds modules for the running kernel, by dpkg's database and /proc/version; with a runner, apt is asked."""
     release = os.uname().release
     found = read_kernel_packages(database, release, text_or_nothing(root, "/proc/version"), distribution)
-    return {**found, "headers_found": under(root, f"/lib/modules/{release}/build").exists()}
+    known: bool | None = None
+    if runner:
+        exact = found["headers"][0]
+        names = known_packages(runner, root, exact.removesuffix(release))
+        # Without its lists apt knows what is installed, and nothing else.
+        known = True if exact in names else False if any(not database.version(name) for name in names) else None
+    return {
+        **found,
+        "headers_found": under(root, f"/lib/modules/{release}/build").exists(),
+        "headers_known": known,
+    }
 
 
 def resolver(root: str, runner: Runner, wanted: Iterable[str]) -> dict[str, Any]:

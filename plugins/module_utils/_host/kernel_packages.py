@@ -12,8 +12,16 @@ from typing import Any
 
 from .._apt.dpkg import Database, compare_versions
 
-_IMAGE, _HEADERS = "linux-image-", "linux-headers-"
-_RELEASE = re.compile(r"(?:unsigned-)?(\d+\.\d+\S*)\Z")
+# How the packages of kernels and of their headers are called: by Debian and Ubuntu, by Proxmox VE 8 and later, before.
+_NAMES = {
+    "linux-image-": "linux-headers-",
+    "proxmox-kernel-": "proxmox-headers-",
+    "pve-kernel-": "pve-headers-",
+}
+_PREFIXES = tuple(_NAMES)
+# Metapackages of kernels whose names have no such beginning.
+_OTHER_METAS = ("proxmox-default-kernel",)
+_RELEASE = re.compile(r"(?:unsigned-)?(\d+\.\d+\.\d+\S*?)(?:-signed(?:-template)?)?\Z")
 # 6.8.0-1032-aws, 6.12.43+deb13-cloud-amd64, 6.1.0-40-amd64, 5.10.0-0.deb10.28-amd64
 _FLAVOR = re.compile(r"\d+(?:\.\d+)*(?:-\d[\w.]*)?(?:\+[\w.~]+)?-([a-z][\w-]*)\Z")
 # "(x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1~22.04) 12.3.0, ..." or "(gcc-14 (Debian 14.2.0-19) 14.2.0, ..."
@@ -36,10 +44,15 @@ def image_releases(names: Iterable[str]) -> dict[str, str]:
     """Release -> package of the kernels among these packages, meta packages left out."""
     found = {}
     for name in names:
-        match = _RELEASE.match(name[len(_IMAGE) :]) if name.startswith(_IMAGE) else None
+        match = _RELEASE.match(name.removeprefix(_prefix(name))) if name.startswith(_PREFIXES) else None
         if match:
             found[match.group(1)] = name
     return found
+
+
+def headers_of(release: str, image: str) -> str:
+    """Return the package with the headers of a kernel, whose ``image`` package is empty if none brought it."""
+    return f"{_NAMES[_prefix(image or ('proxmox-kernel-' if release.endswith('-pve') else 'linux-image-'))]}{release}"
 
 
 def meta_image(database: Database, running: str) -> str:
@@ -48,7 +61,11 @@ def meta_image(database: Database, running: str) -> str:
     A kernel upgrade before the reboot moves the meta package on to a kernel that does not run yet.
     """
     images = image_releases(database.names())
-    metas = [name for name in database.names() if name.startswith(_IMAGE) and name not in images.values()]
+    metas = [
+        name
+        for name in database.names()
+        if (name.startswith(_PREFIXES) or name in _OTHER_METAS) and name not in images.values()
+    ]
     closures = {name: _closure(database, name) for name in metas}
     reached = {name: {release for release, image in images.items() if image in closures[name]} for name in metas}
     exact = [name for name in metas if running in reached[name]]
@@ -66,20 +83,26 @@ def read(database: Database, running: str, proc_version: str, distribution: str)
     return {
         "image": images.get(running, ""),
         "meta": meta,
-        "headers": [f"{_HEADERS}{running}", *([_twin(meta)] if meta else [])],
+        "headers": [headers_of(running, images.get(running, "")), *([_twin(meta)] if meta else [])],
         "compiler": compiler(proc_version, distribution),
         "newer_without_headers": list(_newer_without_headers(database, images, running)),
     }
 
 
-def _newer_without_headers(database: Database, images: Iterable[str], running: str) -> Iterator[str]:
+def _newer_without_headers(database: Database, images: dict[str, str], running: str) -> Iterator[str]:
     for release in sorted(images, key=functools.cmp_to_key(compare_versions)):
-        if compare_versions(release, running) > 0 and not database.version(f"{_HEADERS}{release}"):
+        if compare_versions(release, running) > 0 and not database.version(headers_of(release, images[release])):
             yield release
 
 
 def _twin(meta: str) -> str:
-    return _HEADERS + meta[len(_IMAGE) :]
+    if meta in _OTHER_METAS:
+        return meta.replace("-kernel", "-headers")
+    return _NAMES[_prefix(meta)] + meta.removeprefix(_prefix(meta))
+
+
+def _prefix(name: str) -> str:
+    return next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
 
 
 def _closure(database: Database, name: str) -> set[str]:
@@ -88,7 +111,9 @@ def _closure(database: Database, name: str) -> set[str]:
     waiting = [name]
     while waiting:
         package = database.get(waiting.pop())
-        new = [each for each in (package.depends if package else ()) if each.startswith(_IMAGE) and each not in found]
+        new = [
+            each for each in (package.depends if package else ()) if each.startswith(_PREFIXES) and each not in found
+        ]
         found.update(new)
         waiting += new
     return found

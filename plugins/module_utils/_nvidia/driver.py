@@ -11,7 +11,7 @@ from typing import Any
 from .._apt.dpkg import Database
 from .._files import text_or_nothing, under
 from .._host.kernel import loaded_modules
-from .kernel_module import parse_version
+from .kernel_module import parse_modules, parse_version
 
 _DRIVER = re.compile(
     r"(?:cuda-drivers|nvidia-open|nvidia-(?:tesla-|legacy-)?(?:\d+[a-z]*-)?(?:driver|dkms|headless|kernel|utils|smi|"
@@ -25,6 +25,8 @@ _OF_CUDA_REPOSITORY = re.compile(
 )
 # Names that Ubuntu has, too, whose own revisions begin with a zero: 580.95.05-0ubuntu0.24.04.1, not -1ubuntu1.
 _OF_EITHER = re.compile(r"(?:nvidia-dkms-\d+(?:-open)?|libnvidia-compute-\d+)\Z")
+# Programs and settings that are no driver: they are shared by several, or stay when one is removed.
+_HELPER = re.compile(r"(?:nvidia-modprobe|nvidia-driver-pinning)(?:-.*)?\Z")
 _REVISION_OF_NVIDIA = re.compile(r"-[1-9]\d*ubuntu\d+\Z")
 
 
@@ -32,10 +34,11 @@ def driver_facts(root: str, database: Database) -> dict[str, Any]:
     """The loaded driver, the installed packages of one, and their origin."""
     text = text_or_nothing(root, "/proc/driver/nvidia/version")
     packages = {name: database.version(name) or "" for name in database.names() if _DRIVER.match(name)}
+    parts = [name for name in packages if not is_helper(name)]
     loaded = parse_version(text)
-    if any(_by_nvidia(database, name) for name in packages):
+    if any(_by_nvidia(database, name) for name in parts):
         origin = "cuda_repository"
-    elif packages:
+    elif parts:
         origin = "distribution"
     elif under(root, "/usr/bin/nvidia-uninstall").exists():
         origin = "runfile"
@@ -43,11 +46,16 @@ def driver_facts(root: str, database: Database) -> dict[str, Any]:
         origin = "other" if loaded else "none"
     return {
         "loaded_version": loaded,
-        "loaded_modules": "" if not loaded else "open" if "Open Kernel Module" in text else "proprietary",
+        "loaded_modules": parse_modules(text),
         "packages": packages,
         "origin": origin,
         "nouveau_loaded": "nouveau" in loaded_modules(text_or_nothing(root, "/proc/modules")),
     }
+
+
+def is_helper(name: str) -> bool:
+    """Whether a package says nothing about the driver that is installed, such as nvidia-modprobe."""
+    return bool(_HELPER.match(name))
 
 
 def _by_nvidia(database: Database, name: str) -> bool:

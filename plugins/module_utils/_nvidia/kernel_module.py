@@ -9,16 +9,20 @@ module that then finds no device.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .._apt.dpkg import compare_versions
 from .._command import Result, Runner
 from .._errors import DomainError
 from .._files import read_text, under
+from .signing import certificate
 
+OPEN, PROPRIETARY = "open", "proprietary"
 _VERSION_FILE = "/proc/driver/nvidia/version"
 # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.178.04  ..." or "... UNIX Open Kernel Module for x86_64  580..."
 _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
@@ -36,13 +40,17 @@ def parse_version(text: str) -> str:
     return match.group(1) if match else ""
 
 
-def advice(said: str, release: str) -> str:
-    """What to do when modprobe refuses, by its words."""
+def parse_modules(text: str) -> str:
+    """Return the kind of the loaded modules, open or proprietary, from /proc/driver/nvidia/version."""
+    return "" if not parse_version(text) else OPEN if "Open Kernel Module" in text else PROPRIETARY
+
+
+def advice(said: str, release: str, certificate: str) -> str:
+    """Return what to do when modprobe refuses, by its words; ``certificate`` is the file with DKMS's key."""
     if "Key was rejected" in said or "Required key not available" in said:
         return (
             "Secure Boot is on and the module is not signed with a key that this machine trusts. Turn off Secure "
-            "Boot, or enroll DKMS's key (mokutil --import /var/lib/dkms/mok.pub, then reboot and confirm at the "
-            "console)."
+            f"Boot, or enroll DKMS's key (mokutil --import {certificate}, then reboot and confirm at the console)."
         )
     if "No such device" in said:
         return "The driver found no GPU that it supports. Check the kernel log (dmesg) for lines with NVRM."
@@ -76,22 +84,28 @@ class Driver:
         self._release = os.uname().release
 
     def loaded_version(self) -> str:
-        return parse_version(read_text(under(self._root, _VERSION_FILE)) or "")
+        return parse_version(self._loaded())
+
+    def _loaded(self) -> str:
+        return read_text(under(self._root, _VERSION_FILE)) or ""
 
     def _modules(self) -> set[str]:
         return {line.split(" ", 1)[0] for line in (read_text(under(self._root, "/proc/modules")) or "").splitlines()}
 
-    def ensure(self, version: str, blacklist: str, further: Sequence[str] = ()) -> Outcome:
-        """Also ``further`` modules, which are only warned of.
+    def ensure(self, version: str, blacklist: str, further: Sequence[str] = (), modules: str = "") -> Outcome:
+        """Load the driver, of the kind ``modules`` if that is given. ``further`` modules only cause warnings.
 
         Raises DomainError when the module can't be loaded for a reason that a reboot would not cure."""
         before = self.loaded_version()
         outcome = Outcome(loaded_before=before, loaded_version=before)
-        if self._initramfs_is_old(blacklist):
+        for release in self._old_initramfs(blacklist):
             outcome.changed = True
             if not self._check:
-                self._runner.check(["update-initramfs", "-u"], "keeping nouveau out of the initial ramdisk")
-        if before == version:
+                self._runner.check(
+                    ["update-initramfs", "-u", "-k", release],
+                    f"keeping nouveau out of the initial ramdisk of {release}",
+                )
+        if before == version and modules in ("", parse_modules(self._loaded())):
             # A run that was interrupted may have loaded the first module only.
             missing = self._missing_companions()
             outcome.changed |= bool(missing)
@@ -124,6 +138,9 @@ class Driver:
                 self._load_further(outcome.modules, outcome)
         return outcome
 
+    def _is(self, modules: str) -> bool:
+        return parse_modules(self._loaded()) == modules
+
     def _missing_companions(self) -> list[str]:
         loaded = self._modules()
         return [
@@ -154,8 +171,11 @@ class Driver:
             result = self._unload(loaded, outcome)
             if result.rc != 0 or self.loaded_version():
                 outcome.reboot_required = True
+                other = (
+                    version if version != before else f"its {OPEN if self._is(PROPRIETARY) else PROPRIETARY} modules"
+                )
                 outcome.reason = (
-                    f"driver {before} is in use and can't be unloaded to load {version}: "
+                    f"driver {before} is in use and can't be unloaded to load {other}: "
                     f"{result.said if result.rc != 0 else 'it is still there'}"
                 )
                 self._load_further(outcome.modules, outcome)
@@ -176,7 +196,8 @@ class Driver:
         if not outcome.loaded_version:
             said = result.said if result.rc != 0 else f"modprobe found nothing wrong, but there is no {_VERSION_FILE}"
             raise DomainError(
-                f"Error while loading the NVIDIA driver {version}: {said}. {advice(said, self._release)}",
+                f"Error while loading the NVIDIA driver {version}: {said}. "
+                f"{advice(said, self._release, certificate(self._root))}",
                 **result.fields(),
             )
         if outcome.loaded_version != version:
@@ -187,14 +208,24 @@ class Driver:
             )
         self._load_companions(_COMPANIONS, version)
 
-    def _initramfs_is_old(self, blacklist: str) -> bool:
-        """Whether the initial ramdisk was made before the blacklist, on a host where that matters."""
-        file = under(self._root, blacklist)
-        image = under(self._root, f"/boot/initrd.img-{self._release}")
-        known = read_text(under(self._root, f"/lib/modules/{self._release}/modules.dep")) or ""
-        if not blacklist or "/nouveau.ko" not in known or self._runner.find("update-initramfs") is None:
-            return False
-        return _changed_at(image) > 0 and (not file.exists() or _changed_at(file) > _changed_at(image))
+    def _old_initramfs(self, blacklist: str) -> list[str]:
+        """Return the kernels whose initial ramdisk was made before the blacklist, on a host where that matters.
+
+        These are the running kernel and the newest one, which boots next: ``update-initramfs -u`` alone would renew
+        only the latter.
+        """
+        if not blacklist or self._runner.find("update-initramfs") is None:
+            return []
+        file, boot = under(self._root, blacklist), under(self._root, "/boot")
+        images = {path.name.removeprefix("initrd.img-"): path for path in boot.glob("initrd.img-*")}
+        newest = sorted(images, key=functools.cmp_to_key(compare_versions))[-1:]
+        return [
+            release
+            for release in dict.fromkeys([self._release, *newest])
+            if release in images
+            and "/nouveau.ko" in (read_text(under(self._root, f"/lib/modules/{release}/modules.dep")) or "")
+            and (not file.exists() or _changed_at(file) > _changed_at(images[release]))
+        ]
 
 
 def _changed_at(path: Path) -> float:

@@ -5,19 +5,65 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from .._files import under
 
+PASSED_THROUGH = "vfio-pci"
 _NVIDIA, _DISPLAY, _BRIDGE = "0x10de", "0x03", "0x0680"
+# The names of devices, of the package pci.ids; not every host has it.
+_NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+_NAME = re.compile(r"^\t([0-9a-f]{4})  (.*)$", re.MULTILINE)
+_VENDOR = re.compile(r"^10de .*\n((?:[\t#].*\n)*)", re.MULTILINE)
+# 0000:3b:00.0, 3b:00.0, and nvidia-smi's 00000000:3B:00.0
+_ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+_MODEL = re.compile(r"(?:10de:|0x|10de:0x)([0-9a-f]{4})")
 
 
-def gpus(root: str) -> tuple[list[dict[str, str]], int]:
+def usable(
+    gpus: Iterable[Mapping[str, Any]], ignored: Iterable[str]
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Return the GPUs for Kubernetes, and those that are left out: ``ignored``, or reserved for virtual machines."""
+    entries = [str(entry) for entry in ignored]
+    found: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
+    for gpu in gpus:
+        found[gpu.get("driver") == PASSED_THROUGH or any(selects(entry, gpu) for entry in entries)].append(gpu)
+    return found
+
+
+def selects(entry: str, gpu: Mapping[str, Any]) -> bool:
+    """Whether an entry of cluster_ignored_gpus means this GPU: by its address, its PCI ID, or a part of its name."""
+    wanted = entry.strip().lower()
+    address = address_of(wanted)
+    if address:
+        return address == address_of(str(gpu["address"]))
+    model = _MODEL.fullmatch(wanted)
+    if model:
+        return str(gpu["device_id"]).lower() == f"0x{model[1]}"
+    words = " ".join(wanted.removeprefix("nvidia ").split())
+    return (
+        bool(words)
+        and re.search(rf"(?<![a-z0-9]){re.escape(words)}(?![a-z0-9])", str(gpu.get("name", "")).lower()) is not None
+    )
+
+
+def address_of(text: str) -> str:
+    """Return a PCI address in the kernel's form, ``0000:3b:00.0``; empty for what is not one."""
+    match = _ADDRESS.fullmatch(text.strip().lower())
+    return f"{int(match[1] or '0', 16):04x}:{match[2]}" if match else ""
+
+
+def gpus(root: str) -> tuple[list[dict[str, Any]], int]:
     """NVIDIA's display devices on the PCI bus, and the number of its NVSwitches.
 
-    A function of SR-IOV is a part of a GPU that is given to a virtual machine, and no GPU.
+    A function of SR-IOV is a part of a GPU that is given to a virtual machine, and no GPU. The ``console`` is on the
+    GPU that the firmware used at boot.
     """
-    found, switches = [], 0
+    found: list[dict[str, Any]] = []
+    switches = 0
     directory = under(root, "/sys/bus/pci/devices")
     for device in sorted(directory.iterdir()) if directory.is_dir() else ():
         if _first_line(device / "vendor") != _NVIDIA or (device / "physfn").is_symlink():
@@ -31,9 +77,11 @@ def gpus(root: str) -> tuple[list[dict[str, str]], int]:
                     "device_id": _first_line(device / "device"),
                     "class": kind,
                     "driver": driver.readlink().name if driver.is_symlink() else "",
+                    "console": _first_line(device / "boot_vga") == "1",
                 }
             )
-    return found, switches
+    names = _names(root) if found else {}
+    return [{**gpu, "name": names.get(gpu["device_id"], "")} for gpu in found], switches
 
 
 def nvlink_bridges(root: str) -> list[str]:
@@ -51,6 +99,18 @@ def nvlink_bridges(root: str) -> list[str]:
         if b"SW_MNG" in data:
             found.append(device.name)
     return found
+
+
+def _names(root: str) -> dict[str, str]:
+    """The names of NVIDIA's devices by their ID, ``0x1eb8``: "TU104GL [Tesla T4]"."""
+    for path in _NAMES:
+        try:
+            text = under(root, path).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        vendor = _VENDOR.search(text)
+        return {f"0x{number}": name.strip() for number, name in _NAME.findall(vendor[1])} if vendor else {}
+    return {}
 
 
 def _first_line(path: Path) -> str:

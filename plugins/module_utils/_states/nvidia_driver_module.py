@@ -19,7 +19,7 @@ def ensure(module: Any) -> dict[str, Any]:
     blacklist, further = module.params["blacklist"] or "", module.params["further"]
     began = written(time.time())
     driver = Driver(Runner(module, timeout=600), module.params["root"], module.check_mode)
-    outcome = driver.ensure(version, blacklist, further) if loaded else driver.remove()
+    outcome = driver.ensure(version, blacklist, further, module.params["modules"]) if loaded else driver.remove()
     for warning in outcome.warnings:
         module.warn(warning)
     return {
@@ -45,6 +45,7 @@ SPECIFICATION: dict[str, Any] = {
         "state": {"type": "str", "choices": ["loaded", "absent"], "default": "loaded"},
         "blacklist": {"type": "path", "default": ""},
         "further": {"type": "list", "elements": "str", "default": []},
+        "modules": {"type": "str", "choices": ["", "open", "proprietary"], "default": ""},
         "root": {"type": "path", "default": "/"},
     },
     "required_if": [("state", "loaded", ["version"])],

@@ -343,6 +343,18 @@ NAMES = (
     Name(_MODEL + "gb200|b200|b100" + _END, BLACKWELL, True),
     Name(r"gb10(?![a-z0-9])", BLACKWELL_GB10, False),
     Name(r"geforce gtx titan(?: black| z)?$", KEPLER, False),
+    # The GT 730 with DDR3 and 128 bits is a Fermi, which its device ID says.
+    Name(r"geforce gt 7[123]0(?![a-z0-9])", KEPLER, False),
+    Name(r"geforce gt 740(?![a-z0-9])", KEPLER_GK10X, False),
+    Name(r"geforce gt 10[13]0(?![a-z0-9])", PASCAL, False),
+    # For mining: P104 and P106 are GP104 and GP106, the CMP HX are Turing and Ampere.
+    Name(r"p10[2-6]-[0-9]{2,3}(?![a-z0-9])", PASCAL, False),
+    Name(r"cmp [345]0hx(?![a-z0-9])", TURING, False),
+    Name(r"cmp [79]0hx(?![a-z0-9])", AMPERE_GA10X, False),
+    Name(r"cmp 170hx(?![a-z0-9])", AMPERE, False),
+    Name(r"nvs 3[01][05](?![a-z0-9])", FERMI, False),
+    Name(r"nvs 510(?![a-z0-9])", KEPLER_GK10X, False),
+    Name(r"nvs 810(?![a-z0-9])", MAXWELL, False),
     Name(r"geforce gtx 780(?: ti)?$", KEPLER, False),
     Name(r"geforce gtx (?:650|660|670|680|690|760|770)(?: ti| ti boost)?$", KEPLER_GK10X, False),
     Name(r"geforce gtx titan x$", MAXWELL, False),

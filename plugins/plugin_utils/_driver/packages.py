@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...module_utils._apt.dpkg import compare_versions
-from .._cuda.data import OPEN_UNSUPPORTED
-from .._cuda.families import by_device_id
+from ...module_utils._nvidia.driver import is_helper
+from .fit import OPEN, PROPRIETARY, branch_of, devices_of, kind_for
 
-OPEN, PROPRIETARY = "open", "proprietary"
 COMPUTE, FULL = "compute", "full"
-# NVIDIA's last branch with proprietary modules is 610; its first whose packages carry no branch in their names is 590.
-_FIRST_OPEN_ONLY, _FIRST_UNSUFFIXED = 615, 590
+# NVIDIA's first branch whose packages carry no branch in their names.
+_FIRST_UNSUFFIXED = 590
 # 580.178.04 in a package's version, with or without epoch and revision.
 _OF_DRIVER = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?:[-+~]|\Z)")
 # What tells a driver's kind of modules and its extent; metapackages before what they bring along.
@@ -30,6 +29,34 @@ _IDENTITIES = (
     (re.compile(r"nvidia-(?:dkms(?:-\d+)?-open|kernel-open-dkms)\Z"), OPEN, COMPUTE),
     (re.compile(r"nvidia-(?:dkms(?:-\d+)?|kernel-dkms)\Z"), PROPRIETARY, COMPUTE),
 )
+# The same of a distribution's own packages, whose extent is not ours to choose.
+_DISTRIBUTION_KINDS = (
+    (re.compile(r"nvidia-(?:open-kernel-dkms|(?:headless(?:-no-dkms)?|dkms)-\d+(?:-server)?-open)\Z"), OPEN),
+    (re.compile(r"nvidia-(?:kernel-dkms|(?:headless(?:-no-dkms)?|dkms)-\d+(?:-server)?)\Z"), PROPRIETARY),
+)
+
+# Kernels of others, by their release, and where their headers come from.
+_FOREIGN_KERNELS = (
+    (
+        re.compile(r"-pve\Z"),
+        "This is Proxmox VE's kernel: install {exact} or proxmox-default-headers (before Proxmox VE 8: pve-headers) "
+        "from Proxmox's own source (pve-no-subscription, or pve-enterprise with a subscription)",
+    ),
+    (
+        re.compile(r"xanmod"),
+        "This is XanMod's kernel: install {exact} from its source (deb.xanmod.org)",
+    ),
+    (
+        re.compile(r"liquorix"),
+        "This is Liquorix' kernel: install {exact} or linux-headers-liquorix-amd64 from its source (liquorix.net)",
+    ),
+    (
+        # 6.14.0-061400-generic, 6.15.0-061500rc3-generic
+        re.compile(r"\A\d+\.\d+\.\d+-\d{6}(?:rc\d+)?-"),
+        "This is a mainline build for Ubuntu, which is in no apt source: install the linux-headers packages of the "
+        "same build from kernel.ubuntu.com/mainline, or boot Ubuntu's own kernel",
+    ),
+)
 
 
 class DriverError(ValueError):
@@ -38,7 +65,7 @@ class DriverError(ValueError):
 
 @dataclass(frozen=True)
 class Packages:
-    """What makes a driver; ``dkms`` says whether its modules are built on the host.
+    """What makes a driver; ``dkms`` says whether its ``modules`` (open or proprietary) are built on the host.
 
     ``replaces`` are versions of packages that all change to ``follow`` together; a distribution's have none.
     """
@@ -49,16 +76,22 @@ class Packages:
     replaces: tuple[str, ...] = ()
     preferences: bool = True
     dkms: bool = True
+    modules: str = ""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The settings; ``former`` is the package (``name``, ``version``) of a driver that may be kept, or returns."""
+    """The settings; ``former`` is the package (``name``, ``version``) of a driver that may be kept, or returns.
+
+    ``reboot`` is ``True`` where a reboot is allowed; over the ``connection`` local there is none.
+    """
 
     version: str
     source: str = "cuda_repository"
     modules: str = "auto"
     extent: str = COMPUTE
+    reboot: str = "False"
+    connection: str = ""
     former: Mapping[str, str] = field(default_factory=dict)
     returning: bool = False
 
@@ -89,19 +122,7 @@ def packages_of(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any
     others = [entry["packages"].get(system) for entry in table.values()]
     others += [found for found in installed.values() if _OF_DRIVER.match(found)]
     replaces = dict.fromkeys(other for other in others if other and other != version)
-    return Packages(pinning, tuple(packages), version, tuple(replaces), preferences=suffixed)
-
-
-def flavors(branch: str) -> tuple[str, ...]:
-    """The kinds of kernel modules that NVIDIA provides of a branch."""
-    return (OPEN,) if int(branch) >= _FIRST_OPEN_ONLY else (OPEN, PROPRIETARY)
-
-
-def kind_for(device_ids: Iterable[str], modules: str) -> str:
-    """The modules that GPUs take. An old and a new GPU on one host get the proprietary ones; preflight has looked."""
-    families = (by_device_id(device) for device in device_ids)
-    old = any(family and family.open_modules == OPEN_UNSUPPORTED for family in families)
-    return modules if modules != "auto" else PROPRIETARY if old else OPEN
+    return Packages(pinning, tuple(packages), version, tuple(replaces), preferences=suffixed, modules=kind)
 
 
 def identity(packages: Mapping[str, str], version: str) -> dict[str, str]:
@@ -112,6 +133,20 @@ def identity(packages: Mapping[str, str], version: str) -> dict[str, str]:
             if pattern.match(name):
                 return {"name": name, "version": own[name]}
     return {}
+
+
+def modules_of(driver: Mapping[str, Any], version: str) -> str:
+    """Return the kind of modules of the installed driver ``version``, else of the loaded one; empty if unknown."""
+    own = [name for name, found in driver["packages"].items() if version and version in versions_in([found])]
+    for pattern, kind in (*((pattern, kind) for pattern, kind, _extent_of in _IDENTITIES), *_DISTRIBUTION_KINDS):
+        if any(pattern.match(name) for name in own):
+            return kind
+    return str(driver.get("loaded_modules", "")) if driver.get("loaded_version") == version else ""
+
+
+def installed_versions(driver: Mapping[str, Any]) -> set[str]:
+    """Return the versions of the installed driver; programs that several drivers share don't count."""
+    return versions_in(version for name, version in driver["packages"].items() if not is_helper(name))
 
 
 def versions_in(versions: Iterable[str]) -> set[str]:
@@ -152,7 +187,8 @@ def _release(system: str, installed: Mapping[str, str], wanted: Wanted, table: M
 def _kind(host: Mapping[str, Any], wanted: Wanted) -> str:
     if wanted.returning and wanted.former:
         return next((kind for pattern, kind, _extent_of in _IDENTITIES if pattern.match(wanted.former["name"])), OPEN)
-    return kind_for((gpu["device_id"] for gpu in host["gpus"]), wanted.modules)
+    kept = modules_of(host["nvidia_driver"], wanted.version)
+    return kind_for(devices_of(host), wanted.modules, branch_of(wanted.version), kept)
 
 
 def _whole(installed: Mapping[str, str], version: str) -> bool:
@@ -200,7 +236,7 @@ def _of_distribution(host: Mapping[str, Any], wanted: Wanted, kind: str) -> Pack
         names.append(f"nvidia-fabricmanager-{branch}")
     packages = (*signed, *({"name": name, "version": version} for name in names))
     # Debian's security archive has newer parts than the modules that its own open packages build.
-    return Packages((), packages, preferences=True, dkms=not signed)
+    return Packages((), packages, preferences=True, dkms=not signed, modules=kind)
 
 
 def kernel_flavor(host: Mapping[str, Any]) -> str:
@@ -221,12 +257,15 @@ def headers_problem(host: Mapping[str, Any]) -> str:
 
     A kernel that no package of this host brought (a container's, or one built by hand) may have its modules already.
     """
-    found, exact = host["kernel_packages"], host["kernel_packages"]["headers"][0]
-    if not found["image"] or found["headers_found"]:
+    found, exact = host["kernel_packages"], exact_headers(host)
+    foreign = foreign_kernel(str(host.get("kernel", "")))
+    if not (found["image"] or foreign) or found["headers_found"] or found.get("headers_known"):
         return ""
-    later = ", ".join(found["newer_without_headers"])
+    later = ", ".join(found.get("newer_without_headers") or ())
     change = (
-        f"Reboot into the newer kernel that is installed ({later})"
+        foreign.format(exact=exact)
+        if foreign
+        else f"Reboot into the newer kernel that is installed ({later})"
         if later
         else "Upgrade the kernel (apt-get dist-upgrade), reboot into the new kernel"
     )
@@ -235,3 +274,14 @@ def headers_problem(host: Mapping[str, Any]) -> str:
         f"build the driver's modules for the running kernel. {change}, and run again; or add the source that has "
         f"{exact}."
     )
+
+
+def foreign_kernel(release: str) -> str:
+    """Return how to get the headers of a kernel that is not the distribution's, empty for one that is."""
+    return next((advice for pattern, advice in _FOREIGN_KERNELS if pattern.search(release)), "")
+
+
+def exact_headers(host: Mapping[str, Any]) -> str:
+    """Return the package with the headers of the running kernel."""
+    name, release = str(host["kernel_packages"]["headers"][0]), str(host.get("kernel", ""))
+    return name.replace("linux-headers-", "proxmox-headers-") if release.endswith("-pve") else name

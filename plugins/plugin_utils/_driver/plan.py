@@ -12,7 +12,7 @@ from typing import Any
 
 from ...module_utils._cluster.maintenance import reliable
 from ...module_utils._cluster.records import DRIVER_UPGRADE
-from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, packages_of
+from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, modules_of, packages_of
 
 INSTALLED = ("cuda_repository", "distribution")
 # Whole GPUs, shares of them, or MIG devices.
@@ -28,15 +28,29 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
             found = packages_of(host, wanted, table)
         except DriverError as error:
             problem = str(error)
+    driver = host.get("nvidia_driver") or {}
     loaded = _loaded(host)
-    built = bool(found.packages) and found.dkms and loaded != wanted.version
+    # Modules of the other kind have to make way, whatever their version.
+    other = bool(found.modules) and driver.get("loaded_modules", "") not in ("", found.modules)
+    is_loaded = loaded == wanted.version and not other
+    built = bool(found.packages) and found.dkms and not is_loaded
     return {
         "version": wanted.version,
         "problem": problem,
         "by_packages": wanted.source in INSTALLED,
         "by_pod": wanted.source == "daemonset" and bool(host.get("gpus")),
-        "loaded": loaded == wanted.version,
-        "interrupts": wanted.source in (*INSTALLED, "daemonset") and loaded not in ("", wanted.version),
+        "loaded": is_loaded,
+        "modules": found.modules,
+        "interrupts": wanted.source in (*INSTALLED, "daemonset") and bool(loaded) and not is_loaded,
+        "reboot": {
+            "why": _reboot(host) if wanted.source in INSTALLED and not is_loaded else "",
+            "allowed": wanted.reboot == "True" and wanted.connection != "local",
+            "do": "Reboot this host yourself and run again: Ansible runs on it, and can't reboot it"
+            if wanted.connection == "local"
+            else "The run reboots the host (nvidia_driver_reboot=true)"
+            if wanted.reboot == "True"
+            else "Reboot this host and run again, or allow it with -e nvidia_driver_reboot=true",
+        },
         "preferences": bool(found.packages) and found.preferences,
         "pinning": list(found.pinning),
         "packages": list(found.packages),
@@ -70,7 +84,7 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Se
             "former": former,
             "package": package,
             "return": _return(host, replace(wanted, version=former, former=package, returning=True), table)
-            if former not in ("", wanted.version)
+            if former and (former != wanted.version or _kind(package, former) not in ("", found["modules"]))
             else {},
             "services": [name for name in stopped if name in services],
             "ignored": [name for name in stopped if name not in services],
@@ -80,8 +94,24 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Se
     }
 
 
+def _reboot(host: Facts) -> str:
+    """Return why a reboot may be needed to load the driver, empty if nothing is known that keeps it from loading."""
+    if not host or not host["nvidia_driver"].get("nouveau_loaded"):
+        return ""
+    bound = [gpu for gpu in host["gpus"] if gpu.get("driver") == "nouveau"]
+    drives = f"drives {len(bound)} of {len(host['gpus'])} GPUs" if bound else "is loaded"
+    return (
+        f"nouveau {drives}. While a console or a desktop uses it, it can't be unloaded, and NVIDIA's driver needs a "
+        "reboot"
+    )
+
+
 def _loaded(host: Facts) -> str:
     return str((host.get("nvidia_driver") or {}).get("loaded_version") or "")
+
+
+def _kind(package: Mapping[str, str], version: str) -> str:
+    return modules_of({"packages": {package["name"]: package["version"]}}, version) if package else ""
 
 
 def _pending(host: Facts, wanted: Wanted, found: Packages) -> dict[str, str]:

@@ -14,11 +14,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .._cuda import compatibility
-from .._cuda.families import by_device_id
-from .packages import PROPRIETARY, available, flavors, kind_for, newest, versions_in
+from . import fit
+from .fit import AUTO
+from .packages import available, installed_versions, newest
 
-AUTO = "auto"
 _TAG = re.compile(r":(\d{3}\.\d+(?:\.\d+)?)(?:-[\w.-]*)?(?:@\S*)?\Z")
 
 
@@ -92,7 +91,7 @@ def kept(host: Host, table: Mapping[str, Any]) -> str:
     driver = host.facts["nvidia_driver"]
     if driver["origin"] != "cuda_repository":
         return ""
-    installed = [version for version in versions_in(driver["packages"].values()) if version in table]
+    installed = [version for version in installed_versions(driver) if version in table]
     loaded = str(driver["loaded_version"])
     return loaded if loaded in installed else newest(installed)
 
@@ -102,13 +101,29 @@ def fitting(host: Host, table: Mapping[str, Any]) -> list[str]:
     return [version for version in available(host.system, table) if _drives(host, version)]
 
 
+def elsewhere(devices: Iterable[str], system: str, table: Mapping[str, Any]) -> str:
+    """Return the distributions that NVIDIA's repository has a driver for these GPUs for; empty if ``system`` is one."""
+    found, systems = list(devices), dict.fromkeys(name for entry in table.values() for name in entry["packages"])
+    choices: dict[str, list[str]] = {}
+    for name in sorted(systems):
+        able = [version for version in available(name, table) if _serves(found, version)]
+        if able:
+            choices.setdefault(newest(able), []).append(name)
+    if not found or any(system in names for names in choices.values()):
+        return ""
+    listed = " or ".join(f"{', '.join(names)} ({version})" for version, names in choices.items())
+    return (
+        f"install a distribution for which NVIDIA's repository has a driver for these GPUs: {listed}" if listed else ""
+    )
+
+
 def _drives(host: Host, version: str) -> bool:
-    devices = [gpu["device_id"] for gpu in host.facts["gpus"]]
-    branch = compatibility.read_driver(version).branch
-    families = [family for family in map(by_device_id, devices) if family]
-    if kind_for(devices, host.modules) == PROPRIETARY and PROPRIETARY not in flavors(str(branch)):
-        return False
-    return not any(compatibility.branch_problem(family, branch) for family in families)
+    return _serves(fit.devices_of(host.facts), version, host.modules)
+
+
+def _serves(devices: Iterable[str], version: str, modules: str = AUTO) -> bool:
+    found, branch = list(devices), int(version.partition(".")[0])
+    return any(fit.serves(found, branch, kind) for kind in fit.KINDS if modules in (AUTO, kind))
 
 
 def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
@@ -116,6 +131,10 @@ def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
     if mine:
         return Choice(mine)
     able = fitting(host, table)
+    if not able:
+        return _alone(host, table)
+    # A host that no version of the table serves is no reason to refuse the others.
+    pool = [each for each in pool if kept(each, table) or fitting(each, table)]
     label = f"in the pool {host.pool}" if host.pool else "without a pool"
     running = {version for version in (kept(each, table) for each in pool) if version}
     if running:
@@ -124,8 +143,8 @@ def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
             return Choice(newest(common))
         return Choice(
             "",
-            f"hosts {label} run {', '.join(sorted(running))}, but this host ({host.system}) supports "
-            f"{'only ' + ', '.join(able) if able else 'no version in the table'}",
+            f"hosts {label} run {', '.join(sorted(running))}, but this host ({host.system}) supports only "
+            f"{', '.join(able)}",
             "Upgrade the pool first (playbook gpulab.kubernetes.upgrade_driver), put this host into a separate pool "
             "(cluster_node_pool), or set nvidia_driver_version for it",
         )
@@ -139,10 +158,39 @@ def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
     )
 
 
+def _alone(host: Host, table: Mapping[str, Any]) -> Choice:
+    """What to say of a host that no version of the table serves, whatever the other hosts have."""
+    devices, known = fit.devices_of(host.facts), ", ".join(available(host.system, table))
+    has = (
+        f"NVIDIA's repository for {host.system} has {known}"
+        if known
+        else f"no version in the table is for {host.system}"
+    )
+    if not known:
+        return Choice("", has, f"I{elsewhere(devices, host.system, table)[1:]}")
+    apart = fit.conflict(devices)
+    if apart:
+        return Choice("", f"no driver serves all its GPUs: {apart}", "Leave GPUs out with cluster_ignored_gpus")
+    found = fit.ways(devices)
+    if host.modules != AUTO and not any(way.modules == host.modules for way in found):
+        return Choice(
+            "", f"nvidia_driver_modules is {host.modules}, but {_need(found)}", "Set nvidia_driver_modules=auto"
+        )
+    other = elsewhere(devices, host.system, table)
+    own = f"install a driver of {' or '.join(map(str, found))} yourself, and set nvidia_driver_source=preinstalled"
+    archive = "set nvidia_driver_source=distribution and nvidia_driver_version to such a version in its archive"
+    advice = "; or ".join(filter(None, [other, archive, own]))
+    return Choice("", f"{_need(found)}, but {has}", advice[:1].upper() + advice[1:])
+
+
+def _need(found: Iterable[fit.Way]) -> str:
+    return f"its GPUs need a driver of {' or '.join(map(str, found))}"
+
+
 def _each(pool: list[Host], table: Mapping[str, Any]) -> Iterator[str]:
     by_choice: dict[str, list[str]] = {}
     for host in pool:
-        able = ", ".join(fitting(host, table)) or "no version in the table"
+        able = ", ".join(fitting(host, table)) or kept(host, table)
         by_choice.setdefault(f"{able} ({host.system})", []).append(host.name)
     for words, names in by_choice.items():
         yield f"{', '.join(names)}: {words}"
@@ -166,7 +214,7 @@ def _of_source(host: Host) -> Choice:
             "Set nvidia_driver_version to the version that this image installs",
         )
     if driver["origin"] == "distribution":
-        installed = versions_in(driver["packages"].values())
+        installed = installed_versions(driver)
         found = loaded if loaded in installed else newest(installed)
         if found:
             return Choice(found)

@@ -5,22 +5,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from ...module_utils._problem import Problem
-from .._driver.packages import available, versions_in
+from .._cuda import compatibility
+from .._driver.archive import builds
+from .._driver.fit import AUTO, branch_of, devices_of, kind_for
+from .._driver.packages import available, foreign_kernel, headers_problem, installed_versions, modules_of
 from .._driver.plan import INSTALLED
-from .._driver.version import AUTO
+from .._driver.version import Host, fitting
 from .model import Cluster, Facts, Reading, listing
+from .remedies import INSTEAD
 
-# Distribution and driver -> of each series of kernels the first one that is known to have the newer pci_resize_resource
-# (see include/linux/pci.h in linux-headers-*-common), for which the distribution's own packages fail.
-_DOES_NOT_BUILD = {
-    ("Debian 12", "535.261.03"): ((6, 1, 0, 53), (6, 12, 117)),
-    ("Debian 13", "550.163.01"): ((6, 12, 117),),
-}
-_KERNEL = re.compile(r"[\d.]+(?:-\d+)?")
 # Where a distribution keeps its own driver.
 _COMPONENTS = {"Debian": ("contrib", "non-free", "non-free-firmware"), "Ubuntu": ("restricted",)}
 _ORIGINS = {
@@ -37,21 +33,23 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if not reading.facts["gpus"]:
         return
     if version == AUTO:
-        yield from _choice(reading, settings.get("driver_choice") or {})
+        yield from _choice(reading, table, settings.get("driver_choice") or {})
         return
     # An upgrade that failed may have come back to another one, which is then kept by asking for it.
     kept = settings["nvidia_driver_upgrading"] and version == reading.facts["nvidia_driver"]["loaded_version"]
+    system = reading.facts["os"]["key"]
+    if settings["nvidia_driver_source"] == "distribution":
+        yield from _archive(reading, str(version))
     if settings["nvidia_driver_source"] != "cuda_repository" or kept:
         return
-    system = reading.facts["os"]["key"]
     known = available(system, table)
     if version not in table:
         yield reading.problem(
             "driver_version_unknown",
             f"nvidia_driver_version is {version}, which is not in the table of versions",
             "nvidia_driver_version",
-            "Only versions that are known to work with the others are installed",
-            f"Choose one of {listing(known or table)}, or auto",
+            f"Only versions that are known to work with the others are installed: {listing(known or table)}",
+            "Choose one of these versions, or auto",
         )
     # A distribution that is not supported is a problem of its own.
     elif system not in table[version]["packages"] and known:
@@ -59,8 +57,24 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "driver_version_not_offered",
             f"nvidia_driver_version is {version}, which is not in NVIDIA's repository for {system}",
             "nvidia_driver_version",
-            "Each distribution has its own set of versions",
-            f"For {system}, the table contains {listing(known)}: choose one of them for this host, or auto",
+            f"Each distribution has its own set of versions. For {system}, the table contains {listing(known)}",
+            INSTEAD,
+        )
+
+
+def _archive(reading: Reading, version: str) -> Iterator[Problem]:
+    """A version that apt does not know with the wanted modules, nor is it installed. Both kinds are built apart."""
+    facts, modules = reading.facts, wanted_modules(reading)
+    read = sorted({(str(each["version"]), str(each["modules"])) for each in facts.get("distribution_versions") or ()})
+    if read and (version, modules) not in read and version not in installed_versions(facts["nvidia_driver"]):
+        yield reading.problem(
+            "driver_version_not_offered",
+            f"nvidia_driver_version is {version}, which the archive of {facts['os']['key']} does not have with the "
+            f"{modules} kernel modules",
+            "nvidia_driver_version",
+            "With nvidia_driver_source=distribution, apt must know the version. It knows "
+            + listing(f"{each} ({kind})" for each, kind in read),
+            INSTEAD,
         )
 
 
@@ -75,10 +89,10 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "No NVIDIA driver is loaded, though nvidia_driver_source expects one",
                 "/proc/driver/nvidia/version",
                 "Nothing works without a driver",
-                "Load it (modprobe nvidia; nvidia-smi shows why not), or set nvidia_driver_source to cuda_repository",
+                "Load it if it is installed (modprobe nvidia; nvidia-smi shows why not)",
             )
         return
-    versions = versions_in(found["packages"].values()) or {found["loaded_version"]} - {""}
+    versions = installed_versions(found) or {found["loaded_version"]} - {""}
     if settings["nvidia_driver_source"] == "operator":
         # One that no package and no .run file has brought is the operator's own, of an earlier run.
         if found["origin"] not in ("none", "other"):
@@ -107,14 +121,27 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"The existing NVIDIA driver ({listing(sorted(versions)) or 'version unknown'}) {reason}",
             listing(sorted(found["packages"])[:4]) or "/proc/driver/nvidia/version",
             "An existing driver is not replaced unless you ask for it",
-            "Keep it (nvidia_driver_source=preinstalled), or choose its version (nvidia_driver_version), or "
-            + (
-                "let it be replaced (nvidia_driver_replace_foreign=true)"
-                if foreign
-                else "change it with the playbook gpulab.kubernetes.upgrade_driver, or let it be replaced by this "
-                "version (nvidia_driver_replace_foreign=true)"
-            ),
+            INSTEAD if foreign else "Change it with the playbook gpulab.kubernetes.upgrade_driver",
             **_kept_driver(found),
+        )
+
+
+def kept_modules(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """A driver of the wanted version, but with modules of the other kind: apt would not replace one by the other."""
+    settings, found, wanted = reading.settings, reading.facts["nvidia_driver"], wanted_version(reading)
+    there, planned = modules_of(found, wanted), wanted_modules(reading)
+    replacing = settings["nvidia_driver_replace_foreign"] or settings["nvidia_driver_upgrading"]
+    if settings["nvidia_driver_source"] not in INSTALLED or replacing or not there or there == planned:
+        return
+    if reading.facts["gpus"] and wanted in installed_versions(found):
+        yield reading.problem(
+            "driver_modules_differ",
+            f"The existing NVIDIA driver {wanted} has the {there} kernel modules, but the {planned} ones are needed",
+            "nvidia_driver_modules",
+            "An existing driver is not replaced unless you ask for it"
+            if settings["nvidia_driver_modules"] != AUTO
+            else f"The {there} modules do not drive the GPUs of this host",
+            "Change it with the playbook gpulab.kubernetes.upgrade_driver",
         )
 
 
@@ -132,11 +159,16 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     # Ubuntu's own modules are signed by Canonical, and the role takes them there.
     if ubuntu and source == "distribution":
         return
-    own = "install a signed driver yourself, or enroll a key for DKMS at the console, and set "
+    key = facts.get("signing_key") or {}
+    # What DKMS signs with an enrolled key, the kernel loads.
+    if key.get("enrolled"):
+        return
+    certificate = key.get("certificate") or ("/var/lib/shim-signed/mok/MOK.der" if ubuntu else "/var/lib/dkms/mok.pub")
+    create = "update-secureboot-policy --new-key" if ubuntu else "dkms generate_mok"
     yield reading.problem(
         "secure_boot",
         "Secure Boot is on",
-        "firmware",
+        f"firmware, {certificate}",
         "The kernel refuses the driver's modules, which DKMS builds on the host and signs with an unknown key",
         (
             "Use Ubuntu's own driver, whose modules are signed: nvidia_driver_source=distribution with a version from "
@@ -144,13 +176,40 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             if ubuntu
             else ""
         )
-        + f"Turn off Secure Boot in the firmware; or {own}nvidia_driver_source=preinstalled",
+        + f"Turn off Secure Boot in the firmware. Or enroll DKMS's key: mokutil --import {certificate} (if there is "
+        f"none, install dkms and run {create} first), reboot, confirm at the console, and run again. Or install a "
+        "signed driver yourself and set nvidia_driver_source=preinstalled",
     )
+
+
+def kernel_headers(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """DKMS builds the driver's modules with them; of some kernels no apt source of the host has any."""
+    facts, source = reading.facts, reading.settings["nvidia_driver_source"]
+    found = facts.get("kernel_packages")
+    if not found or not facts["gpus"] or source not in INSTALLED:
+        return
+    # Canonical's signed modules are built already.
+    if facts["secure_boot"] and source == "distribution" and facts["os"]["key"].startswith("Ubuntu"):
+        return
+    if facts["nvidia_driver"]["loaded_version"] == wanted_version(reading):
+        return
+    # Without an answer of apt only kernels of others are judged; the role refuses the rest as soon as apt is asked.
+    asked = found.get("headers_known") is not None or foreign_kernel(str(facts["kernel"]))
+    why = headers_problem(facts) if asked else ""
+    if why:
+        what, _colon, do = why.partition(". ")
+        yield reading.problem(
+            "kernel_headers_missing",
+            what.removeprefix("Error while installing the kernel headers: "),
+            f"kernel {facts['kernel']}",
+            "DKMS builds the driver's modules for the running kernel with them",
+            do.removesuffix("."),
+        )
 
 
 def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     facts, wanted = reading.facts, wanted_version(reading)
-    if not _from_distribution(reading) or wanted in versions_in(facts["nvidia_driver"]["packages"].values()):
+    if not _from_distribution(reading) or wanted in installed_versions(facts["nvidia_driver"]):
         return
     needed = _COMPONENTS.get(str(facts["os"]["key"]).partition(" ")[0], ())
     missing = [name for name in needed if name not in facts["apt_components"]]
@@ -161,30 +220,24 @@ def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"The apt sources of this host do not enable {listing(missing)}",
             "/etc/apt/sources.list, /etc/apt/sources.list.d",
             "These components contain the distribution's own driver (nvidia_driver_source=distribution)",
-            f"Add {' '.join(missing)} to the components of the distribution's entries, including its security "
-            "updates; or set nvidia_driver_source=cuda_repository",
+            f"Add {' '.join(missing)} to the components of the distribution's entries, including its security updates",
         )
 
 
 def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """What is known to fail: Debian's own driver, since stable updates of its kernels changed an interface."""
-    facts, wanted = reading.facts, wanted_version(reading)
-    known = _DOES_NOT_BUILD.get((str(facts["os"]["key"]), wanted), ())
-    loaded = facts["nvidia_driver"]["loaded_version"] == wanted
-    if not known or not _from_distribution(reading) or loaded:
+    facts, wanted, modules = reading.facts, wanted_version(reading), wanted_modules(reading)
+    if not _from_distribution(reading) or facts["nvidia_driver"]["loaded_version"] == wanted:
         return
-    release = _KERNEL.match(str(facts["kernel"]))
-    kernel = tuple(map(int, re.findall(r"\d+", release.group()))) if release else ()
-    if any(kernel[: len(first) - 1] == first[:-1] and kernel >= first for first in known):
+    if not builds(str(facts["os"]["key"]), wanted, modules, str(facts["kernel"])):
         yield reading.problem(
             "driver_does_not_build",
             f"Debian's driver {wanted} does not build for the kernel {facts['kernel']}",
             "nvidia_driver_source",
-            "This kernel's pci_resize_resource takes one more argument",
-            "Set nvidia_driver_source=cuda_repository; or look for a newer version "
-            "(apt-cache madison nvidia-open-kernel-dkms nvidia-kernel-dkms) and set nvidia_driver_version to it, with "
-            "nvidia_driver_modules=proprietary if only nvidia-kernel-dkms has it; or boot an older kernel; "
-            "or install a driver yourself and set nvidia_driver_source=preinstalled",
+            f"This kernel's pci_resize_resource takes one more argument than the {modules} modules pass",
+            "Boot an older kernel; or look for a newer version (apt-cache madison nvidia-open-kernel-dkms "
+            "nvidia-kernel-dkms) and set nvidia_driver_version to it, with nvidia_driver_modules=proprietary if only "
+            "nvidia-kernel-dkms has it",
         )
 
 
@@ -194,11 +247,42 @@ def wanted_version(reading: Reading) -> str:
     return version if version != AUTO else str((reading.settings.get("driver_choice") or {}).get("version", ""))
 
 
+def wanted_modules(reading: Reading) -> str:
+    """The kind of modules of the driver that packages will install."""
+    wanted = wanted_version(reading)
+    return kind_for(
+        devices_of(reading.facts),
+        str(reading.settings["nvidia_driver_modules"]),
+        branch_of(wanted),
+        modules_of(reading.facts["nvidia_driver"], wanted),
+    )
+
+
+def driver_to_be(reading: Reading) -> compatibility.Driver | None:
+    """The driver that the host will have, None when that isn't known, or is no version (another rule tells)."""
+    preinstalled = reading.settings["nvidia_driver_source"] == "preinstalled"
+    loaded, wanted = reading.facts["nvidia_driver"]["loaded_version"], wanted_version(reading)
+    try:
+        return compatibility.read_driver(str(loaded if preinstalled else wanted))
+    except compatibility.CudaError:
+        return None
+
+
+def modules_to_be(reading: Reading) -> str:
+    """The kind of modules that the host will have, empty when that isn't known: an image or the operator decides."""
+    source, setting = reading.settings["nvidia_driver_source"], str(reading.settings["nvidia_driver_modules"])
+    if source == "preinstalled":
+        return str(reading.facts["nvidia_driver"].get("loaded_modules") or "")
+    if source in INSTALLED:
+        return wanted_modules(reading)
+    return setting if setting != AUTO else ""
+
+
 def _from_distribution(reading: Reading) -> bool:
     return bool(reading.facts["gpus"]) and reading.settings["nvidia_driver_source"] == "distribution"
 
 
-def _choice(reading: Reading, choice: Mapping[str, str]) -> Iterator[Problem]:
+def _choice(reading: Reading, table: Facts, choice: Mapping[str, str]) -> Iterator[Problem]:
     if reading.settings["nvidia_driver_upgrading"]:
         yield reading.problem(
             "driver_upgrade_without_version",
@@ -208,10 +292,15 @@ def _choice(reading: Reading, choice: Mapping[str, str]) -> Iterator[Problem]:
             "Set it in the inventory, or run again with -e nvidia_driver_version=VERSION",
         )
     elif choice.get("why"):
+        modules, source = str(reading.settings["nvidia_driver_modules"]), str(reading.settings["nvidia_driver_source"])
+        able = fitting(Host(reading.host, AUTO, source, "", reading.facts, modules), table)
         yield reading.problem(
             "driver_version_undecided",
             f"nvidia_driver_version is auto, but no version can be chosen: {choice['why']}",
             "nvidia_driver_version",
-            "All hosts of a pool get the same version, so that jobs find the same driver on each of them",
-            choice["advice"],
+            "All hosts of a pool get the same version, so that jobs find the same driver on each of them"
+            if able and source == "cuda_repository"
+            else "A host has one driver, which must serve all its GPUs",
+            # Other advice than the remedies is about the pool.
+            choice["advice"] if able and source == "cuda_repository" else INSTEAD,
         )

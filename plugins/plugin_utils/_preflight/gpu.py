@@ -6,16 +6,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
 
-from ...module_utils._problem import Problem
+from ...module_utils._nvidia.pci import PASSED_THROUGH, address_of, selects
+from ...module_utils._problem import Problem, Remedy
 from .._cuda import compatibility
 from .._cuda import data as families
-from .._cuda.data import OPEN_REQUIRED, OPEN_UNSUPPORTED
 from .._cuda.families import by_device_id
-from .._driver.packages import PROPRIETARY, flavors
+from .._driver import fit
 from .._driver.plan import INSTALLED
-from .driver import components, does_not_build, driver, known_version, secure_boot, wanted_version
-from .model import Cluster, ClusterRule, HostRule, Reading, listing
+from .._driver.version import elsewhere
+from .driver import (
+    components,
+    does_not_build,
+    driver,
+    driver_to_be,
+    kept_modules,
+    kernel_headers,
+    known_version,
+    modules_to_be,
+    secure_boot,
+)
+from .model import Cluster, ClusterRule, Facts, HostRule, Reading, listing
+from .remedies import IGNORED, IMAGE, INSTEAD, remedies, words
 
 # SXM modules of HGX systems; GB200 and GB300 are arm64.
 _NVLINK_5 = {"0x2901": "B200", "0x3182": "B300"}
@@ -34,23 +48,79 @@ _WITHOUT_MIG = (
 
 def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     expected, found = reading.settings["expected_gpus"], reading.facts["gpus"]
-    if expected is not None and int(expected) != len(found):
-        yield reading.problem(
-            "gpu_count_differs",
-            f"{expected} GPUs are expected, but the PCI bus has {len(found)}",
-            "cluster_expected_gpus",
-            "A GPU may have fallen off the bus, or may not be seated properly",
-            "Check lspci -d 10de: and the kernel log (dmesg); correct cluster_expected_gpus if it is wrong",
+    left_out = reading.facts["gpus_left_out"]
+    passed = [gpu["address"] for gpu in left_out if gpu["driver"] == PASSED_THROUGH and not _ignored(reading, gpu)]
+    # Whoever gives the number of the others knows about them.
+    if passed and (expected is None or int(expected) == len(found) + len(passed)):
+        ignored = [*(reading.settings.get("ignored_gpus") or ()), *passed]
+        yield replace(
+            reading.problem(
+                "gpus_passed_through",
+                f"GPUs are reserved for virtual machines: {listing(passed)}",
+                "driver vfio-pci",
+                "NVIDIA's driver can't use them",
+                f"Leave them out of Kubernetes ({IGNORED}=[{listing(ignored)}], or cluster_expected_gpus={len(found)} "
+                "for the others), or release them from vfio-pci (kernel command line, /etc/modprobe.d)",
+            ),
+            remedies=(Remedy(((IGNORED, ignored),)),),
         )
-    passed = [gpu["address"] for gpu in found if gpu["driver"] == "vfio-pci"]
-    if passed:
-        yield reading.problem(
-            "gpus_passed_through",
-            f"GPUs are reserved for virtual machines: {listing(passed)}",
-            "driver vfio-pci",
-            "NVIDIA's driver can't use them",
-            "Release them from vfio-pci (kernel command line, /etc/modprobe.d), or exclude the host",
+    elif expected is not None and int(expected) != len(found):
+        more = f", and {len(left_out)} that are left out ({listing(gpu['address'] for gpu in left_out)})" * bool(
+            left_out
         )
+        yield replace(
+            reading.problem(
+                "gpu_count_differs",
+                f"{expected} GPUs are expected, but the PCI bus has {len(found)}{more}",
+                "cluster_expected_gpus",
+                "A GPU may have fallen off the bus, or may not be seated properly",
+                "Check lspci -d 10de: and the kernel log (dmesg); correct cluster_expected_gpus if it is wrong",
+            ),
+            remedies=(Remedy((("cluster_expected_gpus", len(found)),)),),
+        )
+
+
+def ignored(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """GPUs that are to be left out, but can't be, or that the host does not have."""
+    entries = [str(entry) for entry in reading.settings.get("ignored_gpus") or ()]
+    every = [*reading.facts["gpus"], *reading.facts["gpus_left_out"]]
+    for entry in entries:
+        named = any(gpu.get("name") for gpu in every)
+        model = address_of(entry) == "" and (named or entry.lower().startswith(("10de:", "0x")))
+        # A model may be named for all hosts, also for those without it.
+        if every and not model and not any(selects(entry, gpu) for gpu in every):
+            others = [each for each in entries if each != entry]
+            yield replace(
+                reading.problem(
+                    "ignored_gpu_unknown",
+                    f"{IGNORED} contains {entry}, which is none of the GPUs of this host",
+                    IGNORED,
+                    "A GPU that is to be left out would be given to pods",
+                    "Use a PCI address or a PCI ID of this host (lspci -nn -d 10de:): "
+                    + listing(f"{gpu['address']} (10de:{str(gpu['device_id']).removeprefix('0x')})" for gpu in every),
+                ),
+                remedies=(Remedy(((IGNORED, others),)),),
+            )
+    version, modules = driver_to_be(reading), modules_to_be(reading)
+    for gpu in reading.facts["gpus_left_out"]:
+        if gpu["driver"] == PASSED_THROUGH or not version or not reading.facts["gpus"]:
+            continue
+        if any(fit.serves([gpu["device_id"]], version.branch, kind) for kind in fit.KINDS if modules in ("", kind)):
+            yield replace(
+                reading.problem(
+                    "ignored_gpu_is_driven",
+                    f"The GPU {gpu['address']} is left out ({IGNORED}), but the driver {version.text} will drive it",
+                    IGNORED,
+                    "The device plugin offers every GPU that the driver drives",
+                    f"Reserve it for another driver: driverctl set-override {gpu['address']} {PASSED_THROUGH} (package "
+                    f"driverctl), then run again; or remove it from {IGNORED}",
+                ),
+                remedies=(Remedy((), (("vfio", str(gpu["address"])),)),),
+            )
+
+
+def _ignored(reading: Reading, gpu: Facts) -> bool:
+    return any(selects(str(entry), gpu) for entry in reading.settings.get("ignored_gpus") or ())
 
 
 def nvlink(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -71,54 +141,119 @@ def nvlink(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    if reading.settings["nvidia_driver_source"] not in INSTALLED:
+    """Whether one driver serves all GPUs of the host, and the one that it has or will get does."""
+    devices = _device_ids(reading)
+    apart = fit.conflict(devices)
+    if apart:
+        several = len(fit.families(devices)) > 1
+        yield reading.problem(
+            "gpus_need_different_drivers" if several else "gpu_unsupported",
+            "No driver serves all GPUs of this host"
+            if several
+            else f"No driver serves the {listing(_names(devices))} GPUs",
+            "hardware",
+            apart,
+            "Put the GPUs into different hosts" if several else "Use a different GPU",
+        )
         return
-    modules, version = reading.settings["nvidia_driver_modules"], _driver_to_be(reading)
-    for device in _device_ids(reading):
-        found = by_device_id(device)
+    setting, source = str(reading.settings["nvidia_driver_modules"]), reading.settings["nvidia_driver_source"]
+    version, modules = driver_to_be(reading), modules_to_be(reading)
+    for device in devices:
+        found, label = by_device_id(device), f"10de:{device.removeprefix('0x')}"
         if found is None:
-            if modules == "auto":
-                yield reading.problem(
-                    "gpu_unknown",
-                    f"The GPU with the PCI ID 10de:{device.removeprefix('0x')} is not known to this collection",
-                    "nvidia_driver_modules",
-                    "It needs either the open or the proprietary kernel modules",
-                    "Set nvidia_driver_modules to open (Turing and newer) or proprietary for this host",
+            if setting == fit.AUTO and source in INSTALLED:
+                yield replace(
+                    reading.problem(
+                        "gpu_unknown",
+                        f"The GPU with the PCI ID {label} is not known to this collection",
+                        "nvidia_driver_modules",
+                        "It needs either the open or the proprietary kernel modules",
+                        "Set nvidia_driver_modules to open (Turing and newer) or proprietary for this host",
+                    ),
+                    remedies=tuple(Remedy((("nvidia_driver_modules", kind),)) for kind in fit.KINDS),
                 )
             continue
-        label = f"{found.name} GPUs (PCI ID 10de:{device.removeprefix('0x')})"
-        wrong = {OPEN_UNSUPPORTED: "open", OPEN_REQUIRED: "proprietary"}.get(found.open_modules)
-        right = {"open": "proprietary", "proprietary": "open"}.get(str(wrong), "")
-        if modules == wrong:
+        able = [way.modules for way in fit.ways([device])]
+        if modules and modules not in able:
+            loaded = source == "preinstalled"
             yield reading.problem(
-                "kernel_modules_do_not_fit",
-                f"{label} do not work with the {wrong} kernel modules",
-                "nvidia_driver_modules",
-                f"They need the {right} kernel modules",
-                f"Set nvidia_driver_modules to {right} or auto",
+                "loaded_modules_do_not_fit" if loaded else "kernel_modules_do_not_fit",
+                f"{found.name} GPUs (PCI ID {label}) do not work with the {modules} kernel modules"
+                + (f" of the loaded driver {version.text}" if loaded and version else ""),
+                "/proc/driver/nvidia/version" if loaded else "nvidia_driver_modules",
+                f"They need the {able[0]} kernel modules: {_why(found, modules)}",
+                INSTEAD,
             )
-        why = compatibility.branch_problem(found, version.branch) if version else None
-        if version and not why and PROPRIETARY in (modules, right) and PROPRIETARY not in flavors(str(version.branch)):
-            why = f"NVIDIA provides no proprietary kernel modules of branch {version.branch}"
+        why = fit.refusal(found, version.branch, modules if modules in able else "") if version else ""
         if version and why:
             yield reading.problem(
                 "driver_does_not_fit_gpu",
-                f"{label} do not work with the driver {version.text}",
+                f"{found.name} GPUs (PCI ID {label}) do not work with the driver {version.text}",
                 "nvidia_driver_version",
                 why[0].upper() + why[1:],
-                "Set nvidia_driver_version for this host to a version of a branch that supports them",
+                INSTEAD,
             )
 
 
+def _why(found: families.Family, modules: str) -> str:
+    return next(filter(None, (fit.refusal(found, branch, modules) for branch in (580, found.last_branch or 580))), "")
+
+
+def _names(devices: list[str]) -> list[str]:
+    return [found.name for found in fit.families(devices)]
+
+
 def _device_ids(reading: Reading) -> list[str]:
-    return sorted({gpu["device_id"] for gpu in reading.facts["gpus"]})
+    return fit.devices_of(reading.facts)
+
+
+def decide(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """The problems of a host's driver, each with the changes after which it does not come again."""
+    for problem in _find(reading, cluster):
+        found = problem.remedies or remedies(reading, cluster, problem, _find)
+        keep = any(
+            dict(remedy.settings) == {"nvidia_driver_source": "preinstalled"} for remedy in found if not remedy.host
+        )
+        other = elsewhere(
+            _device_ids(reading), str(reading.facts["os"]["key"]), cluster.settings["nvidia_driver_versions"]
+        )
+        own = "secure_boot", "kernel_headers_missing", "nvlink5_unsupported", "gpu_unknown"
+        text = "" if problem.kind in own or problem.remedies else words(found, other)
+        do = problem.do if problem.do != INSTEAD or not text else ""
+        do = "; or ".join(filter(None, [do, text[:1].lower() + text[1:] if do else text]))
+        answers = problem.answers if keep else ()
+        yield replace(problem, remedies=found, do=do, answers=answers)
+
+
+def _find(reading: Reading, cluster: Cluster) -> list[Problem]:
+    # Without a driver that serves the GPUs there is nothing to say about one.
+    rules = _DRIVER_RULES if not fit.conflict(_device_ids(reading)) else (family, ignored)
+    return list(chain.from_iterable(rule(reading, cluster) for rule in rules))
+
+
+_DRIVER_RULES: tuple[HostRule, ...] = (
+    known_version,
+    family,
+    ignored,
+    nvlink,
+    driver,
+    kept_modules,
+    secure_boot,
+    components,
+    does_not_build,
+    kernel_headers,
+)
+# The newest image of the sample for each of them: NVIDIA has no others that older GPUs can run.
+_SAMPLES = tuple(
+    f"nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda{tag}" for tag in ("12.5.0", "11.7.1-ubuntu20.04", "10.2")
+)
 
 
 def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """Acceptance would find out in the end, after everything has been changed."""
     image = cluster.settings["acceptance_image"]
-    cuda, version = compatibility.cuda_of_image(image), _driver_to_be(reading)
-    if cuda is None or version is None:
+    cuda, version = compatibility.cuda_of_image(image), driver_to_be(reading)
+    if cuda is None or version is None or fit.conflict(_device_ids(reading)):
         return
     found = {}
     for device in _device_ids(reading):
@@ -130,23 +265,25 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             if verdict.kind == compatibility.UNSUPPORTED:
                 found[verdict.reason] = verdict
     for verdict in found.values():
-        yield reading.problem(
-            "check_image_does_not_fit",
-            f"The image of the verification has CUDA {cuda}, which the driver {version.text} can't run on this host",
-            f"acceptance_image ({image})",
-            verdict.reason,
-            f"Set acceptance_image to an image with a CUDA version that the driver can run. Or: {verdict.advice}",
+        yield replace(
+            reading.problem(
+                "check_image_does_not_fit",
+                f"The image of the verification has CUDA {cuda}, which the driver {version.text} can't run on this "
+                "host",
+                f"acceptance_image ({image})",
+                verdict.reason,
+                f"Set acceptance_image to an image with a CUDA version that the driver can run. Or: {verdict.advice}",
+            ),
+            remedies=tuple(
+                Remedy(((IMAGE, sample),))
+                for sample in _SAMPLES
+                if all(
+                    compatibility.judge(str(compatibility.cuda_of_image(sample)), version.text, device).kind
+                    != compatibility.UNSUPPORTED
+                    for device in _device_ids(reading)
+                )
+            )[:1],
         )
-
-
-def _driver_to_be(reading: Reading) -> compatibility.Driver | None:
-    """The driver that the host will have, None when that isn't known, or is no version (another rule tells)."""
-    preinstalled = reading.settings["nvidia_driver_source"] == "preinstalled"
-    loaded, wanted = reading.facts["nvidia_driver"]["loaded_version"], wanted_version(reading)
-    try:
-        return compatibility.read_driver(str(loaded if preinstalled else wanted))
-    except compatibility.CudaError:
-        return None
 
 
 def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -206,16 +343,5 @@ def driver_roots(cluster: Cluster) -> Iterator[Problem]:
         )
 
 
-RULES: tuple[HostRule, ...] = (
-    count,
-    known_version,
-    family,
-    nvlink,
-    check_image,
-    driver,
-    sharing,
-    secure_boot,
-    components,
-    does_not_build,
-)
+RULES: tuple[HostRule, ...] = (count, decide, check_image, sharing)
 CLUSTER_RULES: tuple[ClusterRule, ...] = (driver_roots,)

@@ -32,6 +32,14 @@ def root(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 def platform(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     facts, known = reading.facts, cluster.settings["distributions"]
+    if _is_wsl(facts):
+        yield reading.problem(
+            "wsl_unsupported",
+            f"This is Windows Subsystem for Linux (WSL), kernel {facts['kernel']}",
+            "kernel",
+            "Its GPUs are not on a PCI bus and use Windows' driver, and its kernel lacks modules that Kubernetes needs",
+            "Use a machine or a virtual machine that runs Linux itself; WSL can be the controller",
+        )
     if facts["os"]["key"] not in known:
         yield reading.problem(
             "os_unsupported",
@@ -64,7 +72,8 @@ def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     missing = {name for name, state in modules.items() if state == "missing"}
     if not missing >= _PACKET_FILTERS:
         missing -= _PACKET_FILTERS
-    if missing:
+    # What WSL's kernel lacks, no package brings.
+    if missing and not _is_wsl(facts):
         names = " nor ".join(sorted(missing)) if missing == _PACKET_FILTERS else listing(sorted(missing))
         yield reading.problem(
             "kernel_modules_missing",
@@ -82,6 +91,11 @@ def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "kubelet 1.35 and newer refuse to start with it",
             "Remove systemd.unified_cgroup_hierarchy=0 from the kernel command line and reboot",
         )
+
+
+def _is_wsl(facts: Facts) -> bool:
+    """5.15.167.4-microsoft-standard-WSL2, 4.4.0-19041-Microsoft"""
+    return "-microsoft" in str(facts["kernel"]).lower()
 
 
 def _more_modules(facts: Facts) -> str:

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...module_utils._acceptance.problems import SITE
-from .._driver.version import AUTO, pinned
+from .._driver.fit import AUTO
+from .._driver.version import pinned
 from .._preflight.existing import kept_version
 
 _VERSION = f"Install it: {SITE}. Or set the variable of this version to the installed version."

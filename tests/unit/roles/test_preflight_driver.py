@@ -71,12 +71,16 @@ def site(tmp_path: Path) -> Site:
 
 
 def play(site: Site, facts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return json.loads(read(site, facts, **more) and (site.place / "found").read_text())  # type: ignore[no-any-return]
+
+
+def read(site: Site, facts: dict[str, Any], **more: Any) -> str:
+    """What Ansible prints."""
     ansible = {"nodename": "gpu1", "default_ipv4": {"address": "192.0.2.1"}}
     settings = {"facts": facts, "place": str(site.place), "ansible_facts": ansible, **more}
     status, output = site.play(PLAYBOOK, settings)
     assert status == 0, output
-    found: dict[str, Any] = json.loads((site.place / "found").read_text())
-    return found
+    return " ".join(output.split())
 
 
 def questions(site: Site) -> list[dict[str, Any]]:
@@ -127,3 +131,14 @@ def test_a_version_that_the_distribution_lacks_is_no_question(site: Site) -> Non
     system = {"key": "Debian 13", "repository_name": "debian13"}
     found = play(site, {**FACTS, "os": system}, nvidia_driver_version=OLD)
     assert found["version"] == OLD and found["repositories"] == FACTS["repositories"]
+
+
+def test_a_reboot_is_announced_if_nouveau_is_loaded(site: Site) -> None:
+    gpus = [{**FACTS["gpus"][0], "driver": "nouveau"}]
+    nouveau = {**FACTS, "gpus": gpus, "nvidia_driver": {**FACTS["nvidia_driver"], "nouveau_loaded": True}}
+    output = read(site, nouveau)
+    assert "nouveau drives 1 of 1 GPUs" in output and "needs a reboot" in output
+    # The test runs on the machine that it plays with.
+    assert "Reboot this host yourself" in output
+    assert "nouveau" not in read(site, {**nouveau, "nvidia_driver": {**driver(NEW), "nouveau_loaded": True}})
+    assert "nouveau" not in read(site, nouveau, nvidia_driver_source="preinstalled")

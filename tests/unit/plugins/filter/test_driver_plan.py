@@ -341,3 +341,88 @@ def test_only_a_distribution_s_own_driver_returns_from_it(origin: str, returns: 
     assert (
         plan(changed, {}, "550.1.2", node(), source="distribution")["upgrade"]["return"].get("version", "") == returns
     )
+
+
+@pytest.mark.parametrize(
+    ("loaded", "gpu", "modules", "kept", "planned"),
+    [
+        # Both kinds serve a T4, so what is there stays.
+        ("cuda-drivers-580", T4, "auto", "proprietary", ["cuda-drivers-580"]),
+        ("nvidia-open-580", T4, "auto", "open", ["nvidia-open-580"]),
+        (
+            "nvidia-dkms-580",
+            T4,
+            "auto",
+            "proprietary",
+            ["libnvidia-compute-580", "nvidia-dkms-580", "nvidia-utils-580"],
+        ),
+        ("cuda-drivers-580", T4, "open", "open", ["nvidia-open-580"]),
+        ("nvidia-open-580", V100, "auto", "proprietary", ["cuda-drivers-580"]),
+    ],
+)
+def test_the_kind_of_modules_of_a_driver_of_the_same_version(
+    loaded: str, gpu: str, modules: str, kept: str, planned: list[str]
+) -> None:
+    there = "open" if "open" in loaded else "proprietary"
+    driver = {"loaded_version": OLD, "loaded_modules": there, "packages": {loaded: f"{OLD}-1ubuntu1"}}
+    found = plan(host("Ubuntu 24.04", gpu, nvidia_driver=driver), TABLE, OLD, modules=modules)
+    assert found["modules"] == kept
+    assert [each["name"] for each in found["packages"] if not each.get("optional")] == planned
+    assert found["loaded"] == (kept == there) and found["interrupts"] == (kept != there)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "wanted", "why", "allowed", "do"),
+    [
+        (["nouveau", ""], {}, "drives 1 of 2 GPUs", False, "allow it with -e nvidia_driver_reboot=true"),
+        ([""], {"reboot": "True"}, "nouveau is loaded", True, "The run reboots the host"),
+        (["nouveau"], {"reboot": "True", "connection": "local"}, "drives 1", False, "Reboot this host yourself"),
+        (["nouveau"], {"source": "preinstalled"}, "", False, ""),
+    ],
+)
+def test_a_reboot_that_can_be_foreseen(
+    gpus: list[str], wanted: dict[str, str], why: str, allowed: bool, do: str
+) -> None:
+    driver = {"loaded_version": "", "packages": {}, "nouveau_loaded": True}
+    bound = [{"device_id": T4, "driver": name} for name in gpus]
+    found = plan(host("Ubuntu 24.04", gpus=bound, nvidia_driver=driver), TABLE, OLD, **wanted)["reboot"]
+    assert why in found["why"] and bool(why) == bool(found["why"])
+    assert found["allowed"] is allowed and do in found["do"]
+
+
+@pytest.mark.parametrize(
+    ("release", "headers", "sentence"),
+    [
+        ("6.14.8-2-pve", "linux-headers-6.14.8-2-pve", "Proxmox VE's kernel: install proxmox-headers-6.14.8-2-pve"),
+        ("6.16.3-x64v3-xanmod1", "linux-headers-6.16.3-x64v3-xanmod1", "XanMod's kernel: install linux-headers-6.16"),
+        ("6.12.9-2-liquorix-amd64", "linux-headers-6.12.9-2-liquorix-amd64", "Liquorix' kernel"),
+        ("6.15.0-061500rc3-generic", "linux-headers-6.15.0-061500rc3-generic", "kernel.ubuntu.com/mainline"),
+    ],
+)
+def test_kernels_of_others_get_their_headers_elsewhere(release: str, headers: str, sentence: str) -> None:
+    kernel = {**KERNEL, "image": "", "headers": [headers]}
+    facts = host("Ubuntu 24.04", kernel=release, kernel_packages=kernel)
+    assert sentence in plan(facts, TABLE, OLD)["headers_problem"]
+    known = {**facts, "kernel_packages": {**kernel, "headers_known": True}}
+    assert plan(known, TABLE, OLD)["headers_problem"] == ""
+
+
+@pytest.mark.parametrize(("modules", "returns"), [("open", ["nvidia-open-580"]), ("proprietary", [])])
+def test_a_change_of_the_modules_alone_can_be_rolled_back(modules: str, returns: list[str]) -> None:
+    there = {"nvidia-open-580": f"{OLD}-1ubuntu1"} if modules == "open" else {"cuda-drivers-580": f"{OLD}-1ubuntu1"}
+    driver = {"loaded_version": OLD, "loaded_modules": modules, "packages": there, "origin": "cuda_repository"}
+    found = plan(host("Ubuntu 24.04", V100, nvidia_driver=driver), TABLE, OLD, node())["upgrade"]
+    assert found["pending"] == bool(returns)
+    names = [each["name"] for each in found["return"].get("packages", ()) if not each.get("optional")]
+    assert names == returns
+
+
+@pytest.mark.parametrize("version", ["", "auto", "5x0.1"])
+@pytest.mark.parametrize("source", ["cuda_repository", "distribution", "preinstalled"])
+@pytest.mark.parametrize("gpus", [[], [{"device_id": T4}], [{"device_id": "0x1b80"}, {"device_id": "0x2b85"}]])
+def test_a_version_that_is_not_decided_or_not_one_has_a_plan(
+    version: str, source: str, gpus: list[dict[str, str]]
+) -> None:
+    """Preflight plans each host before its rules refuse it."""
+    found = plan(host("Ubuntu 24.04", gpus=gpus), TABLE, version, source=source)
+    assert bool(found["problem"]) == (source == "cuda_repository")

@@ -95,7 +95,7 @@ def test_proprietary_modules_end_with_610() -> None:
             "b",
             [f"a: {OLD} (Debian 12)", f"b: {NEW} (Debian 13)", "cluster_node_pool"],
         ),
-        ({"a": host("Debian 11")}, "a", ["a: no version in the table (Debian 11)"]),
+        ({"a": host("Debian 11")}, "a", ["no version in the table is for Debian 11", "Install a distribution"]),
         (
             {"a": host(driver=OLD), "b": host("Debian 13")},
             "b",
@@ -159,3 +159,39 @@ def test_input_of_another_form() -> None:
     del broken["__preflight_reading"]["facts"]["os"]
     with pytest.raises(AnsibleFilterError, match="bad input"):
         chosen({"a": broken})
+
+
+@pytest.mark.parametrize(
+    ("system", "gpu", "words"),
+    [
+        (
+            "Debian 13",
+            V100,
+            [
+                "branch 580 or older with the proprietary",
+                f"Debian 13 has {NEW}",
+                "Debian 12",
+                "distribution",
+                "preinstalled",
+            ],
+        ),
+        ("Debian 12", "0x102d", ["branch 470 or older", "nvidia_driver_source=preinstalled"]),
+        ("Debian 12", "0x06c0", ["Fermi GPUs need branch 390 or older"]),
+    ],
+)
+def test_a_host_that_no_version_serves_is_a_problem_of_its_own(system: str, gpu: str, words: list[str]) -> None:
+    found = chosen({"a": host(system, gpu=gpu), "b": host()})["hosts"]
+    assert found["b"]["version"] == NEW
+    text = f"{found['a']['why']} {found['a']['advice']}"
+    assert found["a"]["version"] == "" and all(word in text for word in words), text
+    assert "pool" not in text
+
+
+def test_ignored_gpus_have_no_say() -> None:
+    both = host(gpu=V100, ignored_gpus=["10de:1db5"])
+    both["__preflight_reading"]["facts"]["gpus"].append(
+        {"address": "0000:02:00.0", "device_id": "0x1eb8", "driver": ""}
+    )
+    for gpu in both["__preflight_reading"]["facts"]["gpus"]:
+        gpu.setdefault("address", "0000:01:00.0")
+    assert versions({"a": both}) == {"a": NEW}

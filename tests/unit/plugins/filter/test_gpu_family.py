@@ -61,6 +61,32 @@ def test_everything_about_a_gpu_by_its_name() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "device_id", "family", "last"),
+    [
+        ("GeForce GT 1030", "0x1d01", "Pascal", 580),
+        ("GeForce GT 1010", "0x1d02", "Pascal", 580),
+        ("P106-100", "0x1bc7", "Pascal", 580),
+        ("P104-100", "0x1b87", "Pascal", 580),
+        ("NVIDIA CMP 170HX", "0x20c2", "Ampere", None),
+        ("NVIDIA CMP 90HX", "0x220d", "Ampere", None),
+        ("CMP 40HX", "0x1f0b", "Turing", None),
+        ("NVIDIA GeForce GT 710", "0x128b", "Kepler", 470),
+        ("NVIDIA GeForce GT 730", "0x1287", "Kepler", 470),
+        ("NVS 510", "0x0ffd", "Kepler", 470),
+        ("NVS 310", "0x107d", "Fermi", 390),
+    ],
+)
+def test_names_say_the_same_as_device_ids(name: str, device_id: str, family: str, last: int | None) -> None:
+    for found in (describe(name), describe(device_id)):
+        assert (found["family"], found["branches"]["last"]) == (family, last)
+
+
+def test_one_name_can_be_two_chips() -> None:
+    """The GT 730 is a Kepler as a rule; the device ID tells the Fermi that is sold under the same name."""
+    assert describe("0x0f02")["family"] == "Fermi" and describe("GeForce GT 730")["family"] == "Kepler"
+
+
 @pytest.mark.parametrize("gpu", ["0xffff", "0x3000", "", "NVIDIA R100", "0x0040", "2080"])
 def test_unknown_gpu_has_no_family(gpu: str) -> None:
     assert describe(gpu) == {

@@ -403,7 +403,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.facts.gpus.0.device_id": RTX_5090, "gpu1.settings.nvidia_driver_modules": "proprietary"},
             "gpu1",
-            ["Blackwell", "proprietary kernel modules", "to open"],
+            ["Blackwell", "proprietary kernel modules", "nvidia_driver_modules=auto"],
         ),
         (
             {"gpu1.facts.gpus.0.device_id": V100, "gpu1.settings.nvidia_driver_version": "595.91.07"},
@@ -528,7 +528,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
 def test_rule(changes: dict[str, Any], host: str, words: list[str]) -> None:
     problems = check(changes)
     assert [problem["host"] for problem in problems] == [host], problems
-    text = " ".join(map(str, problems[0].values()))
+    text = " ".join(str(problems[0][field]) for field in ("what", "where", "why", "do"))
     assert all(word in text for word in words), text
     assert all(problems[0][field] for field in ("what", "where", "why", "do"))
 
@@ -567,11 +567,16 @@ def test_the_distribution_s_driver_needs_its_components(system: str, enabled: li
         ("Debian 12", "535.261.03", "6.1.0-56-cloud-amd64", True),
         ("Debian 12", "535.261.03", "6.1.140-custom", False),
         ("Debian 12", "535.261.03", "6.8.12-9-pve", False),
-        ("Debian 12", "535.261.03", "6.12.90+deb12-amd64", False),
+        ("Debian 12", "535.261.03", "6.12.95+deb12-amd64", False),
         ("Debian 12", "535.261.03", "6.12.117+deb12-amd64", True),
         ("Debian 12", "535.261.03", "odd", False),
         ("Debian 12", "535.309.01", "6.1.0-56-cloud-amd64", False),
         ("Debian 13", "550.163.01", "6.12.63+deb13-amd64", False),
+        ("Debian 13", "550.163.01", "6.12.96+deb13-amd64", False),
+        ("Debian 13", "550.163.01", "6.12.100+deb13-amd64", True),
+        ("Debian 13", "550.163.01", "6.12.107+deb13-amd64", True),
+        ("Debian 13", "550.163.01", "6.18.39+deb13-amd64", False),
+        ("Debian 13", "550.163.01", "7.3.4+deb13-amd64", True),
         ("Debian 13", "550.163.01", "6.12.117+deb13-cloud-amd64", True),
         ("Debian 13", "550.163.01", "6.12.121-amd64", True),
         ("Debian 13", "550.163.01", "6.16.3+deb13-amd64", False),
@@ -617,14 +622,17 @@ def test_no_proprietary_modules_from_615_on() -> None:
     assert "no proprietary kernel modules of branch 615" in problem["why"]
 
 
-def test_an_older_kernel_of_debian_13_builds_debian_s_driver() -> None:
+def test_debian_13_builds_its_proprietary_modules_for_every_kernel() -> None:
     changes = {
         "gpu1.facts.os": {"key": "Debian 13", "pretty_name": "Debian 13"},
-        "gpu1.facts.kernel": "6.12.107+deb13-amd64",
+        "gpu1.facts.kernel": "6.12.117+deb13-amd64",
         "gpu1.settings.nvidia_driver_source": "distribution",
         "gpu1.settings.nvidia_driver_version": "550.163.01",
     }
-    assert check(changes) == []
+    (problem,) = check(changes)
+    assert "nvidia_driver_modules=proprietary" in problem["do"]
+    assert check({**changes, "gpu1.settings.nvidia_driver_modules": "proprietary"}) == []
+    assert check({**changes, **{f"gpu1.facts.gpus.{number}.device_id": V100 for number in range(4)}}) == []
 
 
 def test_one_address_on_two_hosts() -> None:
@@ -787,7 +795,7 @@ def test_pinning_package_and_kernel_modules_are_no_driver_versions() -> None:
 def test_image_of_a_toolkit_that_left_the_gpu_behind() -> None:
     problems = check({"gpu1.facts.gpus.0.device_id": V100}, acceptance_image=f"{CHECK_IMAGE}13.0.0")
     assert [problem["host"] for problem in problems] == ["gpu1"]
-    text = " ".join(problems[0].values())
+    text = " ".join(str(value) for value in problems[0].values())
     for words in ("CUDA 13.0.0", "580.178.04", "acceptance_image", "CUDA 12.9 is the last", "vectoradd-cuda13.0.0"):
         assert words in text
 

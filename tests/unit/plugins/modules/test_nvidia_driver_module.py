@@ -11,7 +11,7 @@ import pytest
 from fake_host import FakeHost
 
 VERSION = "580.178.04"
-RELEASE = os.uname().release
+RELEASE, NEWER = os.uname().release, "99.0.0-1-generic"
 LOADING = ["modprobe nvidia", "modprobe nvidia_modeset", "modprobe nvidia_uvm"]
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {0}  Release Build  (dvs-builder@U22)\n"
 PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {0}  Tue Aug 11 07:00:00 UTC 2026\n"
@@ -151,7 +151,61 @@ def test_the_initial_ramdisk_is_made_anew_only_when_it_matters(host: Host) -> No
     assert host.run(check=True, **options)["changed"]
     assert host.run(**options)["changed"]
     assert not host.run(**options)["changed"]
-    assert host.log == ["update-initramfs -u"]
+    assert host.log == [f"update-initramfs -u -k {RELEASE}"]
+
+
+def test_the_initial_ramdisks_of_the_running_and_of_the_newest_kernel_are_renewed(host: Host) -> None:
+    """``update-initramfs -u`` alone takes the newest one, so the running kernel's would stay old for ever."""
+    host.programs.add(
+        "update-initramfs",
+        f'echo "update-initramfs $*" >> {host.root}/log; touch {host.root}/boot/initrd.img-"${{3:-{NEWER}}}"',
+    )
+    host.loaded(OPEN.format(VERSION))
+    (host.root / "etc/modprobe.d/b.conf").write_text("blacklist nouveau\n")
+    for release in ("1.2.3", RELEASE, NEWER):
+        (host.root / f"lib/modules/{release}").mkdir(parents=True, exist_ok=True)
+        (host.root / f"lib/modules/{release}/modules.dep").write_text("kernel/drivers/gpu/drm/nouveau/nouveau.ko: x\n")
+        (host.root / f"boot/initrd.img-{release}").write_text("")
+        os.utime(host.root / f"boot/initrd.img-{release}", (1, 1))
+    options: dict[str, Any] = {"blacklist": "/etc/modprobe.d/b.conf"}
+    assert host.run(**options)["changed"]
+    assert host.log == [f"update-initramfs -u -k {RELEASE}", f"update-initramfs -u -k {NEWER}"]
+    assert not host.run(**options)["changed"]
+
+
+def test_modules_of_the_other_kind_are_replaced_by_those_of_the_same_version(host: Host) -> None:
+    host.loaded(PROPRIETARY.format(VERSION))
+    (host.root / "proc/modules").write_text("nvidia 1 0 - x\n")
+    assert not host.run(modules="proprietary")["changed"] and not host.run()["changed"]
+    assert host.run(modules="open", check=True)["changed"] and host.log == []
+    result = host.run(modules="open")
+    assert result["changed"] and host.log == ["modprobe -r nvidia", *LOADING]
+    assert not host.run(modules="open")["changed"]
+
+
+def test_modules_of_the_other_kind_that_are_in_use_need_a_reboot(host: Host) -> None:
+    host.loaded(PROPRIETARY.format(VERSION))
+    host.modprobe(busy="yes")
+    result = host.run(modules="open")
+    assert result["reboot_required"] and f"driver {VERSION} is in use" in result["reason"]
+    assert "to load its open modules" in result["reason"]
+
+
+@pytest.mark.parametrize(
+    ("files", "path"),
+    [
+        ({"etc/os-release": "ID=debian\n"}, "/var/lib/dkms/mok.pub"),
+        ({"etc/os-release": 'NAME="Ubuntu"\nID=ubuntu\n'}, "/var/lib/shim-signed/mok/MOK.der"),
+        ({"etc/dkms/framework.conf": "# mok_certificate=/a\nmok_certificate=/root/own.der\n"}, "/root/own.der"),
+        ({"etc/dkms/framework.conf.d/9.conf": 'mok_certificate="/root/own.der"\n'}, "/root/own.der"),
+    ],
+)
+def test_the_key_that_dkms_signs_with_is_named(host: Host, files: dict[str, str], path: str) -> None:
+    for name, text in files.items():
+        (host.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (host.root / name).write_text(text)
+    host.modprobe(error="modprobe: ERROR: could not insert 'nvidia': Key was rejected by service")
+    assert f"mokutil --import {path}," in host.run()["msg"]
 
 
 def test_it_is_unloaded_whatever_its_version(host: Host) -> None:

@@ -149,10 +149,53 @@ def test_gpus_and_nvswitches_on_the_bus(read: Read, host: Host) -> None:
     host.pci("0000:05:00.0", "0x10de", "0x22a3", "0x068000")
     host.pci("0000:02:00.0", "0x1a03", "0x2000", "0x030000")
     result = read()
-    assert result["gpus"] == [
-        {"address": "0000:3b:00.0", "device_id": "0x1eb8", "class": "0x030200", "driver": "nvidia"}
-    ]
+    gpu = {"address": "0000:3b:00.0", "device_id": "0x1eb8", "class": "0x030200", "driver": "nvidia"}
+    assert result["gpus"] == [{**gpu, "console": False, "name": ""}]
     assert result["nvswitches"] == 1
+
+
+PCI_IDS = """\
+10dd  Evans & Sutherland
+\t1eb8  Not an NVIDIA device
+10de  NVIDIA Corporation
+# a comment
+\t128b  GK208B [GeForce GT 710]
+\t\t10de 118b  GK208 [GeForce GT 710]
+\t1eb8  TU104GL [Tesla T4]
+10df  Emulex Corporation
+"""
+
+
+@pytest.mark.parametrize(
+    ("ignored", "left"),
+    [
+        ([], ["0000:3b:00.0", "0000:65:00.0"]),
+        (["0000:65:00.0"], ["0000:3b:00.0"]),
+        (["00000000:3B:00.0", "65:00.0"], []),
+        (["10de:128b"], ["0000:3b:00.0"]),
+        (["0x1EB8"], ["0000:65:00.0"]),
+        (["NVIDIA GeForce GT 710"], ["0000:3b:00.0"]),
+        (["Tesla T4"], ["0000:65:00.0"]),
+        # Neither a part of a number nor another vendor's device.
+        (["T", "GT 71", "Not an NVIDIA device", ""], ["0000:3b:00.0", "0000:65:00.0"]),
+    ],
+)
+def test_gpus_that_are_left_out_by_address_or_model(
+    read: Read, host: Host, ignored: list[str], left: list[str]
+) -> None:
+    host.write("usr/share/misc/pci.ids", PCI_IDS)
+    host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200", "nvidia")
+    host.pci("0000:65:00.0", "0x10de", "0x128b", "0x030000")
+    host.pci("0000:81:00.0", "0x10de", "0x1eb8", "0x030200", "vfio-pci")
+    host.write("sys/bus/pci/devices/0000:65:00.0/boot_vga", "1\n")
+    result = read(ignored_gpus=ignored)
+    assert [gpu["address"] for gpu in result["gpus"]] == left
+    every = sorted(result["gpus"] + result["gpus_left_out"], key=lambda gpu: gpu["address"])
+    assert [(gpu["name"], gpu["console"]) for gpu in every] == [
+        ("TU104GL [Tesla T4]", False),
+        ("GK208B [GeForce GT 710]", True),
+        ("TU104GL [Tesla T4]", False),
+    ]
 
 
 def test_functions_of_sriov_are_no_gpus(read: Read, host: Host) -> None:
@@ -196,6 +239,7 @@ def test_what_builds_modules_for_the_running_kernel(read: Read, host: Host) -> N
         "compiler": "gcc-13",
         "newer_without_headers": [],
         "headers_found": False,
+        "headers_known": None,
     }
     host.write(f"lib/modules/{RELEASE}/build/Makefile", "")
     assert read()["kernel_packages"]["headers_found"]
@@ -241,6 +285,18 @@ def test_origin_of_a_driver(read: Read, host: Host, package: str, extra: str, or
     if origin == "other":
         host.write("usr/bin/nvidia-uninstall", "")
         assert read()["nvidia_driver"]["origin"] == "runfile"
+
+
+@pytest.mark.parametrize("name", ["nvidia-modprobe", "nvidia-driver-pinning-615.71.09"])
+def test_helpers_of_another_driver_say_nothing_about_the_one_that_is_there(read: Read, host: Host, name: str) -> None:
+    entry = "Package: {0}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {1}\n{2}\n"
+    nvidia = "Maintainer: NVIDIA CORPORATION <cudatools@nvidia.com>\n"
+    host.write("var/lib/dpkg/status", entry.format(name, "615.71.09-1ubuntu1", nvidia))
+    assert read()["nvidia_driver"]["origin"] == "none"
+    both = entry.format(name, "615.71.09-1ubuntu1", nvidia)
+    both += entry.format("nvidia-headless-580-server-open", "580.95.05-0ubuntu0.24.04.1", "")
+    host.write("var/lib/dpkg/status", both)
+    assert read()["nvidia_driver"]["origin"] == "distribution"
 
 
 def test_installed_names_what_concerns_us(read: Read) -> None:
@@ -672,6 +728,54 @@ def test_components_of_enabled_sources(read: Read, host: Host) -> None:
     paragraphs = "Types: deb\nURIs: https://h/d\nSuites: x\nComponents: main non-free-firmware\n"
     host.write("etc/apt/sources.list.d/a.sources", f"{paragraphs}\nEnabled: no\n{paragraphs.replace('main', 'off')}")
     assert read()["apt_components"] == ["contrib", "main", "non-free-firmware"]
+
+
+MADISON = """\
+nvidia-kernel-dkms | 535.309.01-1~deb12u1 | http://security.debian.org bookworm-security/non-free amd64 Packages
+nvidia-kernel-dkms | 595.91.07-1 | https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64  Packages
+nvidia-open-kernel-dkms | 535.261.03-1~deb12u1 | http://deb.debian.org/debian bookworm/contrib amd64 Packages
+nvidia-graphics-drivers | 535.261.03-1~deb12u1 | http://deb.debian.org/debian bookworm/non-free Sources
+"""
+
+
+def test_versions_of_the_distribution_s_drivers(read: Read, host: Host, programs: Any) -> None:
+    names = "nvidia-smi nvidia-kernel-dkms nvidia-open-kernel-dkms nvidia-settings"
+    programs.add(
+        "apt-cache",
+        f'case "$*" in *pkgnames*) printf "%s\\n" {names};; *madison*) cat <<"END"\n{MADISON}END\n;; esac',
+    )
+    host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200")
+    assert read(distribution_drivers=True)["distribution_versions"] == [
+        {"version": "535.261.03", "modules": "open"},
+        {"version": "535.309.01", "modules": "proprietary"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("says", "enrolled"),
+    [
+        ("{0} is already enrolled", True),
+        ("{0} is not enrolled", False),
+        ("EFI variables are not supported on this system", None),
+    ],
+)
+def test_whether_dkms_s_key_is_enrolled(
+    read: Read, host: Host, programs: Any, says: str, enrolled: bool | None
+) -> None:
+    secure = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    assert read()["signing_key"] == {}
+    host.write(secure, b"\x06\x00\x00\x00\x01")
+    assert read()["signing_key"] == {"certificate": "/var/lib/dkms/mok.pub", "enrolled": False}
+    host.write("var/lib/dkms/mok.pub", "x")
+    programs.add("mokutil", f'[ "$1" = --test-key ] && echo "{says.format("$2")}"; exit 1')
+    assert read()["signing_key"]["enrolled"] is enrolled
+
+
+def test_whether_apt_knows_the_headers_of_the_running_kernel(read: Read, host: Host, programs: Any) -> None:
+    host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200")
+    for names, known in (("", None), ("linux-headers-1", False), (f"linux-headers-1 linux-headers-{RELEASE}", True)):
+        programs.add("apt-cache", f'printf "%s\\n" {names}')
+        assert read()["kernel_packages"]["headers_known"] is known
 
 
 def test_drivers_of_the_distribution_that_apt_knows(read: Read, host: Host, programs: Any) -> None:

@@ -82,6 +82,46 @@ def test_headers_follow_the_meta_package_of_the_image(running: str, packages: di
     assert bool(found["image"]) == any(name.endswith(running) for name in packages)
 
 
+PROXMOX = {
+    "proxmox-default-kernel": "proxmox-kernel-6.14",
+    "proxmox-kernel-6.14": "proxmox-kernel-6.14.8-2-pve-signed | proxmox-kernel-6.14.8-2-pve",
+    "proxmox-kernel-6.14.8-2-pve-signed": "",
+}
+XANMOD = {"linux-xanmod-x64v3": "linux-image-6.16.3-x64v3-xanmod1", "linux-image-6.16.3-x64v3-xanmod1": ""}
+
+
+@pytest.mark.parametrize(
+    ("running", "packages", "image", "headers"),
+    [
+        (
+            "6.14.8-2-pve",
+            PROXMOX,
+            "proxmox-kernel-6.14.8-2-pve-signed",
+            ["proxmox-headers-6.14.8-2-pve", "proxmox-default-headers"],
+        ),
+        ("6.14.8-2-pve", {}, "", ["proxmox-headers-6.14.8-2-pve"]),
+        ("6.2.16-20-pve", {"pve-kernel-6.2.16-20-pve": ""}, "pve-kernel-6.2.16-20-pve", ["pve-headers-6.2.16-20-pve"]),
+        (
+            "6.16.3-x64v3-xanmod1",
+            XANMOD,
+            "linux-image-6.16.3-x64v3-xanmod1",
+            ["linux-headers-6.16.3-x64v3-xanmod1"],
+        ),
+        (
+            "6.14.0-061400-generic",
+            {"linux-image-unsigned-6.14.0-061400-generic": ""},
+            "linux-image-unsigned-6.14.0-061400-generic",
+            ["linux-headers-6.14.0-061400-generic"],
+        ),
+    ],
+)
+def test_kernels_of_others_have_packages_of_other_names(
+    running: str, packages: dict[str, str], image: str, headers: list[str]
+) -> None:
+    found = kernels.read(database(packages), running, "", "debian")
+    assert (found["image"], found["headers"]) == (image, headers)
+
+
 def test_an_installed_twin_decides_between_metas_of_one_kernel() -> None:
     kernel = "linux-image-6.8.0-63-generic"
     both = {"linux-image-generic": kernel, "linux-image-virtual": kernel, kernel: "kmod"}

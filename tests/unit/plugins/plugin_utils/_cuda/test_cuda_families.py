@@ -124,7 +124,6 @@ def test_name(name: str, family: data.Family, data_center: bool | None) -> None:
         "Graphics Device",
         "GeForce GTX 750 Ti",  # Kepler or Maxwell
         "GeForce GTX 860M",  # Kepler or Maxwell
-        "GeForce GT 730",  # Fermi or Kepler
         "NVIDIA TITAN X",  # Maxwell or Pascal
         "NVIDIA RTX 6000",  # Turing or Ada
         "NVIDIA R100",

@@ -1,0 +1,202 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which drivers serve all GPUs of a host, with the open or the proprietary kernel modules. Pure.
+
+A host has one driver, so its GPUs must agree on a branch and on a kind of modules.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...module_utils._nvidia.pci import usable
+from .._cuda.compatibility import branch_problem
+from .._cuda.data import BRANCHES, FAMILIES, OPEN_REQUIRED, OPEN_UNSUPPORTED, Family
+from .._cuda.families import by_device_id
+
+AUTO = "auto"
+OPEN, PROPRIETARY = "open", "proprietary"
+KINDS = (OPEN, PROPRIETARY)
+# The oldest branch that the container toolkit works with (its installation guide), the first one with open modules, and
+# the first one without proprietary ones.
+FIRST_BRANCH, FIRST_OPEN, FIRST_OPEN_ONLY = 418, 515, 615
+_BRANCHES = tuple(branch for branch in BRANCHES.numbers if branch >= FIRST_BRANCH)
+
+
+@dataclass(frozen=True)
+class Way:
+    """Branches that serve GPUs with one kind of modules; ``last`` is None where no end is known."""
+
+    modules: str
+    first: int
+    last: int | None
+
+    def __str__(self) -> str:
+        if self.first == FIRST_BRANCH and self.last:
+            branches = f"branch {self.last} or older"
+        elif self.last and self.last != self.first:
+            branches = f"branches {self.first} to {self.last}"
+        else:
+            branches = f"branch {self.first}" + ("" if self.last else " or newer")
+        return f"{branches} with the {self.modules} kernel modules"
+
+
+@dataclass(frozen=True)
+class Split:
+    """A way to serve some GPUs of a host, and the addresses of those that are then left out."""
+
+    way: Way
+    left_out: tuple[str, ...]
+
+
+def kinds_of(branch: int) -> tuple[str, ...]:
+    """Return the kinds of kernel modules that NVIDIA provides of a branch."""
+    return tuple(kind for kind in KINDS if _provided(branch, kind))
+
+
+def refusal(family: Family, branch: int, modules: str) -> str:
+    """Return why a driver does not serve GPUs of a family, empty if it does; without ``modules`` the branch decides."""
+    why = branch_problem(family, branch)
+    if why:
+        return why
+    if modules == OPEN and family.open_modules == OPEN_UNSUPPORTED:
+        return "they have no GPU system processor (GSP), without which the open kernel modules can't drive them"
+    if modules == PROPRIETARY and family.open_modules == OPEN_REQUIRED:
+        return "only the open kernel modules drive them"
+    if modules and not _provided(branch, modules):
+        return f"NVIDIA provides no {modules} kernel modules of branch {branch}"
+    return ""
+
+
+def serves(devices: Iterable[str], branch: int, modules: str) -> bool:
+    """Whether one driver serves all these GPUs; unknown ones count as served."""
+    return _serves(tuple(devices), branch, modules)
+
+
+@functools.lru_cache(maxsize=4096)
+def _serves(devices: tuple[str, ...], branch: int, modules: str) -> bool:
+    return _provided(branch, modules) and not any(refusal(family, branch, modules) for family in families(devices))
+
+
+def ways(devices: Iterable[str]) -> tuple[Way, ...]:
+    """Return the drivers that serve all these GPUs: at most one for each kind of modules, the open ones first."""
+    return _ways(tuple(devices))
+
+
+@functools.lru_cache(maxsize=4096)
+def _ways(devices: tuple[str, ...]) -> tuple[Way, ...]:
+    return _ways_of(*families(devices))
+
+
+def _ways_of(*found: Family) -> tuple[Way, ...]:
+    result = []
+    for kind in KINDS:
+        able = [
+            branch
+            for branch in _BRANCHES
+            if _provided(branch, kind) and not any(refusal(family, branch, kind) for family in found)
+        ]
+        if able:
+            result.append(Way(kind, able[0], None if able[-1] == BRANCHES.numbers[-1] else able[-1]))
+    return tuple(result)
+
+
+def splits(gpus: Sequence[Mapping[str, Any]]) -> list[Split]:
+    """Return the ways to serve as many of these GPUs as possible, the best one first.
+
+    A GPU with the console is left out first, then those of the smaller group, then the older ones.
+    """
+    by_rest: dict[tuple[str, ...], tuple[tuple[int, int, int], Split]] = {}
+    for branch in _BRANCHES:
+        for kind in kinds_of(branch):
+            served = [gpu for gpu in gpus if serves([gpu["device_id"]], branch, kind)]
+            rest = tuple(str(gpu["address"]) for gpu in gpus if gpu not in served)
+            if not served or not rest:
+                continue
+            real = sum(not gpu.get("console") for gpu in served)
+            score = (real, len(served), branch)
+            if rest not in by_rest or by_rest[rest][0] < score:
+                way = ways(gpu["device_id"] for gpu in served)
+                by_rest[rest] = (score, Split(next(each for each in way if each.modules == kind), rest))
+    # One that leaves out more than another does is no alternative.
+    best = [
+        (score, split)
+        for rest, (score, split) in by_rest.items()
+        if not any(set(other) < set(rest) for other in by_rest)
+    ]
+    return [each[1] for each in sorted(best, key=lambda each: each[0], reverse=True)]
+
+
+def branch_of(version: str) -> int | None:
+    """Return the branch of a version, None for what is not one (``auto`` was not decided)."""
+    branch = version.partition(".")[0]
+    return int(branch) if branch.isascii() and branch.isdigit() else None
+
+
+def kind_for(devices: Sequence[str], modules: str, branch: int | None = None, kept: str = "") -> str:
+    """Return the kind of modules for these GPUs: as set, else the ``kept`` one if it serves them, else the best."""
+    if modules != AUTO:
+        return modules
+    if branch is not None and kept and serves(devices, branch, kept):
+        return kept
+    found = [way.modules for way in ways(devices)]
+    if branch is not None:
+        found = [kind for kind in found if serves(devices, branch, kind)] or found
+    # Without a common driver preflight refuses the host.
+    return next(iter(found), OPEN)
+
+
+def families(devices: Iterable[str]) -> list[Family]:
+    """Return the families of these GPUs, each once and the oldest first; unknown GPUs are left out."""
+    return list(_families(tuple(devices)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _families(devices: tuple[str, ...]) -> tuple[Family, ...]:
+    found = [by_device_id(device) for device in devices]
+    return tuple(family for family in FAMILIES if family in found)
+
+
+def devices_of(facts: Mapping[str, Any]) -> list[str]:
+    """Return the PCI device IDs of the GPUs that a host has for Kubernetes."""
+    return sorted({str(gpu["device_id"]) for gpu in facts.get("gpus") or ()})
+
+
+def sorted_gpus(facts: Mapping[str, Any], ignored: Iterable[Any]) -> Mapping[str, Any]:
+    """Return the facts of a host with its ``gpus`` for Kubernetes, and those that are left out."""
+    if not facts.get("gpus") and not facts.get("gpus_left_out"):
+        return {**facts, "gpus_left_out": []} if "gpus" in facts else facts
+    found, left_out = usable([*facts["gpus"], *(facts.get("gpus_left_out") or ())], map(str, ignored))
+    return {**facts, "gpus": found, "gpus_left_out": left_out}
+
+
+def conflict(devices: Sequence[str]) -> str:
+    """Return why no driver serves all these GPUs together, empty if one does."""
+    if ways(devices):
+        return ""
+    return "; ".join(_needs(families(devices)))
+
+
+def unsupported(devices: Iterable[str]) -> list[Family]:
+    """Return the families that no driver serves that containers can use."""
+    return [family for family in families(devices) if not _ways_of(family)]
+
+
+def _needs(found: Iterable[Family]) -> Iterator[str]:
+    for family in found:
+        own = _ways_of(family)
+        if own:
+            yield f"{family.name} GPUs need {' or '.join(map(str, own))}"
+        else:
+            yield (
+                f"{family.name} GPUs need branch {family.last_branch} or older, but containers can use GPUs only from "
+                f"branch {FIRST_BRANCH} on"
+            )
+
+
+def _provided(branch: int, modules: str) -> bool:
+    return branch >= FIRST_OPEN if modules == OPEN else branch < FIRST_OPEN_ONLY

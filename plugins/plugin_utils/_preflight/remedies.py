@@ -1,0 +1,194 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which changes of settings make a host's driver fit: those with which the rules about drivers find no problem.
+
+A remedy is never advice alone: each one was tried on the same rules, so that none leads to the next problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...module_utils._nvidia.pci import PASSED_THROUGH, selects
+from ...module_utils._problem import Problem, Remedy
+from .._driver import fit
+from .._driver.archive import archived
+from .._driver.fit import AUTO
+from .._driver.packages import available, exact_headers
+from .._driver.version import Host, choose
+from .model import Cluster, Reading
+
+SOURCE, VERSION, MODULES = "nvidia_driver_source", "nvidia_driver_version", "nvidia_driver_modules"
+REPLACE, IGNORED = "nvidia_driver_replace_foreign", "cluster_ignored_gpus"
+IMAGE = "acceptance_image"
+# What is left to do if nothing else makes a driver fit.
+INSTEAD = "Use a different driver, or a different GPU"
+_EXTRAS: tuple[dict[str, Any], ...] = (
+    {},
+    {MODULES: AUTO},
+    {REPLACE: True},
+    {MODULES: AUTO, REPLACE: True},
+    # Of some drivers only these build.
+    {MODULES: fit.PROPRIETARY},
+)
+# What no setting cures. A remedy of something else may leave it as it is.
+_OF_HOST = {"secure_boot", "kernel_headers_missing"}
+# What a person does on the host, by the problem that this ends.
+_BY_HAND: dict[str, Callable[[Reading], tuple[str, str]]] = {
+    "secure_boot": lambda reading: (
+        "signing_key",
+        str((reading.facts.get("signing_key") or {}).get("certificate", "")),
+    ),
+    "kernel_headers_missing": lambda reading: ("packages", exact_headers(reading.facts)),
+    "apt_components_missing": lambda reading: ("components", str(reading.facts["os"]["key"])),
+}
+Find = Callable[[Reading, Cluster], Iterable[Problem]]
+
+
+def remedies(reading: Reading, cluster: Cluster, problem: Problem, find: Find) -> tuple[Remedy, ...]:
+    """Return what makes a problem of a host's driver go away, the best one first; ``find`` applies all rules."""
+    kinds = {each.kind for each in find(reading, cluster)}
+    found: tuple[Remedy, ...] = ()
+    for left in (set(), (kinds & _OF_HOST) - {problem.kind}):
+        found = tuple(dict.fromkeys(_all(reading, cluster, problem.kind, find, left)))
+        if any(not remedy.host for remedy in found):
+            break
+    return found
+
+
+def changed(reading: Reading, cluster: Cluster, settings: Mapping[str, Any]) -> Reading:
+    """Return the reading with other settings, and with the version that ``auto`` then means on this host alone."""
+    own = {key.removeprefix("cluster_"): value for key, value in settings.items()}
+    now = {**reading.settings, **own}
+    result = replace(reading, settings=now, facts=fit.sorted_gpus(reading.facts, now.get("ignored_gpus") or ()))
+    if str(now[VERSION]) != AUTO:
+        return result
+    host = Host(
+        reading.host,
+        AUTO,
+        str(now[SOURCE]),
+        "",
+        result.facts,
+        str(now[MODULES]),
+        str(now.get("nvidia_driver_installer_image", "")),
+    )
+    choice = choose({reading.host: host}, cluster.settings["nvidia_driver_versions"]).get(reading.host)
+    entry = {"version": choice.version, "why": choice.why, "advice": choice.advice} if choice else {}
+    return replace(result, settings={**now, "driver_choice": entry})
+
+
+def words(found: Sequence[Remedy], more: str = "") -> str:
+    """Return the remedies as a sentence, followed by what else can be done."""
+    parts = [*map(_words, found), *([more] if more else [])]
+    text = "; or ".join(parts)
+    return text[:1].upper() + text[1:]
+
+
+def _all(reading: Reading, cluster: Cluster, kind: str, find: Find, left: set[str]) -> Iterator[Remedy]:
+    accepted = _Accepted(reading, cluster, find, left)
+    if kind in _BY_HAND:
+        yield Remedy((), (_BY_HAND[kind](reading),))
+    packaged = list(_by_settings(reading, cluster, accepted, {}))
+    yield from packaged
+    if reading.facts["nvidia_driver"]["loaded_version"]:
+        yield from accepted({SOURCE: "preinstalled"})
+    ignored, left_out = list(reading.settings.get("ignored_gpus") or ()), reading.facts["gpus_left_out"]
+    driven = [gpu for gpu in left_out if gpu.get("driver") != PASSED_THROUGH]
+    needed = [entry for entry in ignored if not any(selects(str(entry), gpu) for gpu in driven)]
+    if len(needed) < len(ignored):
+        yield from accepted({IGNORED: needed})
+    same = [remedy for remedy in packaged if SOURCE not in dict(remedy.settings)]
+    if same or kind in _BY_HAND:
+        return
+    for way in fit.ways(fit.devices_of(reading.facts)):
+        wish = (("branches", f"{way.first}-{way.last or ''}"), ("modules", way.modules))
+        yield Remedy(tuple(_different(reading, {SOURCE: "preinstalled"}).items()), wish)
+    if packaged:
+        return
+    gpus = reading.facts["gpus"]
+    for split in fit.splits(gpus):
+        rest = {IGNORED: [*ignored, *split.left_out]}
+        yield from next(iter([[each] for each in _by_settings(reading, cluster, accepted, rest)]), [])
+    if fit.unsupported(gpu["device_id"] for gpu in gpus):
+        yield from accepted({IGNORED: [*ignored, *(str(gpu["address"]) for gpu in gpus)]})
+
+
+class _Accepted:
+    """Tries changes of a host's settings; what is accepted is returned as a remedy."""
+
+    def __init__(self, reading: Reading, cluster: Cluster, find: Find, left: set[str]) -> None:
+        self._reading, self._cluster, self._find, self._left = reading, cluster, find, left
+
+    def __call__(self, settings: Mapping[str, Any]) -> list[Remedy]:
+        changes = _different(self._reading, settings)
+        if not changes:
+            return []
+        after = changed(self._reading, self._cluster, changes)
+        kinds = {problem.kind for problem in self._find(after, self._cluster)}
+        return [Remedy(tuple(changes.items()))] if kinds <= self._left else []
+
+
+def _by_settings(
+    reading: Reading, cluster: Cluster, accepted: _Accepted, settings: Mapping[str, Any]
+) -> Iterator[Remedy]:
+    """The least change for each source of packages, the present source first."""
+    sources = dict.fromkeys([str(reading.settings[SOURCE]), "cuda_repository", "distribution"])
+    gpus = fit.sorted_gpus(reading.facts, settings.get(IGNORED) or reading.settings.get("ignored_gpus") or ())
+    for source in sources:
+        offers: list[dict[str, Any]] = [{SOURCE: source, VERSION: each} for each in _versions(gpus, cluster, source)]
+        if source == reading.settings[SOURCE]:
+            offers.insert(0, {})
+        tries = ({**settings, **offer, **extra} for extra in _EXTRAS for offer in offers)
+        yield from next(filter(None, map(accepted, tries)), [])
+
+
+def _versions(facts: Mapping[str, Any], cluster: Cluster, source: str) -> list[str]:
+    """The versions that a source has for this host, those that serve its GPUs and the newest first."""
+    system, table = str(facts["os"]["key"]), cluster.settings["nvidia_driver_versions"]
+    if source == "cuda_repository":
+        versions = available(system, table)
+    elif source == "distribution":
+        versions = list(dict.fromkeys(each.version for each in archived(facts)))
+    else:
+        return []
+    devices = fit.devices_of(facts)
+
+    def fits(version: str) -> bool:
+        return any(fit.serves(devices, int(version.partition(".")[0]), kind) for kind in fit.KINDS)
+
+    return [version for version in reversed(versions) if fits(version)]
+
+
+def _different(reading: Reading, settings: Mapping[str, Any]) -> dict[str, Any]:
+    now = reading.settings
+    return {key: value for key, value in settings.items() if now.get(key.removeprefix("cluster_")) != value}
+
+
+def _words(remedy: Remedy) -> str:
+    settings, host = dict(remedy.settings), dict(remedy.host)
+    shown = " and ".join(f"{name}={_value(value)}" for name, value in settings.items())
+    if "branches" in host:
+        first, _dash, last = host["branches"].partition("-")
+        way = fit.Way(host["modules"], int(first), int(last) if last else None)
+        kept = f", and set {shown}" if shown else ""
+        return f"install a driver of {way} yourself, such as NVIDIA's .run file{kept}"
+    if settings.get(IGNORED):
+        return f"leave GPUs out of Kubernetes ({shown})"
+    if settings == {SOURCE: "preinstalled"}:
+        return f"keep it ({shown})"
+    if REPLACE in settings:
+        return f"let the existing driver be replaced ({shown})"
+    return f"set {shown} for this host"
+
+
+def _value(value: Any) -> str:
+    return (
+        f"[{', '.join(map(str, value))}]"
+        if isinstance(value, list)
+        else str(value).lower()
+        if value is True
+        else str(value)
+    )
