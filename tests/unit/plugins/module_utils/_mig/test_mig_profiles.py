@@ -27,7 +27,7 @@ RTX_PROFILES = {
     *("2g.48gb+me.all", "2g.48gb-me", "4g.96gb", "4g.96gb+gfx"),
 }
 # Of the RTX PRO 6000, by profile: decoders, encoders, JPEG and optical flow engines.
-RTX_ENGINES = {
+RTX_ENGINES: dict[int, tuple[int, ...]] = {
     14: (1, 1, 1, 0),
     21: (1, 1, 1, 1),
     47: (1, 1, 1, 0),
