@@ -51,6 +51,8 @@ test -e include/generated/autoconf.h -a -e include/config/auto.conf || ( \
 echo >&2; \
 echo >&2 "  ERROR: Kernel configuration is invalid."; \
 /bin/false)
+gcc -c nv.c \
+  -DMESSAGE="Unable to go on: error, failed"
 set -e;  echo '  CC [M]  error.o'; gcc-12 -Wp,-MMD,.nv.o.d -Wno-error -o nv.o nv.c
   x86_64-linux-gnu-gcc-12 -Werror=undef -Wno-error -c -o nv.o nv.c
 if [ ! -e nv-kernel.o ]; then echo "*** failed"; fi
