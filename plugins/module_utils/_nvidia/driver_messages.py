@@ -151,12 +151,6 @@ SENTENCES = (
         _INIT,
     ),
     _sentence(
-        "gpu_init_failed",
-        r"NVRM: (?:GPU ADDRESS: )?rm_init_adapter failed",
-        "the driver could not initialize the GPU (RmInitAdapter failed)",
-        _INIT,
-    ),
-    _sentence(
         "gpu_probe_failed",
         r"nvidia: probe of ADDRESS failed with error",
         "the driver could not take over the GPU (probe failed)",

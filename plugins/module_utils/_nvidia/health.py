@@ -24,6 +24,9 @@ def complete(facts: dict[str, Any], found: Sequence[Finding], messages: Sequence
     Xids count as problems of their GPUs if they are critical. Why the driver can't use a GPU counts only if nvidia-smi
     does not list that GPU as healthy: the kernel log may be older than the modules that are loaded.
     """
+    # A critical Xid says more than that the GPU could not be used.
+    told_of = {each.address for each in found if any(problems_of([each]))}
+    messages = [each for each in messages if each.switch or each.address not in told_of]
     own = {gpu["pci_bus_id"] for gpu in facts["gpus"]}
     gpus = [_gpu(gpu, [each for each in found if each.address == gpu["pci_bus_id"]], messages) for gpu in facts["gpus"]]
     strays = [

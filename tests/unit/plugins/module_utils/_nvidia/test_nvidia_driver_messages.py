@@ -19,6 +19,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.kernel_r
     dmesg_records,
     journal_records,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid import findings, read_dmesg
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import states
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.values import empty_gpu
 from hypothesis import given
@@ -135,6 +136,18 @@ def test_messages_of_one_kind_are_one_and_the_worst_counts() -> None:
     assert (one.count, one.severity) == (3, "critical")
     (one,) = in_journal(NONFATAL, NONFATAL)
     assert (one.count, one.severity) == (2, "info")
+
+
+def test_what_the_driver_writes_twice_counts_once() -> None:
+    (one,) = in_journal(INIT, AGAIN, INIT, AGAIN)
+    assert one.count == 2
+
+
+def test_a_critical_xid_is_reason_enough() -> None:
+    gone = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+    known = complete(facts("no_devices"), findings(read_dmesg(gone)), in_journal(PROBE, FAILED))
+    assert known["problems"] == [f"GPU {GPU}: Xid 79: the GPU has fallen off the bus"]
+    assert known["advice"].startswith("Reboot the host")
 
 
 def test_only_since_a_time_and_always_what_has_none() -> None:
