@@ -20,8 +20,8 @@ _QUOTED = {'"': re.compile(r'"(?:[^"\\]|\\.)*"'), "'": re.compile(r"'(?:[^']|'')
 _CLOSED = {mark: re.compile(rf"(?P<text>{pattern.pattern})(?:\s+#.*)?") for mark, pattern in _QUOTED.items()}
 _BLANK = re.compile(r"\s*")
 _NOTHING = {"null": None, "~": None}
-# A map or list in {} or [] that goes on for more lines than this is refused.
-_FLOW_LINES = 200
+# A text, map or list that goes on for more lines than this is refused.
+_MOST_LINES = 200
 
 
 def read_yaml(text: str) -> Any:
@@ -123,16 +123,21 @@ class _Block:
             return self._flow(text)
         if text[0] in "\"'":
             return self._quoted(text, indent)
-        plain = _COMMENT.split(text, maxsplit=1)[0].rstrip()
+        first, plain = self._position - 1, _COMMENT.split(text, maxsplit=1)[0].rstrip()
         if plain[:1] in "|>&*!%@`" or re.search(r":(?:\s|$)", plain):
-            raise self._wrong(self._position - 1)
+            raise self._wrong(first)
         while plain == text and self._peek()[0] > indent and not _KEY.match(self._peek()[1]):
-            text = self._extended(text)
+            text = self._extended(text, first)
             plain = _COMMENT.split(text, maxsplit=1)[0].rstrip()
         return _NOTHING.get(plain, plain)
 
-    def _extended(self, text: str, between: bool = False) -> str:
-        """The text with the next line. An empty line is refused, which in a text is a newline, unless ``between``."""
+    def _extended(self, text: str, first: int, between: bool = False) -> str:
+        """The text that begins in the line ``first``, with the next line.
+
+        An empty line is refused, which in a text is a newline, unless it stands ``between`` values.
+        """
+        if self._numbers[self._position] > self._numbers[first] + _MOST_LINES:
+            raise self._wrong(self._position)
         if not between and self._numbers[self._position] > self._numbers[self._position - 1] + 1:
             raise self._wrong(self._position)
         self._position += 1
@@ -143,7 +148,7 @@ class _Block:
         while not (match := closed.fullmatch(text)):
             if self._peek()[0] <= indent:
                 raise self._wrong(first)
-            text = self._extended(text)
+            text = self._extended(text, first)
         return _unquoted(match["text"])
 
     def _lines_below(self, style: str, indent: int) -> str:
@@ -160,13 +165,13 @@ class _Block:
 
     def _flow(self, text: str) -> Any:
         first = self._position - 1
-        for _line in range(_FLOW_LINES):
+        while True:
             try:
                 return _Flow(text).document()
             except EOFError as end:
                 if self._peek()[0] < 0:
                     break
-                text = self._extended(text, between=not isinstance(end, _OpenQuoteError) and text[-1] in ",[{")
+                text = self._extended(text, first, between=not isinstance(end, _OpenQuoteError) and text[-1] in ",[{")
             except ValueError:
                 break
         raise ValueError(

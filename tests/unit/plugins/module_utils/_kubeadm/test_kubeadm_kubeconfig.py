@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,14 @@ def test_flow_style_and_texts_over_several_lines() -> None:
     assert hint.split() == folded.split()
     found["users"][0]["user"]["exec"]["env"][1]["value"] = "null"
     assert found == strings
+
+
+@pytest.mark.parametrize("begin", ["a: {", "a: '", 'a: "', "a: b", "- [", "a: >-"])
+def test_much_is_refused_or_read_quickly(begin: str) -> None:
+    begun = time.monotonic()
+    with contextlib.suppress(ValueError):
+        read_yaml(begin + "\n  b c d e" * 50_000)
+    assert time.monotonic() - begun < 10
 
 
 def test_data_over_several_lines() -> None:
