@@ -123,6 +123,7 @@ _value:
             - C(drop_ins_not_imported) - existing drop-ins are not imported. C(import_missing) - an imported file does
               not exist.
             - C(table_ignored) - the name of a table belongs to another version.
+            - C(table_replaced) - with containerd before 2.0, a file replaces a plugin's whole table of an earlier file.
             - C(cri_disabled), C(default_runtime_missing), C(cdi_disabled).
             - C(systemd_cgroup) - it is true for some runtimes only.
             - C(runtime_twice) - two files define the same runtime. It is a note if they agree.

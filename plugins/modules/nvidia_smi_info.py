@@ -24,6 +24,8 @@ description:
   - Problems are reported in RV(state). They make the module fail only if O(fail_on) lists the state.
   - With V(xids) in O(gather) it also reads the driver's errors (Xids) from the kernel log. A critical Xid makes its GPU
     unhealthy until the next boot, or until the driver reports that the GPU no longer needs recovery.
+  - If the driver finds no GPU, isn't loaded or can't start its library, the kernel log is read in any case, because it
+    often contains the reason. RV(advice) then follows from that reason.
 options:
   executable:
     description: Path of nvidia-smi, or its name if it is in PATH or an sbin directory.
@@ -50,7 +52,8 @@ options:
       - V(mig) for the profiles of MIG devices, and with older drivers also their UUIDs. Otherwise, they are null.
       - V(processes) for RV(gpus[].processes). Otherwise it is empty.
       - V(topology) for RV(topology), which needs an additional call. Otherwise it is null.
-      - V(xids) for RV(xids), from C(journalctl), or from C(dmesg) if there is no journal. Otherwise it is null.
+      - V(xids) for RV(xids) and RV(driver_messages), from C(journalctl), or from C(dmesg) if there is no journal.
+        Otherwise they are null.
     type: list
     elements: str
     choices: [gpus, mig, processes, topology, xids]
@@ -109,7 +112,7 @@ RETURN = r"""
 state:
   description:
     - V(ok) - every GPU could be read and reports no problem.
-    - V(degraded) - some GPUs could not be read completely, or are unhealthy; see their RV(gpus[].problems).
+    - V(degraded) - some GPUs could not be read completely, or are unhealthy; see RV(problems).
     - V(no_devices) - the driver works, but there is no GPU for it.
     - V(driver_not_installed) - nvidia-smi or its libraries are missing.
     - V(driver_not_loaded) - the kernel module doesn't answer.
@@ -334,7 +337,9 @@ gpus:
           description: How to fix it.
           type: str
 problems:
-  description: Problems with all GPUs, one line each. The text of a problem is the same in each call.
+  description:
+    - Problems with all GPUs, and with what connects them or all of them need (NVSwitches, libcuda), one line each. The
+      text of a problem is the same in each call.
   returned: always
   type: list
   elements: str
@@ -366,7 +371,7 @@ xids:
       description: Last message of the driver.
       type: str
     count:
-      description: Number of messages.
+      description: Number of messages. What the driver writes next to an Xid about the same event is not counted.
       type: int
     first:
       description: Time of the first message in UTC.
@@ -383,6 +388,45 @@ xids:
     over:
       description: Whether the driver reported later that this GPU no longer needs recovery (Xid 154).
       type: bool
+driver_messages:
+  description:
+    - What the kernel log contains besides Xids, by device and kind, that is, why the driver can't use a GPU, and errors
+      of NVSwitches (SXids). Null if not requested, or if the kernel log can't be read.
+    - Messages that explain why nvidia-smi does not list a GPU as healthy, and fatal SXids, are also in RV(problems).
+  returned: always
+  type: list
+  elements: dict
+  version_added: 0.2.0
+  contains:
+    kind:
+      description: >-
+        Identifier, such as V(open_modules_required), V(bar_not_assigned), V(gpu_init_failed), V(gpu_taken) or
+        V(sxid_20034). It is stable across versions.
+      type: str
+    pci_bus_id:
+      description: PCI address of the GPU or NVSwitch, empty if the message has none.
+      type: str
+    severity:
+      description: V(critical), V(warning) or V(info).
+      type: str
+    what:
+      description: Meaning of the message.
+      type: str
+    advice:
+      description: What to do.
+      type: str
+    message:
+      description: Last message of the driver.
+      type: str
+    count:
+      description: Number of messages.
+      type: int
+    first:
+      description: Time of the first message in UTC.
+      type: str
+    last:
+      description: Time of the last message in UTC.
+      type: str
 xids_failure:
   description: Reason why the kernel log could not be read. Null if it was read or was not requested.
   returned: always

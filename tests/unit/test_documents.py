@@ -220,6 +220,46 @@ def test_every_symptom_says_what_mends_it() -> None:
         assert "\n> `" in body, f"{title}: how is it found?"
 
 
+# Texts that people paste into a search.
+SEARCHED = """\
+Failed to initialize NVML: Unknown Error
+could not select device driver "" with capabilities: [[gpu]]
+Driver/library version mismatch
+NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver
+No devices were found
+requires use of the NVIDIA open kernel modules
+is not supported by open nvidia.ko because it does not include the required GPU System Processor (GSP)
+Legacy drivers
+BAR1 is 0M
+This PCI I/O region assigned to your NVIDIA device is invalid
+RmInitAdapter failed!
+The NVIDIA probe routine was not called for 1 device(s)
+GPU has fallen off the bus
+119, ... Timeout after 6s of waiting for RPC response from GPU0 GSP!
+NVreg_EnableGpuFirmware=0
+SXid (PCI:
+system not yet initialized
+cudaErrorSystemNotReady
+ERR_NVGPUCTRPERM
+NVreg_RestrictProfilingToAdminUsers=0
+failed to create FS watcher: too many open files
+modprobe: ERROR: could not insert 'nvidia'
+Key was rejected by service
+Required key not available
+Module nvidia is in use
+Your kernel headers for kernel
+CUDA Version: ERR!
+License Status: Unlicensed
+no runtime for "nvidia" is configured
+0/3 nodes are available: 3 Insufficient nvidia.com/gpu
+"""
+
+
+@pytest.mark.parametrize("words", SEARCHED.splitlines())
+def test_troubleshooting_has_the_exact_words_that_people_search_for(words: str) -> None:
+    assert words in " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
+
+
 def test_every_group_of_long_tests_is_in_the_table() -> None:
     groups = re.search(r"^GROUPS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     table = (ROOT / "docs" / "testing.md").read_text().split("## Groups of test-all")[1].split("\n## ")[0]

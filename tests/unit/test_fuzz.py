@@ -96,6 +96,17 @@ LEASE = {
         "acquireTime": "2026-11-23T22:40:00Z",
     },
 }
+KUBECONFIG_FLOW = """clusters: [{name: c, cluster: {server: "https://10.0.0.1:6443",
+  certificate-authority-data: QUJD}}]
+contexts: [{name: c, context: {cluster: c, user: 'u'}}]
+current-context: c
+users:
+- name: u
+  user:
+    token: >-
+      a
+      b
+"""
 JOURNAL = "\n".join(
     json.dumps({"MESSAGE": message, "__REALTIME_TIMESTAMP": "1795000000000000", "_TRANSPORT": "kernel"})
     for message in smi_texts.MESSAGES
@@ -328,7 +339,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         [kubeadm_texts.version_plain(), kubeadm_texts.version_json(), kubeadm_texts.VERSION_YAML],
     ),
     "kubeconfig on a host": Campaign(
-        named("module_utils._kubeadm.kubeconfig.read_kubeconfig"), [KUBECONFIG, KUBECONFIG_YAML]
+        named("module_utils._kubeadm.kubeconfig.read_kubeconfig"), [KUBECONFIG, KUBECONFIG_YAML, KUBECONFIG_FLOW]
     ),
     "kubeconfig on the controller": Campaign(
         named("module_utils._cluster.kubeconfig.read"), [KUBECONFIG, KUBECONFIG_YAML]
@@ -366,6 +377,20 @@ CAMPAIGNS: dict[str, Campaign] = {
     "kernel ring buffer": Campaign(
         named("module_utils._nvidia.xid.read_dmesg"),
         ["[  10.5] NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"],
+    ),
+    "reasons in the kernel log": Campaign(
+        listed(lambda text: named("module_utils._nvidia.driver_messages.read_messages")([(text, None)])),
+        [
+            "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2bb1)\nNVRM: installed in this system requires use of the "
+            "NVIDIA open kernel modules.",
+            "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR1 is 0M @ 0x0 "
+            "(PCI:0000:14:00.0)",
+            "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+        ],
+    ),
+    "DKMS log": Campaign(
+        named("module_utils._nvidia.dkms.telling_lines"),
+        ["  gcc -c x.c \\\n -o x.o\nx.c:1:2: \u043e\u0448\u0438\u0431\u043a\u0430: y\nmake[1]: *** [x] Error 1\n"],
     ),
     "imports of containerd": Campaign(named("module_utils._containerd.files.import_patterns"), [CONTAINERD]),
     "configuration of containerd without secrets": Campaign(

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
+from .._nvidia_smi.faults import DO_RESET
 from .._problem import Problem
 
 UNOFFERED = "gpus_not_allocatable"
 IMAGE = "image_not_pulled"
+POD_FAILED = "pod_failed"
 PROVE = "Then verify it: ansible-playbook gpulab.kubernetes.verify -i INVENTORY."
 SITE = "ansible-playbook gpulab.kubernetes.site -i INVENTORY"
 _FIX = f"Fix the reported problem. {PROVE}"
@@ -40,7 +43,7 @@ REMEDIES = {
     "containerd_conflict": (
         f"Correct or remove the file that it names. If this collection wrote it, restore it: {SITE}. {PROVE}"
     ),
-    "pod_failed": _FIX,
+    POD_FAILED: _FIX,
     IMAGE: f"Check the image's name, and that this node reaches its registry. {PROVE}",
     "pod_gpu_count": _PLUGIN,
     "gpu_foreign": _PLUGIN,
@@ -60,11 +63,42 @@ REMEDIES = {
     "dns_not_reached": f"Check the pods of the cluster's DNS (kubectl --namespace kube-system get pods). {PROVE}",
 }
 
+# What CUDA, NVML or the kernel say in a pod, or to the device plugin -> what to do, where the kind alone does not tell.
+_WORDS = (
+    (
+        r"system not yet initialized|SystemNotReady|SYSTEM_NOT_READY|\berror(?: code)?[ =:(]{1,3}802\b",
+        "The NVSwitches that connect the GPUs are not set up. On the host, nvidia-fabricmanager must run in the "
+        f"version of the driver (systemctl status nvidia-fabricmanager); install both: {SITE}. A system with NVLink 5 "
+        f"also needs nvlsm. {PROVE}",
+    ),
+    (
+        r"too many open files",
+        "The node's limit of inotify instances is used up: raise it with host_sysctls="
+        f"{{fs.inotify.max_user_instances: 8192}} ({SITE}), then delete the pod to restart it.",
+    ),
+    (
+        r"driver version is insufficient|forward compatibility was attempted|\berror(?: code)?[ =:(]{1,3}(?:35|804)\b",
+        "The driver is too old for the image's CUDA: choose an image with an older CUDA version, or a driver of a "
+        f"newer branch (nvidia_driver_version). {PROVE}",
+    ),
+    (
+        r"no kernel image is available",
+        "The image's programs were not built for this GPU: choose an image whose CUDA version supports it. " + PROVE,
+    ),
+    (r"ERR_NVGPUCTRPERM", "Only administrators may read the GPU's performance counters: see docs/troubleshooting.md."),
+    (r"uncorrectable (?:NVLink|ECC) error|ECC uncorrectable", f"{DO_RESET} {PROVE}"),
+)
+
 # Kinds that prove nothing about GPUs and their driver.
 _UNRELATED = {
     *("node_missing", "node_not_ready", "host_silent", "containerd_conflict", IMAGE, "isolation_not_proven"),
     *("network_pod_failed", "pod_network_broken", "service_not_reached", "dns_not_reached"),
 }
+
+
+def find_remedy(words: str) -> str:
+    """Return what to do about the words of a pod, empty if they are not known."""
+    return next((do for pattern, do in _WORDS if re.search(pattern, words, re.IGNORECASE)), "")
 
 
 def inconclusive(entries: Iterable[Mapping[str, str]]) -> bool:

@@ -18,6 +18,7 @@ from . import verdict as reports
 from .memory import Memory
 from .network import Network
 from .pods import Settings
+from .problems import find_remedy
 from .run import Run
 from .target import (
     SILENT,
@@ -146,7 +147,7 @@ class Session:
                 telling = [line for line in lines if "unhealthy" in line or line[:1] in ("E", "F")] or lines[-1:]
                 words = " / ".join(telling[-3:])
                 stays = _STAYS.format(namespace=namespace, name=name) if "unhealthy" in words else ""
-                return PluginLog(words, stays)
+                return PluginLog(words, stays or find_remedy(words))
         return PluginLog("it has no pod on this node")
 
     def _whole(self, hosts: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, Any]:

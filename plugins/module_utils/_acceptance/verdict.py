@@ -11,7 +11,7 @@ from typing import Any
 from .._cluster import objects
 from .._cluster.isolation import isolation
 from .._problem import Problem
-from .problems import IMAGE, SITE, UNOFFERED, problem
+from .problems import IMAGE, POD_FAILED, SITE, UNOFFERED, find_remedy, problem
 from .run import PodProof
 from .summary import counted
 from .target import SILENT, PluginLog, Target, label_problem, lost_gpus
@@ -41,7 +41,10 @@ def host_entry(
             problems += _pod_problems(target, proof, reported)
     devices = [*_devices(target, reported, proofs), *_gone(target, earlier)]
     problems += [
-        problem(kind, target.name, each["reason"], each["uuid"], do=plugin_log.do if kind == UNOFFERED else "")
+        problem(
+            *(kind, target.name, each["reason"], each["uuid"]),
+            do=plugin_log.do if kind == UNOFFERED else find_remedy(each["reason"]) if kind == POD_FAILED else "",
+        )
         for each in devices
         if each["state"] == "missing"
         for kind in [each["kind"]]
@@ -50,7 +53,11 @@ def host_entry(
     if (not target.host.gpus and target.host.wanted) or target.host.shared:
         failed = [proof for proof in proofs if proof.trouble]
         problems += [
-            problem(_kind_of([proof.trouble]), target.name, f"pod {proof.name}: {proof.trouble}") for proof in failed
+            problem(
+                *(_kind_of([proof.trouble]), target.name, f"pod {proof.name}: {proof.trouble}"),
+                do=find_remedy(proof.trouble),
+            )
+            for proof in failed
         ]
     # Of a driver that is not well, the labels are the smallest trouble.
     label = label_problem(target) if target.node is not None and target.host.state == "ok" else ""
@@ -250,7 +257,7 @@ def _reason(target: Target, proofs: Sequence[PodProof], unnamed: int, pods: str)
 
 
 def _kind_of(troubles: Sequence[str]) -> str:
-    return IMAGE if all(trouble.startswith(objects.PULL_REASONS) for trouble in troubles) else "pod_failed"
+    return IMAGE if all(trouble.startswith(objects.PULL_REASONS) for trouble in troubles) else POD_FAILED
 
 
 def _isolation(target: Target, proofs: Sequence[PodProof], problems: list[Problem]) -> dict[str, Any]:

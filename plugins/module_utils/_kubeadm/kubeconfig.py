@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads kubeconfig files on hosts without PyYAML: the block style that kubeadm, kubelet and kubectl write, or JSON."""
+"""Reads kubeconfig files on hosts without PyYAML, as kubeadm, kubelet, kubectl and people write them, or JSON."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
     Raises KubeconfigError for anything that does not name one server.
     """
     try:
-        data = json.loads(text) if text.lstrip().startswith("{") else load(text)
+        data = _loaded_json(text) or load(text)
     except (ValueError, RecursionError) as error:
         raise KubeconfigError(f"Error while reading a kubeconfig: {error}") from error
     context = _named(data, "contexts", "context", context_name or _text(data, "current-context"))
@@ -110,6 +110,13 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
             if part.get(name) not in (None, "", False, "false")
         ),
     )
+
+
+def _loaded_json(text: str) -> Any:
+    """What the text means as JSON, None if it is not JSON."""
+    with contextlib.suppress(ValueError):
+        return json.loads(text) if text.lstrip().startswith("{") else None
+    return None
 
 
 def _shown(server: str) -> str:
@@ -165,6 +172,7 @@ def _decoded(data: dict[str, Any], key: str) -> str | None:
     if value is None:
         return None
     try:
-        return base64.b64decode(value, validate=True).decode("utf-8", "replace")
+        # It may be written over several lines.
+        return base64.b64decode("".join(value.split()), validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError) as error:
         raise KubeconfigError(f"Error while reading a kubeconfig: {key} is not valid base64") from error

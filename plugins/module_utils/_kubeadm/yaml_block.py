@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the part of YAML that Kubernetes' programs write, on hosts without PyYAML."""
+"""Reads the part of YAML that Kubernetes' programs and people write into kubeconfigs, on hosts without PyYAML."""
 
 from __future__ import annotations
 
@@ -10,23 +10,35 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-_KEY = re.compile(r"""(?P<key>"[^"]*"|'[^']*'|[^\s"'#:][^:#]*):(?:[ \t]+(?P<value>.*))?$""")
+_KEY = re.compile(r"""(?P<key>"[^"]*"|'[^']*'|[^\s"'#:{}\[\],&*!|>%@`][^:#]*):(?:[ \t]+(?P<value>.*))?$""")
 _COMMENT = re.compile(r"\s#")
+# The beginning of a text that stands in the lines below, as lines (|) or as one line (>).
+_TEXT = re.compile(r"(?P<style>[|>])[1-9]?[+-]?(?:\s+#.*)?")
+# A text without quotes in {} or [].
+_PLAIN = re.compile(r"(?![&*!|>%@`\"'?])(?:[^\s,\[\]{}:#]|:(?=[^\s,\[\]{}])|(?<=\S)#|[ \t]+(?=[^\s,\[\]{}:#]))+")
+_QUOTED = {'"': re.compile(r'"(?:[^"\\]|\\.)*"'), "'": re.compile(r"'(?:[^']|'')*'")}
+_CLOSED = {mark: re.compile(rf"(?P<text>{pattern.pattern})(?:\s+#.*)?") for mark, pattern in _QUOTED.items()}
+_BLANK = re.compile(r"\s*")
+_NOTHING = {"null": None, "~": None}
+# A text, map or list that goes on for more lines than this is refused.
+_MOST_LINES = 200
 
 
 def read_yaml(text: str) -> Any:
-    """Nested maps and lists in block style whose scalars are strings (numbers and booleans too) or None.
+    """Nested maps and lists whose scalars are strings (numbers and booleans too) or None.
 
-    Raises ValueError for anything else, RecursionError for what is nested too deeply.
+    Anchors, tags and keys of other kinds are not read. Raises ValueError for anything else, RecursionError for what is
+    nested too deeply.
     """
     return _Block(text).document()
 
 
 class _Block:
-    """The part of YAML that kubeconfig files are written in: nested maps and lists in block style, plain scalars."""
+    """Maps and lists in block style, with what may stand in them: texts of several lines, and flow style."""
 
     def __init__(self, text: str) -> None:
-        found = list(self._content(text.splitlines()))
+        self._raw = text.splitlines()
+        found = list(self._content(self._raw))
         self._lines = [(indent, content) for _number, indent, content in found]
         self._numbers = [number for number, _indent, _content in found]
         self._position = 0
@@ -43,7 +55,11 @@ class _Block:
         return ValueError(f"can't make sense of line {self._numbers[position]}")
 
     def document(self) -> Any:
-        value = self._value(0)
+        if self._peek()[1][:1] in ("{", "["):
+            self._position += 1
+            value = self._flow(self._lines[0][1])
+        else:
+            value = self._value(0)
         if self._position != len(self._lines):
             raise self._wrong(self._position)
         return value
@@ -68,14 +84,14 @@ class _Block:
             if not rest:
                 self._position += 1
                 found.append(self._value(indent + 1))
-            elif _KEY.match(rest):
-                # "- key: value" begins a map that goes on in the lines below, two columns further in.
+            elif self._is_item(rest) or _KEY.match(rest):
+                # "- key: value" begins a map that goes on in the lines below, two columns further in; so may a list.
                 inner = indent + len(self._peek()[1]) - len(rest)
                 self._lines[self._position] = (inner, rest)
-                found.append(self._map(inner))
+                found.append(self._value(inner))
             else:
                 self._position += 1
-                found.append(self._scalar(rest))
+                found.append(self._scalar(rest, indent))
         return found
 
     def _map(self, indent: int) -> dict[str, Any]:
@@ -85,24 +101,158 @@ class _Block:
             if not match or self._is_item(self._peek()[1]):
                 raise self._wrong(self._position)
             self._position += 1
-            key = self._scalar(match["key"])
+            key = self._key(match["key"])
             if not isinstance(key, str):
                 raise self._wrong(self._position - 1)
             value = (match["value"] or "").strip()
             if value and not value.startswith("#"):
-                found[key] = self._scalar(value)
+                found[key] = self._scalar(value, indent)
             else:
                 # A list may stand at the same depth as the key it belongs to.
                 found[key] = self._value(indent + (not self._is_item(self._peek()[1])))
         return found
 
-    def _scalar(self, text: str) -> Any:
-        """The value of a text on the line before the position."""
-        if text[0] == '"':
-            return json.loads(text) if text.endswith('"') else json.loads(text.partition(" #")[0])
-        if text[0] == "'":
-            return text.partition(" #")[0].rstrip().strip("'").replace("''", "'")
-        plain = _COMMENT.split(text, maxsplit=1)[0].rstrip()
-        if plain[:1] in "|>&*!%@`{[" and plain not in ("{}", "[]"):
-            raise self._wrong(self._position - 1)
-        return {"{}": {}, "[]": [], "null": None, "~": None, "": None}.get(plain, plain)
+    def _key(self, text: str) -> Any:
+        return _unquoted(text) if text[0] in "\"'" else text
+
+    def _scalar(self, text: str, indent: int) -> Any:
+        """The value of a text on the line before the position, which may go on in lines that are further in."""
+        if _TEXT.fullmatch(text):
+            return self._lines_below(text[0], indent)
+        if text[0] in "{[":
+            return self._flow(text)
+        if text[0] in "\"'":
+            return self._quoted(text, indent)
+        first, plain = self._position - 1, _COMMENT.split(text, maxsplit=1)[0].rstrip()
+        if plain[:1] in "|>&*!%@`" or re.search(r":(?:\s|$)", plain):
+            raise self._wrong(first)
+        while plain == text and self._peek()[0] > indent and not _KEY.match(self._peek()[1]):
+            text = self._extended(text, first)
+            plain = _COMMENT.split(text, maxsplit=1)[0].rstrip()
+        return _NOTHING.get(plain, plain)
+
+    def _extended(self, text: str, first: int, between: bool = False) -> str:
+        """The text that begins in the line ``first``, with the next line.
+
+        An empty line is refused, which in a text is a newline, unless it stands ``between`` values.
+        """
+        if self._numbers[self._position] > self._numbers[first] + _MOST_LINES:
+            raise self._wrong(self._position)
+        if not between and self._numbers[self._position] > self._numbers[self._position - 1] + 1:
+            raise self._wrong(self._position)
+        self._position += 1
+        return f"{text} {self._lines[self._position - 1][1]}"
+
+    def _quoted(self, text: str, indent: int) -> str:
+        first, closed = self._position - 1, _CLOSED[text[0]]
+        while not (match := closed.fullmatch(text)):
+            if self._peek()[0] <= indent:
+                raise self._wrong(first)
+            text = self._extended(text, first)
+        return _unquoted(match["text"])
+
+    def _lines_below(self, style: str, indent: int) -> str:
+        """The text in the lines below, whatever they hold, up to the first that is not further in."""
+        found = []
+        for line in self._raw[self._numbers[self._position - 1] :]:
+            if line.strip() and len(line) - len(line.lstrip(" ")) <= indent:
+                break
+            found.append(line.strip())
+        end = self._numbers[self._position - 1] + len(found)
+        while self._position < len(self._lines) and self._numbers[self._position] <= end:
+            self._position += 1
+        return ("\n" if style == "|" else " ").join(found).strip() + "\n"
+
+    def _flow(self, text: str) -> Any:
+        first = self._position - 1
+        while True:
+            try:
+                return _Flow(text).document()
+            except EOFError as end:
+                if self._peek()[0] < 0:
+                    break
+                text = self._extended(text, first, between=not isinstance(end, _OpenQuoteError) and text[-1] in ",[{")
+            except ValueError:
+                break
+        raise ValueError(
+            f"can't make sense of line {self._numbers[first]}, which is in flow style ({{}} or []); kubectl config "
+            "view --raw writes the usual form"
+        )
+
+
+class _OpenQuoteError(EOFError):
+    """The end of a text in quotes is missing."""
+
+
+class _Flow:
+    """A map or list in {} or []. Raises EOFError where its end is missing, ValueError for anything else."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+
+    def document(self) -> Any:
+        value = self._value()
+        rest = self._text[self._position :]
+        if rest.strip() and not re.match(r"\s+#", rest):
+            raise ValueError(rest[:1])
+        return value
+
+    def _next(self) -> str:
+        self._position = _BLANK.match(self._text, self._position).end()  # type: ignore[union-attr]
+        if self._position == len(self._text):
+            raise EOFError
+        return self._text[self._position]
+
+    def _value(self) -> Any:
+        mark = self._next()
+        if mark in "{[":
+            self._position += 1
+            return self._map() if mark == "{" else self._list()
+        if mark in "\"'":
+            return self._quoted(mark)
+        match = _PLAIN.match(self._text, self._position)
+        if not match:
+            raise ValueError(mark)
+        self._position = match.end()
+        return _NOTHING.get(match[0], match[0])
+
+    def _quoted(self, mark: str) -> str:
+        match = _QUOTED[mark].match(self._text, self._position)
+        if not match:
+            raise _OpenQuoteError
+        self._position = match.end()
+        return _unquoted(match[0])
+
+    def _list(self) -> list[Any]:
+        found = []
+        while self._next() != "]":
+            found.append(self._value())
+            self._separator("]")
+        self._position += 1
+        return found
+
+    def _map(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while self._next() != "}":
+            key = self._value()
+            if not isinstance(key, str):
+                raise ValueError("key")
+            found[key] = None
+            if self._next() == ":":
+                self._position += 1
+                found[key] = None if self._next() in ",}" else self._value()
+            self._separator("}")
+        self._position += 1
+        return found
+
+    def _separator(self, end: str) -> None:
+        mark = self._next()
+        if mark == ",":
+            self._position += 1
+        elif mark != end:
+            raise ValueError(mark)
+
+
+def _unquoted(text: str) -> str:
+    return str(json.loads(text)) if text[0] == '"' else text[1:-1].replace("''", "'")

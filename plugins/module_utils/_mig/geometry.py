@@ -126,9 +126,12 @@ class Geometry:
             return state
         if any(gpu.current for gpu in capable):
             state.instances = mig.parse_instances(self._list("-lgi"), self._list("-lci"))
-        names, places = mig.parse_profiles(self._list("-lgip")), mig.parse_placements(self._list("-lgipp"))
+        listed = self._list("-lgip")
+        names, engines = mig.parse_profiles(listed), mig.parse_engines(listed)
+        places = mig.parse_placements(self._list("-lgipp"))
         for gpu in capable:
-            state.profiles[gpu.index] = mig.combine(names.get(gpu.index, []), places.get(gpu.index, {}), gpu)
+            index = gpu.index
+            state.profiles[index] = mig.combine(names.get(index, []), places.get(index, {}), gpu, engines.get(index))
         return state
 
     def _list(self, what: str) -> str:

@@ -16,6 +16,10 @@ from .profiles import Profile
 Placement = tuple[Profile, int]
 
 _ALL = "all-"
+_ENGINES = (
+    "they need more media engines than it has: only one part can have +me, and next to +me.all the other parts must "
+    "have none (-me)"
+)
 
 
 def place(wanted: Any, profiles: Sequence[Profile]) -> list[Placement]:
@@ -34,7 +38,10 @@ def place(wanted: Any, profiles: Sequence[Profile]) -> list[Placement]:
     parts = [_known(name, by_name) for name in wanted]
     found = _solve(parts, profiles)
     if not found:
-        raise DomainError(f"{_list(part.name for part in parts)} do not fit on it together; {_rules(parts)}")
+        raise DomainError(
+            f"{_list(part.name for part in parts)} do not fit on it together; "
+            + (_rules(parts) if _have_engines(parts, profiles) else _ENGINES)
+        )
     return found
 
 
@@ -52,11 +59,24 @@ def _solve(parts: Sequence[Profile], profiles: Sequence[Profile]) -> list[Placem
     # Each profile can be had as often as it fits alone, so the largest of these amounts is what the GPU has.
     if sum(part.slices for part in parts) > max(profile.slices * profile.total for profile in profiles):
         return []
-    if sum(part.name.endswith("+me") for part in parts) > 1:
+    if not _have_engines(parts, profiles):
         return []
     # The large ones first: they have the fewest places.
     ordered = sorted(parts, key=lambda part: (-part.size, len(part.starts), part.name))
     return sorted(_search(ordered, frozenset()), key=lambda placed: placed[1])
+
+
+def _have_engines(parts: Sequence[Profile], profiles: Sequence[Profile]) -> bool:
+    """Whether the GPU has the media engines of all parts: as many of each as it has with one profile alone."""
+    if all(profile.engines for profile in profiles):
+        amounts = zip(*([each * profile.total for each in profile.engines] for profile in profiles))
+        wanted = zip(*(part.engines for part in parts))
+        return all(sum(own) <= max(has) for own, has in zip(wanted, amounts))
+    # By their names: one part can have the media extensions, and with all of them the others have no engines.
+    extended = [part for part in parts if "+me" in part.name]
+    rest = [part for part in parts if "+me" not in part.name]
+    takes_all = any(part.name.endswith("+me.all") for part in extended)
+    return len(extended) <= 1 and (not takes_all or all(part.name.endswith("-me") for part in rest))
 
 
 def _search(parts: Sequence[Profile], taken: frozenset[int]) -> list[Placement]:

@@ -11,9 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _PROFILE = re.compile(r"\|\s+(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)/(\d+)\s+[\d.]+\s")
+# The row of a profile and the one below it: decoders and encoders, then copy engines, JPEG and optical flow engines.
+_ENGINES = re.compile(
+    r"\|\s+(\d+)\s+MIG \S+\s+(\d+)\s+\d+/\d+\s+[\d.]+\s+\S+\s+\d+\s+(\d+)\s+(\d+)\s+\|\s*\n"
+    r"\s*\|\s+\d+\s+(\d+)\s+(\d+)\s+\|"
+)
 _PLACEMENT = re.compile(r"GPU\s+(\d+) Profile ID\s+(\d+) Placements?\s*:\s*\{([\d,\s]*)\}:(\d+)")
 _INSTANCE = re.compile(r"\|\s+(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)\s+(\d+):(\d+)\s+\|")
 _COMPUTE = re.compile(r"\|\s+(\d+)\s+(\d+)\s+MIG (\S+)\s+(\d+)\*?\s+(\d+)\s+(\d+):(\d+)\s+\|")
@@ -36,13 +41,17 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Profile:
-    """One way to cut a GPU: ``size`` memory slices from one of ``starts``, at most ``total`` times."""
+    """One way to cut a GPU: ``size`` memory slices from one of ``starts``, at most ``total`` times.
+
+    ``engines``: its decoders, encoders, JPEG and optical flow engines, empty if they are not known.
+    """
 
     name: str
     id: int
     total: int
     starts: tuple[int, ...]
     size: int
+    engines: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def slices(self) -> int:
@@ -87,6 +96,15 @@ def parse_profiles(text: str) -> dict[int, list[tuple[str, int, int]]]:
     return found
 
 
+def parse_engines(text: str) -> dict[int, dict[int, tuple[int, ...]]]:
+    """GPU -> profile id -> its decoders, encoders, JPEG and optical flow engines, from ``mig -lgip``."""
+    found: dict[int, dict[int, tuple[int, ...]]] = {}
+    for match in _ENGINES.finditer(text):
+        gpu, number, *engines = map(int, match.groups())
+        found.setdefault(gpu, {})[number] = tuple(engines)
+    return found
+
+
 def parse_placements(text: str) -> dict[int, dict[int, tuple[tuple[int, ...], int]]]:
     """GPU -> profile id -> (starts, size) from ``mig -lgipp``."""
     found: dict[int, dict[int, tuple[tuple[int, ...], int]]] = {}
@@ -112,10 +130,17 @@ def parse_instances(gpu_instances: str, compute_instances: str) -> list[Instance
 
 
 def combine(
-    names: Iterable[tuple[str, int, int]], places: Mapping[int, tuple[tuple[int, ...], int]], gpu: Gpu
+    names: Iterable[tuple[str, int, int]],
+    places: Mapping[int, tuple[tuple[int, ...], int]],
+    gpu: Gpu,
+    engines: Mapping[int, tuple[int, ...]] | None = None,
 ) -> list[Profile]:
     """The profiles of a GPU. Without MIG mode some versions of nvidia-smi list nothing: then known GPUs are known."""
-    listed = [Profile(name, number, total, *places[number]) for name, number, total in names if number in places]
+    listed = [
+        Profile(name, number, total, *places[number], (engines or {}).get(number, ()))
+        for name, number, total in names
+        if number in places
+    ]
     return listed or known(gpu)
 
 
@@ -134,21 +159,37 @@ _FOUR: dict[int, tuple[int, str, int, int, tuple[int, ...]]] = {
     14: (1, "", 1, 4, (0, 1, 2, 3)),
     21: (1, "+me", 1, 1, (0, 1, 2, 3)),
     5: (2, "", 2, 2, (0, 2)),
+    6: (2, "+me", 2, 1, (0, 2)),
     0: (4, "", 4, 1, (0,)),
 }
-_FAMILIES = ((re.compile(r"\bA30\b"), _FOUR, 4), (re.compile(r"\b(?:A100|H100|H200|GH200|B200|GB200)\b"), _SEVEN, 8))
+_TWELVE: dict[int, tuple[int, str, int, int, tuple[int, ...]]] = {
+    14: (1, "", 3, 4, (0, 3, 6, 9)),
+    21: (1, "+me", 3, 1, (0, 3, 6, 9)),
+    47: (1, "+gfx", 3, 4, (0, 3, 6, 9)),
+    65: (1, "+me.all", 3, 1, (0, 3, 6, 9)),
+    67: (1, "-me", 3, 4, (0, 3, 6, 9)),
+    5: (2, "", 6, 2, (0, 6)),
+    35: (2, "+gfx", 6, 2, (0, 6)),
+    64: (2, "+me.all", 6, 1, (0, 6)),
+    66: (2, "-me", 6, 2, (0, 6)),
+    0: (4, "", 12, 1, (0,)),
+    32: (4, "+gfx", 12, 1, (0,)),
+}
+_FAMILIES = (
+    (re.compile(r"\bA30\b"), _FOUR, 4),
+    (re.compile(r"\b(?:A100|A800|H100|H800|H200|H20|GH200|B200|GB200|B300|GB300)\b"), _SEVEN, 8),
+    (re.compile(r"\bRTX PRO 6000\b"), _TWELVE, 12),
+)
 
 
 def known(gpu: Gpu) -> list[Profile]:
     """The profiles of GPUs that this collection knows, empty for others."""
-    for pattern, table, eighths in _FAMILIES:
+    for pattern, table, whole in _FAMILIES:
         if pattern.search(gpu.name):
             # As go-nvlib rounds (pkg/nvlib/device/mig_profile.go): GiB of the GPU upwards, its share to the nearest.
             memory = -(-gpu.memory // 1024)
             return [
-                Profile(
-                    f"{slices}g.{(2 * memory * size + eighths) // (2 * eighths)}gb{end}", number, total, starts, size
-                )
+                Profile(f"{slices}g.{(2 * memory * size + whole) // (2 * whole)}gb{end}", number, total, starts, size)
                 for number, (slices, end, size, total, starts) in table.items()
             ]
     return []

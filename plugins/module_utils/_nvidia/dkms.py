@@ -16,13 +16,41 @@ _STATUS = re.compile(
 )
 _TELLING = re.compile(
     r"\berror\b|Error!|\*\*\*|\bfailed\b|undefined reference|No such file|cannot find|Unable to|not found"
-    r"|Killed|No space left|does not appear to be able to|does not match the compiler",
+    r"|Killed|No space left|does not appear to be able to|does not match the compiler"
+    r"|\b(?:ошибка|помилка|erreur|fehler|errore|erro|błąd|hata|chyba)\b|错误|錯誤|エラー|오류",
     re.IGNORECASE,
 )
-# make repeats at each of its levels that something below it failed.
+# make repeats at each of its levels that something below it failed, and that it waits for the rest, in any language.
 _ECHO = re.compile(
-    r"^make(?:\[\d+\])?: \*\*\* (?:\[|Waiting for unfinished jobs)|warning:|^make(?:\[\d+\])?: (?:Entering|Leaving) "
+    r"^g?make(?:\[\d+\])?: (?:\*\*\* (?:\[|.*(?:\.{3}|…)$)|(?:Entering|Leaving) )|warning:", re.IGNORECASE
 )
+# "nv.c:606:23: error: ..." of a compiler, "cc: error: ..." of a program, in any language.
+# Chinese and Japanese have a colon of their own.
+_DIAGNOSTIC = re.compile(
+    r"^(?:[^\s:]{1,200}:\d{1,6}(?::\d{1,6})?"
+    r"|(?:\S{0,80}[/-])?(?:cc1?|gcc|g\+\+|clang|ld|ld\.bfd|as|collect2)(?:-[\d.]{1,9})?)"
+    r":\s(?P<word>[^\s:\uff1a][^:\uff1a]{0,40}?)\s?[:\uff1a]"
+)
+# A warning and a note in the languages that GCC speaks: everything else that it says of a line is an error.
+_HARMLESS_WORDS = """
+    warning warnung attention avertissement aviso advertencia attenzione avviso предупреждение попередження 警告 경고
+    ostrzeżenie uyar\u0131 varning waarschuwing let_op advarsel varoitus varování upozornění figyelmeztetés
+    προειδοποίηση
+    cảnh_báo peringatan upozorenje упозорење avertisment
+    note anmerkung hinweis remarque nota замечание примечание примітка зауваження 附注 附註 备注 備考 注記 注釈 참고
+    주의 uwaga not bilgi anm anmärkning opmerking noot bemærk bemærkning huomaa huomautus poznámka megjegyzés σημείωση
+    ghi_chú chú_thích catatan napomena напомена notă
+    """
+_HARMLESS = frozenset(_HARMLESS_WORDS.split())
+# With NV_VERBOSE=1, as in packages of distributions, and KBUILD_VERBOSE=1 the log shows the commands, whose texts are
+# no output. What a program says begins with its name and a colon.
+_COMMAND = re.compile(
+    r"^(?:[@+(]{1,2}\s?)?(?:(?:\S{0,200}[/-])?(?:cc|gcc|g\+\+|clang|ld|ld\.bfd|ld\.lld|ar|nm|objcopy|objtool|make|sh|bash"
+    r"|perl|python3?|awk|sed|grep|cat|cmp|cp|mv|rm|ln|mkdir|touch|find|xargs|printf|true|false)(?:-[\d.]{1,9})?"
+    r"|echo|test|if|then|else|fi|for|do|done|case|set|export|cd|exit|\[|:)(?:[\s;)]|$)"
+)
+# The line of a source that a compiler shows: "  237 |     r = pci_resize_resource(pci_dev, \\".
+_EXCERPT = re.compile(r"\d{0,6}\s{0,9}\|")
 # "installed (Differences between built and installed modules)", in DKMS 2 "WARNING! Diff between ...": the file in
 # /lib/modules is another one.
 _OTHER = re.compile(r"Diff(?:erences)? between built and installed", re.IGNORECASE)
@@ -68,7 +96,24 @@ def parse_status(text: str) -> Iterator[Build]:
 
 def telling_lines(log: str) -> list[str]:
     """The lines of a make.log that say why it failed: the first few, since what follows is their consequence."""
-    lines = [line.strip()[:_WIDTH] for line in log.splitlines()]
-    found = [line for line in lines if _TELLING.search(line) and not _ECHO.search(line)]
-    found = found or [line for line in lines if _TELLING.search(line)] or [line for line in lines if line][-3:]
-    return list(dict.fromkeys(found))[:_LINES]
+    lines = list(_output(log))
+    telling = [line for line in lines if _tells(line)]
+    found = [line for line in telling if not _ECHO.search(line)] or telling or [line for line in lines if line][-3:]
+    return list(dict.fromkeys(line[:_WIDTH] for line in found))[:_LINES]
+
+
+def _output(log: str) -> Iterator[str]:
+    """The lines without those of commands, which go on in the next line after a backslash."""
+    goes_on = False
+    for line in map(str.strip, log.splitlines()):
+        is_command = goes_on or bool(_COMMAND.match(line))
+        goes_on = line.endswith("\\") and not _EXCERPT.match(line)
+        if not is_command and not goes_on:
+            yield line
+
+
+def _tells(line: str) -> bool:
+    match = _DIAGNOSTIC.match(line)
+    if match:
+        return re.sub(r"\s+", "_", match["word"].lower()) not in _HARMLESS
+    return bool(_TELLING.search(line))

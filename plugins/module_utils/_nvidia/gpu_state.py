@@ -12,10 +12,11 @@ from typing import Any
 from .._command import Runner
 from .._errors import DomainError
 from .._nvidia_smi.facts import NvidiaSmi
-from .health import complete
-from .kernel_log import boot_id, xid_events
+from .driver_messages import read_messages
+from .health import UNEXPLAINED, complete
+from .kernel_log import boot_id, kernel_records
 from .root import NVIDIA_SMI, nvidia_smi
-from .xid import findings, moment, written
+from .xid import findings, moment, read_records, written
 
 
 def gpu_state(
@@ -40,16 +41,21 @@ def gpu_state(
     begun = time.time()
     # The clock was set back since then, so it is not known which errors came before.
     since = None if since is not None and since > begun else since
-    kernel_log = Runner(module, timeout=timeout)
-    events, failure = xid_events(kernel_log.run) if "xids" in gather else (None, None)
-    found = findings(events or [], since)
     program, environ = nvidia_smi(driver_root, executable)
     runner = Runner(module, timeout=timeout, environ=environ)
     facts = NvidiaSmi(lambda arguments: runner.run([program, *arguments])).facts(gather)
+    wanted = "xids" in gather
+    records, failure = None, None
+    if wanted or facts["state"] in UNEXPLAINED:
+        records, failure = kernel_records(Runner(module, timeout=timeout).run)
+    found = findings(read_records(records or []), since) if wanted else []
+    messages = read_messages(records or [], since)
+    known = wanted and records is not None
     return {
-        **complete(facts, found),
-        "xids": None if events is None else [each.fields() for each in found],
-        "xids_failure": failure,
+        **complete(facts, found, messages),
+        "xids": [each.fields() for each in found] if known else None,
+        "xids_failure": failure if wanted else None,
         "xids_read": written(begun),
+        "driver_messages": [each.fields() for each in messages] if known else None,
         "boot_id": boot_id(),
     }

@@ -10,31 +10,69 @@ from typing import Any
 
 from .._nvidia_smi import states as state
 from .._nvidia_smi.faults import DO_LOOK, fields
+from .driver_messages import Message
 from .xid import Finding, problems_of
+from .xid_catalog import CRITICAL
+
+# States in which the kernel may say why there is no GPU.
+UNEXPLAINED = (state.NO_DEVICES, state.NOT_LOADED, state.UNREADABLE)
 
 
-def complete(facts: dict[str, Any], found: Sequence[Finding]) -> dict[str, Any]:
-    """The facts of nvidia_smi_info with the Xids that count as problems of their GPUs, and advice for each GPU."""
+def complete(facts: dict[str, Any], found: Sequence[Finding], messages: Sequence[Message] = ()) -> dict[str, Any]:
+    """The facts of nvidia_smi_info with what the kernel log says about the GPUs, and advice for each GPU.
+
+    Xids count as problems of their GPUs if they are critical. Why the driver can't use a GPU counts only if nvidia-smi
+    does not list that GPU as healthy: the kernel log may be older than the modules that are loaded.
+    """
+    # A critical Xid says more than that the GPU could not be used.
+    told_of = {each.address for each in found if any(problems_of([each]))}
+    messages = [each for each in messages if each.switch or each.address not in told_of]
     own = {gpu["pci_bus_id"] for gpu in facts["gpus"]}
-    gpus = [_gpu(gpu, [each for each in found if each.address == gpu["pci_bus_id"]]) for gpu in facts["gpus"]]
-    strays = [(each.address, problem) for each in found if each.address not in own for problem in problems_of([each])]
+    gpus = [_gpu(gpu, [each for each in found if each.address == gpu["pci_bus_id"]], messages) for gpu in facts["gpus"]]
+    strays = [
+        (f"GPU {each.address}: {problem.what}", problem)
+        for each in found
+        if each.address not in own
+        for problem in problems_of([each])
+    ]
+    strays += [(each.line, each.problem) for each in messages if _is_stray(each, own, facts["state"])]
     lines = [f"GPU {_name(gpu)}: {', '.join(gpu['problems'])}" for gpu in gpus if gpu["problems"]]
-    lines += [f"GPU {address}: {problem.what}" for address, problem in strays]
+    lines += [line for line, _problem in strays]
     # What nvidia-smi said is in the message already.
     told = [
-        f"GPU {', '.join(str(gpu[key]) for key in ('index', 'pci_bus_id') if gpu[key] is not None)}: {problem.what}"
-        for gpu in gpus
-        for problem in problems_of(each for each in found if each.address == gpu["pci_bus_id"])
+        f"GPU {', '.join(str(gpu[key]) for key in ('index', 'pci_bus_id') if gpu[key] is not None)}: {problem['what']}"
+        for gpu, before in zip(gpus, facts["gpus"])
+        for problem in gpu["faults"][len(before["faults"]) :]
     ]
-    told += [f"GPU {address}: {problem.what}" for address, problem in strays]
+    told += [line for line, _problem in strays]
     worse = state.DEGRADED if facts["state"] == state.OK and told else facts["state"]
-    advice = state.ADVICE[worse]
-    if worse == state.DEGRADED:
-        # What is known of each GPU says more than what may be wrong with any.
-        best = _once([*(cure for gpu in gpus for cure in gpu["advice"]), *(problem.do for _address, problem in strays)])
-        advice = " ".join(best) if best and best != [DO_LOOK] else advice
-    message = "\n".join(filter(None, [facts["message"], *told]))[:2000] or None
-    return {**facts, "gpus": gpus, "state": worse, "message": message, "advice": advice, "problems": lines}
+    return {
+        **facts,
+        "gpus": gpus,
+        "state": worse,
+        "message": "\n".join(filter(None, [facts["message"], *told]))[:2000] or None,
+        "advice": _advice(worse, facts, gpus, [problem.do for _line, problem in strays]),
+        "problems": [*facts.get("problems", []), *lines],
+    }
+
+
+def _is_stray(message: Message, own: set[Any], found: str) -> bool:
+    """Whether it explains why nvidia-smi does not list a GPU, or is about an NVSwitch."""
+    if message.switch:
+        return message.severity == CRITICAL
+    if found in UNEXPLAINED:
+        return True
+    return message.severity == CRITICAL and bool(message.address) and message.address not in own
+
+
+def _advice(found: str, facts: dict[str, Any], gpus: Sequence[dict[str, Any]], reasons: Sequence[str]) -> str | None:
+    """What to do about a host: what is known of each GPU says more than what may be wrong with any."""
+    known = facts.get("advice")
+    of_host = [known] if known and facts.get("problems") else []
+    best = _once([*of_host, *(cure for gpu in gpus for cure in gpu["advice"]), *reasons])
+    if (found == state.DEGRADED and best and best != [DO_LOOK]) or (found in UNEXPLAINED and reasons):
+        return " ".join(best)
+    return known if found != state.DEGRADED else state.ADVICE[found]
 
 
 def _name(gpu: dict[str, Any]) -> str:
@@ -42,14 +80,16 @@ def _name(gpu: dict[str, Any]) -> str:
     return str(next((each for each in known if each is not None), "of unknown index"))
 
 
-def _gpu(gpu: dict[str, Any], found: Sequence[Finding]) -> dict[str, Any]:
-    xids = [fields(each) for each in problems_of(found)]
-    faults = [*gpu["faults"], *xids]
+def _gpu(gpu: dict[str, Any], found: Sequence[Finding], messages: Sequence[Message]) -> dict[str, Any]:
+    own = [each for each in messages if each.address == gpu["pci_bus_id"] and not each.switch]
+    reasons = [fields(each.problem) for each in own] if gpu["faults"] else []
+    added = [*(fields(each) for each in problems_of(found)), *reasons]
+    faults = [*gpu["faults"], *added]
     return {
         **gpu,
         "faults": faults,
         "problems": list(dict.fromkeys(each["what"] for each in faults)),
-        "advice": _once(each["do"] for each in (*xids, *gpu["faults"])),
+        "advice": _once(each["do"] for each in (*added, *gpu["faults"])),
         "healthy": not faults,
     }
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 from .._command import CommandError, Result
 from .._files import text_or_nothing
-from .xid import Event, moment, read_dmesg, read_journal
+from .kernel_records import Record, dmesg_records, journal_records
+from .xid import moment
 
 # The identifier is the kernel's also where a daemon hands its log on, as in containers and with ReadKMsg=no.
 _JOURNAL = (
@@ -25,17 +26,17 @@ GIVEN_BACK = "/var/lib/gpulab/gpus-given-back"
 _DMESG = ("dmesg", "--time-format", "iso")
 
 
-def xid_events(run: Callable[[Sequence[str]], Result]) -> tuple[list[Event] | None, str | None]:
-    """The Xids since the last boot in their order, or None and why they are not known."""
+def kernel_records(run: Callable[[Sequence[str]], Result]) -> tuple[list[Record] | None, str | None]:
+    """The records about NVIDIA's devices since the last boot in their order, or None and why they are not known."""
     trouble = []
-    for argv, read in ((_JOURNAL, read_journal), (_DMESG, read_dmesg)):
+    for argv, read in ((_JOURNAL, journal_records), (_DMESG, dmesg_records)):
         try:
             result = run(argv)
         except CommandError as error:
             trouble.append(str(error))
             continue
         if result.rc == 0:
-            return read(result.stdout), None
+            return list(read(result.stdout)), None
         trouble.append(f"{argv[0]}: {result.said[:500]}")
     return None, "; ".join(trouble)
 

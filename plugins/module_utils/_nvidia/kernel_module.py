@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ from .._apt.dpkg import compare_versions
 from .._command import Result, Runner
 from .._errors import DomainError
 from .._files import read_text, under
+from .driver_messages import read_messages
+from .kernel_log import kernel_records
 from .signing import certificate
 
 OPEN, PROPRIETARY = "open", "proprietary"
@@ -32,6 +35,64 @@ _MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "gdr
 _COMPANIONS = {"nvidia_modeset": "/dev/nvidia-modeset", "nvidia_uvm": "/dev/nvidia-uvm"}
 # Modules of others among them: who loaded them does not do so again by himself.
 _FURTHER = tuple(name for name in _MODULES if name not in ("nvidia", *_COMPANIONS))
+
+
+# What modprobe says -> what to do. The kernel's words for an error number come with "could not insert 'nvidia'".
+_REFUSALS = (
+    (
+        r"Error running (?:install|remove) command|install command",
+        "A line beginning with install in /etc/modprobe.d or /usr/lib/modprobe.d runs another command in place of the "
+        "module: find it (grep -r nvidia /etc/modprobe.d /usr/lib/modprobe.d) and remove it.",
+    ),
+    (
+        r"No such device",
+        "The driver found no GPU that it supports. Check the kernel log (dmesg) for lines with NVRM.",
+    ),
+    (
+        r"Operation not permitted|Lockdown",
+        "The kernel lets no module be loaded: it is locked down (cat /sys/kernel/security/lockdown), loading was "
+        "turned off until the next boot (sysctl kernel.modules_disabled), or this is a container. Load it on the host "
+        "itself, or reboot without that setting.",
+    ),
+    (
+        r"Exec format error|Invalid module format|disagrees about version",
+        "The module was built for another kernel or with another compiler than {release}. Build it again: dkms remove "
+        "and dkms install for this kernel (dkms status shows the version), with its headers, linux-headers-{release}.",
+    ),
+    (
+        r"Unknown symbol",
+        "The module needs functions or parameters that are not there: a module that it needs has another version, or a "
+        "file in /etc/modprobe.d sets an option that this version does not have (grep -r nvidia /etc/modprobe.d). The "
+        "kernel log (dmesg) names them; build the module again for {release} (dkms status).",
+    ),
+    (
+        r"Invalid argument",
+        "The kernel or the module refuses a parameter: check the options in /etc/modprobe.d (grep -r nvidia "
+        "/etc/modprobe.d) and the kernel log (dmesg), and: dkms status",
+    ),
+    (
+        r"Device or resource busy",
+        "Another driver uses the GPU (lspci -k -d 10de:), for example nouveau or vfio-pci: unload it or reboot.",
+    ),
+    (
+        r"Cannot allocate memory|Out of memory",
+        "The kernel has not enough memory for the module: check free -m and the kernel log (dmesg).",
+    ),
+    (
+        r"modules\.dep|could not open moddep|modules\.builtin|directory /lib/modules/\S+: No such file",
+        "The modules of the running kernel {release} are not installed: it was removed or replaced since the boot. "
+        "Reboot into an installed kernel, or install it again; depmod -a repairs a missing list.",
+    ),
+    (
+        r"Permission denied",
+        "Modules can be loaded by root only: check become, and whether a security module forbids it (dmesg).",
+    ),
+    (
+        r"not found",
+        "There is no nvidia module for the running kernel {release}. It is built by DKMS, which needs this kernel's "
+        "headers: install linux-headers-{release} (or boot a kernel whose headers apt has), then see: dkms status",
+    ),
+)
 
 
 def parse_version(text: str) -> str:
@@ -52,14 +113,9 @@ def advice(said: str, release: str, certificate: str) -> str:
             "Secure Boot is on and the module is not signed with a key that this machine trusts. Turn off Secure "
             f"Boot, or enroll DKMS's key (mokutil --import {certificate}, then reboot and confirm at the console)."
         )
-    if "No such device" in said:
-        return "The driver found no GPU that it supports. Check the kernel log (dmesg) for lines with NVRM."
-    if "not found" in said:
-        return (
-            f"There is no nvidia module for the running kernel {release}. It is built by DKMS, which needs this "
-            f"kernel's headers: install linux-headers-{release} (or boot a kernel whose headers apt has), "
-            "then see: dkms status"
-        )
+    for words, do in _REFUSALS:
+        if re.search(words, said, re.IGNORECASE):
+            return do.format(release=release)
     return "See the kernel's log (dmesg) for lines with NVRM, and: dkms status"
 
 
@@ -191,13 +247,13 @@ class Driver:
         return result
 
     def _load(self, version: str, outcome: Outcome) -> None:
+        begun = time.time()
         result = self._runner.run(["modprobe", "nvidia"])
         outcome.loaded_version = self.loaded_version()
         if not outcome.loaded_version:
             said = result.said if result.rc != 0 else f"modprobe found nothing wrong, but there is no {_VERSION_FILE}"
             raise DomainError(
-                f"Error while loading the NVIDIA driver {version}: {said}. "
-                f"{advice(said, self._release, certificate(self._root))}",
+                f"Error while loading the NVIDIA driver {version}: {said}. {self._reasons(begun, said)}",
                 **result.fields(),
             )
         if outcome.loaded_version != version:
@@ -226,6 +282,16 @@ class Driver:
             and "/nouveau.ko" in (read_text(under(self._root, f"/lib/modules/{release}/modules.dep")) or "")
             and (not file.exists() or _changed_at(file) > _changed_at(images[release]))
         ]
+
+    def _reasons(self, begun: float, said: str) -> str:
+        """What to do: by the kernel's reasons if the module found no GPU, else by what modprobe said."""
+        records = kernel_records(self._runner.run)[0] if "No such device" in said else None
+        # The kernel's clock may run a little behind.
+        found = [each for each in read_messages(records or [], begun - 1) if not each.switch]
+        if not found:
+            return advice(said, self._release, certificate(self._root))
+        lines = "; ".join(each.line for each in found)
+        return f"The kernel log: {lines}. {' '.join(dict.fromkeys(each.do for each in found))}"
 
 
 def _changed_at(path: Path) -> float:

@@ -9,9 +9,8 @@ journal.c of github.com/NVIDIA/open-gpu-kernel-modules.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from .._nvidia_smi.values import bus_id
 from .._problem import Problem
 from . import xid_catalog as data
+from .kernel_records import Record, dmesg_records, journal_records
 
 # Longer lines are none of the driver's.
 _LONGEST = 2000
@@ -36,16 +36,20 @@ _FALLEN = re.compile(
 _BROKEN = re.compile(r"(?:\s|NVRM:){1,99}")
 _BEGIN = re.compile(r"NVRM:\s{0,9}The NVIDIA GPU ")
 _MOST_LINES = 3
+# Seconds within which a message next to Xid 79 is about the same event.
+_COMPANY = 5
+# So many messages of one number within so many seconds are more than an error that a link has corrected.
+_STORM, _STORM_TIME = 10, 60
 _PROCESS = re.compile(r"pid=(?P<pid>'[^']{0,40}'|[^,]{0,40}),\s{0,9}(?:name=(?P<name>[^,]{0,200})(?:,\s{0,9}|$))?")
 _RECOVERY = re.compile(r"recovery action changed from .{0,60}\) to 0x[0-9A-Fa-f]{1,8} \((?P<action>[^)]{1,60})\)")
-# journalctl writes a message with control characters as a list of bytes.
-_BINARY = re.compile(r'"MESSAGE"\s{0,9}:\s{0,9}\[')
-_ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)[,.](\d{1,6})([+-]\d\d:?\d\d|Z)\s")
 
 
 @dataclass(frozen=True)
 class Event:
-    """One message. ``address`` has a domain of 8 digits and is in upper case; ``time`` is in seconds, or None."""
+    """One message. ``address`` has a domain of 8 digits and is in upper case; ``time`` is in seconds, or None.
+
+    ``companion``: the driver writes it next to Xid 79, about the same event.
+    """
 
     xid: int
     address: str
@@ -53,6 +57,7 @@ class Event:
     time: float | None = None
     pid: int | None = None
     process: str | None = None
+    companion: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,21 +112,18 @@ def read_message(line: str, time: float | None = None) -> Event | None:
         time=time,
         pid=_number(process["pid"]) if process else None,
         process=_name(process["name"]) if process else None,
+        companion=match is None,
     )
 
 
 def read_journal(text: str) -> list[Event]:
-    """Events in the output of C(journalctl --output=json), one object a line.
-
-    Only what the kernel wrote counts, or root in its name (a daemon that hands the kernel log on): any user may write
-    into the journal under the kernel's name.
-    """
-    return list(_events(record for record in (_journal_line(line) for line in text.split("\n")) if record))
+    """Events in the output of C(journalctl --output=json)."""
+    return list(read_records(journal_records(text)))
 
 
 def read_dmesg(text: str) -> list[Event]:
     """Events in the output of dmesg, with C(--time-format iso) those with their times."""
-    return list(_events((line, _iso(line)) for line in text.split("\n")))
+    return list(read_records(dmesg_records(text)))
 
 
 def findings(events: Iterable[Event], since: float | None = None) -> list[Finding]:
@@ -168,6 +170,8 @@ def _finding(group: list[Event], over: bool) -> Finding:
     # Of the wish for a recovery only the last counts, of errors the worst.
     judged = [_judge(event, known) for event in (group[-1:] if last.xid == data.RECOVERY else group)]
     severity, advice = max(judged, key=lambda each: data.SEVERITIES.index(each[0]))
+    if severity == data.INFO and last.xid in data.NVLINK5 and _is_storm(group):
+        severity, advice = data.STORM
     times = [event.time for event in group if event.time is not None]
     return Finding(
         xid=last.xid,
@@ -176,7 +180,7 @@ def _finding(group: list[Event], over: bool) -> Finding:
         what=known.what,
         advice=advice,
         text=last.text,
-        count=len(group),
+        count=_count(group),
         first=min(times, default=None),
         last=max(times, default=None),
         pid=last.pid,
@@ -199,12 +203,30 @@ def _judge(event: Event, known: data.Xid) -> tuple[str, str]:
     return severity, advice
 
 
+def _count(group: Sequence[Event]) -> int:
+    """The number of events: a companion of an Xid within seconds of it is none of its own."""
+    own = [event.time for event in group if not event.companion]
+    return len(own) + sum(
+        not any(None in (event.time, time) or abs((event.time or 0) - (time or 0)) <= _COMPANY for time in own)
+        for event in group
+        if event.companion
+    )
+
+
+def _is_storm(group: Sequence[Event]) -> bool:
+    """Whether so many of these events came within a minute; without times, whether there are so many of them."""
+    times = sorted(event.time for event in group if event.time is not None)
+    if not times:
+        return len(group) >= _STORM
+    return any(late - early <= _STORM_TIME for early, late in zip(times, times[_STORM - 1 :]))
+
+
 def _in_one_line(text: str) -> str:
     begin = _BEGIN.search(text)
     return f"{begin[0]}{_BROKEN.sub(' ', text[begin.end() :])}" if begin else text
 
 
-def _events(records: Iterable[tuple[str, float | None]]) -> Iterator[Event]:
+def read_records(records: Iterable[Record]) -> Iterator[Event]:
     """The events in these texts, also of one whose lines come one by one, as dmesg shows them."""
     begun: list[str] = []
     since: float | None = None
@@ -220,46 +242,6 @@ def _events(records: Iterable[tuple[str, float | None]]) -> Iterator[Event]:
             begun = []
         if event:
             yield event
-
-
-def _journal_line(line: str) -> tuple[str, float | None] | None:
-    if "NVRM" not in line and not _BINARY.search(line):
-        return None
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(entry, dict):
-        return None
-    of_root = entry.get("_UID") == "0" and entry.get("SYSLOG_IDENTIFIER") == "kernel"
-    if entry.get("_TRANSPORT") != "kernel" and not of_root:
-        return None
-    return _message(entry.get("MESSAGE")), _microseconds(entry.get("__REALTIME_TIMESTAMP"))
-
-
-def _message(value: Any) -> str:
-    """A text, or the bytes of one that journalctl takes for binary; with several fields of the name, the first."""
-    if isinstance(value, list) and value and all(isinstance(each, int) and 0 <= each < 256 for each in value):
-        return bytes(value).decode("utf-8", "replace")
-    if isinstance(value, list) and value:
-        return _message(value[0]) if not isinstance(value[0], list) else ""
-    return value if isinstance(value, str) else ""
-
-
-def _microseconds(value: Any) -> float | None:
-    text = str(value)
-    return int(text) / 1e6 if text.isascii() and text.isdigit() and len(text) < 17 else None
-
-
-def _iso(line: str) -> float | None:
-    match = _ISO.match(line)
-    if not match:
-        return None
-    zone = "+0000" if match[3] == "Z" else match[3].replace(":", "")
-    try:
-        return datetime.strptime(f"{match[1]}.{match[2]}{zone}", "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def _number(text: str | None) -> int | None:

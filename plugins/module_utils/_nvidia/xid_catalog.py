@@ -40,6 +40,15 @@ ACTIONS = {
     LOOK_UP: (WARNING, f"Look it up in NVIDIA's catalog: {CATALOG}"),
 }
 
+# Of errors of NVLink that are not fatal each alone requires nothing. The catalog judges them by their status bits; runs
+# of NCCL were seen to end with many of them.
+STORM = (
+    WARNING,
+    "Each of these errors alone requires no action, but so many of them can end programs that use NVLink. Check the "
+    "links (nvidia-smi nvlink --status) and nvidia-fabricmanager's log; if they go on, reset all GPUs that are linked, "
+    "or reboot the host, and have the connections checked.",
+)
+
 
 @dataclass(frozen=True)
 class Xid:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._command import CommandError, CommandNotFoundError, CommandTimeoutError, Result
+from .._problem import Problem
 from . import states as state
-from .faults import fields
+from .faults import DO_CUDA, fields
 from .listing import is_list, read_list, read_version
 from .merge import merge
 from .query import TEXT_START, XML_START, read_text, read_xml
@@ -102,14 +103,16 @@ class NvidiaSmi:
             self._ask(["-L"])
         readings = list({id(attempt.reading): attempt.reading for attempt in self._attempts}.values())
         gpus = merge(readings)
-        found = self._state(gpus)
+        host = self._host_problems(readings)
+        found = state.DEGRADED if host and self._state(gpus) == state.OK else self._state(gpus)
         topology = self._topology(found) if "topology" in gather else None
         attached = max([reading.attached or 0 for reading in readings] + [len(gpus)])
         return {
             "state": found,
-            "message": self._message(found, gpus, attached),
+            "message": self._message(found, gpus, attached, host),
             "rc": self._decisive(found).rc,
-            "advice": state.advice(found, gpus),
+            "advice": self._advice(found, gpus, host),
+            "problems": [each.what for each in host],
             "source": list(dict.fromkeys(r.kind for r in readings if r.gpus or r.driver_version)),
             "driver_version": next((r.driver_version for r in readings if r.driver_version), None),
             "cuda_version": next((r.cuda_version for r in readings if r.cuda_version), None),
@@ -117,6 +120,12 @@ class NvidiaSmi:
             "gpus": [_finished(gpu, gather) for gpu in gpus],
             "topology": topology,
         }
+
+    def _host_problems(self, readings: Sequence[Reading]) -> list[Problem]:
+        """What concerns all GPUs of a host whose driver answers."""
+        if any(each.cuda_failed for each in readings) and not any(each.cuda_version for each in readings):
+            return [Problem("cuda_unavailable", "CUDA Version: ERR! (nvidia-smi can't load libcuda)", "", "", DO_CUDA)]
+        return []
 
     def _topology(self, found: str) -> dict[str, Any] | None:
         if found not in state.FINAL:
@@ -181,11 +190,13 @@ class NvidiaSmi:
     def _decisive(self, found: str) -> Attempt:
         return next((attempt for attempt in self._attempts if attempt.failure == found), self._attempts[0])
 
-    def _message(self, found: str, gpus: list[dict[str, Any]], attached: int) -> str | None:
+    def _message(
+        self, found: str, gpus: list[dict[str, Any]], attached: int, host: Sequence[Problem] = ()
+    ) -> str | None:
         if found == state.OK:
             return None
         said = [self._decisive(found).said, *(attempt.said for attempt in self._attempts)]
-        notes = [next((text for text in said if text), "")]
+        notes = [next((text for text in said if text), ""), *(each.what for each in host)]
         if gpus and attached > len(gpus):
             notes.append(f"{attached} GPUs are attached, but only {len(gpus)} could be read.")
         for gpu in gpus:
@@ -195,6 +206,11 @@ class NvidiaSmi:
                 notes.append(f"GPU {', '.join(who)}: {', '.join(unsaid)}")
         told = "\n".join(note for note in notes if note)
         return (told or self._silence(gpus))[:2000]
+
+    def _advice(self, found: str, gpus: list[dict[str, Any]], host: Sequence[Problem]) -> str | None:
+        if host and found == state.DEGRADED:
+            return host[0].do
+        return state.advice(found, gpus, self._decisive(found).said)
 
     def _silence(self, gpus: list[dict[str, Any]]) -> str:
         forms = list(dict.fromkeys(attempt.reading.kind for attempt in self._attempts))

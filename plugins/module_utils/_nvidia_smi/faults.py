@@ -30,6 +30,16 @@ DO_REMAP = (
 )
 DO_LOOK = "Check nvidia-smi -q and the kernel log; a reset of the GPU (nvidia-smi --gpu-reset) or a reboot often helps."
 
+DO_CUDA = (
+    "Install the driver's CUDA library (libcuda.so.1) in the version of the driver, and check that ldconfig -p lists "
+    "it; no program can use CUDA without it. In WSL, it is in /usr/lib/wsl/lib."
+)
+DO_LICENSE = (
+    "Check nvidia-gridd on this machine (systemctl status nvidia-gridd; journalctl -u nvidia-gridd), its client "
+    "configuration token in /etc/nvidia/ClientConfigToken, the clock, and that the license server can be reached and "
+    "has a free license. Without a license a vGPU is slowed down, and CUDA programs may fail after a while."
+)
+
 # Kind -> what to do.
 REMEDIES = {
     LOST: DO_REBOOT,
@@ -42,6 +52,7 @@ REMEDIES = {
     "row_remapping_failed": DO_SUPPORT,
     "row_remapping_pending": DO_REMAP,
     "fabric_not_healthy": DO_LINKS,
+    "vgpu_unlicensed": DO_LICENSE,
 }
 
 
@@ -108,3 +119,11 @@ def health(
         if value and value.lower() not in ("false", "full", "no"):
             ill.append(f"{key.replace('_', ' ')}: {value}")
     return [*found, *(fault("fabric_not_healthy", f"fabric {each}") for each in ill)]
+
+
+def license_problems(virtualization: str | None, status: str | None) -> list[Problem]:
+    """Whether a vGPU has no license. Other GPUs have a status too, which means nothing for CUDA."""
+    mode, known = bare(virtualization).upper(), word(status)
+    if known is None or mode not in ("", "VGPU") or not known.lower().startswith(("unlicensed", "expired")):
+        return []
+    return [fault("vgpu_unlicensed", f"the vGPU has no license: {known}")]

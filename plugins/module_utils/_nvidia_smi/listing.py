@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 
 from .faults import faults
-from .values import MOST_GPUS, Reading, empty_gpu, empty_mig, short_lines, version, word
+from .values import MOST_GPUS, Reading, empty_gpu, empty_mig, is_failure, short_lines, version, word
 
 _GPU = re.compile(r"\s{0,20}GPU (\d{1,4}): (.*) \(UUID: (.*)\)\s*")
 _MIG = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d{1,4}): \(UUID: (\S+)\)\s*")
 _OLD_MIG_UUID = re.compile(r"MIG-GPU-[0-9a-f-]+/(\d+)/(\d+)")
 _PART = re.compile(r"GPU \d+: |MIG \S+ |.*\(UUID: ")
-_LABELLED = re.compile(r"(DRIVER|KMD|CUDA|CUDA UMD) version\s*:\s*([\d.]+)\s*", re.IGNORECASE)
+_LABELLED = re.compile(r"(DRIVER|KMD|CUDA|CUDA UMD) version\s*:\s*([\d.]+|ERR!)\s*", re.IGNORECASE)
 
 _LIST_LINE = re.compile(r"^[ \t]{0,20}GPU \d{1,4}: .*\(UUID: ", re.MULTILINE)
 
@@ -54,6 +54,7 @@ def read_version(text: str) -> Reading:
             reading.driver_version = version(match[2])
         elif match:
             reading.cuda_version = version(match[2])
+            reading.cuda_failed = is_failure(match[2])
         elif line.strip():
             reading.messages.append(line.strip())
     return reading

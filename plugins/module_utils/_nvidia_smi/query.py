@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, SubElement, XMLPullParser
 
-from .faults import faults, health, troubles
+from .faults import faults, health, license_problems, troubles
 from .states import complaint
 from .values import (
     MOST_GPUS,
@@ -19,6 +19,7 @@ from .values import (
     either,
     empty_gpu,
     empty_mig,
+    is_failure,
     mib,
     mode,
     number,
@@ -46,6 +47,8 @@ _DRAWS = ("power_draw", "instant_power_draw", "instantaneous_power_draw", "avera
 _LIMITS = ("gpu_ceiling_power_limit/current_power_limit", "current_power_limit", "power_limit", "enforced_power_limit")
 _DRAW = tuple(f"{readings}/{draw}" for readings in _READINGS for draw in _DRAWS)
 _LIMIT = tuple(f"{readings}/{limit}" for readings in _READINGS for limit in _LIMITS)
+# The name of the product that a vGPU is licensed for; before branch 440 it was called GRID.
+_LICENSED = ("vgpu_software_licensed_product", "grid_licensed_product")
 _FAULTY = {
     "name": ("product_name",),
     "uuid": ("uuid", "gpu_uuid"),
@@ -142,6 +145,7 @@ def _heading(reading: Reading, tag: str, text: str | None) -> bool:
         found = reading.driver_version = reading.driver_version or version(text)
     elif tag in ("cuda_version", "cuda_umd_version"):
         found = reading.cuda_version = reading.cuda_version or version(text)
+        reading.cuda_failed = is_failure(text)
     elif tag == "attached_gpus":
         found = reading.attached = whole(text)
     else:
@@ -213,6 +217,10 @@ def _gpu(element: Element, address: str | None) -> dict[str, Any]:
     gpu["problems"] = list(dict.fromkeys(ill))
     reset = yes(get("gpu_reset_status/reset_required"))
     gpu["problems"] += health(get("gpu_recovery_action"), reset, fabric, gpu["retired_or_remapped"])
+    gpu["problems"] += license_problems(
+        get("gpu_virtualization_mode/virtualization_mode", "virtualization_mode"),
+        get(*(f"{product}/license_status" for product in _LICENSED)),
+    )
     return gpu
 
 

@@ -69,6 +69,24 @@ _UNOPENED = (
     "again, check the GPU's power, seating and cooling, or try another version of the driver."
 )
 
+# Words behind "Failed to initialize NVML: " that stand for no state of their own -> what to do.
+_NVML = (
+    (
+        re.compile(r"Insufficient External Power", re.IGNORECASE),
+        "A GPU has no power: check that its power cables are connected, and the power supply; then reboot the host.",
+    ),
+    (
+        re.compile(r"Memory|Resources", re.IGNORECASE),
+        "The host has no memory left for the driver: check free -m and the kernel log, and stop what uses the memory.",
+    ),
+)
+_NVML_FAILED = re.compile(r"Failed to initialize NVML:[ \t]{0,9}(?P<words>[^\n]{0,200})", re.IGNORECASE)
+_NVML_ADVICE = (
+    "The driver's library (NVML) can't start. On a host, check that root can open the device files (ls -l "
+    "/dev/nvidia*; nvidia-modprobe creates them) and the kernel log (dmesg | grep -e NVRM -e Xid), then reboot. In a "
+    "container, access to the GPUs was lost, as after systemctl daemon-reload: restart the container or pod."
+)
+
 # Words of nvidia-smi, then those of a shell or wrapper around it, which may also be about something else.
 _WORDS = (
     (
@@ -76,7 +94,11 @@ _WORDS = (
         r"couldn.t find (?:the )?libnvidia-ml|libnvidia-ml\.so\S*: cannot open|NVML: .{0,20}Library Not Found",
     ),
     (NOT_LOADED, r"couldn.t communicate with the NVIDIA driver|Driver Not Loaded"),
-    (MISMATCH, r"Driver/library version mismatch|API mismatch|Failed to initialize NVML: Function Not Found"),
+    (
+        MISMATCH,
+        r"Driver/library version mismatch|API mismatch|NVML/RM version mismatch"
+        r"|Failed to initialize NVML: Function Not Found",
+    ),
     (LOST, r"GPU is lost|fallen off the bus"),
     (RESET, r"GPU requires reset|A GPU reset must occur|GPU Reset Required"),
     (DENIED, r"Insufficient Permissions|access blocked by the operating system"),
@@ -149,8 +171,12 @@ def complaint(line: str) -> Complaint | None:
     return Complaint(index, found.get("address"), (found["text"] or line).strip(), not _WARNING.search(line))
 
 
-def advice(state: str, gpus: Sequence[Mapping[str, Any]]) -> str | None:
-    """What to do about a host in that state. With V(unreadable) GPUs are those that nvidia-smi only complains about."""
+def advice(state: str, gpus: Sequence[Mapping[str, Any]], said: str = "") -> str | None:
+    """What to do about a host in that state. With V(unreadable) GPUs are those that nvidia-smi only complains about,
+    and ``said`` may be why its library can't start."""
+    unstarted = _NVML_FAILED.search(said[:_ENDS])
+    if state == UNREADABLE and unstarted and not gpus:
+        return next((do for pattern, do in _NVML if pattern.search(unstarted["words"])), _NVML_ADVICE)
     if state != UNREADABLE or not gpus:
         return ADVICE[state]
     names = [f"GPU {gpu['pci_bus_id'] or gpu['index']}" for gpu in gpus[:8]]

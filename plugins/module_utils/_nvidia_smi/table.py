@@ -15,6 +15,7 @@ from .values import (
     bus_id,
     empty_gpu,
     empty_mig,
+    is_failure,
     mib,
     mode,
     number,
@@ -138,6 +139,7 @@ def read_table(text: str) -> Reading:
             driver, cuda = _DRIVER.search(line), _CUDA.search(line)
             reading.driver_version = version(driver[1]) if driver else None
             reading.cuda_version = version(cuda[1]) if cuda else None
+            reading.cuda_failed = bool(cuda and is_failure(cuda[1]))
             table.damaged = table.damaged or bool(cuda and cuda[1][0].isdigit() and not reading.cuda_version)
         elif line.startswith("|") and len(reading.gpus) <= MOST_GPUS:
             table.line(line)

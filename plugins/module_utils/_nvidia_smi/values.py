@@ -78,7 +78,7 @@ class Reading:
     """What one text of nvidia-smi says. ``kind`` names its form, V(message) when it holds nothing but words.
 
     ``attached``: the number of GPUs it speaks of; ``complete``: the text has its end; ``messages``: lines that are no
-    data; ``topology``: the matrix of topo -m.
+    data; ``topology``: the matrix of topo -m; ``cuda_failed``: nvidia-smi could not load libcuda.
     """
 
     kind: str
@@ -89,6 +89,7 @@ class Reading:
     complete: bool = False
     messages: list[str] = field(default_factory=list)
     topology: dict[str, Any] | None = None
+    cuda_failed: bool = False
 
 
 def empty_gpu(**known: Any) -> dict[str, Any]:
@@ -125,6 +126,11 @@ def word(raw: str | None) -> str | None:
     lowered = text.lower()
     bracketed = text.startswith("[") and text.endswith("]")
     return None if bracketed or lowered in _UNKNOWN or lowered in FAULTS else text
+
+
+def is_failure(raw: str | None) -> bool:
+    """Whether these words stand in the place of a value that could not be had."""
+    return bare(raw).lower() in FAULTS
 
 
 def number(raw: str | None) -> float | None:

@@ -31,6 +31,8 @@ Rule = Callable[[Configuration], Iterator[Conflict]]
 # From 2.3 on every file is brought to one version before they are merged, but a check that came with 2.3.0 (81a1a550f)
 # and was taken back after 2.3.4 (1125b053f) refuses the mere number.
 _ANY_ORDER = (2, 3, 5)
+# So many settings are named, of more their number.
+_NAMED = 3
 
 
 def find(configuration: Configuration) -> list[Conflict]:
@@ -100,6 +102,28 @@ def _unread(version: int, configuration: Configuration) -> tuple[str, ...]:
     if version == 4 or (once and (version == 3 or configuration.version >= 3)):
         return ("cri", LEGACY)
     return () if version < 2 else ("cri",)
+
+
+def replaced_tables(configuration: Configuration) -> Iterator[Conflict]:
+    """Tables of plugins in two files. Before 2.0 containerd does not merge them, so the earlier one has no effect."""
+    if not configuration.release or configuration.release >= (2, 0):
+        return
+    earlier: dict[str, File] = {}
+    for file in configuration.effective:
+        tables = {name: table for name, table in file.plugins.items() if isinstance(table, Mapping)}
+        for name, table in tables.items():
+            before = earlier.get(name)
+            kept = dict(_leaves(table))
+            lost = [key for key, value in _leaves(before.plugins[name]) if kept.get(key) != value] if before else []
+            if before and lost:
+                more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+                yield Conflict(
+                    "table_replaced",
+                    f"{_name(file)} replaces the whole table {name} of {_name(before)}, because containerd before 2.0 "
+                    f"does not merge the tables of plugins: {', '.join(lost[:_NAMED])}{more} no longer take effect",
+                    (file.path, before.path),
+                )
+        earlier.update(dict.fromkeys(tables, file))
 
 
 def cri(configuration: Configuration) -> Iterator[Conflict]:
@@ -223,6 +247,7 @@ RULES: tuple[Rule, ...] = (
     versions,
     imports,
     tables,
+    replaced_tables,
     cri,
     default_runtime,
     cgroups,

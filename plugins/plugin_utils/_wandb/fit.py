@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -24,8 +25,49 @@ _RESOURCES = {
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "gpulab.io/")
 
 
+@dataclass(frozen=True)
+class PodTemplate:
+    """The specification of pods, and where it stands in the resource arguments."""
+
+    place: str
+    spec: Mapping[str, Any]
+
+    def containers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """All containers with their places, those that run before the others, too."""
+        for key in ("containers", "initContainers"):
+            for number, container in enumerate(_objects(self.spec.get(key))):
+                yield f"{self.place}.{key}[{number}]".lstrip("."), container
+
+
+def pod_templates(arguments: Any, place: str = "") -> Iterator[PodTemplate]:
+    """Find the specifications of pods wherever they stand: in a Job, a Pod, or a resource that has pods of its own."""
+    if isinstance(arguments, list):
+        for number, item in enumerate(arguments):
+            yield from pod_templates(item, f"{place}[{number}]")
+    if not isinstance(arguments, Mapping):
+        return
+    if _objects(arguments.get("containers")):
+        yield PodTemplate(place, arguments)
+        return
+    for key, value in arguments.items():
+        yield from pod_templates(value, f"{place}.{key}".lstrip("."))
+
+
+def limit_problems(template: PodTemplate) -> Iterator[str]:
+    """Say which requests the API refuses: what is not shared must have a limit, and request as much."""
+    for place, container in template.containers():
+        resources = container.get("resources")
+        requests, limits = (_object(_object(resources).get(key)) for key in ("requests", "limits"))
+        for name, amount in requests.items():
+            if (_is_extended(name) or name.startswith("hugepages-")) and str(limits.get(name)) != str(amount):
+                yield (
+                    f"{place} requests {amount} {name} without the same limit, which the API refuses: put it into "
+                    "limits"
+                )
+
+
 def fit_problems(
-    queue: Mapping[str, Any], pod: Mapping[str, Any], labeled: Sequence[Mapping[str, Any]]
+    queue: Mapping[str, Any], pod: Mapping[str, Any], labeled: Sequence[Mapping[str, Any]], who: str = "its jobs"
 ) -> Iterator[str]:
     """Say what none of the nodes ``labeled`` has for the greatest pod of the queue."""
     refused = {objects.name(node): taint for node in labeled if (taint := _untolerated_taint(node, pod))}
@@ -33,28 +75,31 @@ def fit_problems(
     if not nodes:
         taints = ", ".join(sorted(set(refused.values())))
         yield (
-            f"its jobs do not tolerate {taints}, which every node on which they may run has: add it to tolerations"
+            f"{who} do not tolerate {taints}, which every node on which they may run has: add it to tolerations"
             if taints
             else "no node has the labels of node_selector: correct it"
         )
         return
-    wanted = {name: _requested_amount(queue, pod, name) for name in _RESOURCES}
-    has = {objects.name(node): {name: _offered_amount(node, name) for name in _RESOURCES} for node in nodes}
+    wanted = {name: _requested_amount(queue, pod, name) for name in (*_RESOURCES, *_other_resources(pod))}
+    has = {objects.name(node): {name: _offered_amount(node, name) for name in wanted} for node in nodes}
     short = False
-    for name, (words, setting) in _RESOURCES.items():
+    for name in wanted:
+        words, setting = _RESOURCES.get(name, (name, "its amount in resource_args"))
         greatest = max(amounts[name] for amounts in has.values())
         if wanted[name] > greatest:
             short = True
             yield (
-                f"its jobs may request {_format_amount(name, wanted[name])} {words}, but no node on which they may run "
+                f"{who} may request {_format_amount(name, wanted[name])} {words}, but no node on which they may run "
                 f"has more than {_format_amount(name, greatest)}: lower {setting}, or check node_selector and "
                 "tolerations"
             )
     if not short and not any(all(wanted[name] <= amounts[name] for name in wanted) for amounts in has.values()):
         together = ", ".join(
-            f"{_format_amount(name, amount)} {_RESOURCES[name][0]}" for name, amount in wanted.items() if amount
+            f"{_format_amount(name, amount)} {_RESOURCES.get(name, (name,))[0]}"
+            for name, amount in wanted.items()
+            if amount
         )
-        yield f"its jobs may request {together}, but no node on which they may run has all of that: lower one of them"
+        yield f"{who} may request {together}, but no node on which they may run has all of that: lower one of them"
 
 
 def _untolerated_taint(node: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
@@ -76,18 +121,55 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 def _offered_amount(node: Mapping[str, Any], name: str) -> Fraction:
     # GPUs that are unhealthy for a while are not allocatable.
-    amounts = node["status"].get("capacity" if name == _GPU else "allocatable") or {}
+    amounts = node["status"].get("capacity" if _is_extended(name) else "allocatable") or {}
     return read_quantity(str(amounts.get(name, "0"))) or Fraction(0)
 
 
 def _requested_amount(queue: Mapping[str, Any], pod: Mapping[str, Any], name: str) -> Fraction:
-    """Return the most of a resource that a pod may request; what has only a limit requests that."""
-    found = Fraction(0)
-    for container in pod.get("containers") or []:
-        resources = container.get("resources") or {}
-        amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        found += greatest_amount(queue, amounts.get(name, 0))
-    return found
+    """Return the most of a resource that a pod may request, as Kubernetes counts (component-helpers' PodRequests).
+
+    Containers run together. An init container runs alone, next to those before it that go on (restartPolicy Always).
+    """
+    whole = _amounts(pod).get(name)
+    if whole is not None:
+        return greatest_amount(queue, whole)
+    lasting = first = Fraction(0)
+    for container in _objects(pod.get("initContainers")):
+        amount = greatest_amount(queue, _amounts(container).get(name, 0))
+        if container.get("restartPolicy") == "Always":
+            lasting += amount
+            first = max(first, lasting)
+        else:
+            first = max(first, lasting + amount)
+    together = sum(
+        (greatest_amount(queue, _amounts(each).get(name, 0)) for each in _objects(pod.get("containers"))), lasting
+    )
+    return max(first, together)
+
+
+def _amounts(part: Mapping[str, Any]) -> dict[str, Any]:
+    """What a container or pod requests; what has only a limit requests that."""
+    resources = _object(part.get("resources"))
+    return {**_object(resources.get("limits")), **_object(resources.get("requests"))}
+
+
+def _other_resources(pod: Mapping[str, Any]) -> list[str]:
+    """The resources of plugins that a pod requests, such as MIG devices, besides whole GPUs."""
+    containers = [*_objects(pod.get("containers")), *_objects(pod.get("initContainers"))]
+    names = {name for container in containers for name in _amounts(container)}
+    return sorted(name for name in names - {_GPU} if _is_extended(name))
+
+
+def _is_extended(name: str) -> bool:
+    return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def _format_amount(name: str, amount: Fraction) -> str:

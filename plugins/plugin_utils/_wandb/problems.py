@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...module_utils._wandb.refusals import refusals
-from .fit import VARIABLE, fit_problems, greatest_amount
+from .fit import VARIABLE, fit_problems, greatest_amount, limit_problems, pod_templates
 
 _TYPES: dict[str, Any] = {"integer": int, "number": (int, float), "string": str}
 _LONGEST_NAME = 64
@@ -84,6 +84,9 @@ def _queue_problems(queue: Mapping[str, Any]) -> Iterator[str]:
         yield f"a name has 1 to {_LONGEST_NAME} characters"
     for refused in refusals(queue["resource"], queue["resource_args"]):
         yield f"the launch agent refuses {refused}"
+    if queue["resource"] == "kubernetes":
+        for template in pod_templates(queue["resource_args"]):
+            yield from limit_problems(template)
     for name in queue["unused"]:
         yield f"{name} has an effect only on a cluster: remove it"
     used = set(VARIABLE.findall(json.dumps(queue["resource_args"])))
@@ -105,12 +108,11 @@ def _amounts(queue: Mapping[str, Any]) -> Any:
     """Return the parts of a queue that say how much its jobs request."""
     if queue["resource"] != "kubernetes":
         return [queue["resource_args"].get(name) for name in ("gpus", "cpus", "memory")]
-    return [container.get("resources") for container in _pod(queue).get("containers") or []]
-
-
-def _pod(queue: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the specification of the pods of a queue's jobs."""
-    return ((queue["resource_args"].get("spec") or {}).get("template") or {}).get("spec") or {}
+    return [
+        container.get("resources")
+        for template in pod_templates(queue["resource_args"])
+        for _place, container in template.containers()
+    ]
 
 
 def _variable_problems(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
@@ -161,7 +163,15 @@ def _cluster_problems(queue: Mapping[str, Any], cluster: Cluster, own_namespace:
     namespace = (queue["resource_args"].get("metadata") or {}).get("namespace") or "default"
     if namespace != own_namespace and not cluster.has(namespace):
         yield f"there is no namespace {namespace}: create it, or set wandb_launch_job_namespace"
-    pod = _pod(queue)
+    templates = list(pod_templates(queue["resource_args"]))
+    for template in templates:
+        yield from _claim_problems(template.spec, namespace, cluster)
+        who = "its jobs" if len(templates) == 1 else f"its pods of {template.place}"
+        nodes = cluster.with_labels(template.spec.get("nodeSelector") or {})
+        yield from fit_problems(queue, template.spec, nodes, who)
+
+
+def _claim_problems(pod: Mapping[str, Any], namespace: str, cluster: Cluster) -> Iterator[str]:
     for volume in pod.get("volumes") or []:
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if claim and not cluster.has_claim(namespace, claim):
@@ -169,7 +179,6 @@ def _cluster_problems(queue: Mapping[str, Any], cluster: Cluster, own_namespace:
                 f"the namespace {namespace} has no claim {claim}: create it, for example with "
                 f"gpulab.kubernetes.storage -e nfs_cache_namespace={namespace} -e nfs_cache_claim={claim}"
             )
-    yield from fit_problems(queue, pod, cluster.with_labels(pod.get("nodeSelector") or {}))
 
 
 def _docker_gpus(queue: Mapping[str, Any]) -> int:

@@ -241,6 +241,39 @@ def test_before_containerd_2_a_drop_in_replaces_the_whole_table() -> None:
     assert set(read(files(base, drop_in), "2.0.5")["runtimes"]) == {"nvidia", "runc"}
 
 
+MIRROR = """version = 2
+[plugins."io.containerd.grpc.v1.cri".registry.mirrors."docker.io"]
+  endpoint = ["https://mirror.example.org"]
+"""
+
+
+def test_a_table_that_a_drop_in_replaces_is_a_conflict_before_containerd_2() -> None:
+    both = files(table(2, default="nvidia", **TRUE), MIRROR)
+    result = read(both, "1.7.27")
+    (conflict,) = [each for each in result["conflicts"] if each["kind"] == "table_replaced"]
+    assert (conflict["level"], conflict["files"]) == ("problem", [both[1]["path"], both[0]["path"]])
+    assert "replaces the whole table io.containerd.grpc.v1.cri of" in conflict["text"]
+    assert "containerd.default_runtime_name" in conflict["text"] and "no longer take effect" in conflict["text"]
+    assert result["runtimes"] == {}
+    between = files(both[0]["text"], "version = 2\n[plugins.x]\na = 1\n", MIRROR)
+    assert kinds(between, "1.6.33").count("table_replaced") == 1
+    assert "table_replaced" not in kinds(both, "2.0.5") + kinds(both)
+
+
+@pytest.mark.parametrize(
+    ("drop_in", "lost"),
+    [
+        # It repeats all, or is about another plugin.
+        (table(2, default="nvidia", **TRUE) + "\n[metrics]\naddress = 'x'\n", False),
+        ("version = 2\n[plugins.'io.containerd.monitor.v1.cgroups']\nno_prometheus = true\n", False),
+        ("version = 2\n", False),
+        (table(2, name="other", default="nvidia", **TRUE), True),
+    ],
+)
+def test_a_drop_in_that_takes_nothing_away_is_no_conflict(drop_in: str, lost: bool) -> None:
+    assert ("table_replaced" in kinds(files(table(2, default="nvidia", **TRUE), drop_in), "1.7.27")) is lost
+
+
 @pytest.mark.parametrize(
     ("release", "runtimes", "found"),
     [

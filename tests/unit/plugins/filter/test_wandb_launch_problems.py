@@ -39,6 +39,17 @@ def found(*settings: dict[str, Any], absent: Any = (), cluster: bool = True, doc
     return wandb_launch_problems(*(queues, list(absent), "wandb", *read, docker))
 
 
+def requests(gpus: Any, **more: Any) -> dict[str, Any]:
+    return {"resources": {"limits": {"nvidia.com/gpu": gpus}}, **more}
+
+
+def pods(**spec: Any) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": spec}}}
+
+
+SIDECAR = requests(1, restartPolicy="Always")
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
@@ -85,6 +96,52 @@ def found(*settings: dict[str, Any], absent: Any = (), cluster: bool = True, doc
                 },
             },
             "may request 99Gi of memory",
+        ),
+        ({"resource_args": pods(containers=[requests(4), requests(4)])}, ""),
+        ({"resource_args": pods(containers=[requests(5), requests(4)])}, "its jobs may request 9 GPUs"),
+        ({"resource_args": pods(containers=[requests(8)], initContainers=[requests(8), requests(8)])}, ""),
+        (
+            {"resource_args": pods(containers=[requests(1)], initContainers=[requests(9)])},
+            "its jobs may request 9 GPUs",
+        ),
+        # A sidecar goes on next to the others, and next to the init containers after it.
+        ({"resource_args": pods(containers=[requests(8)], initContainers=[SIDECAR])}, "its jobs may request 9 GPUs"),
+        (
+            {"resource_args": pods(containers=[requests(1)], initContainers=[SIDECAR, requests(8)])},
+            "its jobs may request 9 GPUs",
+        ),
+        ({"resource_args": pods(containers=[requests(1)], initContainers=[requests(8), SIDECAR])}, ""),
+        ({"resource_args": pods(containers=[{}], resources={"requests": {"memory": "900Gi"}})}, "may request 900Gi of"),
+        (
+            {"resource_args": pods(containers=[{"resources": {"requests": {"nvidia.com/gpu": 8}}}])},
+            "spec.template.spec.containers[0] requests 8 nvidia.com/gpu without the same limit, which the API refuses",
+        ),
+        (
+            {
+                "resource_args": pods(
+                    containers=[{"resources": {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}}}]
+                )
+            },
+            "requests 1 nvidia.com/gpu without the same limit",
+        ),
+        (
+            {
+                "resource_args": pods(
+                    containers=[{"resources": {"requests": {"nvidia.com/gpu": 2}, "limits": {"nvidia.com/gpu": "2"}}}]
+                )
+            },
+            "",
+        ),
+        (
+            {"resource_args": pods(containers=[{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}])},
+            "may request 1 nvidia.com/mig-1g.5gb, but no node on which they may run has more than 0",
+        ),
+        (
+            {
+                "variables": {"count": {"type": "integer", "default": 1}},
+                "resource_args": pods(containers=[{}], initContainers=[requests("{{count}}")]),
+            },
+            "the variable count has no maximum",
         ),
         ({"gpus": 4, "cpu": "10", "node_selector": {"pool": "a"}}, "may request 10 CPUs"),
         ({"node_selector": {"pool": "no"}}, "no node has the labels of node_selector"),
@@ -141,3 +198,47 @@ def test_everything_is_said_at_once_and_names_count() -> None:
     said = found({"name": "a", "gpus": 9, "namespace": "c"}, {"name": "b"}, {"name": "b"}, absent=["a"])
     assert len(said) == 4
     assert "the queue a is named 2 times" in said[0]
+
+
+# Where other resources than Jobs have their pods.
+OTHERS: dict[str, Any] = {
+    "Pod": lambda pod: {"kind": "Pod", "spec": pod},
+    "CronJob": lambda pod: {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {"spec": pod}}}}},
+    "PyTorchJob": lambda pod: {
+        "kind": "PyTorchJob",
+        "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": pod}}}},
+    },
+    "Volcano": lambda pod: {"kind": "Job", "spec": {"tasks": [{"replicas": 2, "template": {"spec": pod}}]}},
+    "RayCluster": lambda pod: {"kind": "RayCluster", "spec": {"headGroupSpec": {"template": {"spec": pod}}}},
+}
+
+
+def launched(arguments: dict[str, Any]) -> list[str]:
+    """What is said of a queue with these resource arguments and nothing else."""
+    (queue,) = wandb_queues([{"name": "q"}], "default", [])
+    queue = {**queue, "resource_args": {"metadata": {"namespace": "default"}, **arguments}}
+    return wandb_launch_problems([queue], [], "wandb", NODES, NAMESPACES, CLAIMS, None)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        ({"containers": [requests(4), requests(4)]}, ""),
+        ({"containers": [requests(4), requests(5)]}, "its jobs may request 9 GPUs"),
+        ({"containers": [requests(8)], "nodeSelector": {"pool": "a"}}, "has more than 4"),
+        ({"containers": [{"resources": {"requests": {"nvidia.com/gpu": 1}}}]}, "without the same limit"),
+        ({"containers": [{}], "volumes": [{"persistentVolumeClaim": {"claimName": "no"}}]}, "has no claim no"),
+    ],
+)
+def test_pods_are_found_wherever_they_stand(kind: str, pod: dict[str, Any], words: str) -> None:
+    said = launched(OTHERS[kind](pod))
+    assert len(said) == bool(words)
+    assert words in "".join(said)
+
+
+def test_pods_of_several_templates_are_told_apart() -> None:
+    roles = {"Master": requests(9), "Worker": requests(1)}
+    specs = {name: {"template": {"spec": {"containers": [each]}}} for name, each in roles.items()}
+    (said,) = launched({"spec": {"pytorchReplicaSpecs": specs}})
+    assert "its pods of spec.pytorchReplicaSpecs.Master.template.spec may request 9 GPUs" in said

@@ -125,10 +125,11 @@ def gpus() -> dict[str, Any]:
         faults.health(recovery, True, {"state": "In Progress"}, known) for recovery in ("Reboot", "Reset", "Other")
     ]
     found += [faults.troubles(["GPU is lost", "GPU requires reset"]), faults.faults([("power", "ERR!")])]
-    listed = merge([Reading("list", attached=6, gpus=[empty_gpu(index=index, problems=[]) for index in range(5)])])
-    found.append(listed[5]["problems"])
+    found.append(faults.license_problems("VGPU", "Unlicensed (Restricted)"))
+    listed = merge([Reading("list", attached=7, gpus=[empty_gpu(index=index, problems=[]) for index in range(6)])])
+    found.append(listed[6]["problems"])
     gpus = [
-        {**empty_gpu(index=index, uuid=f"GPU-{index}", pci_bus_id=f"00000000:3{'ABCDEF'[index]}:00.0")}
+        {**empty_gpu(index=index, uuid=f"GPU-{index}", pci_bus_id=f"00000000:3{'ABCDEF0'[index]}:00.0")}
         | {"problems": [each.what for each in own], "faults": [faults.fields(each) for each in own]}
         for index, own in enumerate(found)
     ]

@@ -45,6 +45,35 @@ OTHER_COMPILER = """The compiler 'gcc-11' does not match the compiler used to bu
 make: *** [Makefile:107: modules] Error 1
 """
 
+# With NV_VERBOSE=1 on a kernel that prints its own check, which passed.
+VERBOSE = r"""make[1]: Entering directory '/usr/src/linux-headers-5.15.0-100-generic'
+test -e include/generated/autoconf.h -a -e include/config/auto.conf || ( \
+echo >&2; \
+echo >&2 "  ERROR: Kernel configuration is invalid."; \
+/bin/false)
+gcc -c nv.c \
+  -DMESSAGE="Unable to go on: error, failed"
+set -e;  echo '  CC [M]  error.o'; gcc-12 -Wp,-MMD,.nv.o.d -Wno-error -o nv.o nv.c
+  x86_64-linux-gnu-gcc-12 -Werror=undef -Wno-error -c -o nv.o nv.c
+if [ ! -e nv-kernel.o ]; then echo "*** failed"; fi
+{}
+make[2]: *** [scripts/Makefile.build:297: nv.o] Error 1
+make: *** [Makefile:82: modules] Error 2
+"""
+# The words of GCC and of make for: error, warning, note, and that it waits for unfinished jobs.
+LANGUAGES = {
+    "Chinese": ("错误\uff1a", "警告\uff1a", "附注\uff1a", "正在等待未完成的任务...."),
+    "French": ("erreur: ", "attention : ", "note: ", "Attente des tâches non terminées…"),
+    "German": ("Fehler: ", "Warnung: ", "Anmerkung: ", "Es wird auf noch nicht beendete Prozesse gewartet...."),
+    "Italian": ("errore: ", "attenzione: ", "nota: ", "Attesa per i processi non terminati...."),
+    "Japanese": ("エラー: ", "警告: ", "備考: ", "未完了のジョブを待っています...."),
+    "Portuguese": ("erro: ", "aviso: ", "nota: ", "Esperando que outros processos terminem..."),
+    "Russian": ("ошибка: ", "предупреждение: ", "замечание: ", "Ожидание завершения заданий…"),
+    "Spanish": ("error: ", "aviso: ", "nota: ", "Se espera a que terminen otras tareas...."),
+    "Swedish": ("fel: ", "varning: ", "anm: ", "Väntar på oavslutade jobb...."),
+    "Dutch": ("fout: ", "let op: ", "opmerking: ", "Wachten op onvoltooide taken..."),
+}
+
 
 @pytest.mark.parametrize(
     ("line", "expected"),
@@ -79,10 +108,45 @@ def test_status(line: str, expected: tuple[str, ...]) -> None:
         ("make: *** [x] Error 2\n", ["make: *** [x] Error 2"]),
         ("one\ntwo\n\nthree\nfour\n", ["two", "three", "four"]),
         ("", []),
+        ("make: *** /lib/modules/6.1.0/build: No such file or directory.  Stop.\n",
+         ["make: *** /lib/modules/6.1.0/build: No such file or directory.  Stop."]),
+        ("cc: предупреждение: x\nmake[1]: *** Нет правила для сборки цели «a».  Останов.\nmake: *** [b] Ошибка 2\n",
+         ["make[1]: *** Нет правила для сборки цели «a».  Останов."]),
+        ("make[2]: cc: Command not found\nmake[2]: *** [x] Error 127\n", ["make[2]: cc: Command not found"]),
+        ("  9 | #define A \\\n    |  ^\nnv.c:9:1: error: b\n", ["nv.c:9:1: error: b"]),
     ],
 )  # fmt: skip
 def test_lines_that_tell(log: str, lines: list[str]) -> None:
     assert telling_lines(log) == lines
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "cc: error: unrecognized command-line option '-mharden-sls=all'",
+        "/bin/sh: 1: gcc-12: not found",
+        "  ERROR: Kernel configuration is invalid.",
+        "ld: cannot find -lgcc",
+        "nvidia.o: error: objtool: nv+0x1: unannotated intra-function call",
+    ],
+)
+def test_commands_that_the_log_shows_tell_nothing(cause: str) -> None:
+    assert telling_lines(VERBOSE.format(cause)) == [cause.strip()]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_logs_in_another_language(language: str) -> None:
+    error, warning, note, waiting = LANGUAGES[language]
+    lines = [
+        f"cc: {warning}x",
+        f"nvidia/nv.c:3:1: {warning}x",
+        f"nvidia/nv-mmap.c:606:23: {error}assignment of read-only member 'vm_flags'",
+        f"nvidia/nv-mmap.c:606:20: {note}x",
+        f"make[4]: *** [nvidia/nv-mmap.o] {error[:-1]} 1",
+        f"make[4]: *** {waiting}",
+    ]
+    assert telling_lines("\n".join(lines)) == [lines[2]]
+    assert telling_lines("\n".join([f"cc: {error}x", *lines[3:]])) == [f"cc: {error}x"]
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +109,45 @@ def test_nouveau_is_unloaded_or_needs_a_reboot(host: Host) -> None:
         ("modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.1.0", f"linux-headers-{RELEASE}"),
         ("modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", "Secure Boot"),
         ("modprobe: ERROR: could not insert 'nvidia': No such device", "NVRM"),
-        ("modprobe: ERROR: could not insert 'nvidia': Invalid argument", "dkms status"),
+        ("modprobe: ERROR: could not insert 'nvidia': Invalid argument", "grep -r nvidia /etc/modprobe.d"),
+        ("modprobe: ERROR: could not insert 'nvidia': Operation not permitted", "kernel.modules_disabled"),
+        ("modprobe: ERROR: could not insert 'nvidia': Exec format error", f"another compiler than {RELEASE}"),
+        ("modprobe: ERROR: could not insert 'nvidia': Invalid module format", f"another compiler than {RELEASE}"),
+        (
+            "modprobe: ERROR: could not insert 'nvidia': Unknown symbol in module, or unknown parameter (see dmesg)",
+            "option",
+        ),
+        ("modprobe: ERROR: could not insert 'nvidia': Device or resource busy", "lspci -k"),
+        ("modprobe: ERROR: could not insert 'nvidia': Cannot allocate memory", "free -m"),
+        ("modprobe: ERROR: could not insert 'nvidia': Permission denied", "become"),
+        ("modprobe: FATAL: could not open /lib/modules/6.1.0/modules.dep.bin: No such file or directory", "depmod -a"),
+        (
+            "modprobe: FATAL: Error running install command 'false' for module nvidia: retcode 1",
+            "beginning with install",
+        ),
+        ("modprobe: ERROR: could not insert 'nvidia': Level 2 halted", "dkms status"),
     ],
 )
 def test_each_failure_has_its_advice(host: Host, said: str, advice: str) -> None:
     host.modprobe(error=said)
     result = host.run()
     assert result["failed"] and said in result["msg"] and advice in result["msg"] and VERSION in result["msg"]
+
+
+@pytest.mark.parametrize("since", ["before the call", "by this call"])
+def test_a_module_that_finds_no_gpu_fails_with_the_reason_of_the_kernel(host: Host, since: str) -> None:
+    record = {
+        "MESSAGE": "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2bb1)\nNVRM: installed in this system requires use "
+        "of the NVIDIA open kernel modules.",
+        "_TRANSPORT": "kernel",
+        "__REALTIME_TIMESTAMP": str(int((time.time() + (60 if since == "by this call" else -60)) * 1e6)),
+    }
+    (host.root / "journal").write_text(json.dumps(record))
+    host.programs.add("journalctl", f"cat {host.root}/journal")
+    host.modprobe(error="modprobe: ERROR: could not insert 'nvidia': No such device")
+    message = host.run()["msg"]
+    told = "GPU 00000000:3B:00.0: requires NVIDIA's open kernel modules" in message
+    assert told == ("nvidia_driver_modules=open" in message) == (since == "by this call")
 
 
 def test_a_part_of_the_driver_that_cannot_be_loaded_is_named(host: Host) -> None:

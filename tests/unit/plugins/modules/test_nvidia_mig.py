@@ -83,7 +83,7 @@ def test_the_same_parts_elsewhere_are_as_good(make: Make, run_module: Run) -> No
         (a100(), ["3g.20gb", "3g.20gb", "1g.5gb"], "1g.5gb, 2 x 3g.20gb do not fit"),
         (a100(), {"3": "all-1g.5gb"}, "there is no GPU 3, this host has 0"),
         (T4, "all-1g.5gb", "GPU 0 (Tesla T4): it does not support MIG"),
-        ({**a100(), "name": "NVIDIA RTX PRO 6000 Blackwell"}, "all-1g.24gb", "nvidia-smi -i 0 -mig 1 once"),
+        ({**a100(), "name": "NVIDIA RTX PRO 5000 Blackwell"}, "all-1g.12gb", "nvidia-smi -i 0 -mig 1 once"),
     ],
 )
 def test_what_cannot_be_is_one_error_before_anything_changes(

@@ -364,3 +364,23 @@ def test_a_time_that_is_none(run_module: Any, prints: Any) -> None:
     prints(smi.xml())
     result = run_module("nvidia_smi_info", {"gather": ["xids"], "xids_since": "yesterday"})
     assert result["failed"] and "write it as in 2026-11-22T05:06:25Z" in result["msg"]
+
+
+REQUIRED = "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2bb1)\nNVRM: installed in this system requires use of the "
+
+
+@pytest.mark.parametrize("gather", [["gpus"], ["gpus", "xids"]])
+def test_without_devices_the_reason_of_the_kernel_is_told(
+    run_module: Any, programs: Any, prints: Any, tmp_path: Path, gather: list[str]
+) -> None:
+    record = {"MESSAGE": f"{REQUIRED}NVIDIA open kernel modules.", "_TRANSPORT": "kernel"}
+    (tmp_path / "journal").write_text(json.dumps(record))
+    programs.add("journalctl", f"cat {tmp_path}/journal")
+    prints("No devices were found\n", "exit 6")
+    result = run_module("nvidia_smi_info", {"gather": gather})
+    assert result["state"] == "no_devices" and "nvidia_driver_modules=open" in result["advice"]
+    assert result["problems"][0].startswith("GPU 00000000:3B:00.0: requires NVIDIA's open kernel modules")
+    assert result["problems"][0] in result["message"]
+    asked = "xids" in gather
+    assert [each["kind"] for each in result["driver_messages"] or []] == ["open_modules_required"] * asked
+    assert (result["xids"] == []) == asked

@@ -6,9 +6,13 @@ from __future__ import annotations
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import (
     REMEDIES,
+    find_remedy,
     inconclusive,
     problem,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.run import PodProof
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import Gpu, Host, Target
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.verdict import host_entry
 
 
 @pytest.mark.parametrize(
@@ -27,3 +31,38 @@ def test_problems_that_concern_no_gpu_prove_nothing_about_its_driver(kinds: list
 
 def test_a_problem_of_an_unknown_kind_counts_as_one_of_a_gpu() -> None:
     assert not inconclusive([{"host": "gpu1", "cause": "words"}])
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("cudaGetDeviceCount failed: system not yet initialized", "nvidia-fabricmanager"),
+        ("CUDA error: CUDA_ERROR_SYSTEM_NOT_READY", "nvidia-fabricmanager"),
+        ("CUDA failure: error code 802", "nvidia-fabricmanager"),
+        ("E1 main.go: failed to create FS watcher: too many open files", "fs.inotify.max_user_instances: 8192"),
+        ("CUDA driver version is insufficient for CUDA runtime version", "nvidia_driver_version"),
+        ("forward compatibility was attempted on non supported HW", "nvidia_driver_version"),
+        ("no kernel image is available for execution on the device", "were not built for this GPU"),
+        ("uncorrectable ECC error encountered", "--gpu-reset"),
+        ("ERR_NVGPUCTRPERM - The user does not have permission", "performance counters"),
+        ("exit status 1", ""),
+        ("took 802 ms", ""),
+    ],
+)
+def test_known_words_of_a_pod_have_their_own_remedy(words: str, remedy: str) -> None:
+    assert remedy in find_remedy(words)
+    assert bool(find_remedy(words)) == bool(remedy)
+
+
+def test_the_remedy_of_a_pod_that_failed_follows_from_its_words() -> None:
+    gpus = (Gpu("GPU-0", "H100"),)
+    conditions = [{"type": "Ready", "status": "True"}]
+    status = {"allocatable": {"nvidia.com/gpu": "1"}, "capacity": {"nvidia.com/gpu": "1"}, "conditions": conditions}
+    target = Target(Host("n", gpus, 1, physical=gpus), {"metadata": {"name": "n", "uid": "n"}, "status": status})
+    for trouble, words in (
+        ("exit 1: system not yet initialized", "nvidia-fabricmanager"),
+        ("exit 1", "Fix the reported"),
+    ):
+        entry = host_entry(target, [PodProof("p", "n", "gpu", done=True, trouble=trouble)], "i")
+        (do,) = {each["do"] for each in entry["problems"] if each["kind"] == "pod_failed"}
+        assert words in do

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.kubecon
     endpoint,
     read_kubeconfig,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.yaml_block import read_yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,6 +109,97 @@ def test_json() -> None:
 def test_other_writers(text: str, style: dict[str, Any]) -> None:
     written = yaml.safe_dump(yaml.safe_load(text), width=100000, default_flow_style=False, **style)
     assert read_kubeconfig(written) == read_kubeconfig(text)
+
+
+FLOW = """apiVersion: v1
+clusters:
+- name: c
+  cluster: {server: https://10.0.0.10:6443, certificate-authority-data: QUJD}  # the only one
+contexts: [{name: c, context: {cluster: "c", user: 'u'}}]
+current-context: c
+users:
+- name: u
+  user:
+    exec:
+      command: aws
+      args: ["eks", "get-token", "--cluster-name", "c"]
+      env: [
+        {name: AWS_PROFILE, value: "a, b"},
+        # the second
+        {"name":"B","value":null},
+      ]
+      installHint: Install aws-iam-authenticator
+        from https://example.org and set
+        PATH
+      other: >-
+        # folded: no comment
+        {nothing}
+
+        more
+      quoted: "over
+        two lines"
+      single: 'it''s over
+        two'
+"""
+
+
+def test_flow_style_and_texts_over_several_lines() -> None:
+    config = read_kubeconfig(FLOW)
+    assert (config.server, config.ca, config.unsafe) == ("https://10.0.0.10:6443", "ABC", ("exec",))
+    strings: Any = yaml.load(FLOW, Loader=yaml.BaseLoader)
+    found = read_yaml(FLOW)
+    hint = found["users"][0]["user"]["exec"].pop("other")
+    folded = strings["users"][0]["user"]["exec"].pop("other")
+    assert hint.split() == folded.split()
+    found["users"][0]["user"]["exec"]["env"][1]["value"] = "null"
+    assert found == strings
+
+
+@pytest.mark.parametrize("begin", ["a: {", "a: '", 'a: "', "a: b", "- [", "a: >-"])
+def test_much_is_refused_or_read_quickly(begin: str) -> None:
+    begun = time.monotonic()
+    with contextlib.suppress(ValueError):
+        read_yaml(begin + "\n  b c d e" * 50_000)
+    assert time.monotonic() - begun < 10
+
+
+def test_data_over_several_lines() -> None:
+    text = FLOW.replace("{server: https://10.0.0.10:6443, certificate-authority-data: QUJD}  # the only one", "")
+    block = "\n    server: https://10.0.0.10:6443\n    certificate-authority-data: |\n      QU\n      JD\n"
+    assert read_kubeconfig(text.replace("  cluster: \n", f"  cluster: {block}")).ca == "ABC"
+
+
+@pytest.mark.parametrize("style", [{"default_flow_style": True}, {"default_flow_style": None}, {"width": 20}])
+@pytest.mark.parametrize("text", [ADMIN, KUBELET])
+def test_all_styles_of_pyyaml(text: str, style: dict[str, Any]) -> None:
+    assert read_kubeconfig(yaml.safe_dump(yaml.safe_load(text), **style)) == read_kubeconfig(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: {b: c", "a: [b, c}", "a: {b: c} d", "a: {b: &c d}", "a: {[b]: c}", "a: {b: 'c}", "a: [b\n", "a: {: b}"]
+)
+def test_flow_style_that_is_not_valid_names_its_line_and_the_way_out(text: str) -> None:
+    with pytest.raises(ValueError, match=r"line 2, which is in flow style .* kubectl config view --raw"):
+        read_yaml(f"first: line\n{text}\n")
+
+
+@given(
+    st.recursive(
+        st.text("ab :#,-x1/.'\"", min_size=1, max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc-", min_size=1), inner, max_size=3),
+        max_leaves=12,
+    ),
+    st.sampled_from([True, False, None]),
+    st.sampled_from([10, 80]),
+)
+def test_what_pyyaml_writes_is_read_alike(value: Any, flow: bool | None, width: int) -> None:
+    text = yaml.safe_dump({"key": value}, default_flow_style=flow, width=width)
+    try:
+        found = read_yaml(text)
+    except ValueError:
+        # It may refuse, but not read another thing.
+        return
+    assert found == yaml.load(text, Loader=yaml.BaseLoader)
 
 
 def test_authority_may_lie_in_a_file(tmp_path: Path) -> None:
@@ -200,7 +293,7 @@ def test_damaged_files_are_read_or_refused(position: int, noise: str) -> None:
     [
         ("clusters:\n- a: b\n  : c\n    token: c8Zt5QpW2vX7mK4s\n", "line 3"),
         ("clusters: null\n   token: c8Zt5QpW2vX7mK4s\n", "line 2"),
-        ("users:\n- user:\n    token: '@'\n    password: '\n    token: @c8Zt5QpW2vX7mK4s\n", "line 5"),
+        ("users:\n- user:\n    token: '@'\n    password: '\n    token: @c8Zt5QpW2vX7mK4s\n", "line 4"),
         ("users:\n- *c8Zt5QpW2vX7mK4s\n", "line 2"),
         (ADMIN.replace("https://", "https://u:c8Zt5QpW2vX7mK4s@"), "its server is not https://host:port"),
     ],

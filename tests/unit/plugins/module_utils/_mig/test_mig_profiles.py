@@ -21,6 +21,40 @@ FAMILIES = [
     mig.known(Gpu(0, "GPU-0", "NVIDIA A30", 24576, False, False)),
     mig.known(Gpu(0, "GPU-0", "NVIDIA H200", 143771, False, False)),
 ]
+RTX = Gpu(0, "GPU-0", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 97887, True, True)
+RTX_PROFILES = {
+    *("1g.24gb", "1g.24gb+me", "1g.24gb+gfx", "1g.24gb+me.all", "1g.24gb-me", "2g.48gb", "2g.48gb+gfx"),
+    *("2g.48gb+me.all", "2g.48gb-me", "4g.96gb", "4g.96gb+gfx"),
+}
+# Of the RTX PRO 6000, by profile: decoders, encoders, JPEG and optical flow engines.
+RTX_ENGINES: dict[int, tuple[int, ...]] = {
+    14: (1, 1, 1, 0),
+    21: (1, 1, 1, 1),
+    47: (1, 1, 1, 0),
+    65: (4, 4, 4, 1),
+    67: (0, 0, 0, 0),
+    5: (2, 2, 2, 0),
+    35: (2, 2, 2, 0),
+    64: (4, 4, 4, 1),
+    66: (0, 0, 0, 0),
+    0: (4, 4, 4, 1),
+    32: (4, 4, 4, 1),
+}
+
+
+def seven(first: str, others: str) -> set[str]:
+    return {first, f"{first}+me", *others.split()}
+
+
+def listed(gpu: Gpu, engines: dict[int, tuple[int, ...]]) -> str:
+    """What nvidia-smi mig -lgip prints of the known profiles."""
+    return "".join(
+        f"|   0  MIG {profile.name:<18} {profile.id:>2}     {profile.total}/{profile.total}        23.62      No     46"
+        f"     {engines[profile.id][0]}     {engines[profile.id][1]}   |\n"
+        f"|                                                      1     {engines[profile.id][2]}     "
+        f"{engines[profile.id][3]}   |\n+----+\n"
+        for profile in mig.known(gpu)
+    )
 
 
 def test_what_is_known_is_what_nvidia_smi_tells() -> None:
@@ -32,7 +66,7 @@ def test_what_is_known_is_what_nvidia_smi_tells() -> None:
 @pytest.mark.parametrize(
     ("name", "memory", "profiles"),
     [
-        ("NVIDIA A30", 24576, {"1g.6gb", "1g.6gb+me", "2g.12gb", "4g.24gb"}),
+        ("NVIDIA A30", 24576, {"1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me", "4g.24gb"}),
         (
             "NVIDIA A100 80GB PCIe",
             81920,
@@ -41,6 +75,14 @@ def test_what_is_known_is_what_nvidia_smi_tells() -> None:
         ("NVIDIA H100 NVL", 95830, {"1g.12gb", "1g.12gb+me", "1g.24gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"}),
         ("NVIDIA H200", 143771, {"1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"}),
         ("NVIDIA B200", 183359, {"1g.23gb", "1g.23gb+me", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"}),
+        ("NVIDIA B300 SXM6 AC", 275040, seven("1g.34gb", "1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb")),
+        ("NVIDIA GB300", 284208, seven("1g.35gb", "1g.70gb 2g.70gb 3g.139gb 4g.139gb 7g.278gb")),
+        ("NVIDIA GB200", 189471, seven("1g.23gb", "1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb")),
+        ("NVIDIA H20", 97871, seven("1g.12gb", "1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb")),
+        ("NVIDIA H800", 81559, seven("1g.10gb", "1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb")),
+        ("NVIDIA A800-SXM4-40GB", 40960, seven("1g.5gb", "1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb")),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, RTX_PROFILES),
+        ("NVIDIA RTX 6000 Ada Generation", 49140, set()),
         ("Tesla T4", 15360, set()),
     ],
 )
@@ -107,6 +149,7 @@ def test_a_place_is_found_whenever_there_is_one(data: st.DataObject) -> None:
     names = [profile.name for profile in wanted]
     most = max(profile.slices * profile.total for profile in profiles)
     allowed = all(names.count(profile.name) <= profile.total for profile in wanted)
+    allowed = allowed and sum("+me" in name for name in names) <= 1
     allowed = allowed and sum(profile.slices for profile in wanted) <= most
     try:
         found = place(names, profiles)
@@ -128,3 +171,55 @@ def test_order_does_not_matter() -> None:
     assert place(["1g.5gb", "2g.10gb", "4g.20gb"], A100_PROFILES) == place(
         ["4g.20gb", "1g.5gb", "2g.10gb"], A100_PROFILES
     )
+
+
+def test_media_engines_are_read() -> None:
+    assert mig.parse_engines(PROFILES)[0] == {
+        19: (0, 0, 0, 0),
+        20: (1, 0, 1, 1),
+        15: (1, 0, 0, 0),
+        14: (1, 0, 0, 0),
+        9: (2, 0, 0, 0),
+        5: (2, 0, 0, 0),
+        0: (5, 0, 1, 1),
+    }
+    text = listed(RTX, RTX_ENGINES)
+    assert mig.parse_engines(text)[0] == RTX_ENGINES
+    assert {name for name, *_rest in mig.parse_profiles(text)[0]} == RTX_PROFILES
+
+
+def from_listing() -> list[Profile]:
+    text = listed(RTX, RTX_ENGINES)
+    places = {profile.id: (profile.starts, profile.size) for profile in mig.known(RTX)}
+    return mig.combine(mig.parse_profiles(text)[0], places, RTX, mig.parse_engines(text)[0])
+
+
+@pytest.mark.parametrize("profiles", [mig.known(RTX), from_listing()], ids=["as known", "as listed"])
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        (["1g.24gb"] * 4, True),
+        (["2g.48gb", "1g.24gb", "1g.24gb"], True),
+        (["1g.24gb+me", "1g.24gb", "1g.24gb", "1g.24gb"], True),
+        (["1g.24gb+me", "2g.48gb+gfx", "1g.24gb+gfx"], True),
+        (["1g.24gb+me.all", "1g.24gb-me", "2g.48gb-me"], True),
+        (["1g.24gb+me.all"], True),
+        (["1g.24gb+me.all", "1g.24gb", "1g.24gb", "1g.24gb"], False),
+        (["2g.48gb+me.all", "2g.48gb"], False),
+        (["1g.24gb+me.all", "1g.24gb+gfx"], False),
+        (["1g.24gb+me", "1g.24gb+me.all"], False),
+        (["1g.24gb+me.all", "2g.48gb+me.all"], False),
+    ],
+)
+def test_media_engines_are_shared_out_once(profiles: list[Profile], wanted: list[str], fits: bool) -> None:
+    if fits:
+        assert len(place(wanted, profiles)) == len(wanted)
+    else:
+        with pytest.raises(DomainError, match="more media engines than it has"):
+            place(wanted, profiles)
+
+
+@pytest.mark.parametrize("wanted", [["1g.6gb+me", "2g.12gb+me"], ["1g.6gb+me", "1g.6gb+me"]])
+def test_one_part_has_the_media_extensions(wanted: list[str]) -> None:
+    with pytest.raises(DomainError):
+        place(wanted, FAMILIES[1])

@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandNotFoundError, Result
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.health import complete
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.kernel_log import xid_events
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid import Finding, findings, read_dmesg
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.kernel_log import kernel_records
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid import (
+    Finding,
+    findings,
+    read_dmesg,
+    read_records,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import states as state
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.faults import (
     faults,
@@ -141,6 +146,6 @@ JOURNAL = json.dumps({"MESSAGE": LOST, "_TRANSPORT": "kernel"})
     ],
 )
 def test_the_journal_is_asked_first(answers: dict[str, Result], numbers: list[int] | None, failure: str | None) -> None:
-    events, said = xid_events(runner(**answers))
-    assert (None if events is None else [event.xid for event in events]) == numbers
+    records, said = kernel_records(runner(**answers))
+    assert (None if records is None else [event.xid for event in read_records(records)]) == numbers
     assert (failure is None) == (said is None) and (failure or "") in (said or "")

@@ -216,6 +216,44 @@ def test_messages_of_one_number_are_one_finding() -> None:
     assert problem.what == "Xid 79: the GPU has fallen off the bus"
 
 
+LOST, COMPANION = FALLEN, "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ([(0, LOST), (0, COMPANION)], 1),
+        ([(0, COMPANION), (0.1, LOST)], 1),
+        ([(None, LOST), (None, COMPANION)], 1),
+        ([(0, COMPANION)], 1),
+        ([(0, LOST), (0, COMPANION), (100, LOST), (100, COMPANION)], 2),
+        ([(0, LOST), (100, COMPANION)], 2),
+        ([(0, LOST), (0, COMPANION.replace("3b", "5e"))], 1),
+    ],
+)
+def test_a_lost_gpu_counts_once_however_often_the_driver_says_it(
+    lines: list[tuple[float | None, str]], count: int
+) -> None:
+    found = findings(event for time, line in lines if (event := read_message(line, time)))
+    assert found[0].count == count
+
+
+@pytest.mark.parametrize(
+    ("times", "severity"),
+    [
+        ([5.0 * place for place in range(10)], "warning"),
+        ([5.0 * place for place in range(9)], "info"),
+        ([60.0 * place for place in range(50)], "info"),
+        ([3600.0 * place for place in range(20)] + [100.0 + place for place in range(9)], "info"),
+        ([None] * 10, "warning"),
+    ],
+)
+def test_a_storm_of_errors_of_nvlink_that_are_not_fatal_is_a_warning(times: list[float | None], severity: str) -> None:
+    (one,) = findings(event for time in times if (event := read_message(NETIR.format("Nonfatal"), time)))
+    assert (one.severity, "nvidia-smi nvlink --status" in one.advice) == (severity, severity == "warning")
+    assert list(problems_of([one])) == []
+
+
 def test_only_since_a_time_and_always_what_has_none() -> None:
     assert findings(events(FALLEN), since=1000.5) == []
     assert [each.count for each in findings(events(FALLEN, FALLEN), since=1000.5)] == [1]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -271,10 +272,75 @@ VGPU_GUEST = """<?xml version="1.0" ?>
 def test_guest_with_a_part_of_a_gpu() -> None:
     found = facts(VGPU_GUEST)
     (gpu,) = found["gpus"]
-    assert (found["state"], gpu["name"], gpu["memory_total_mib"]) == ("ok", "GRID V100D-8C", 8192)
+    assert (found["state"], gpu["name"], gpu["memory_total_mib"]) == ("degraded", "GRID V100D-8C", 8192)
     nothing = ("persistence_mode", "temperature_c", "power_draw_w", "power_limit_w", "architecture")
     assert picked(gpu, *nothing) == [None] * 5
     assert gpu["retired_or_remapped"] == {"pending": None, "failure": None}
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "problem"),
+    [
+        ("VGPU", "Unlicensed", True),
+        ("VGPU", "Unlicensed (Restricted)", True),
+        ("VGPU", "Unlicensed (Unrestricted)", True),
+        ("VGPU", "Expired", True),
+        ("VGPU", "Licensed", False),
+        ("VGPU", "Licensed (Expiry: 2026-12-1 6:57:30 GMT)", False),
+        ("VGPU", "N/A", False),
+        ("Pass-Through", "Unlicensed (Unrestricted)", False),
+        ("None", "Unlicensed", False),
+    ],
+)
+@pytest.mark.parametrize("product", ["vgpu_software_licensed_product", "grid_licensed_product"])
+def test_vgpu_without_a_license(mode: str, status: str, problem: bool, product: str) -> None:
+    text = VGPU_GUEST.replace("VGPU</virt", f"{mode}</virt").replace("Unlicensed", status)
+    found = facts(text.replace("vgpu_software_licensed_product", product))
+    assert found["state"] == ("degraded" if problem else "ok")
+    (gpu,) = found["gpus"]
+    assert gpu["problems"] == ([f"the vGPU has no license: {status}"] if problem else [])
+    assert [each["kind"] for each in gpu["faults"]] == ["vgpu_unlicensed"] * problem
+    if problem:
+        assert "nvidia-gridd" in gpu["faults"][0]["do"]
+
+
+LICENSE_LOG = """    GPU Virtualization Mode
+        Virtualization Mode               : VGPU
+        Host VGPU Mode                    : N/A
+    vGPU Software Licensed Product
+        Product Name                      : NVIDIA Virtual Compute Server
+        License Status                    : Unlicensed (Restricted)
+"""
+
+
+def test_vgpu_without_a_license_in_the_text() -> None:
+    text = smi.logged((smi.Gpu(name="GRID T4-16C"),)).replace("    Processes", f"{LICENSE_LOG}    Processes", 1)
+    (gpu,) = facts(text)["gpus"]
+    assert gpu["problems"] == ["the vGPU has no license: Unlicensed (Restricted)"]
+
+
+@pytest.mark.parametrize("text", [smi.xml(), smi.logged(), smi_tables.CONTAINER, smi_tables.SHARED_MEMORY])
+def test_libcuda_that_cannot_be_loaded(text: str) -> None:
+    sound = facts(text)
+    broken = facts(re.sub(r"((?i:CUDA(?: UMD)? Version\s*: |<cuda_version>))\d+\.\d", r"\1ERR!", text))
+    assert (sound["state"], sound["problems"]) == ("ok", [])
+    assert (broken["state"], broken["cuda_version"], broken["gpus"]) == ("degraded", None, sound["gpus"])
+    assert broken["problems"] == ["CUDA Version: ERR! (nvidia-smi can't load libcuda)"]
+    assert "libcuda" in broken["message"] and "libcuda.so.1" in broken["advice"]
+
+
+@pytest.mark.parametrize(
+    "words", ["Unknown Error", "Not Supported", "Insufficient External Power", "Insufficient Memory"]
+)
+def test_a_library_that_cannot_start_has_its_own_advice(words: str) -> None:
+    found = facts(f"Failed to initialize NVML: {words}\n", 255)
+    hints = {"Insufficient External Power": "power cables", "Insufficient Memory": "free -m"}
+    assert found["state"] == "unreadable" and hints.get(words, "ls -l /dev/nvidia*") in found["advice"]
+
+
+def test_versions_that_do_not_fit_in_other_words() -> None:
+    words = "Failed to initialize NVML: RM has detected an NVML/RM version mismatch."
+    assert facts(words, 255)["state"] == "version_mismatch"
 
 
 MIG_LOG = """    MIG Device
