@@ -642,10 +642,37 @@ def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "proxied", "words"),
+    [
+        ("Tunnel connection failed: 407 Proxy Authentication Required", True, "another user or password"),
+        ("the server answered 407 authenticationrequired", False, "A proxy on the way wants a user"),
+        ("[Errno 111] Connection refused", True, "No proxy listens at that address"),
+        ("[Errno 111] Connection refused", False, "No server listens there"),
+        ("[Errno -2] Name or service not known", True, "Check the proxy's name"),
+        ("[Errno -3] Temporary failure in name resolution", False, "this host's DNS"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", True, "update-ca-certificates"),
+        ("the server answered 401 Unauthorized", False, "cluster_apt_credentials"),
+        ("timed out", False, "Let this host through to the address"),
+        ("something else", False, "configure a mirror"),
+    ],
+)
+def test_a_repository_that_can_not_be_read_has_the_remedy_of_its_cause(error: str, proxied: bool, words: str) -> None:
+    changes = {
+        "gpu1.facts.repositories": [{**REPOSITORY, "error": f"Error while fetching Packages.gz: {error}"}],
+        "gpu1.settings.proxied": proxied,
+    }
+    (problem,) = check(changes)
+    assert words in problem["do"]
+
+
+@pytest.mark.parametrize(
     ("failure", "words"),
     [
         ({"unreachable": True, "msg": "Task failed: ssh: No route to host"}, ["be reached: ssh: No route to host"]),
-        ({"failed": True, "msg": "Missing sudo password"}, ["become root: Missing sudo password", "ask-become-pass"]),
+        (
+            {"failed": True, "msg": "Missing sudo password"},
+            ["become root", ": Missing sudo password", "ask-become-pass"],
+        ),
         (
             {"msg": "No start of json char found", "module_stderr": "sudo: a password is required", "rc": 1},
             ["become root", "a password is required"],
@@ -659,7 +686,7 @@ def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
             {"msg": "Error while reading the network: there is no program ip on this host"},
             ["network can't be read", "apt-get install iproute2"],
         ),
-        ({"msg": "No space left on device"}, ["can't be read: No space left on device"]),
+        ({"msg": "Something else"}, ["can't be read: Something else"]),
         ({}, ["no reason given"]),
     ],
 )
