@@ -10,6 +10,7 @@ from typing import Any, Callable
 from ansible.errors import AnsibleFilterError
 
 from ..plugin_utils._inventory import variables
+from ..plugin_utils._inventory.references import Scope
 
 DOCUMENTATION = r"""
 name: variable_problems
@@ -20,10 +21,11 @@ author:
 description:
   - Validates the variables of hosts against the argument specifications of all roles of this collection, and finds
     names that are probably misspelled.
-  - A value that refers to facts is not known yet and is validated by the role.
+  - A value that refers to facts is not known yet and is validated by the role. References to names that nothing defines
+    are problems, and so are values that are encrypted with Ansible Vault if the password is missing.
   - It also finds contradictory values, on a single host and between the hosts of the cluster, and invalid networks and
     versions.
-positional: _input, hosts, members, groups
+positional: _input, hosts, members, groups, later
 options:
   _input:
     description: Variables of all hosts, C(hostvars).
@@ -43,6 +45,11 @@ options:
       - Host names by group. If given, the groups C(cluster_control_plane_group), C(cluster_workers_group) and
         C(cluster_nfs_server_group) are also checked, and hosts that do not belong to any of these groups are reported.
     type: dict
+  later:
+    description: Names of variables that are not part of O(_input), to which templates may refer.
+    type: list
+    elements: str
+    version_added: 0.2.0
 """
 
 EXAMPLES = r"""
@@ -64,6 +71,7 @@ def variable_problems(
     hosts: Sequence[str],
     members: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
+    later: Sequence[str] = (),
 ) -> list[dict[str, str]]:
     known = variables.specification()
     everybody = hosts if members is None else members
@@ -73,8 +81,11 @@ def variable_problems(
     found = list(variables.across({host: hostvars[host] for host in everybody}, known, groups))
     if groups is not None:
         found += variables.servers({host: hostvars[host] for host in everybody}, known, groups, hostvars)
+    # Ansible's own hostvars evaluate templates when a value is read.
+    raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
+    names = {*known, *later}
     for host in hosts:
-        found += variables.find(host, hostvars[host], known)
+        found += variables.find(host, hostvars[host], known, Scope(raw_of(host), names))
     return [problem.fields() for problem in found]
 
 

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleTemplateSyntaxError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
-from jinja2 import Undefined, UndefinedError
+from jinja2 import UndefinedError
 
 from ...module_utils._problem import Problem
-from . import cluster, files, rules, storage
+from . import cluster, files, references, rules, storage
+from .references import plain as _plain
 
 Specification = Mapping[str, Mapping[str, Any]]
 
@@ -64,11 +64,18 @@ def specification() -> dict[str, Mapping[str, Any]]:
     return options
 
 
-def find(host: str, variables: Mapping[str, Any], known: Specification) -> Iterator[Problem]:
+def find(
+    host: str, variables: Mapping[str, Any], known: Specification, scope: references.Scope | None = None
+) -> Iterator[Problem]:
+    """What is wrong with the variables of a host; ``scope``: what their templates may refer to."""
+    scope = scope or references.Scope(variables)
+    for name in references.connection_variables(scope):
+        yield from references.problems(host, name, variables, scope, connection=True)
     for name in variables:
         if name not in known:
             yield from _misspelt(host, name, known)
             continue
+        yield from references.problems(host, name, variables, scope, connection=False)
         for wrong in _wrong_or_unknown(name, variables, known[name]):
             yield Problem(
                 "variable_wrong",
@@ -158,13 +165,11 @@ def _first_line(description: str | list[str]) -> str:
 
 
 def _wrong_or_unknown(name: str, variables: Mapping[str, Any], option: Mapping[str, Any]) -> list[str]:
-    """A value that refers to facts can't be known before the hosts are read, and counts as right."""
+    """A value that refers to facts can't be known before the hosts are read, and counts as right here."""
     try:
         return list(_wrong(name, variables[name], option))
-    except UndefinedError as error:
-        # Ansible hands errors of templates on as undefined values; their cause tells the difference.
-        broken = isinstance(error.__cause__, AnsibleTemplateSyntaxError)
-        return [f"{name} is not a valid template: {error.__cause__}"] if broken else []
+    except UndefinedError:
+        return []
 
 
 def _misspelt(host: str, name: str, known: Specification) -> Iterator[Problem]:
@@ -211,15 +216,6 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
             yield from forms
             rule = rules.VALUES.get(name, lambda _value: ())
             yield from (f"{name}: {problem}" for problem in ([] if forms else rule(_plain(value))))
-
-
-def _plain(value: Any) -> Any:
-    """The validator copies what it is given, and Ansible's own objects would take all of Ansible along."""
-    if isinstance(value, Undefined):
-        str(value)  # raises UndefinedError, with its cause
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 def _shown(value: Any) -> str:

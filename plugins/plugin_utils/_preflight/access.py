@@ -404,7 +404,7 @@ _NETWORK = (
         "host_name_unknown",
         r"(?:[Cc]ould not resolve hostname|unable to resolve host(?:name)?) \[?" + _ADDRESS + r"|Name or service not "
         r"known|[Nn]odename nor servname|Temporary failure in name resolution",
-        "The controller does not find the host's address",
+        "The host can't be reached",
         "ansible_host",
         "Its name is not in DNS or /etc/hosts of the controller",
         "Set ansible_host of {host} to its address, or correct the name",
@@ -413,7 +413,7 @@ _NETWORK = (
     _cause(
         "ssh_refused",
         r"Connection refused",
-        "The host refuses SSH connections on this port",
+        "The host can't be reached",
         "ansible_host, ansible_port",
         "The host answers, but no SSH server listens there, or a firewall rejects it",
         "Check ansible_port, and on the host: systemctl status ssh; apt-get install openssh-server",
@@ -434,7 +434,7 @@ _NETWORK = (
         "ssh_closed",
         r"[Cc]onnection (?:to \S+ )?(?:closed|reset)|[Bb]roken pipe|banner exchange|kex_exchange_identification|Shared "
         r"connection to|Data could not be sent",
-        "The host ends the SSH connection before anyone is logged in",
+        "The host can't be reached",
         "SSH server of the host",
         "It limits new connections, has blocked this controller, or is not an SSH server",
         "Read journalctl -u ssh on the host (MaxStartups, fail2ban, AllowUsers), check ansible_port, and try with "

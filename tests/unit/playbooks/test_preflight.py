@@ -119,7 +119,7 @@ def test_nothing_to_prove_is_an_error(run: Run) -> None:
 
 
 def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: Run) -> None:
-    own = "nvidia_driver_source=mine cluster_pod_netwrok=10.0.0.0/8 kubeadm_repository_url={{nowhere}}"
+    own = "nvidia_driver_source=mine cluster_pod_netwrok=10.0.0.0/8 kubeadm_repository_url={{ansible_facts.nowhere}}"
     status, output, traces = run(
         f"[control_plane]\ncp1 {GONE}\n[workers]\ngpu1 {GONE} {own}\ngpu2 {GONE} cluster_expected_gpus=two\n",
         *("-e", '{"containerd_registry_mirrors": [{"registry": "docker.io"}], "cluster_dns_domain": "{{ oops"}'),
