@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
+from ansible.utils.vars import load_extra_vars
 
 from ..plugin_utils._inventory import variables
+from ..plugin_utils._inventory.cluster import GROUP_VARIABLES, unused_groups
 from ..plugin_utils._inventory.references import Scope
+from ..plugin_utils._inventory.sources import problems as source_problems
 
 DOCUMENTATION = r"""
 name: variable_problems
@@ -25,7 +28,7 @@ description:
     are problems, and so are values that are encrypted with Ansible Vault if the password is missing.
   - It also finds contradictory values, on a single host and between the hosts of the cluster, and invalid networks and
     versions.
-positional: _input, hosts, members, groups, later
+positional: _input, hosts, members, groups, later, sources, play_groups
 options:
   _input:
     description: Variables of all hosts, C(hostvars).
@@ -47,6 +50,18 @@ options:
     type: dict
   later:
     description: Names of variables that are not part of O(_input), to which templates may refer.
+    type: list
+    elements: str
+    version_added: 0.2.0
+  sources:
+    description:
+      - Paths of the inventory, C(ansible_inventory_sources). Files whose hosts are missing from O(_input), and files
+        that give a host two different values, are problems.
+    type: list
+    elements: str
+    version_added: 0.2.0
+  play_groups:
+    description: Names of the groups of control plane and workers that the plays use.
     type: list
     elements: str
     version_added: 0.2.0
@@ -72,14 +87,19 @@ def variable_problems(
     members: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
     later: Sequence[str] = (),
+    sources: Sequence[str] = (),
+    play_groups: Sequence[str] = (),
 ) -> list[dict[str, str]]:
     known = variables.specification()
     everybody = hosts if members is None else members
     for host in (*hosts, *everybody):
         if host not in hostvars:
             raise AnsibleFilterError(f"Error while checking variables: there is no host {host}")
-    found = list(variables.across({host: hostvars[host] for host in everybody}, known, groups))
+    found = list(source_problems(sources, set(hostvars)))
+    found += variables.across({host: hostvars[host] for host in everybody}, known, groups)
+    found += unused_groups({host: hostvars[host] for host in (*hosts, *everybody)}, _extra_variables(), play_groups)
     if groups is not None:
+        found += variables.addresses({host: hostvars[host] for host in everybody})
         found += variables.servers({host: hostvars[host] for host in everybody}, known, groups, hostvars)
     # Ansible's own hostvars evaluate templates when a value is read.
     raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
@@ -87,6 +107,12 @@ def variable_problems(
     for host in hosts:
         found += variables.find(host, hostvars[host], known, Scope(raw_of(host), names))
     return [problem.fields() for problem in found]
+
+
+def _extra_variables() -> Collection[str]:
+    """Return the names of the variables of -e, as Ansible has kept them, or all if it keeps them elsewhere."""
+    kept = getattr(load_extra_vars, "extra_vars", None)
+    return kept if kept is not None else GROUP_VARIABLES
 
 
 class FilterModule:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
@@ -22,6 +23,7 @@ from jinja2 import UndefinedError
 
 from ...module_utils._problem import Problem
 from . import cluster, files, references, rules, storage
+from . import hosts as members
 from .references import plain as _plain
 
 Specification = Mapping[str, Mapping[str, Any]]
@@ -32,6 +34,15 @@ _MISSPELT = 0.9
 _MARKUP = re.compile(r"\b[COV]\(([^)]*)\)")
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _LARGEST = 2**31 - 1
+# Where a host is reached, and how.
+_PLACES = (
+    "ansible_connection",
+    "ansible_host",
+    "ansible_ssh_host",
+    "ansible_port",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/].*|file:///\S*")
 _FORMS = (
     (re.compile(r".*_(?:http|https)_proxy"), _URL, "a URL, such as http://proxy.example.org:3128"),
@@ -71,6 +82,7 @@ def find(
     scope = scope or references.Scope(variables)
     for name in references.connection_variables(scope):
         yield from references.problems(host, name, variables, scope, connection=True)
+    yield from members.connections(host, _known_of(references.CONNECTION, variables), scope.raw)
     for name in variables:
         if name not in known:
             yield from _misspelt(host, name, known)
@@ -115,6 +127,32 @@ def across(
         values = {host: _values(names, variables, known) for host, variables in hosts.items()}
         if all(len(found) == len(names) for found in values.values()):
             yield from rule(values)
+
+
+def addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """What is wrong with the names and addresses of the hosts of a cluster side by side."""
+    yield from members.names(hosts)
+    names = (*_PLACES, "cluster_node_name", "cluster_node_address")
+    known = {host: _known_of(names, variables) for host, variables in hosts.items()}
+    yield from members.same_address(known)
+    yield from members.same_node(known)
+
+
+def places(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the address at which each host is reached, as far as the inventory tells it."""
+    found = {host: _known_of(("ansible_host", "ansible_ssh_host"), variables) for host, variables in hosts.items()}
+    return {host: str(next(iter(known.values()))) for host, known in found.items() if known}
+
+
+def _known_of(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Of these variables those that the inventory sets to a value that is known."""
+    found = {}
+    for name in names:
+        if name in variables:
+            # It may refer to facts.
+            with contextlib.suppress(UndefinedError, AnsibleError):
+                found[name] = _plain(variables[name])
+    return found
 
 
 def servers(

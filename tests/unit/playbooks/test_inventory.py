@@ -78,7 +78,10 @@ def test_a_part_of_the_tasks_is_refused_in_one_error(tmp_path: Path, options: li
 
 
 # Those that can be about minikube read the hosts only after the choice, which is what is tested.
-BOTH = "[masters]\ncp1\n[workers]\ngpu1\n[minikube]\nbox\n[all:vars]\nansible_host=127.0.0.1\nansible_port=1\n"
+BOTH = (
+    "[masters]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu1 ansible_host=127.0.0.2\n"
+    "[minikube]\nbox ansible_host=127.0.0.3\n[all:vars]\nansible_port=1\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -206,3 +209,29 @@ def test_references_to_what_nothing_defines_are_named_before_a_host_is_reached(t
         assert words in output
     for name in ("cluster_node_name", "cluster_no_proxy", "ansible_ssh_extra_args", "kubeadm_repository_url"):
         assert f"where: {name}" not in output
+
+
+WHO = "[masters]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu[1:2]\n[store]\nnas\n[all:vars]\nansible_port=1\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "words"),
+    [
+        (
+            "cluster_control_plane_group=masters\n",
+            [],
+            "cluster_control_plane_group is set in the inventory, where it has",
+        ),
+        ("", [], "The inventory has the group masters (cp1): rename it to control_plane"),
+        ("", ["-e", "cluster_control_plane_group=masters"], ""),
+    ],
+)
+def test_who_is_in_the_cluster_is_shown_or_it_is_an_error(
+    tmp_path: Path, more: str, options: list[str], words: str
+) -> None:
+    (tmp_path / "hosts.ini").write_text(WHO + more)
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml", *options)
+    assert bool(status) == bool(words) and words in output, output
+    for line in ("Control plane: cp1 (127.0.0.1)", "Workers (2): gpu1, gpu2", "not in the cluster: nas (group store)"):
+        assert (line in output) != bool(words), output

@@ -635,6 +635,30 @@ def test_one_address_on_two_hosts() -> None:
     assert "cp1, gpu1 have the same node address 192.168.7.11" in problems[0]["what"]
 
 
+def test_hosts_behind_one_nat_are_told_the_address_that_only_they_have() -> None:
+    nat = {"address": "10.0.2.15", "prefix": 24, "interface": "eth0", "family": "inet"}
+    bridge = {"address": "172.17.0.1", "prefix": 16, "interface": "docker0", "family": "inet"}
+    changes: dict[str, Any] = {}
+    for number, host in enumerate(("cp1", "gpu1", "gpu2"), 11):
+        own = {**nat, "address": f"192.168.56.{number}", "interface": "eth1"}
+        changes |= {f"{host}.settings.node_address": "10.0.2.15", f"{host}.facts.addresses": [nat, bridge, own]}
+    (problem,) = check(changes)
+    assert "cp1, gpu1, gpu2 have the same node address 10.0.2.15" in problem["what"]
+    assert "192.168.56.11 for cp1, 192.168.56.12 for gpu1" in problem["do"]
+    changes["gpu2.facts.addresses"] = [nat]
+    (problem,) = check(changes)
+    assert "remove the duplicate" in problem["do"]
+
+
+@pytest.mark.parametrize("forms", [True, False])
+@pytest.mark.parametrize("hosts", [machines(), None])
+def test_a_new_cluster_begins_with_its_control_plane(forms: bool, hosts: dict[str, Any] | None) -> None:
+    found = copy.deepcopy(hosts) if hosts else {**finished(), "gpu2": reading("gpu2", 13, 2)}
+    found["cp1"]["left_out"] = True
+    kinds = [problem["kind"] for problem in find(found, {**SETTINGS, "forms_cluster": forms})]
+    assert kinds == ["control_plane_left_out"] * bool(forms and hosts)
+
+
 def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
     problems = check({}, cluster_pod_network="192.168.0.0/16")
     assert {problem["host"] for problem in problems} == {"cp1", "gpu1", "gpu2"}
