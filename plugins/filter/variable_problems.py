@@ -95,17 +95,19 @@ def variable_problems(
     for host in (*hosts, *everybody):
         if host not in hostvars:
             raise AnsibleFilterError(f"Error while checking variables: there is no host {host}")
-    found = list(source_problems(sources, set(hostvars)))
-    found += variables.across({host: hostvars[host] for host in everybody}, known, groups)
-    found += unused_groups({host: hostvars[host] for host in (*hosts, *everybody)}, _extra_variables(), play_groups)
+    # Ansible's own hostvars collect the variables of a host, and evaluate templates, each time they are asked.
+    values = {host: hostvars[host] for host in dict.fromkeys((*everybody, *hosts))}
+    members_values = {host: values[host] for host in everybody}
+    found = list(source_problems(sources, set(hostvars), groups or {}))
+    found += variables.across(members_values, known, groups)
+    found += unused_groups(values, _extra_variables(), play_groups)
     if groups is not None:
-        found += variables.addresses({host: hostvars[host] for host in everybody})
-        found += variables.servers({host: hostvars[host] for host in everybody}, known, groups, hostvars)
-    # Ansible's own hostvars evaluate templates when a value is read.
-    raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
+        found += variables.addresses(members_values)
+        found += variables.servers(members_values, known, groups, hostvars)
+    raw_of = getattr(hostvars, "raw_get", values.__getitem__)
     names = {*known, *later}
     for host in hosts:
-        found += variables.find(host, hostvars[host], known, Scope(raw_of(host), names))
+        found += variables.find(host, values[host], known, Scope(raw_of(host), names))
     return [problem.fields() for problem in found]
 
 

@@ -224,11 +224,11 @@ def likely_group(wanted: str, kind: str, groups: Groups, taken: Iterable[str]) -
     """Return the group that was probably meant as ``wanted``, empty for none; ``kind``: its default name."""
     others = [name for name, hosts in groups.items() if hosts and name not in ("all", "ungrouped", *taken)]
     for name in others:
-        if _letters(name) in (_letters(wanted), _letters(kind)):
+        if letters(name) in (letters(wanted), letters(kind)):
             return name
     aliases = _ALIASES.get(kind, "").split()
     for name in others:
-        if _letters(name) in aliases:
+        if letters(name) in aliases:
             return name
     near = difflib.get_close_matches(wanted.lower(), [name.lower() for name in others], n=1, cutoff=0.7)
     return next((name for name in others if near and name.lower() == near[0]), "")
@@ -241,7 +241,8 @@ def rename(group: str, wanted: str, variable: str, groups: Groups) -> str:
     )
 
 
-def _letters(name: str) -> str:
+def letters(name: str) -> str:
+    """Return what is left of a name without signs, capitals and the s of a plural."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("s")
 
 

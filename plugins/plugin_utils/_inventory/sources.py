@@ -9,6 +9,7 @@ Reads the files on the controller as far as they are plain, INI or YAML; what it
 from __future__ import annotations
 
 import codecs
+import difflib
 import os
 import re
 import shlex
@@ -20,6 +21,7 @@ import yaml
 
 from ...module_utils._problem import Problem
 from .._preflight.model import listing
+from .hosts import letters
 
 _SECTION = re.compile(r"\[\s*(?P<name>[^\]:]*?)\s*(?::\s*(?P<kind>\w+)\s*)?\]\s*(?:#.*)?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -43,8 +45,10 @@ class Source:
             self.values.setdefault((host, name), {}).setdefault(value, line)
 
 
-def problems(sources: Sequence[str], known: Collection[str]) -> Iterator[Problem]:
-    """``known`` are the hosts of the inventory as Ansible has read it."""
+def problems(sources: Sequence[str], known: Collection[str], groups: Collection[str] = ()) -> Iterator[Problem]:
+    """``known`` are the hosts of the inventory as Ansible has read it, ``groups`` its groups, if they are judged."""
+    if groups:
+        yield from _unused_variables(sources, groups)
     for path in _files(sources):
         try:
             raw = path.read_bytes()
@@ -78,6 +82,27 @@ def _files(sources: Sequence[str]) -> Iterator[Path]:
         for file in sorted(path.iterdir()) if path.is_dir() else [path]:
             if file.is_file() and not os.access(file, os.X_OK) and not file.name.endswith(_IGNORED):
                 yield file
+
+
+def _unused_variables(sources: Sequence[str], groups: Collection[str]) -> Iterator[Problem]:
+    """Files of variables for a group that does not exist, but nearly. Those of other inventories are no mistake."""
+    folders = {path if path.is_dir() else path.parent for path in map(Path, sources) if path.exists()}
+    for path in sorted(file for folder in folders for file in (folder / "group_vars").glob("*")):
+        name = path.name.removesuffix(".yml").removesuffix(".yaml").removesuffix(".json")
+        near = [] if name in groups or name.startswith(".") else _near(name, groups)
+        if near:
+            yield Problem(
+                "group_vars_unused",
+                f"{path} has no effect, because the inventory has no group {name}",
+                str(path),
+                "Ansible reads variables of groups from files with exactly their name",
+                f"Rename it to {path.with_name(near[0]).name}{path.name.removeprefix(name)}, or the group to {name}",
+            )
+
+
+def _near(name: str, groups: Collection[str]) -> list[str]:
+    alike = [group for group in groups if letters(group) == letters(name)]
+    return alike or difflib.get_close_matches(name, groups, n=1, cutoff=0.85)
 
 
 def _unread(path: Path, what: str, do: str) -> Problem:

@@ -95,7 +95,7 @@ _BECOME = (
     _cause(
         "become_not_allowed",
         r"not in the sudoers file|may not run |is not allowed to (?:run|execute|authenticate)|I'm afraid I can't do "
-        r"that|not allowed to run sudo",
+        r"that|not allowed to run sudo|su: Permission denied",
         "Ansible can't become root, because sudo does not allow it to the user",
         "sudoers on the host, ansible_user",
         _ROOT,
@@ -104,7 +104,7 @@ _BECOME = (
     ),
     _cause(
         "become_needs_terminal",
-        r"must have a tty to run sudo",
+        r"must have a tty to run sudo|must be run from a terminal",
         "Ansible can't become root, because sudo requires a terminal",
         "requiretty in the sudoers of the host",
         _ROOT,
@@ -147,7 +147,7 @@ _BECOME = (
 _ACCOUNT = (
     _cause(
         "account_expired",
-        r"[Aa]ccount (?:has|is) expired|account validation fail",
+        r"[Aa]ccount (?:has |is )?expired|account validation fail",
         "The user's account on the host has expired or is locked",
         "ansible_user",
         _NO_SHELL,
@@ -291,7 +291,8 @@ _SSH_SETUP = (
     ),
     _cause(
         "key_file_unreadable",
-        r"Load key .{1,300}: (?:invalid format|error in libcrypto|[Pp]ermission denied)|invalid privatekey",
+        r"Load key .{1,300}: (?:invalid format|error in libcrypto|[Pp]ermission denied)|invalid privatekey|not a "
+        r"valid \S+ private key",
         "The private key can't be read",
         "ansible_ssh_private_key_file",
         "SSH has no other key that the host accepts",
@@ -300,7 +301,7 @@ _SSH_SETUP = (
     ),
     _cause(
         "key_locked",
-        r"incorrect passphrase|signing failed|agent refused operation|read_passphrase",
+        r"incorrect passphrase|[Ee]nter passphrase for|signing failed|agent refused operation|read_passphrase",
         "The private key is locked with a passphrase",
         "SSH agent on the controller",
         "Ansible can't ask for the passphrase",
@@ -317,8 +318,9 @@ _SSH_SETUP = (
     ),
     _cause(
         "root_login_refused",
-        r"log ?in as the user \W?(?P<user>[a-z_][\w-]*)|\broot@[\w.:%-]+: Permission denied|ROOT LOGIN REFUSED|root "
-        r"login (?:is )?(?:refused|not (?:permitted|allowed))",
+        r"log ?in as the user \W?(?P<user>[a-z_][\w-]*)|log ?in as the \W?(?P<user_2>[a-z_][\w-]*)\W? "
+        r"user|\broot@[\w.:%-]+: Permission denied|(?i:root login (?:is )?(?:refused|disabled|not "
+        r"(?:permitted|allowed)))",
         "The host does not let root log in with this key or password",
         "ansible_user",
         "Cloud images and the defaults of Debian and Ubuntu keep root from logging in with a password, or at all",
@@ -372,8 +374,8 @@ _HOST = (
     ),
     _cause(
         "host_out_of_memory",
-        r"[Cc]annot allocate memory|MemoryError|[Oo]ut of memory|\bKilled\b|\(exit status (?:137|-9)\)|command "
-        r"terminated by signal 9",
+        r"[Cc]annot allocate memory|[Mm]emory exhausted|oom[-_ ]kill|MemoryError|[Oo]ut of memory|\bKilled\b|\(exit "
+        r"status (?:137|-9)\)|command terminated by signal 9",
         "The host has run out of memory",
         "memory of the host",
         "The kernel ends programs, among them those of Ansible",
@@ -390,13 +392,13 @@ _HOST = (
     ),
     _cause(
         "remote_tmp",
-        r"[Ff]ailed to create (?:a )?temporary directory|remote temporary directory|mkdir: cannot create "
-        r"directory|\.ansible/tmp\S*(?: .{0,80})?: [Pp]ermission denied",
+        r"[Ff]ailed to create (?:a )?temporary directory|remote temporary directory|mkdir: can(?:not|'t) create "
+        r"directory|(?:\.ansible/tmp|ansible-tmp-)\S*(?: .{0,80})?: [Pp]ermission denied",
         "The host can be reached, but Ansible can't create its temporary directory",
         "home of the user on the host, ansible_remote_tmp",
         "Ansible copies its modules there",
         "Let the home belong to the user and be writable (ls -ld ~; df -h ~ /tmp), or set "
-        "ansible_remote_tmp=/tmp/.ansible-USER",
+        "ansible_remote_tmp=/tmp/.ansible-USER; a file system mounted with noexec can't be used",
     ),
 )
 _NETWORK = (
@@ -412,7 +414,7 @@ _NETWORK = (
     ),
     _cause(
         "ssh_refused",
-        r"Connection refused",
+        r"Connection refused|Unable to connect to port",
         "The host can't be reached",
         "ansible_host, ansible_port",
         "The host answers, but no SSH server listens there, or a firewall rejects it",
@@ -432,8 +434,9 @@ _NETWORK = (
     ),
     _cause(
         "ssh_closed",
-        r"[Cc]onnection (?:to \S+ )?(?:closed|reset)|[Bb]roken pipe|banner exchange|kex_exchange_identification|Shared "
-        r"connection to|Data could not be sent",
+        r"[Ss]ession open refused|Timeout, server \S+ not responding|[Cc]onnection (?:to \S+ "
+        r")?(?:closed|reset)|[Bb]roken pipe|banner exchange|kex_exchange_identification|Shared connection to|Data "
+        r"could not be sent",
         "The host can't be reached",
         "SSH server of the host",
         "It limits new connections, has blocked this controller, or is not an SSH server",
@@ -458,6 +461,22 @@ _VARIABLES = (
         "{name}",
         "Ansible can't connect to the host without its value",
         "Define {name} in the inventory, or give the file that defines it (-e @FILE)",
+    ),
+    _cause(
+        "variable_undefined",
+        r"(?:object of type '\w+'|'dict object') has no (?:attribute|element) '?(?P<name>[\w.-]+)'?",
+        "A template of the inventory refers to what does not exist",
+        "{name}",
+        "Ansible can't connect to the host without its value",
+        "Correct the name {name} in the inventory's templates, or define it",
+    ),
+    _cause(
+        "plugin_unknown",
+        r"(?:become method specified, could not find matching plugin: |the connection plugin )'(?P<name>[\w.-]+)'",
+        "The inventory names a plugin that Ansible does not have",
+        "ansible_connection, ansible_become_method",
+        "Ansible can't work on the host without it",
+        "Correct {name} (ssh and sudo are the defaults), or install the collection with this plugin",
     ),
     _cause(
         "vault_locked",

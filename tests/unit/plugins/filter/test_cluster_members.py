@@ -146,6 +146,27 @@ def test_files_say_what_ansible_does_not_keep(tmp_path: Path, name: str, text: s
         assert [words in problem["what"] for problem in found] == [True] * bool(words), found
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("worker.yml", "Rename it to workers.yml"),
+        ("control-plane.yaml", "Rename it to control_plane.yaml"),
+        ("wrokers", "Rename it to workers,"),
+        ("workers.yml", ""),
+        ("all", ""),
+        ("staging.yml", ""),
+        (".hidden", ""),
+    ],
+)
+def test_files_of_variables_belong_to_groups(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / name).write_text("a: 1\n")
+    (tmp_path / "hosts").write_text("cp1\n")
+    for source in (tmp_path / "hosts", tmp_path):
+        found = find(KNOWN, sources=[str(source)])
+        assert [words in problem["do"] for problem in found] == [True] * bool(words), found
+
+
 def test_a_program_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "h").write_text("gpu7\n")
     (tmp_path / "h").chmod(0o755)

@@ -139,6 +139,17 @@ UNREACHABLE = [
     (f"{TMP}, stderr output: mkdir: cannot create directory: Read-only file system", "host_read_only", "findmnt"),
     (f"{SSH}bash: fork: Cannot allocate memory", "host_out_of_memory", "free -m"),
     ("A worker was found in a dead state", "controller_worker_lost", "--forks 5"),
+    (
+        f"{SSH}Please login as the ec2-user user rather than the root user.",
+        "root_login_refused",
+        "ansible_user to ec2-user",
+    ),
+    (
+        f"{SSH}mux_client_request_session: session request failed: Session open refused by peer",
+        "ssh_closed",
+        "--forks 5",
+    ),
+    ("Task failed: object of type 'dict' has no attribute 'bastion'", "variable_undefined", "bastion"),
     ("Task failed: something that nobody has seen", "host_unreachable", "ansible gpu1 -i INVENTORY -b -m"),
 ]
 FAILED = [
@@ -196,6 +207,14 @@ FAILED = [
     ({"msg": "x", "module_stderr": "Killed", "rc": 137}, "host_out_of_memory", "free -m"),
     ({"msg": "Task failed: 'vault_proxy' is undefined"}, "variable_undefined", "Define vault_proxy"),
     ({"msg": "Attempting to decrypt but no vault secrets found."}, "vault_locked", "--ask-vault-pass"),
+    ({"msg": "x", "module_stderr": "/tmp/ansible-tmp-1/AnsiballZ_x.py: Permission denied"}, "remote_tmp", "noexec"),
+    ({"msg": "x", "module_stderr": "su: must be run from a terminal"}, "become_needs_terminal", "PIPELINING"),
+    (
+        {"msg": "Invalid become method specified, could not find matching plugin: 'sudu'. Use `ansible-doc`"},
+        "plugin_unknown",
+        "Correct sudu",
+    ),
+    ({"msg": "x", "module_stderr": "AttributeError: 'NoneType' object has no attribute 'y'"}, "host_unreadable", "Try"),
     # What a module has tried is not how Ansible reaches the host.
     ({"msg": "Error while reading http://a: Connection refused"}, "host_unreadable", "preflight_info"),
     # sudo on a host with a wrong /etc/hosts warns, and works.
