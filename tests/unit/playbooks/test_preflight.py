@@ -64,6 +64,12 @@ QUESTIONS = """
         dest: "{trace}/questions"
         mode: "0600"
 """
+ALONE = """
+- name: Apply a role alone
+  hosts: workers
+  gather_facts: false
+  roles: [gpulab.kubernetes.host]
+"""
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
 GONE = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1"
 Run = Callable[..., tuple[int, str, list[str]]]
@@ -246,3 +252,10 @@ def test_repositories_are_asked_for_all_that_roles_install_and_for_their_keys(ru
         ("https://nvidia.github.io/libnvidia-container/{key}", 1),
         ("https://developer.download.nvidia.com/compute/cuda/repos/{repository_name}/x86_64/{key}", 3),
     ]
+
+
+def test_a_role_that_is_applied_alone_names_the_cause_and_the_remedy(run: Run) -> None:
+    status, output, _traces = run(f"[workers]\nbox {GONE}\n", playbook=ALONE)
+    words = " ".join(output.split())
+    assert status != 0 and "Error while reading the host box: The host can't be reached: " in words, output
+    assert "Check ansible_port, and on the host: systemctl status ssh" in words

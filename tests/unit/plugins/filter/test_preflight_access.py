@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.access_problems import access_problems
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.failure import failure
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.model import Cluster, Reading
 
 SSH = "Task failed: Failed to connect to the host via ssh: "
 SENT = 'Task failed: Data could not be sent to remote host "192.0.2.21". Make sure this host can be reached over ssh: '
@@ -227,9 +226,8 @@ FAILED = [
 
 
 def find(result: dict[str, Any]) -> dict[str, str]:
-    reading = Reading("gpu1", {}, result)
-    (problem,) = failure(reading, Cluster((reading,), {"ansible_core": "2.21.5"}))
-    return problem.fields()
+    (problem,) = access_problems(result, "gpu1", "2.21.5")
+    return problem
 
 
 @pytest.mark.parametrize(("text", "kind", "remedy"), UNREACHABLE)
