@@ -190,11 +190,11 @@ def same_address(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
             address = str(values.get("ansible_host", values.get("ansible_ssh_host", host))).strip().lower()
             way = [str(values.get(f"ansible_ssh_{name}_args", "")) for name in ("common", "extra")]
             found[(address, str(values.get("ansible_port", 22)), *way)].append(host)
-    for (address, *_way), names_ in found.items():
-        if len(names_) > 1:
+    for place, sharing in found.items():
+        if len(sharing) > 1:
             yield Problem(
                 "host_address_twice",
-                f"Hosts {listing(names_)} have the same address {address}",
+                f"Hosts {listing(sharing)} have the same address {place[0]}",
                 "ansible_host",
                 "They are one machine under several names, or one of them has the address of another",
                 "Give each host its own address; a machine that is control plane and worker has one name, in both "
@@ -209,11 +209,11 @@ def same_node(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
         for host, values in hosts.items():
             if values.get(name):
                 found[str(values[name]).lower()].append(host)
-        for value, names_ in found.items():
-            if len(names_) > 1:
+        for value, sharing in found.items():
+            if len(sharing) > 1:
                 yield Problem(
                     f"node_{what}_twice",
-                    f"Hosts {listing(names_)} have the same node {what} {value}",
+                    f"Hosts {listing(sharing)} have the same node {what} {value}",
                     name,
                     "The second node would replace the first in the cluster",
                     f"Set {name} for each host by itself (host_vars), not for a group",

@@ -13,7 +13,7 @@ import difflib
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,7 +39,7 @@ class Source:
     ranges: int = 0
     values: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
 
-    def add(self, host: str, line: int, variables: Sequence[tuple[str, str]]) -> None:
+    def add(self, host: str, line: int, variables: Iterable[Sequence[str]]) -> None:
         self.hosts.setdefault(host, line)
         for name, value in variables:
             self.values.setdefault((host, name), {}).setdefault(value, line)
@@ -151,8 +151,7 @@ def _read_ini(path: Path, text: str) -> Source:
                 continue
             source.ranges += first[:1].isalnum() and "[" in first
             if _HOST.fullmatch(first) and all("=" in word for word in rest):
-                pairs = [(name, value) for name, _sign, value in (word.partition("=") for word in rest)]
-                source.add(first, number, pairs)
+                source.add(first, number, [tuple(word.split("=", 1)) for word in rest])
     return source
 
 
@@ -162,9 +161,9 @@ def _read_yaml(path: Path, text: str) -> Source:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError:
         return source
-    if isinstance(root, yaml.MappingNode) and not any(key.value == "plugin" for key, _value in root.value):
-        for _group, node in root.value:
-            _read_group(source, node)
+    if isinstance(root, yaml.MappingNode) and not any(pair[0].value == "plugin" for pair in root.value):
+        for pair in root.value:
+            _read_group(source, pair[1])
     return source
 
 

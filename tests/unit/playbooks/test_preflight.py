@@ -259,3 +259,27 @@ def test_a_role_that_is_applied_alone_names_the_cause_and_the_remedy(run: Run) -
     words = " ".join(output.split())
     assert status != 0 and "Error while reading the host box: The host can't be reached: " in words, output
     assert "Check ansible_port, and on the host: systemctl status ssh" in words
+
+
+# The prompt of sudo-rs 0.2: what -p gives in a frame of its own, then that of PAM.
+SUDO_RS = """#!/bin/sh
+while [ $# -gt 0 ]; do case $1 in -p) prompt=$2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac; done
+printf '[sudo: %s] Password: ' "$prompt" >&2
+read -r password
+exec "$@"
+"""
+
+
+def test_the_prompt_of_sudo_rs_is_the_cause_that_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANSIBLE_BECOME_ALLOW_SAME_USER", "1")
+    program = tmp_path / "sudo-rs"
+    program.write_text(SUDO_RS)
+    program.chmod(0o755)
+    here = HERE.replace("ansible_become=false", f"ansible_become_exe={program} ansible_become_password=x")
+    status, output, traces = run(
+        f"[control_plane]\ncp1 {here} ansible_local_become_success_timeout=2\n[workers]\ncp1\n"
+    )
+    assert status != 0 and traces == []
+    assert "because the host's sudo is sudo-rs" in output and "ansible_become_exe=sudo.ws" in output, output
