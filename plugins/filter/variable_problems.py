@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
+from ansible.utils.vars import load_extra_vars
 
 from ..plugin_utils._inventory import variables
+from ..plugin_utils._inventory.cluster import GROUP_VARIABLES, unused_groups
+from ..plugin_utils._inventory.references import Scope
+from ..plugin_utils._inventory.sources import problems as source_problems
 
 DOCUMENTATION = r"""
 name: variable_problems
@@ -20,10 +24,11 @@ author:
 description:
   - Validates the variables of hosts against the argument specifications of all roles of this collection, and finds
     names that are probably misspelled.
-  - A value that refers to facts is not known yet and is validated by the role.
+  - A value that refers to facts is not known yet and is validated by the role. References to names that nothing defines
+    are problems, and so are values that are encrypted with Ansible Vault if the password is missing.
   - It also finds contradictory values, on a single host and between the hosts of the cluster, and invalid networks and
     versions.
-positional: _input, hosts, members, groups
+positional: _input, hosts, members, groups, later, sources, play_groups
 options:
   _input:
     description: Variables of all hosts, C(hostvars).
@@ -43,6 +48,23 @@ options:
       - Host names by group. If given, the groups C(cluster_control_plane_group), C(cluster_workers_group) and
         C(cluster_nfs_server_group) are also checked, and hosts that do not belong to any of these groups are reported.
     type: dict
+  later:
+    description: Names of variables that are not part of O(_input), to which templates may refer.
+    type: list
+    elements: str
+    version_added: 0.2.0
+  sources:
+    description:
+      - Paths of the inventory, C(ansible_inventory_sources). Files whose hosts are missing from O(_input), and files
+        that give a host two different values, are problems.
+    type: list
+    elements: str
+    version_added: 0.2.0
+  play_groups:
+    description: Names of the groups of control plane and workers that the plays use.
+    type: list
+    elements: str
+    version_added: 0.2.0
 """
 
 EXAMPLES = r"""
@@ -64,18 +86,35 @@ def variable_problems(
     hosts: Sequence[str],
     members: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
+    later: Sequence[str] = (),
+    sources: Sequence[str] = (),
+    play_groups: Sequence[str] = (),
 ) -> list[dict[str, str]]:
     known = variables.specification()
     everybody = hosts if members is None else members
     for host in (*hosts, *everybody):
         if host not in hostvars:
             raise AnsibleFilterError(f"Error while checking variables: there is no host {host}")
-    found = list(variables.across({host: hostvars[host] for host in everybody}, known, groups))
+    # Ansible's own hostvars collect the variables of a host, and evaluate templates, each time they are asked.
+    values = {host: hostvars[host] for host in dict.fromkeys((*everybody, *hosts))}
+    members_values = {host: values[host] for host in everybody}
+    found = list(source_problems(sources, set(hostvars), groups or {}))
+    found += variables.across(members_values, known, groups)
+    found += unused_groups(values, _extra_variables(), play_groups)
     if groups is not None:
-        found += variables.servers({host: hostvars[host] for host in everybody}, known, groups, hostvars)
+        found += variables.addresses(members_values)
+        found += variables.servers(members_values, known, groups, hostvars)
+    raw_of = getattr(hostvars, "raw_get", values.__getitem__)
+    names = {*known, *later}
     for host in hosts:
-        found += variables.find(host, hostvars[host], known)
+        found += variables.find(host, values[host], known, Scope(raw_of(host), names))
     return [problem.fields() for problem in found]
+
+
+def _extra_variables() -> Collection[str]:
+    """Return the names of the variables of -e, as Ansible has kept them, or all if it keeps them elsewhere."""
+    kept = getattr(load_extra_vars, "extra_vars", None)
+    return kept if kept is not None else GROUP_VARIABLES
 
 
 class FilterModule:

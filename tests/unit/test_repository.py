@@ -61,14 +61,21 @@ def test_shell_scripts_parse() -> None:
 
 
 def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Return the tasks of a playbook or a file of tasks, those in blocks too, and what includes apply."""
+    """Return the tasks of a playbook or a file of tasks, those in blocks too, and what includes apply.
+
+    Tasks have what their play says of becoming root.
+    """
     for entry in entries:
         yield entry
         for included in (entry.get(f"ansible.builtin.include_{what}") for what in ("tasks", "role")):
             if isinstance(included, dict) and "apply" in included:
                 yield {"name": entry["name"], **included["apply"]}
         for key in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
-            yield from tasks(entry.get(key) or [])
+            for task in tasks(entry.get(key) or []):
+                of_play = {"become": entry["become"]} if "hosts" in entry and "become" in entry else {}
+                shared = entry.get("vars", {}) if "hosts" in entry else {}
+                become = {name: value for name, value in shared.items() if name == "ansible_become"}
+                yield {**of_play, **task, "vars": {**become, **(task.get("vars") or {})}}
 
 
 def test_what_runs_where_the_api_is_asked_never_becomes_root() -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ansible.module_utils.common.yaml import yaml_load
 from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
 from .._preflight.model import listing
+from .hosts import likely_group, rename
 
 Values = Mapping[str, Any]
 
@@ -23,6 +24,14 @@ _NODE_POD_PREFIX = 24
 _PODS, _SERVICES = "cluster_pod_network", "cluster_service_network"
 # The variables that name the groups.
 GROUPS = ("cluster_control_plane_group", "cluster_workers_group")
+_OTHER_GROUPS = {
+    "cluster_nfs_server_group": "nfs_server",
+    "minikube_group": "minikube",
+    "docker_group": "docker",
+}
+GROUP_VARIABLES = (*GROUPS, *_OTHER_GROUPS)
+# The group that a run about minikube makes.
+_MINIKUBE = "gpulab_minikube"
 _KUBERNETES, _CONTAINERD = "cluster_kubernetes_version", "containerd_version"
 # By variable the part of the table of versions that knows them.
 _VERSIONS = {
@@ -35,6 +44,7 @@ _VERSIONS = {
 def members(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
     """The groups of the control plane and of the workers, and hosts that are in no group at all."""
     control_planes, workers = (groups.get(name, []) for name in names)
+    meant = [likely_group(name, kind, groups, names) for name, kind in zip(names, ("control_plane", "workers"))]
     if len(control_planes) != 1:
         have = f"it has {len(control_planes)} ({listing(control_planes)})" if control_planes else "it has none"
         yield Problem(
@@ -44,7 +54,7 @@ def members(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Iterat
             "The first control plane creates the cluster; this version does not add more control planes",
             f"Leave only one host in {names[0]}"
             if control_planes
-            else f"Put the host that should become the control plane into {names[0]}",
+            else _put("the host that should become the control plane", names[0], meant[0], GROUPS[0], groups),
         )
     if not workers:
         yield Problem(
@@ -52,7 +62,7 @@ def members(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Iterat
             f"The group {names[1]} contains no hosts",
             f"inventory group {names[1]}",
             "Pods run on workers, so nothing could be verified; the group's name may be misspelled in the inventory",
-            f"Put the workers into {names[1]}; a single machine goes into both groups",
+            f"{_put('the workers', names[1], meant[1], GROUPS[1], groups)}; a single machine goes into both groups",
         )
     for host in groups.get("ungrouped", []):
         if host != "localhost":
@@ -64,6 +74,29 @@ def members(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Iterat
                 f"Put it into {' or '.join(names)}, or into a separate group if it is not part of the cluster",
                 host,
             )
+
+
+def _put(who: str, wanted: str, meant: str, variable: str, groups: Mapping[str, Sequence[str]]) -> str:
+    found = rename(meant, wanted, variable, groups) if meant else f"put {who} into {wanted}"
+    return found[0].upper() + found[1:]
+
+
+def unused_groups(hosts: Mapping[str, Values], given: Collection[str], seen: Collection[str]) -> Iterator[Problem]:
+    """Names of groups that the inventory sets: plays choose their hosts before they have variables of hosts.
+
+    ``given`` are the variables of -e, ``seen`` the names of groups that the plays use.
+    """
+    for name, default in (*zip(GROUPS, ("control_plane", "workers")), *_OTHER_GROUPS.items()):
+        values = {str(values[name]) for values in hosts.values() if name in values}
+        for value in sorted(values - {default, _MINIKUBE}):
+            if name not in given and (name not in GROUPS or value in seen):
+                yield Problem(
+                    "group_variable_unused",
+                    f"{name} is set in the inventory, where it has no effect on which hosts are chosen",
+                    name,
+                    "The playbooks would work on part of the hosts: they choose them before variables are known",
+                    f"Remove it from the inventory, and run with -e {name}={value}, or rename the group to {default}",
+                )
 
 
 def _alike(name: str) -> Callable[[Mapping[str, Values]], Iterator[Problem]]:
@@ -118,6 +151,15 @@ def _networks(hosts: Mapping[str, Values]) -> Iterator[Problem]:
     for texts in dict.fromkeys((str(values[_PODS]), str(values[_SERVICES])) for values in hosts.values()):
         parsed: list[ipaddress.IPv4Network] = []
         for variable, text in zip((_PODS, _SERVICES), texts):
+            if "/" not in text:
+                yield Problem(
+                    "network_invalid",
+                    f"{variable} is {text!r}, which has no prefix length",
+                    variable,
+                    "A network is an address and the number of bits that its addresses have in common",
+                    f"Write both, such as {text or '10.244.0.0'}/16",
+                )
+                continue
             try:
                 parsed.append(ipaddress.IPv4Network(text))
             except ValueError as error:

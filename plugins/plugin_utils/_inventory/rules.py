@@ -8,6 +8,7 @@ Values are those of the inventory, with defaults in the place of what it leaves 
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -41,6 +42,7 @@ _DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
 _SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?", re.ASCII)
 _FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _ARGUMENT = re.compile(r"""[^\s"'\\$`\x00-\x1f\x7f-\x9f]*""")
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
@@ -203,6 +205,31 @@ def _kubelet_arguments(value: Any) -> Iterator[str]:
             )
 
 
+def _node_name(value: Any) -> Iterator[str]:
+    name = str(value)
+    if name and (not _NODE_NAME.fullmatch(name) or len(name) > 253 or name == "localhost"):
+        yield (
+            "it must be a DNS name in lower case, of letters, digits, '-' and '.', such as gpu1, and not localhost; "
+            "not "
+            f"{name!r:.120}"
+        )
+
+
+def _node_address(value: Any) -> Iterator[str]:
+    text = str(value)
+    try:
+        if text and ipaddress.ip_address(text.strip("[]")).version == 6:
+            yield f"{text} is an IPv6 address; only IPv4 is supported"
+    except ValueError:
+        yield f"it must be an IPv4 address, such as 192.0.2.21, not {text!r:.120}"
+
+
+def _endpoint(value: Any) -> Iterator[str]:
+    port = str(value).rpartition(":")[2]
+    if value != "" and not 1 <= int(port) <= 65535:
+        yield f"{port} is not a port; write a number from 1 to 65535"
+
+
 def _server(value: Any) -> Iterator[str]:
     if value != "" and not _SERVER.fullmatch(str(value)):
         yield f"it must be an address or a name, such as 192.0.2.10 or nas.example.org, not {str(value)!r:.120}"
@@ -249,6 +276,9 @@ def _benchmark_timeout(value: Any) -> Iterator[str]:
 
 # By variable what is wrong with its value, as the end of a sentence. Types are right already.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
+    "cluster_node_name": _node_name,
+    "cluster_node_address": _node_address,
+    "cluster_api_endpoint": _endpoint,
     "nvidia_device_plugin_sharing": sharing.problems,
     "cluster_image_digests": _images.problems,
     "cluster_node_pool": _pool,

@@ -15,14 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleTemplateSyntaxError
+from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.module_utils.errors import UnsupportedError
-from jinja2 import Undefined, UndefinedError
+from jinja2 import UndefinedError
 
 from ...module_utils._problem import Problem
-from . import cluster, files, rules, storage
+from . import cluster, files, references, rules, storage
+from . import hosts as members
+from .references import plain as _plain
 
 Specification = Mapping[str, Mapping[str, Any]]
 
@@ -32,6 +34,15 @@ _MISSPELT = 0.9
 _MARKUP = re.compile(r"\b[COV]\(([^)]*)\)")
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _LARGEST = 2**31 - 1
+# Where a host is reached, and how.
+_PLACES = (
+    "ansible_connection",
+    "ansible_host",
+    "ansible_ssh_host",
+    "ansible_port",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+)
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/].*|file:///\S*")
 _FORMS = (
     (re.compile(r".*_(?:http|https)_proxy"), _URL, "a URL, such as http://proxy.example.org:3128"),
@@ -64,11 +75,19 @@ def specification() -> dict[str, Mapping[str, Any]]:
     return options
 
 
-def find(host: str, variables: Mapping[str, Any], known: Specification) -> Iterator[Problem]:
+def find(
+    host: str, variables: Mapping[str, Any], known: Specification, scope: references.Scope | None = None
+) -> Iterator[Problem]:
+    """What is wrong with the variables of a host; ``scope``: what their templates may refer to."""
+    scope = scope or references.Scope(variables)
+    for name in references.connection_variables(scope):
+        yield from references.problems(host, name, variables, scope, connection=True)
+    yield from members.connections(host, _known_of(references.CONNECTION, variables), scope.raw)
     for name in variables:
         if name not in known:
             yield from _misspelt(host, name, known)
             continue
+        yield from references.problems(host, name, variables, scope, connection=False)
         for wrong in _wrong_or_unknown(name, variables, known[name]):
             yield Problem(
                 "variable_wrong",
@@ -108,6 +127,32 @@ def across(
         values = {host: _values(names, variables, known) for host, variables in hosts.items()}
         if all(len(found) == len(names) for found in values.values()):
             yield from rule(values)
+
+
+def addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """What is wrong with the names and addresses of the hosts of a cluster side by side."""
+    yield from members.names(hosts)
+    names = (*_PLACES, "cluster_node_name", "cluster_node_address")
+    known = {host: _known_of(names, variables) for host, variables in hosts.items()}
+    yield from members.same_address(known)
+    yield from members.same_node(known)
+
+
+def places(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the address at which each host is reached, as far as the inventory tells it."""
+    found = {host: _known_of(("ansible_host", "ansible_ssh_host"), variables) for host, variables in hosts.items()}
+    return {host: str(next(iter(known.values()))) for host, known in found.items() if known}
+
+
+def _known_of(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Of these variables those that the inventory sets to a value that is known."""
+    found = {}
+    for name in names:
+        if name in variables:
+            # It may refer to facts.
+            with contextlib.suppress(UndefinedError, AnsibleError):
+                found[name] = _plain(variables[name])
+    return found
 
 
 def servers(
@@ -158,13 +203,11 @@ def _first_line(description: str | list[str]) -> str:
 
 
 def _wrong_or_unknown(name: str, variables: Mapping[str, Any], option: Mapping[str, Any]) -> list[str]:
-    """A value that refers to facts can't be known before the hosts are read, and counts as right."""
+    """A value that refers to facts can't be known before the hosts are read, and counts as right here."""
     try:
         return list(_wrong(name, variables[name], option))
-    except UndefinedError as error:
-        # Ansible hands errors of templates on as undefined values; their cause tells the difference.
-        broken = isinstance(error.__cause__, AnsibleTemplateSyntaxError)
-        return [f"{name} is not a valid template: {error.__cause__}"] if broken else []
+    except UndefinedError:
+        return []
 
 
 def _misspelt(host: str, name: str, known: Specification) -> Iterator[Problem]:
@@ -211,15 +254,6 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
             yield from forms
             rule = rules.VALUES.get(name, lambda _value: ())
             yield from (f"{name}: {problem}" for problem in ([] if forms else rule(_plain(value))))
-
-
-def _plain(value: Any) -> Any:
-    """The validator copies what it is given, and Ansible's own objects would take all of Ansible along."""
-    if isinstance(value, Undefined):
-        str(value)  # raises UndefinedError, with its cause
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 def _shown(value: Any) -> str:

@@ -69,13 +69,66 @@ def unique_names(cluster: Cluster) -> Iterator[Problem]:
 
 
 def unique_addresses(cluster: Cluster) -> Iterator[Problem]:
+    by_address: dict[str, list[Reading]] = defaultdict(list)
+    for reading in cluster.read:
+        by_address[str(reading.settings["node_address"])].append(reading)
+    behind_nat = {address: _own_addresses(readings) for address, readings in by_address.items() if len(readings) > 1}
+    for address, own in behind_nat.items():
+        if own:
+            yield Problem(
+                "node_address_twice",
+                f"Hosts {listing(own)} have the same node address {address}",
+                "cluster_node_address",
+                "Their default route leads out through a network that each of them has for itself, such as "
+                "VirtualBox's "
+                "NAT",
+                "Set cluster_node_address to the address under which the others reach the host: "
+                + listing(f"{value} for {host}" for host, value in own.items()),
+            )
     yield from _unique(
         "node_address_twice",
-        {reading.host: reading.settings["node_address"] for reading in cluster.read},
+        {
+            reading.host: reading.settings["node_address"]
+            for reading in cluster.read
+            if not behind_nat.get(str(reading.settings["node_address"]))
+        },
         ("Hosts {hosts} have the same node address {value}", "cluster_node_address"),
         "They may be one machine under two names in the inventory",
         "Give each host its own address, or remove the duplicate from the inventory",
     )
+
+
+def _own_addresses(readings: list[Reading]) -> dict[str, str]:
+    """Return an address for each of the hosts that only this one has, empty if one of them has none."""
+    have = {
+        reading.host: [
+            entry["address"]
+            for entry in reading.facts["addresses"]
+            if entry["family"] == "inet"
+            and not entry["address"].startswith("127.")
+            and not _OF_THE_CLUSTER.match(entry["interface"])
+            and not entry["interface"].startswith(("docker", "br-", "virbr"))
+        ]
+        for reading in readings
+    }
+    own = {
+        host: [one for one in addresses if all(one not in have[other] for other in have if other != host)]
+        for host, addresses in have.items()
+    }
+    return {host: addresses[0] for host, addresses in own.items()} if all(own.values()) else {}
+
+
+def left_out_control_plane(cluster: Cluster) -> Iterator[Problem]:
+    """A run that forms the cluster, but without the host that it begins with."""
+    first = cluster.control_plane
+    if cluster.settings.get("forms_cluster") and first and first.left_out and not first.finished:
+        yield Problem(
+            "control_plane_left_out",
+            f"--limit leaves out the control plane {first.host}, which has no cluster yet",
+            "--limit",
+            "Workers join the cluster that the control plane creates",
+            f"Add {first.host} to --limit, or leave --limit out the first time",
+        )
 
 
 def unique_machine_ids(cluster: Cluster) -> Iterator[Problem]:
@@ -174,6 +227,7 @@ RULES: tuple[ClusterRule, ...] = (
     unique_names,
     unique_addresses,
     unique_machine_ids,
+    left_out_control_plane,
     clocks,
     api,
     membership,

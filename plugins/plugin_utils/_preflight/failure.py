@@ -10,62 +10,50 @@ from collections.abc import Iterator
 
 from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
+from .access import CAUSES, PYTHON
 from .model import Cluster, Facts, Reading
 
-PYTHON = "3.9"
+__all__ = ["PYTHON", "core_for_python", "failure"]
+
 # The newest Python on hosts, by release of ansible-core (its support matrix). Later releases are not judged.
 _NEWEST_PYTHON = {"2.19": "3.13", "2.20": "3.14", "2.21": "3.14"}
 _IN_PYTHON = re.compile(r"python(3\.\d+)")
 _PREFIX = re.compile(r"\A(?:(?:Task|Action|Module) failed: )+")
-_FAILURES = (
-    (
-        "become_refused",
-        re.compile(r"sudo|become password|a password is required|\bsu: "),
-        "Ansible can't become root",
-        "Root is required to install packages and services",
-        "Allow the user to use sudo without a password, or provide the password (--ask-become-pass, "
-        "ansible_become_password)",
-    ),
-    (
-        "python_missing",
-        re.compile(
-            r"minimum of Python|[Nn]o python interpreter|python\S*: (?:not found|No such)|interpreter .*not found"
-        ),
-        "Ansible finds no Python that it can use",
-        f"Ansible's modules need Python {PYTHON} or newer on the host",
-        "Install Python (apt-get install python3), or set ansible_python_interpreter to its path",
-    ),
-    (
-        "program_ip_missing",
-        re.compile(r"there is no program ip\b"),
-        "The host's network can't be read",
-        "This collection and kubeadm read addresses and routes with the program ip",
-        "Install it (apt-get install iproute2)",
-    ),
-)
+# What the terminal would act on, and the frame that SSH draws around a warning.
+_UNPRINTABLE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)?|[\x00-\x1f\x7f-\x9f]|@{5,}")
+# Exit statuses of what the kernel has ended for want of memory: by way of a shell, and without.
+_KILLED = (137, -9)
 
 
 def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """What kept a host from being read, in Ansible's words."""
-    said = _said(reading.failure)
-    core = str(cluster.settings["ansible_core"])
+    """What kept a host from being read, in the words of Ansible and of the programs that it runs."""
+    raw = _said(reading.failure)
+    said = " ".join(_UNPRINTABLE.sub(" ", raw).split()) or "no reason given"
+    core, unreachable = str(cluster.settings["ansible_core"]), bool(reading.failure.get("unreachable"))
     newest, seen = _NEWEST_PYTHON.get(".".join(core.split(".")[:2])), _IN_PYTHON.search(said)
     if newest and seen and compare_versions(seen[1], newest) > 0:
         yield _too_old_for(reading, core, newest, seen[1])
         return
-    if reading.failure.get("unreachable"):
+    for cause in CAUSES:
+        match = cause.pattern.search(raw)
+        if match and (unreachable or not cause.only_unreachable):
+            yield reading.problem(
+                cause.kind,
+                f"{cause.what}: {said}",
+                cause.filled(cause.where, match, reading.host),
+                cause.why,
+                cause.filled(cause.do, match, reading.host),
+            )
+            return
+    if unreachable:
         yield reading.problem(
             "host_unreachable",
             f"The host can't be reached: {said}",
             "ansible_host, ansible_user, ansible_port, SSH keys",
             "Nothing can be done on it",
-            f"Try: ansible {reading.host} -i INVENTORY -m ansible.builtin.ping",
+            f"Try: ansible {reading.host} -i INVENTORY -b -m ansible.builtin.ping",
         )
         return
-    for kind, pattern, what, why, do in _FAILURES:
-        if pattern.search(said):
-            yield reading.problem(kind, f"{what}: {said}", "host", why, do)
-            return
     yield reading.problem(
         "host_unreadable",
         f"The host can't be read: {said}",
@@ -84,8 +72,10 @@ def core_for_python(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _said(result: Facts) -> str:
+    """All messages of a result, and the exit status if it tells the cause, with control characters."""
     words = [_PREFIX.sub("", str(result.get(key) or "")) for key in ("msg", "module_stderr", "module_stdout")]
-    return " / ".join(dict.fromkeys(" ".join(text.split()) for text in words if text)) or "no reason given"
+    status = f"(exit status {result['rc']})" if result.get("rc") in _KILLED else ""
+    return " / ".join(dict.fromkeys(" ".join(text.split()) for text in (*words, status) if text))
 
 
 def _too_old_for(reading: Reading, core: str, newest: str, python: str) -> Problem:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...module_utils._problem import Problem
@@ -20,6 +21,55 @@ _SETTINGS = {
     "NVIDIA container toolkit": "nvidia_container_toolkit",
     "NVIDIA driver": "nvidia_driver",
 }
+# By what the error says, what to do if the host uses no proxy, and if it uses one.
+_UNREAD = (
+    (
+        r"\b407\b|Proxy Authentication Required",
+        "A proxy on the way wants a user and a password: set cluster_http_proxy and cluster_https_proxy to "
+        "http://USER:PASSWORD@PROXY:PORT",
+        "The proxy wants another user or password: correct http://USER:PASSWORD@PROXY:PORT in cluster_http_proxy and "
+        "cluster_https_proxy",
+    ),
+    (
+        r"\b401\b",
+        "The repository wants a user and a password: set cluster_apt_credentials",
+        "The repository wants a user and a password: set cluster_apt_credentials",
+    ),
+    (
+        r"[Cc]onnection refused",
+        "No server listens there: check the address and its port; if this host needs a proxy, set cluster_http_proxy "
+        "and cluster_https_proxy",
+        "No proxy listens at that address: check the host and the port in cluster_http_proxy and cluster_https_proxy, "
+        "or leave the repository's server out with cluster_no_proxy",
+    ),
+    (
+        r"[Nn]ame or service|name resolution|resolve|getaddrinfo",
+        "Check the name in the address, and this host's DNS (resolvectl query NAME); if it needs a proxy, set "
+        "cluster_http_proxy and cluster_https_proxy",
+        "Check the proxy's name in cluster_http_proxy and cluster_https_proxy, and this host's DNS (resolvectl query "
+        "NAME)",
+    ),
+    (
+        r"CERTIFICATE_VERIFY|certificate",
+        "Add the authority that signed the server's certificate to /usr/local/share/ca-certificates on this host, and "
+        "run update-ca-certificates; check the host's clock",
+        "If the proxy replaces certificates, add its authority to /usr/local/share/ca-certificates on this host, and "
+        "run update-ca-certificates",
+    ),
+    (
+        r"timed out|[Nn]etwork is unreachable|No route to host",
+        "Let this host through to the address (firewall, security group, NAT); if it needs a proxy, set "
+        "cluster_http_proxy and cluster_https_proxy, or configure a mirror",
+        "Let this host through to the proxy (cluster_http_proxy, cluster_https_proxy), and the proxy to the address",
+    ),
+)
+
+
+def _remedy(error: str, proxied: bool) -> str:
+    for pattern, direct, by_proxy in _UNREAD:
+        if re.search(pattern, error):
+            return by_proxy if proxied else direct
+    return "Check the address, DNS and this host's internet access; set cluster_http_proxy, or configure a mirror"
 
 
 def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -31,7 +81,7 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 f"The repository {repository['name']} can't be read: {repository['error']}",
                 repository["uri"],
                 "Packages are installed from it",
-                "Check the address, DNS and this host's internet access; set cluster_http_proxy, or configure a mirror",
+                _remedy(repository["error"], bool(reading.settings.get("proxied"))),
             )
         else:
             yield from _key(reading, repository)

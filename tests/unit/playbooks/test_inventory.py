@@ -78,7 +78,10 @@ def test_a_part_of_the_tasks_is_refused_in_one_error(tmp_path: Path, options: li
 
 
 # Those that can be about minikube read the hosts only after the choice, which is what is tested.
-BOTH = "[masters]\ncp1\n[workers]\ngpu1\n[minikube]\nbox\n[all:vars]\nansible_host=127.0.0.1\nansible_port=1\n"
+BOTH = (
+    "[masters]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu1 ansible_host=127.0.0.2\n"
+    "[minikube]\nbox ansible_host=127.0.0.3\n[all:vars]\nansible_port=1\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -168,3 +171,67 @@ def test_a_run_works_on_one_cluster(tmp_path: Path, second: str, fits: bool) -> 
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml")
     words = "an earlier playbook of this run works on minikube's machine (box), and this one does not"
     assert (status == 0, words in " ".join(output.split())) == (fits, not fits), output
+
+
+REFERENCES = """
+[control_plane]
+cp1 ansible_connection=ssh
+[workers]
+gpu1 ansible_user={{admin_name}} later="{{ vault_more }}" ansible_become_password={{later}}
+gpu2 ansible_user={{ansible_facts.user}} cluster_node_name={{ansible_facts.nodename}} cluster_no_proxy={{from_play}}
+gpu3 ansible_ssh_extra_args="{{ hostvars['cp1'].ansible_host }}" kubeadm_repository_url={{cluster_http_proxy}}
+[all:vars]
+ansible_host=127.0.0.1
+ansible_port=1
+ansible_ssh_common_args=-J {{ groups["bastion"][0] }}
+cluster_dns_domain={{cluster_domain_of_ours}}
+"""
+
+
+def test_references_to_what_nothing_defines_are_named_before_a_host_is_reached(tmp_path: Path) -> None:
+    """Not even the error needs the connection of a host. What facts, plays and roles define is not judged."""
+    (tmp_path / "hosts.ini").write_text(REFERENCES)
+    folder = tmp_path / "group_vars"
+    folder.mkdir()
+    locked = "".join(f"  {line}\n" for line in ("$ANSIBLE_VAULT;1.1;AES256", "61" * 40, "62" * 40, "63" * 4))
+    (folder / "workers.yml").write_text(f"cluster_https_proxy: !vault |\n{locked}")
+    (tmp_path / "site.yml").write_text(f"{PLAYBOOK.format(name='preflight')}  vars: {{from_play: [a]}}\n")
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml")
+    assert status != 0 and "UNREACHABLE" not in output, output
+    for words in (
+        "ansible_ssh_common_args refers to the group bastion",
+        "ansible_user refers to admin_name, which is not defined",
+        "ansible_become_password refers to vault_more, which is not defined",
+        "cluster_dns_domain refers to cluster_domain_of_ours, which is not defined",
+        "ansible_user refers to facts, which are not known yet",
+        "cluster_https_proxy is encrypted with Ansible Vault, and the password is missing or wrong",
+    ):
+        assert words in output
+    for name in ("cluster_node_name", "cluster_no_proxy", "ansible_ssh_extra_args", "kubeadm_repository_url"):
+        assert f"where: {name}" not in output
+
+
+WHO = "[masters]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu[1:2]\n[store]\nnas\n[all:vars]\nansible_port=1\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "options", "words"),
+    [
+        (
+            "cluster_control_plane_group=masters\n",
+            [],
+            "cluster_control_plane_group is set in the inventory, where it has",
+        ),
+        ("", [], "The inventory has the group masters (cp1): rename it to control_plane"),
+        ("", ["-e", "cluster_control_plane_group=masters"], ""),
+    ],
+)
+def test_who_is_in_the_cluster_is_shown_or_it_is_an_error(
+    tmp_path: Path, more: str, options: list[str], words: str
+) -> None:
+    (tmp_path / "hosts.ini").write_text(WHO + more)
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml", *options)
+    assert bool(status) == bool(words) and words in output, output
+    for line in ("Control plane: cp1 (127.0.0.1)", "Workers (2): gpu1, gpu2", "not in the cluster: nas (group store)"):
+        assert (line in output) != bool(words), output

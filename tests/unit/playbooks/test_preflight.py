@@ -64,6 +64,12 @@ QUESTIONS = """
         dest: "{trace}/questions"
         mode: "0600"
 """
+ALONE = """
+- name: Apply a role alone
+  hosts: workers
+  gather_facts: false
+  roles: [gpulab.kubernetes.host]
+"""
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
 GONE = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1"
 Run = Callable[..., tuple[int, str, list[str]]]
@@ -119,7 +125,7 @@ def test_nothing_to_prove_is_an_error(run: Run) -> None:
 
 
 def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: Run) -> None:
-    own = "nvidia_driver_source=mine cluster_pod_netwrok=10.0.0.0/8 kubeadm_repository_url={{nowhere}}"
+    own = "nvidia_driver_source=mine cluster_pod_netwrok=10.0.0.0/8 kubeadm_repository_url={{ansible_facts.nowhere}}"
     status, output, traces = run(
         f"[control_plane]\ncp1 {GONE}\n[workers]\ngpu1 {GONE} {own}\ngpu2 {GONE} cluster_expected_gpus=two\n",
         *("-e", '{"containerd_registry_mirrors": [{"registry": "docker.io"}], "cluster_dns_domain": "{{ oops"}'),
@@ -246,3 +252,34 @@ def test_repositories_are_asked_for_all_that_roles_install_and_for_their_keys(ru
         ("https://nvidia.github.io/libnvidia-container/{key}", 1),
         ("https://developer.download.nvidia.com/compute/cuda/repos/{repository_name}/x86_64/{key}", 3),
     ]
+
+
+def test_a_role_that_is_applied_alone_names_the_cause_and_the_remedy(run: Run) -> None:
+    status, output, _traces = run(f"[workers]\nbox {GONE}\n", playbook=ALONE)
+    words = " ".join(output.split())
+    assert status != 0 and "Error while reading the host box: The host can't be reached: " in words, output
+    assert "Check ansible_port, and on the host: systemctl status ssh" in words
+
+
+# The prompt of sudo-rs 0.2: what -p gives in a frame of its own, then that of PAM.
+SUDO_RS = """#!/bin/sh
+while [ $# -gt 0 ]; do case $1 in -p) prompt=$2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac; done
+printf '[sudo: %s] Password: ' "$prompt" >&2
+read -r password
+exec "$@"
+"""
+
+
+def test_the_prompt_of_sudo_rs_is_the_cause_that_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANSIBLE_BECOME_ALLOW_SAME_USER", "1")
+    program = tmp_path / "sudo-rs"
+    program.write_text(SUDO_RS)
+    program.chmod(0o755)
+    here = HERE.replace("ansible_become=false", f"ansible_become_exe={program} ansible_become_password=x")
+    status, output, traces = run(
+        f"[control_plane]\ncp1 {here} ansible_local_become_success_timeout=2\n[workers]\ncp1\n"
+    )
+    assert status != 0 and traces == []
+    assert "because the host's sudo is sudo-rs" in output and "ansible_become_exe=sudo.ws" in output, output

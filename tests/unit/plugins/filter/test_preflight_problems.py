@@ -643,6 +643,30 @@ def test_one_address_on_two_hosts() -> None:
     assert "cp1, gpu1 have the same node address 192.168.7.11" in problems[0]["what"]
 
 
+def test_hosts_behind_one_nat_are_told_the_address_that_only_they_have() -> None:
+    nat = {"address": "10.0.2.15", "prefix": 24, "interface": "eth0", "family": "inet"}
+    bridge = {"address": "172.17.0.1", "prefix": 16, "interface": "docker0", "family": "inet"}
+    changes: dict[str, Any] = {}
+    for number, host in enumerate(("cp1", "gpu1", "gpu2"), 11):
+        own = {**nat, "address": f"192.168.56.{number}", "interface": "eth1"}
+        changes |= {f"{host}.settings.node_address": "10.0.2.15", f"{host}.facts.addresses": [nat, bridge, own]}
+    (problem,) = check(changes)
+    assert "cp1, gpu1, gpu2 have the same node address 10.0.2.15" in problem["what"]
+    assert "192.168.56.11 for cp1, 192.168.56.12 for gpu1" in problem["do"]
+    changes["gpu2.facts.addresses"] = [nat]
+    (problem,) = check(changes)
+    assert "remove the duplicate" in problem["do"]
+
+
+@pytest.mark.parametrize("forms", [True, False])
+@pytest.mark.parametrize("hosts", [machines(), None])
+def test_a_new_cluster_begins_with_its_control_plane(forms: bool, hosts: dict[str, Any] | None) -> None:
+    found = copy.deepcopy(hosts) if hosts else {**finished(), "gpu2": reading("gpu2", 13, 2)}
+    found["cp1"]["left_out"] = True
+    kinds = [problem["kind"] for problem in find(found, {**SETTINGS, "forms_cluster": forms})]
+    assert kinds == ["control_plane_left_out"] * bool(forms and hosts)
+
+
 def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
     problems = check({}, cluster_pod_network="192.168.0.0/16")
     assert {problem["host"] for problem in problems} == {"cp1", "gpu1", "gpu2"}
@@ -650,10 +674,37 @@ def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "proxied", "words"),
+    [
+        ("Tunnel connection failed: 407 Proxy Authentication Required", True, "another user or password"),
+        ("the server answered 407 authenticationrequired", False, "A proxy on the way wants a user"),
+        ("[Errno 111] Connection refused", True, "No proxy listens at that address"),
+        ("[Errno 111] Connection refused", False, "No server listens there"),
+        ("[Errno -2] Name or service not known", True, "Check the proxy's name"),
+        ("[Errno -3] Temporary failure in name resolution", False, "this host's DNS"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", True, "update-ca-certificates"),
+        ("the server answered 401 Unauthorized", False, "cluster_apt_credentials"),
+        ("timed out", False, "Let this host through to the address"),
+        ("something else", False, "configure a mirror"),
+    ],
+)
+def test_a_repository_that_can_not_be_read_has_the_remedy_of_its_cause(error: str, proxied: bool, words: str) -> None:
+    changes = {
+        "gpu1.facts.repositories": [{**REPOSITORY, "error": f"Error while fetching Packages.gz: {error}"}],
+        "gpu1.settings.proxied": proxied,
+    }
+    (problem,) = check(changes)
+    assert words in problem["do"]
+
+
+@pytest.mark.parametrize(
     ("failure", "words"),
     [
         ({"unreachable": True, "msg": "Task failed: ssh: No route to host"}, ["be reached: ssh: No route to host"]),
-        ({"failed": True, "msg": "Missing sudo password"}, ["become root: Missing sudo password", "ask-become-pass"]),
+        (
+            {"failed": True, "msg": "Missing sudo password"},
+            ["become root", ": Missing sudo password", "ask-become-pass"],
+        ),
         (
             {"msg": "No start of json char found", "module_stderr": "sudo: a password is required", "rc": 1},
             ["become root", "a password is required"],
@@ -667,7 +718,7 @@ def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
             {"msg": "Error while reading the network: there is no program ip on this host"},
             ["network can't be read", "apt-get install iproute2"],
         ),
-        ({"msg": "No space left on device"}, ["can't be read: No space left on device"]),
+        ({"msg": "Something else"}, ["can't be read: Something else"]),
         ({}, ["no reason given"]),
     ],
 )

@@ -1,0 +1,283 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who is in the cluster: its hosts' names and addresses in the inventory, and names of groups. No host is asked. "
+"Pure."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ...module_utils._problem import Problem
+from .._preflight.model import listing
+from .references import CONNECTION
+
+Groups = Mapping[str, Sequence[str]]
+
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+_RANGE = re.compile(r"\[[0-9a-z]+[-:.]+[0-9a-z]+\]", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"<.*>|change[-_ ]?me!?|your[-_ ].*|x+\.x+\.x+\.x+|todo|replace[-_ ]?me|xxx+", re.IGNORECASE)
+_ADDRESS = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+_HOST_AND_PORT = re.compile(r"(?P<host>[^:\s]+):(?P<port>[0-9]+)")
+# Values that people put in the place of their own, or leave empty.
+_GIVEN = ("ansible_host", "ansible_user", "ansible_password", "ansible_become_password", "ansible_ssh_private_key_file")
+_NEVER_EMPTY = ("ansible_host", "ansible_user")
+_SSH = ("ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh", "")
+_MISSPELT_CONNECTION = 0.86
+# Other names for what Ansible calls differently.
+_CALLED = {
+    "ansible_ip": "ansible_host",
+    "ansible_address": "ansible_host",
+    "ansible_ssh_address": "ansible_host",
+    "ansible_ssh_hostname": "ansible_host",
+    "ansible_username": "ansible_user",
+    "ansible_ssh_username": "ansible_user",
+    "ansible_pass": "ansible_password",
+    "ansible_sudo": "ansible_become",
+    "ansible_sudo_password": "ansible_become_password",
+    "ansible_key_file": "ansible_ssh_private_key_file",
+    "ansible_ssh_key": "ansible_ssh_private_key_file",
+    "ansible_ssh_key_file": "ansible_ssh_private_key_file",
+    "ansible_python": "ansible_python_interpreter",
+}
+# What other projects call these groups, without signs and an s at the end.
+_ALIASES = {
+    "control_plane": "master controlplane controlplanenode kubecontrolplane kubemaster k8smaster k3sserver server "
+    "controller manager head kubernetesmaster kubernetescontrolplane mastername masternode controlnode initmaster "
+    "primary firstmaster",
+    "workers": "worker workernode node kubenode kubeworker k8snode k8sworker k3sagent agent gpuworker gpu gpunode "
+    "gpuhost compute computenode slave minion kubernetesworker kubernetesnode host machine",
+}
+_SHOWN = 20
+
+
+def names(members: Iterable[str]) -> Iterator[Problem]:
+    for host in members:
+        if _NAME.fullmatch(host) or _is_address(host):
+            continue
+        if _RANGE.search(host):
+            do = "Write a range of hosts with a colon, as in gpu[01:04]"
+        elif "@" in host:
+            do = "Write the name alone, and the user as ansible_user"
+        elif host.startswith("<") or "," in host or " " in host.strip():
+            do = "Write one name per line, without commas, blanks and brackets, such as gpu1"
+        else:
+            do = "Use letters, digits, '-', '_' and '.', such as gpu1, and set ansible_host to the address"
+        yield Problem(
+            "host_name_wrong",
+            f"{host!r} is not a valid name for a host",
+            "inventory",
+            "Ansible takes it for the host's name as it is written, and connects to it",
+            do,
+            host,
+        )
+
+
+def connections(host: str, values: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Misspelt names and impossible values of connection variables; ``values`` are those that are known."""
+    facts = raw.get("ansible_facts") or {}
+    for name in raw:
+        if name.startswith("ansible_") and name not in CONNECTION and name.removeprefix("ansible_") not in facts:
+            near = [_CALLED[name]] if name in _CALLED else _near_connection(name)
+            if near:
+                yield Problem(
+                    "variable_unknown",
+                    f"Ansible has no variable {name}",
+                    name,
+                    f"It looks like a misspelling of {near[0]}, which would keep its default",
+                    f"Write {near[0]}, or choose a more different name for your own variable",
+                    host,
+                )
+    for name in _GIVEN:
+        value = values.get(name)
+        # A template may be empty on purpose, such as that of a password that is not needed.
+        empty = name in _NEVER_EMPTY and str(raw.get(name, "x")).strip() == ""
+        if empty or _PLACEHOLDER.fullmatch(str(value or "").strip()):
+            yield Problem(
+                "placeholder",
+                f"{name} is empty" if empty else f"{name} is still a placeholder",
+                name,
+                "Ansible would use it as it is",
+                "Replace it with your own value, or remove the variable",
+                host,
+            )
+    if str(values.get("ansible_connection", "ssh")) in _SSH:
+        yield from _host(host, str(values.get("ansible_host", "x")).strip())
+        yield from _port(host, values)
+
+
+def _near_connection(name: str) -> list[str]:
+    if name in _MAGIC:
+        return []
+    return difflib.get_close_matches(name, CONNECTION, n=1, cutoff=_MISSPELT_CONNECTION)
+
+
+# Ansible's own, which are among the variables of every host.
+_MAGIC = {
+    "ansible_check_mode",
+    "ansible_collection_name",
+    "ansible_config_file",
+    "ansible_dependent_role_names",
+    "ansible_diff_mode",
+    "ansible_facts",
+    "ansible_forks",
+    "ansible_inventory_sources",
+    "ansible_limit",
+    "ansible_local",
+    "ansible_loop",
+    "ansible_parent_role_names",
+    "ansible_play_batch",
+    "ansible_play_hosts",
+    "ansible_play_hosts_all",
+    "ansible_play_name",
+    "ansible_play_role_names",
+    "ansible_playbook_python",
+    "ansible_role_name",
+    "ansible_role_names",
+    "ansible_run_tags",
+    "ansible_search_path",
+    "ansible_skip_tags",
+    "ansible_verbosity",
+    "ansible_version",
+}
+
+
+def _host(host: str, address: str) -> Iterator[Problem]:
+    if not address or _ADDRESS.fullmatch(address) or _is_address(address) or _PLACEHOLDER.fullmatch(address):
+        return
+    found = _HOST_AND_PORT.fullmatch(address)
+    if found:
+        do = f"Write ansible_host={found['host']} ansible_port={found['port']}"
+    elif "@" in address:
+        do = "Write the address alone, and the user as ansible_user"
+    elif "/" in address and "://" not in address:
+        do = f"Write the address without the length of its network: {address.partition('/')[0]}"
+    else:
+        do = "Write an address or a DNS name, such as 192.0.2.21"
+    yield Problem(
+        "ansible_host_wrong",
+        f"ansible_host is {address!r}, which is not an address or a name",
+        "ansible_host",
+        "SSH could not connect to it",
+        do,
+        host,
+    )
+
+
+def _port(host: str, values: Mapping[str, Any]) -> Iterator[Problem]:
+    port = str(values.get("ansible_port", 22)).strip()
+    if not (re.fullmatch(r"[0-9]{1,5}", port, re.ASCII) and 1 <= int(port) <= 65535):
+        yield Problem(
+            "ansible_port_wrong",
+            f"ansible_port is {port!r}, which is not a port",
+            "ansible_port",
+            "SSH could not connect to it",
+            "Write a number from 1 to 65535, or remove the variable for port 22",
+            host,
+        )
+
+
+def same_address(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Members that are reached at the same place; ``hosts`` are the known values of connection variables."""
+    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for host, values in hosts.items():
+        if str(values.get("ansible_connection", "ssh")) in _SSH:
+            address = str(values.get("ansible_host", values.get("ansible_ssh_host", host))).strip().lower()
+            way = [str(values.get(f"ansible_ssh_{name}_args", "")) for name in ("common", "extra")]
+            found[(address, str(values.get("ansible_port", 22)), *way)].append(host)
+    for place, sharing in found.items():
+        if len(sharing) > 1:
+            yield Problem(
+                "host_address_twice",
+                f"Hosts {listing(sharing)} have the same address {place[0]}",
+                "ansible_host",
+                "They are one machine under several names, or one of them has the address of another",
+                "Give each host its own address; a machine that is control plane and worker has one name, in both "
+                "groups",
+            )
+
+
+def same_node(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Members whose nodes would have the same name or address."""
+    for name, what in (("cluster_node_name", "name"), ("cluster_node_address", "address")):
+        found = defaultdict(list)
+        for host, values in hosts.items():
+            if values.get(name):
+                found[str(values[name]).lower()].append(host)
+        for value, sharing in found.items():
+            if len(sharing) > 1:
+                yield Problem(
+                    f"node_{what}_twice",
+                    f"Hosts {listing(sharing)} have the same node {what} {value}",
+                    name,
+                    "The second node would replace the first in the cluster",
+                    f"Set {name} for each host by itself (host_vars), not for a group",
+                )
+
+
+def likely_group(wanted: str, kind: str, groups: Groups, taken: Iterable[str]) -> str:
+    """Return the group that was probably meant as ``wanted``, empty for none; ``kind``: its default name."""
+    others = [name for name, hosts in groups.items() if hosts and name not in ("all", "ungrouped", *taken)]
+    for name in others:
+        if letters(name) in (letters(wanted), letters(kind)):
+            return name
+    aliases = _ALIASES.get(kind, "").split()
+    for name in others:
+        if letters(name) in aliases:
+            return name
+    near = difflib.get_close_matches(wanted.lower(), [name.lower() for name in others], n=1, cutoff=0.7)
+    return next((name for name in others if near and name.lower() == near[0]), "")
+
+
+def rename(group: str, wanted: str, variable: str, groups: Groups) -> str:
+    return (
+        f"the inventory has the group {group} ({_shown(groups[group])}): rename it to {wanted}, or run with "
+        f"-e {variable}={group}"
+    )
+
+
+def letters(name: str) -> str:
+    """Return what is left of a name without signs, capitals and the s of a plural."""
+    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("s")
+
+
+def lines(wanted: Mapping[str, str], groups: Groups, addresses: Mapping[str, str], run: Sequence[str]) -> list[str]:
+    """Return who is in the cluster; ``wanted``: names of groups by what they are, ``run``: the hosts of this run."""
+    members = dict.fromkeys(host for group in wanted.values() for host in groups.get(group, []))
+    found = []
+    for kind, group in wanted.items():
+        hosts = groups.get(group, [])
+        shown = _shown([f"{host} ({addresses[host]})" if addresses.get(host, host) != host else host for host in hosts])
+        found.append(f"{kind}: {shown or 'none'}" if len(hosts) < 2 else f"{kind} ({len(hosts)}): {shown}")
+    rest: dict[str, list[str]] = {}
+    for group, hosts in groups.items():
+        if group not in ("all", "ungrouped"):
+            for host in hosts:
+                if host not in members and not any(host in listed for listed in rest.values()):
+                    rest.setdefault(group, []).append(host)
+    if rest:
+        found.append(
+            "not in the cluster: " + "; ".join(f"{_shown(hosts)} (group {group})" for group, hosts in rest.items())
+        )
+    absent = [host for host in members if host not in run]
+    if absent:
+        found.append(f"left out of this run (--limit): {_shown(absent)}")
+    return found
+
+
+def _shown(hosts: Sequence[str]) -> str:
+    more = len(hosts) - _SHOWN
+    return listing(hosts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    return True

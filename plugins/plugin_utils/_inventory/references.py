@@ -1,0 +1,171 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names that templates of the inventory refer to and nothing defines, vaulted values without a password.
+
+A template may refer to what a run finds out or defines later: facts, defaults of roles, variables of plays. Connection
+variables can't: Ansible needs them before it reads a fact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from jinja2 import Undefined, UndefinedError
+
+from ...module_utils._problem import Problem
+
+_COLLECTION = Path(__file__).resolve().parents[3]
+_NAME = re.compile(r"'(\w+)' is undefined")
+_ATTRIBUTE = re.compile(r"has no (?:attribute|element) '?([\w.-]+)'?")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DEFINED = re.compile(r"^[ -]*([a-z]\w*):|register: (\w+)", re.MULTILINE)
+_TEMPLATE = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
+# hostvars are not there while hostvars are evaluated.
+_NEVER_JUDGED = {"hostvars", "vars", "omit"}
+_FACTS = {*_NEVER_JUDGED, "ansible_facts", "ansible_local", "preflight_host"}
+# How the names begin that roles define, and facts that Ansible injects.
+_DEFINED_LATER = re.compile(r"_|ansible_")
+# What the plugins ssh, paramiko_ssh, local, sudo, su and sh take, and Ansible itself before it runs a module.
+CONNECTION = frozenset(
+    f"ansible_{name}"
+    for name in re.findall(
+        r"\w+",
+        """
+    async_dir become become_exe become_flags become_method become_pass become_password become_user common_remote_group
+    connection connection_user control_path control_path_dir host host_key_checking module_compression
+    no_target_syslog password pipelining port private_key private_key_file private_key_passphrase python_interpreter
+    remote_tmp scp_executable scp_extra_args sftp_batch_mode sftp_executable sftp_extra_args
+    shell_allow_world_readable_temp shell_executable shell_type ssh_args ssh_common_args ssh_executable ssh_extra_args
+    ssh_host ssh_host_key_checking ssh_pass ssh_password ssh_password_mechanism ssh_pipelining ssh_pkcs11_provider
+    ssh_port ssh_private_key ssh_private_key_file ssh_private_key_passphrase ssh_retries ssh_timeout
+    ssh_transfer_method ssh_use_tty ssh_user ssh_verbosity sshpass_prompt su_exe su_flags su_pass su_prompt_l10n
+    su_user sudo_chdir sudo_exe sudo_flags sudo_pass sudo_user system_tmpdirs timeout user
+    """,
+    )
+)
+
+
+@cache
+def _names_in_roles() -> set[str]:
+    """Return the names that roles and playbooks define while they run, and further keys of their files."""
+    files = [path for folder in ("roles", "playbooks") for path in (_COLLECTION / folder).rglob("*.yml")]
+    found = {name for path in files for pair in _DEFINED.findall(path.read_text(encoding="utf-8")) for name in pair}
+    return {name for name in found if "_" in name}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """``raw`` are a host's variables before templates are evaluated, ``later`` names that are defined elsewhere."""
+
+    raw: Mapping[str, Any]
+    later: Collection[str] = ()
+
+    def defines_later(self, name: str, connection: bool) -> bool:
+        if name in _NEVER_JUDGED or name in self.later:
+            return True
+        return not connection and (name in _FACTS or bool(_DEFINED_LATER.match(name)) or name in _names_in_roles())
+
+    def words(self, name: str) -> set[str]:
+        """All identifiers in the templates of a variable, and of those that it refers to."""
+        found: set[str] = set()
+        left = [name]
+        while left:
+            for template in _TEMPLATE.findall(str(self.raw.get(left.pop(), ""))):
+                new = {word for word in _WORD.findall(template) if word not in found}
+                found |= new
+                left += [word for word in new if word in self.raw]
+        return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value without Ansible's own objects, which would take all of Ansible along when they are copied.
+
+    Raises UndefinedError, with its cause, for a template that refers to what is not defined.
+    """
+    if isinstance(value, Undefined):
+        str(value)
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
+
+
+def connection_variables(scope: Scope) -> list[str]:
+    """Return the connection variables whose values have to be evaluated: templates and encrypted values."""
+    found = [(name, value) for name, value in scope.raw.items() if name in CONNECTION]
+    return [name for name, value in found if "{" in str(value) or not isinstance(value, (str, int, float, type(None)))]
+
+
+def problems(host: str, name: str, variables: Mapping[str, Any], scope: Scope, connection: bool) -> Iterator[Problem]:
+    """Find out why a variable has no value: never in this run, or for ``connection``, not before hosts are reached."""
+    try:
+        str(plain(variables[name]))
+    except (UndefinedError, AnsibleError) as error:
+        yield from _judged(host, name, error, scope, connection)
+
+
+def _judged(host: str, name: str, error: Exception, scope: Scope, connection: bool) -> Iterator[Problem]:
+    # Ansible hands errors of templates on as undefined values; their cause tells the difference.
+    cause = error.__cause__ or (error if isinstance(error, AnsibleError) else None)
+    message = " ".join(str(cause or error).split())
+    why = "Ansible needs the value to connect to the host" if connection else "The roles need the value"
+    missing, attribute = _NAME.search(str(error)), _ATTRIBUTE.search(str(error))
+    if cause and "vault" in f"{type(cause).__name__} {message}".lower():
+        yield Problem(
+            "vault_locked",
+            f"{name} is encrypted with Ansible Vault, and the password is missing or wrong",
+            name,
+            why,
+            "Run again with --ask-vault-pass or --vault-password-file FILE",
+            host,
+        )
+    elif cause and not missing and not attribute:
+        if connection or _is_broken(cause):
+            yield Problem(
+                "template_wrong",
+                f"{name} is not a valid template: {message}"
+                if _is_broken(cause)
+                else f"{name} can't be evaluated: {message}",
+                name,
+                why,
+                "Correct the template, or write the value itself",
+                host,
+            )
+    elif missing and not scope.defines_later(missing[1], connection):
+        yield Problem(
+            "variable_undefined",
+            f"{name} refers to {missing[1]}, which is not defined",
+            name,
+            why,
+            f"Define {missing[1]} in the inventory (group_vars, host_vars), correct the name, or give the file that "
+            "defines it (-e @FILE)",
+            host,
+        )
+    elif attribute and not missing:
+        yield from _without(host, name, attribute[1], message, scope, connection, why)
+
+
+def _without(
+    host: str, name: str, attribute: str, message: str, scope: Scope, connection: bool, why: str
+) -> Iterator[Problem]:
+    words = scope.words(name)
+    if not words or words & (_NEVER_JUDGED if connection else _FACTS):
+        return
+    if words & _FACTS:
+        what, do = f"{name} refers to facts, which are not known yet", "Write the value itself"
+    elif "groups" in words:
+        what = f"{name} refers to the group {attribute}, which the inventory does not have or which is empty"
+        do = f"Add the group {attribute} with its hosts to the inventory, or correct the name"
+    else:
+        what, do = f"{name} can't be evaluated: {message}", "Correct the name, or define what it refers to"
+    yield Problem("variable_undefined", what, name, why, do, host)
+
+
+def _is_broken(cause: BaseException) -> bool:
+    return "Syntax error" in str(cause) or "Recursive loop" in str(cause)

@@ -1,0 +1,251 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who is in the cluster: what an inventory tells of its hosts by their names, addresses, groups and files."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible import constants
+from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader, shell_loader
+from ansible_collections.gpulab.kubernetes.plugins.filter import variable_problems as module
+from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_members import cluster_members
+from ansible_collections.gpulab.kubernetes.plugins.filter.inventory_hints import inventory_hints
+from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import variable_problems
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.references import CONNECTION
+
+NAMES = {"cluster_control_plane_group": "control_plane", "cluster_workers_group": "workers"}
+
+
+def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
+    """The first host is the control plane, all others are workers."""
+    names = list(hosts)
+    groups = {"all": names, "control_plane": names[:1], "workers": names[1:] or names}
+    return variable_problems(hosts, names, names, {**groups, **more.pop("groups", {})}, **more)
+
+
+@pytest.mark.parametrize(
+    ("name", "do"),
+    [
+        ("gpu 1", "one name per line"),
+        ("<worker>", "one name per line"),
+        ("gpu1,", "one name per line"),
+        ("gpu[01-04]", "gpu[01:04]"),
+        ("admin@gpu1", "ansible_user"),
+        ("gpu1;", "Use letters"),
+        ("-gpu1", "Use letters"),
+        ("GPU_1.example.org", ""),
+        ("192.0.2.7", ""),
+        ("2001:db8::7", ""),
+    ],
+)
+def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
+    found = find({"cp1": {}, name: {}})
+    assert [(problem["kind"], do in problem["do"]) for problem in found] == [("host_name_wrong", True)] * bool(do)
+
+
+@pytest.mark.parametrize(
+    ("variables", "where", "words"),
+    [
+        ({"ansible_hosts": "192.0.2.1"}, "ansible_hosts", "Write ansible_host,"),
+        ({"ansible_become_passwrd": "x"}, "ansible_become_passwrd", "Write ansible_become_password,"),
+        ({"ansible_ssh_private_keyfile": "x"}, "ansible_ssh_private_keyfile", "Write ansible_ssh_private_key_file,"),
+        ({"ansible_username": "x"}, "ansible_username", "Write ansible_user,"),
+        ({"ansible_host": "192.0.2.1:2222"}, "ansible_host", "Write ansible_host=192.0.2.1 ansible_port=2222"),
+        ({"ansible_host": "192.0.2.1/24"}, "ansible_host", "without the length of its network: 192.0.2.1"),
+        ({"ansible_host": "admin@gpu1"}, "ansible_host", "ansible_user"),
+        ({"ansible_host": "ssh://gpu1"}, "ansible_host", "Write an address or a DNS name"),
+        ({"ansible_host": ""}, "ansible_host", "Replace it"),
+        ({"ansible_user": "<user>"}, "ansible_user", "Replace it"),
+        ({"ansible_password": "CHANGE_ME"}, "ansible_password", "Replace it"),
+        ({"ansible_port": "ssh"}, "ansible_port", "from 1 to 65535"),
+        ({"ansible_port": 70000}, "ansible_port", "from 1 to 65535"),
+        ({"cluster_node_address": "2001:db8::21"}, "cluster_node_address", ""),
+        ({"cluster_node_address": "gpu1.example.org"}, "cluster_node_address", ""),
+        ({"cluster_node_name": "GPU_1"}, "cluster_node_name", ""),
+        ({"cluster_node_name": "localhost"}, "cluster_node_name", ""),
+        ({"cluster_api_endpoint": "api.example.org:70000"}, "cluster_api_endpoint", ""),
+        ({"cluster_pod_network": "10.244.0.0"}, "cluster_pod_network", "10.244.0.0/16"),
+        ({"ansible_host": "2001:db8::5", "ansible_port": "2222", "ansible_user": "a"}, "", ""),
+        ({"ansible_become_password": "", "ansible_connection": "local", "ansible_host": "a/b"}, "", ""),
+        ({"ansible_user_home": "/x", "ansible_facts": {"user_id": "x"}, "ansible_user_id": "x"}, "", ""),
+    ],
+)
+def test_connection_variables_and_node_names_are_judged(variables: dict[str, Any], where: str, words: str) -> None:
+    found = variable_problems({"gpu1": variables}, ["gpu1"])
+    assert [problem["where"] for problem in found] == [where] * bool(where), found
+    assert all(words in problem["do"] for problem in found) and "CHANGE_ME" not in str(found)
+
+
+def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
+    init_plugin_loader()
+    plugins = (
+        ("connection", connection_loader, ("ssh", "local")),
+        ("become", become_loader, ("sudo", "su")),
+        ("shell", shell_loader, ("sh",)),
+    )
+    taken = set()
+    for kind, loader, names in plugins:
+        for name in names:
+            loader.get(name, class_only=True)
+            for option in constants.config.get_configuration_definitions(kind, name).values():
+                taken |= {entry["name"] for entry in option.get("vars") or []}
+    # Those that begin otherwise would be taken for misspellings of those that are known.
+    found = {name for name in taken - CONNECTION if name.startswith("ansible_") and name not in taken & CONNECTION}
+    assert [find({"cp1": {name: "x"}}) for name in sorted(found)] == [[]] * len(found), found
+
+
+@pytest.mark.parametrize(
+    ("hosts", "kind"),
+    [
+        ({"a": {"ansible_host": "192.0.2.1"}, "b": {"ansible_host": "192.0.2.1"}}, "host_address_twice"),
+        ({"192.0.2.1": {}, "b": {"ansible_host": "192.0.2.1", "ansible_port": "22"}}, "host_address_twice"),
+        ({"a": {"ansible_host": "gw", "ansible_port": 1}, "b": {"ansible_host": "gw", "ansible_port": 2}}, ""),
+        ({"a": {"ansible_host": "x", "ansible_ssh_common_args": "-J s1"}, "b": {"ansible_host": "x"}}, ""),
+        ({"a": {"ansible_connection": "local"}, "b": {"ansible_connection": "local"}}, ""),
+        (
+            {"a": {"cluster_node_address": "192.0.2.1"}, "b": {"cluster_node_address": "192.0.2.1"}},
+            "node_address_twice",
+        ),
+        ({"a": {"cluster_node_name": "n"}, "b": {"cluster_node_name": "n"}}, "node_name_twice"),
+    ],
+)
+def test_each_machine_has_one_name_and_each_name_one_machine(hosts: dict[str, Any], kind: str) -> None:
+    assert [problem["kind"] for problem in find(hosts)] == [kind] * bool(kind)
+
+
+INI = "[control_plane]\ncp1\n[workers]\n{}\n"
+YAML = "all:\n  children:\n    workers:\n      hosts:\n        {}\n"
+KNOWN = {"cp1": {}, "gpu1": {}, "gpu2": {}}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("h", INI.format("gpu1 ansible_host=192.0.2.1\ngpu1 ansible_host=192.0.2.2 # new"), "192.0.2.1 in line 4"),
+        ("h", INI.format("gpu1 cluster_expected_gpus=4\ngpu1 cluster_expected_gpus=8"), "lines 4, 5"),
+        ("h.yml", YAML.format("gpu1: {ansible_host: a}\n        gpu1: {ansible_host: b}"), "a in line 5; b in line 6"),
+        ("h", INI.format("gpu1 ansible_host=a\n[nfs]\ngpu1\n[x:vars]\ngpu9 a=1\n[y:children]\ngpu8"), ""),
+        ("h", INI.format("gpu[1:9] x=1\ngpu1 x=2\n# gpu7\n; gpu8\ngpu2 'a=b c' d='e #'"), ""),
+        ("h.yml", "plugin: constructed\nhosts: {gpu9: {}}", ""),
+        ("h.yml", "all: [", ""),
+        ("h", INI.format("gpu1\ngpu7"), "it has the hosts gpu7, which are not in the inventory"),
+        ("h.yml", YAML.format("gpu7:"), "it has the hosts gpu7"),
+        ("h.json", "gpu7", ""),
+    ],
+)
+def test_files_say_what_ansible_does_not_keep(tmp_path: Path, name: str, text: str, words: str) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / "group_vars").mkdir()
+    for source in (tmp_path / name, tmp_path):
+        found = find(KNOWN, sources=[str(source), "a,b", "/nowhere"])
+        assert [words in problem["what"] for problem in found] == [True] * bool(words), found
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("worker.yml", "Rename it to workers.yml"),
+        ("control-plane.yaml", "Rename it to control_plane.yaml"),
+        ("wrokers", "Rename it to workers,"),
+        ("workers.yml", ""),
+        ("all", ""),
+        ("staging.yml", ""),
+        (".hidden", ""),
+    ],
+)
+def test_files_of_variables_belong_to_groups(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / name).write_text("a: 1\n")
+    (tmp_path / "hosts").write_text("cp1\n")
+    for source in (tmp_path / "hosts", tmp_path):
+        found = find(KNOWN, sources=[str(source)])
+        assert [words in problem["do"] for problem in found] == [True] * bool(words), found
+
+
+def test_a_program_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "h").write_text("gpu7\n")
+    (tmp_path / "h").chmod(0o755)
+    assert find(KNOWN, sources=[str(tmp_path / "h")]) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (codecs.BOM_UTF8 + b"[workers]\r\ngpu1\r\n", "save it as UTF-8 without BOM"),
+        ("[workers]\r\ngpu1\r\n".encode("utf-16"), "save it as UTF-8 without BOM"),
+        (b"[control_plane]\ncp1\n[cluster: children]\ncontrol_plane\n", "which names the line"),
+        (b"[workers]\ngpu[01-04]\n", "no host of it is in the inventory"),
+        (b"[workers]\n", ""),
+    ],
+)
+def test_an_inventory_that_ansible_could_not_read_is_the_reason(tmp_path: Path, raw: bytes, words: str) -> None:
+    (tmp_path / "hosts.ini").write_bytes(raw)
+    found = inventory_hints({"all": [], "control_plane": []}, NAMES, [str(tmp_path / "hosts.ini")])
+    assert bool(found) == bool(words) and words in found
+    assert not words or f"Ansible could not read the inventory {tmp_path / 'hosts.ini'}" in found
+
+
+@pytest.mark.parametrize(
+    ("group", "kind"),
+    [
+        *(
+            (name, 0)
+            for name in ("masters", "control-plane", "kube_control_plane", "controlplane", "k8s-master", "contol_plane")
+        ),
+        *(
+            (name, 1)
+            for name in ("worker", "nodes", "kube-node", "gpu_workers", "agents", "Workers", "gpu-nodes", "wrokers")
+        ),
+        *((name, None) for name in ("bastion", "nfs_server", "etcd", "monitoring", "databases")),
+    ],
+)
+def test_the_group_that_was_meant_is_named(group: str, kind: int | None) -> None:
+    found = inventory_hints({"all": ["a"], group: ["a"]}, NAMES, [])
+    variable, name = list(NAMES.items())[kind or 0]
+    assert found == (
+        ""
+        if kind is None
+        else f"The inventory has the group {group} (a): rename it to {name}, or run with -e {variable}={group}."
+    )
+    if kind is not None:
+        hosts: dict[str, Any] = {"a": {}, "b": {}}
+        groups = {"control_plane": ["b"], "workers": ["b"], group: ["a"], name: []}
+        (problem,) = find(hosts, groups=groups)
+        assert f"rename it to {name}" in problem["do"]
+
+
+def test_a_group_s_name_in_the_inventory_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {"cp1": {"cluster_control_plane_group": "masters"}, "gpu1": {"cluster_control_plane_group": "masters"}}
+    groups = {"masters": ["cp1"]}
+    for given, seen, kinds in (
+        ({}, ["masters", "workers"], ["group_variable_unused"]),
+        ({"cluster_control_plane_group": "masters"}, ["masters", "workers"], []),
+        ({}, ["control_plane", "workers"], []),
+    ):
+        monkeypatch.setattr(module.load_extra_vars, "extra_vars", given, raising=False)
+        assert [problem["kind"] for problem in find(hosts, groups=groups, play_groups=seen)] == kinds
+
+
+def test_members_and_hosts_that_are_left_out_are_listed() -> None:
+    many = [f"gpu{number:02}" for number in range(30)]
+    hosts: dict[str, Any] = {host: {"ansible_host": f"192.0.2.{host[3:]}"} for host in many} | {
+        "cp1": {},
+        "x": {},
+        "y": {},
+    }
+    groups = {"all": list(hosts), "ungrouped": [], "control_plane": ["cp1"], "workers": [*many, "cp1"]}
+    groups |= {"gpu_workers": ["x", "gpu01"], "nfs": ["x", "y"]}
+    lines = cluster_members(hosts, ["control_plane", "workers"], groups, [*many, "x"]).splitlines()
+    assert lines[0] == "Control plane: cp1"
+    assert lines[1].startswith("Workers (31): gpu00 (192.0.2.00), gpu01 (192.0.2.01), ") and lines[1].endswith(
+        " and 11 more"
+    )
+    assert lines[2:] == [
+        "not in the cluster: x (group gpu_workers); y (group nfs)",
+        "left out of this run (--limit): cp1",
+    ]
