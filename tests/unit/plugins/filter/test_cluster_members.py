@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible import constants
 from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader, shell_loader
-from ansible_collections.gpulab.kubernetes.plugins.filter import variable_problems as module
+from ansible.utils import vars as ansible_vars
 from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_members import cluster_members
 from ansible_collections.gpulab.kubernetes.plugins.filter.inventory_hints import inventory_hints
 from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import variable_problems
@@ -120,7 +120,7 @@ def test_each_machine_has_one_name_and_each_name_one_machine(hosts: dict[str, An
 
 INI = "[control_plane]\ncp1\n[workers]\n{}\n"
 YAML = "all:\n  children:\n    workers:\n      hosts:\n        {}\n"
-KNOWN = {"cp1": {}, "gpu1": {}, "gpu2": {}}
+KNOWN: dict[str, dict[str, object]] = {"cp1": {}, "gpu1": {}, "gpu2": {}}
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_group_s_name_in_the_inventory_has_no_effect(monkeypatch: pytest.Monke
         ({"cluster_control_plane_group": "masters"}, ["masters", "workers"], []),
         ({}, ["control_plane", "workers"], []),
     ):
-        monkeypatch.setattr(module.load_extra_vars, "extra_vars", given, raising=False)
+        monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", given, raising=False)
         assert [problem["kind"] for problem in find(hosts, groups=groups, play_groups=seen)] == kinds
 
 
