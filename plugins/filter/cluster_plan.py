@@ -65,6 +65,7 @@ def cluster_plan(reading: Mapping[str, Any], network: str, namespace: str, insta
         "nvidia_device_plugin": [
             *(f"ClusterPolicy {name}" for name in plugins.get("policies", [])),
             *(_title(each) for each in plugins.get("plugins", []) if each["namespace"] != namespace),
+            *(problem["what"] for problem in plugins.get("problems", [])),
             *(node["summary"] or f"sharing of {name}" for name, node in _shared(states)),
             *_objects(states, "plugin"),
             *(words for name in states if name.startswith("rollout of ") for words in _missing(states, name)),

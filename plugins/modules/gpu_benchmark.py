@@ -151,6 +151,7 @@ from ..module_utils._benchmark.result import describe_plan, result, summary
 from ..module_utils._benchmark.run import Benchmark
 from ..module_utils._benchmark.targets import plan
 from ..module_utils._cluster.api import Api
+from ..module_utils._cluster.dra import read_claims
 from ..module_utils._module import run
 
 
@@ -160,7 +161,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     check_settings(settings)
     api = Api(params["kubeconfig"])
     nodes, pods = api.items("/api/v1/nodes"), api.items("/api/v1/pods")
-    places, left_out = plan(params["nodes"], nodes, pods, settings.namespace, params["images"])
+    claims = read_claims(api, pods)
+    places, left_out = plan(params["nodes"], nodes, pods, claims, settings.namespace, params["images"])
     if module.check_mode:
         return {"changed": bool(places), "result": {}, "summary": describe_plan(places, left_out)}
     benchmark = Benchmark(api, settings)

@@ -16,6 +16,8 @@ description:
     ClusterPolicies of the GPU Operator. Two plugins on one node would both register C(nvidia.com/gpu), and the kubelet
     would use the plugin that registered last.
   - A pod that is being deleted counts until it is gone.
+  - Also lists what NVIDIA's DRA driver offers (ResourceSlices and DeviceClasses of C(resource.k8s.io/v1); nothing if
+    the cluster does not serve this API). A device plugin on the same node would give away the same GPUs.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -42,6 +44,24 @@ installers:
   type: list
   elements: str
   sample: [driver-580-178-04]
+dra:
+  description: >-
+    What NVIDIA's DRA driver (C(gpu.nvidia.com)) offers - C(gpus), the number of GPUs and parts of GPUs by node, and
+    C(classes), the DeviceClasses with the resource that pods can request instead of a claim, or an empty string.
+  returned: success
+  type: dict
+  version_added: 0.2.0
+  sample: {gpus: {gpu1: 8}, classes: {gpu.nvidia.com: nvidia.com/gpu}}
+problems:
+  description: >-
+    Nodes whose GPUs NVIDIA's DRA driver offers, and a device plugin, too, or as soon as one is installed, as a problem
+    for P(gpulab.kubernetes.preflight_report#filter). A node with the label
+    C(nvidia.com/gpu.deploy.device-plugin=false) gets no device plugin.
+  returned: success
+  type: list
+  elements: dict
+  version_added: 0.2.0
+  sample: []
 plugins:
   description: The device plugins, by namespace and name.
   returned: success

@@ -10,8 +10,11 @@ module: gpu_pods_info
 short_description: List the running pods of this host that use GPUs
 version_added: 0.1.0
 description:
-  - Reads the kubelet's record of allocated devices (resources C(nvidia.com/*)) and checks which pods have running
-    processes. Needs neither the API nor the container runtime, so it works even if both are down.
+  - Reads the kubelet's records of allocated devices (resources C(nvidia.com/*), and claims for devices of NVIDIA's DRA
+    driver C(gpu.nvidia.com)) and checks which pods have running processes. Needs neither the API nor the container
+    runtime, so it works even if both are down.
+  - The kubelet does not record whether a claim has C(adminAccess), so pods that monitor GPUs by such a claim are
+    listed, too.
   - Pods that can access GPUs without requesting them, such as the device plugin itself, are not listed.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
@@ -56,11 +59,11 @@ pods:
       description: Name of the pod, empty if its logs no longer exist.
       type: str
     devices:
-      description: IDs of the pod's devices, usually UUIDs.
+      description: IDs of the pod's devices, usually UUIDs. A device of a claim is C(DRIVER/POOL/DEVICE).
       type: list
       elements: str
     resources:
-      description: Resources that the pod requested.
+      description: Resources that the pod requested, and C(gpu.nvidia.com) for claims.
       type: list
       elements: str
     empty_dirs:

@@ -488,7 +488,9 @@ control_plane:
     Settings of a control plane's cluster, as read from its API; empty on other hosts, and without root. C(action),
     C(reason), C(advice) and C(api) are the decision that M(gpulab.kubernetes.kubeadm_init) would make, C(texts) the
     configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
-    C(gpu_managers) the software that offers the GPUs, and C(error) the reason why the API could not be read.
+    C(gpu_managers) the software that offers the GPUs, C(gpus_twice) the C(nodes) whose GPUs are offered by DRA and
+    would be offered by a device plugin, too, with NVIDIA's DeviceClasses (C(classes)), or empty, and C(error) the
+    reason why the API could not be read.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -501,6 +503,7 @@ control_plane:
     texts: {flannel: '{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}'}
     daemonsets: [kube-flannel-ds, kube-proxy, nvidia-device-plugin]
     gpu_managers: [device_plugin]
+    gpus_twice: {}
     error: ""
 cloud_init:
   description: >-

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from .._cluster import objects
 from .._cluster.api import Api
+from .._cluster.dra import read_claims
 from .._cluster.objects import Object
 from .._cluster.own_namespace import OwnNamespace
 from .._cluster.pods import node_of, retry_pod
@@ -178,9 +179,10 @@ class Run:
             return
         everywhere = watch.items("/api/v1/pods")
         others = [pod for pod in everywhere if pod["metadata"]["namespace"] != self._settings.namespace]
+        claims = read_claims(watch, others)
         for place in {(proof.node, proof.resource) for proof in stuck}:
             node, resource = place
-            taken = sum(objects.holders(others, resource).get(node, {}).values())
+            taken = sum(objects.holders(others, claims, resource).get(node, {}).values())
             ours = sum(1 for proof in self.of("gpu") if (proof.node, proof.resource) == place)
             surplus = ours + taken - objects.quantity(self._api.get(f"/api/v1/nodes/{node}"), "allocatable", resource)
             waiting = [proof for proof in stuck if (proof.node, proof.resource) == place]

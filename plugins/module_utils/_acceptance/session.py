@@ -13,6 +13,7 @@ from typing import Any
 
 from .._cluster import device_plugins
 from .._cluster.api import Api, ApiError
+from .._cluster.dra import read_claims
 from .._cluster.watching import Watch
 from . import verdict as reports
 from .memory import Memory
@@ -127,7 +128,7 @@ class Session:
     def _look(self, watch: Watch | None = None) -> list[Target]:
         lists = watch or self._api
         self._nodes, pods = lists.items("/api/v1/nodes"), lists.items("/api/v1/pods")
-        return targets(self._hosts, self._nodes, pods, self._settings.namespace)
+        return targets(self._hosts, self._nodes, pods, read_claims(lists, pods), self._settings.namespace)
 
     def _labelled(self, watch: Watch) -> bool:
         self._found = self._look(watch)

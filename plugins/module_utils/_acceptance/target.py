@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._cluster import objects
+from .._cluster.dra import Claims
 from .._cluster.objects import Object
 
 PRODUCT_LABEL = "nvidia.com/gpu.product"
@@ -192,11 +193,15 @@ class Target:
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
-def targets(hosts: Sequence[Host], nodes: Iterable[Object], pods: Iterable[Object], namespace: str) -> list[Target]:
+def targets(
+    hosts: Sequence[Host], nodes: Iterable[Object], pods: Iterable[Object], claims: Claims, namespace: str
+) -> list[Target]:
     """Each host with its node and the pods of others there; those in ``namespace`` are the verification's own."""
     by_name = {objects.name(node): node for node in nodes}
     others = [pod for pod in pods if pod["metadata"].get("namespace") != namespace]
-    holding = {name: objects.holders(others, name) for name in {name for host in hosts for name in host.amounts}}
+    holding = {
+        name: objects.holders(others, claims, name) for name in {name for host in hosts for name in host.amounts}
+    }
     return [
         Target(host, by_name.get(host.node), {name: holding[name].get(host.node, {}) for name in host.amounts})
         for host in hosts

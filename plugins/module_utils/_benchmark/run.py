@@ -11,6 +11,7 @@ from typing import Any
 
 from .._cluster import objects
 from .._cluster.api import Api, ApiError
+from .._cluster.dra import read_claims
 from .._cluster.objects import Object
 from .._cluster.own_namespace import OwnNamespace
 from .._cluster.pods import retry_pod
@@ -249,5 +250,6 @@ class Benchmark:
     def _newcomers(self, queue: Queue) -> list[str]:
         """The pods that have been given GPUs of the node since the plan."""
         pods = self._api.items("/api/v1/pods")
-        others = objects.holders(pod for pod in pods if pod["metadata"].get("namespace") != self._own.name)
+        of_others = [pod for pod in pods if pod["metadata"].get("namespace") != self._own.name]
+        others = objects.holders(of_others, read_claims(self._api, of_others))
         return sorted(set(others.get(queue.place.node, {})) - queue.place.holders)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._cluster import objects
+from .._cluster.dra import Claims
 from .._cluster.isolation import isolation
 from .._cluster.maintenance import work_on
 from .._cluster.nodes import cordoned, labels_of
@@ -48,6 +49,7 @@ def plan(
     hosts: Iterable[Mapping[str, Any]],
     nodes: Iterable[Object],
     pods: Iterable[Object],
+    claims: Claims,
     namespace: str,
     candidates: Sequence[str],
 ) -> tuple[list[Place], list[LeftOut]]:
@@ -57,7 +59,7 @@ def plan(
     measured with the first of ``candidates``, which are images, that runs on its GPUs.
     """
     by_name = {objects.name(node): node for node in nodes}
-    holding = objects.holders(pod for pod in pods if pod["metadata"].get("namespace") != namespace)
+    holding = objects.holders((pod for pod in pods if pod["metadata"].get("namespace") != namespace), claims)
     places: list[Place] = []
     left_out: list[LeftOut] = []
     for host in hosts:

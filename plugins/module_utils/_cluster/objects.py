@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .dra import Claims
+
 Object = Mapping[str, Any]
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-"
@@ -110,13 +112,21 @@ def requested(pod: Object, resource: str = GPU) -> int:
     return max(highest, sidecars + sum(_asked(container, resource) for container in spec["containers"]))
 
 
-def holders(pods: Iterable[Object], resource: str = GPU) -> dict[str, dict[str, int]]:
-    """Node -> full name of each pod that holds some of a resource there -> how much."""
+def holders(pods: Iterable[Object], claims: Claims, resource: str = GPU) -> dict[str, dict[str, int]]:
+    """Node -> full name of each pod that holds some of a resource there -> how much.
+
+    What a pod holds by a claim counts as ``nvidia.com/gpu``. If several pods share it, all but the first hold 0 of it.
+    """
     found: dict[str, dict[str, int]] = {}
+    counted: set[tuple[str, str]] = set()
     for pod in pods:
+        if not node_of(pod) or phase(pod) in ("Succeeded", "Failed"):
+            continue
         amount = requested(pod, resource)
-        if amount and node_of(pod) and phase(pod) not in ("Succeeded", "Failed"):
-            found.setdefault(node_of(pod), {})[full_name(pod)] = amount
+        claimed = claims.devices_of(pod) if resource == GPU else set()
+        if amount or claimed:
+            found.setdefault(node_of(pod), {})[full_name(pod)] = amount + len(claimed - counted)
+            counted |= claimed
     return found
 
 

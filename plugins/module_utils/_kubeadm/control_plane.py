@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._cluster import dra
 from . import init_decision
 from .init_evidence import gather, servers
 from .probe import Api, ApiRefusedError, ApiSilentError
@@ -31,7 +32,7 @@ def read(module: Any, root: str, patience: float) -> dict[str, Any]:
     """
     found = gather(module, root, patience)
     verdict = init_decision.decide(found)
-    told = {"version": "", "texts": {}, "daemonsets": [], "gpu_managers": [], "error": ""}
+    told = {"version": "", "texts": {}, "daemonsets": [], "gpu_managers": [], "gpus_twice": {}, "error": ""}
     if verdict.action == init_decision.FINISHED:
         told |= _told(module, root)
     return {"action": verdict.action, "reason": verdict.reason, "advice": verdict.advice, "api": found.api, **told}
@@ -53,11 +54,19 @@ def _questions(api: Api) -> dict[str, Any]:
     ours = any(_labels(one).get("app") == _PLUGIN and _OURS in _labels(one) for one in daemonsets)
     managers = {"device_plugin": ours, "gpu_operator": bool(api.get(_POLICIES).items())}
     return {
+        "gpus_twice": _gpus_twice(api),
         "version": str(version.get("gitVersion") or "") if isinstance(version, dict) else "",
         "texts": {name: text for name, place in _TEXTS.items() for text in _text(api, *place)},
         "daemonsets": sorted({str(one.get("name")) for one in daemonsets}),
         "gpu_managers": [name for name, there in managers.items() if there],
     }
+
+
+def _gpus_twice(api: Api) -> dict[str, Any]:
+    """C(nodes) that offer their GPUs by DRA and would do so by a device plugin, and the C(classes); empty for none."""
+    gpus = dra.gpus_by_node(api.get(dra.SLICES).items())
+    nodes = dra.offered_twice(gpus, api.get("/api/v1/nodes").items()) if gpus else []
+    return {"nodes": nodes, "classes": dra.device_classes(api.get(dra.CLASSES).items())} if nodes else {}
 
 
 def _text(api: Api, namespace: str, name: str, key: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from .._cluster import device_plugins, objects
+from .._cluster import device_plugins, dra, objects
 from .._cluster.api import Api
 from .._cluster.operator import POLICIES
 
@@ -20,8 +20,14 @@ def ensure(module: Any) -> dict[str, Any]:
     api = Api(module.params["kubeconfig"])
     daemonsets = api.items("/apis/apps/v1/daemonsets")
     found = device_plugins.plugins(daemonsets, api.items("/api/v1/pods"))
-    policies = (api.find(POLICIES) or {}).get("items") or []
+    policies = _all(api, POLICIES)
+    gpus = dra.gpus_by_node(_all(api, dra.SLICES))
+    classes = dra.device_classes(_all(api, dra.CLASSES))
+    with_plugin = {node for plugin in found for node in plugin.nodes}
+    twice = dra.offered_twice(gpus, api.items("/api/v1/nodes"), with_plugin) if gpus else []
     return {
+        "dra": {"gpus": gpus, "classes": classes},
+        "problems": [dra.twice_problem(twice, classes).fields()] if twice else [],
         "plugins": [asdict(plugin) for plugin in found],
         "shared": device_plugins.shared(found),
         "policies": sorted(policy["metadata"]["name"] for policy in policies),
@@ -30,6 +36,11 @@ def ensure(module: Any) -> dict[str, Any]:
             objects.name(each) for each in daemonsets if _INSTALLER in (each["metadata"].get("annotations") or {})
         ],
     }
+
+
+def _all(api: Api, path: str) -> list[dict[str, Any]]:
+    """The objects of a kind that the cluster may not know."""
+    return (api.find(path) or {}).get("items") or []
 
 
 def _of_the_driver(policy: objects.Object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .._cluster import objects
+from .._cluster.dra import NO_CLAIMS, Claims
 from .._cluster.objects import Object
 
 # Exit statuses of the launcher (roles/torch_ddp/files/launch.py).
@@ -34,6 +35,7 @@ class Seen:
     pods: Sequence[Object] = ()
     nodes: Sequence[Object] = ()
     cluster_pods: Sequence[Object] = ()
+    claims: Claims = NO_CLAIMS
     events: Sequence[Object] = ()
 
 
@@ -55,12 +57,14 @@ class Verdict:
         return self.state in ("succeeded", "failed")
 
 
-def room(wanted: Wanted, nodes: Iterable[Object], pods: Iterable[Object], ever: bool = False) -> tuple[int, str]:
+def room(
+    wanted: Wanted, nodes: Iterable[Object], pods: Iterable[Object], claims: Claims = NO_CLAIMS, ever: bool = False
+) -> tuple[int, str]:
     """(how many nodes have enough GPUs free, the same in words with what each node has).
 
     ``ever`` asks for nodes that offer enough, whoever holds them now.
     """
-    holding = objects.holders(pods)
+    holding = objects.holders(pods, claims)
     enough, parts = 0, []
     for node in nodes:
         labels = node["metadata"].get("labels") or {}
@@ -140,7 +144,7 @@ def _unfinished(seen: Seen, wanted: Wanted) -> Verdict:
 def _unschedulable(told: str, seen: Seen, wanted: Wanted) -> str:
     """The scheduler's complaint; where it is about GPUs, in numbers of GPUs."""
     others = [pod for pod in seen.cluster_pods if not _same_job(pod, seen.job)]
-    enough, words = room(wanted, seen.nodes, others)
+    enough, words = room(wanted, seen.nodes, others, seen.claims)
     return f"Unschedulable: {words}" if wanted.gpus and enough < wanted.nodes else told
 
 

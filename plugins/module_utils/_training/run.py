@@ -16,6 +16,7 @@ from typing import Any
 
 from .._cluster import objects
 from .._cluster.api import Api, ApiError
+from .._cluster.dra import read_claims
 from .._cluster.objects import OWNER, OWNER_LABEL
 from .._cluster.waiting import STUCK, StuckFor, until, until_gone
 from .._cluster.watching import Watch
@@ -212,7 +213,7 @@ class Training:
             # All pods of a cluster are much; from its cache they cost the API server little.
             cached = {"resourceVersion": "0"}
             nodes, pods = watch.items("/api/v1/nodes", **cached), watch.items("/api/v1/pods", **cached)
-            seen = replace(seen, nodes=nodes, cluster_pods=pods)
+            seen = replace(seen, nodes=nodes, cluster_pods=pods, claims=read_claims(watch, pods))
         return seen
 
     def _jobs_of_name(self, watch: Watch) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from ...module_utils._cluster.dra import twice_problem
 from ...module_utils._kubeadm import init_decision
 from ...module_utils._problem import Problem
 from .differences import differences
@@ -243,6 +244,13 @@ def gpu_manager(cluster: Cluster) -> Iterator[Problem]:
             )
 
 
+def gpus_twice(cluster: Cluster) -> Iterator[Problem]:
+    for _reading, found in _found(cluster):
+        twice = found.get("gpus_twice")
+        if twice:
+            yield twice_problem(twice["nodes"], twice["classes"])
+
+
 def node_name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     there, wanted = reading.facts["cluster"].get("node_name", ""), str(reading.settings["node_name"])
     if reading.finished and there and wanted and there != wanted:
@@ -325,5 +333,6 @@ CLUSTER_RULES: tuple[ClusterRule, ...] = (
     cgroup_driver,
     pod_network,
     gpu_manager,
+    gpus_twice,
 )
 RULES: tuple[HostRule, ...] = (kubelet, node_name, container_runtime)

@@ -88,6 +88,13 @@ def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) 
     assert "status in (pending-install,pending-upgrade,pending-rollback,uninstalling)" in selectors
 
 
+def test_gpus_that_a_dra_driver_offers_end_the_run(site: Shared) -> None:
+    problem = {"kind": "k", "what": "offered twice", "where": "w", "why": "y", "do": "d", "host": ""}
+    site.answer("gpu_plugins_info", {"changed": False, "plugins": [], "policies": [], "problems": [problem]})
+    status, output, calls = site.run()
+    assert status != 0 and "offered twice" in output and "helm" not in calls
+
+
 def policy(version: str) -> dict[str, Any]:
     driver = {"enabled": True, "version": version}
     return {"kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": {"driver": driver}}

@@ -139,6 +139,7 @@ PLUGIN = {"kind": "DaemonSet", "namespace": "theirs", "name": "p"}
         ("plugins", {"policies": ["mine"]}, {"nvidia_device_plugin": ["ClusterPolicy mine"]}),
         ("plugins", {"plugins": [PLUGIN]}, {"nvidia_device_plugin": ["DaemonSet theirs/p"]}),
         ("plugins", {"installers": ["driver-580"]}, {"nvidia_driver_installer": ["driver-580"]}),
+        ("plugins", {"problems": [{"what": "offered twice"}]}, {"nvidia_device_plugin": ["offered twice"]}),
         ("sharing", {"nodes": {"gpu1": SUMMARY}}, {"nvidia_device_plugin": ["gpu1 2 -> 8"]}),
         ("sharing", {"nodes": {"gpu1": DRAINED}}, {"nvidia_device_plugin": ["sharing of gpu1"]}),
         ("plugin", {"changes": ["ConfigMap a/b"]}, {"nvidia_device_plugin": ["ConfigMap a/b"]}),

@@ -184,6 +184,14 @@ def test_both_gpu_managers_are_a_change_that_was_interrupted() -> None:
     assert check(found) == [] and check(found, gpu_manager="gpu_operator") == []
 
 
+@pytest.mark.parametrize("settings", [{}, {"gpu_manager": "gpu_operator", "gpu_manager_changing": True}])
+def test_gpus_that_dra_and_a_plugin_would_offer(settings: dict[str, Any]) -> None:
+    twice = {"nodes": ["gpu1"], "classes": {"gpu.nvidia.com": "nvidia.com/gpu"}}
+    [problem] = check(in_use({"gpus_twice": twice}), **settings)
+    assert problem["kind"] == "gpus_offered_twice" and "gpu1" in problem["what"]
+    assert check(in_use({"gpus_twice": {}}), **settings) == []
+
+
 def test_a_node_under_another_name() -> None:
     (problem,) = check(in_use(**{"gpu1.settings.node_name": "gpu-a"}))
     assert (problem["kind"], problem["host"]) == ("node_name_differs", "gpu1")

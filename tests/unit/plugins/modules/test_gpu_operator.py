@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dra_objects import CLASSES, SLICES, device, device_class, resource_slice
 from fake_cluster import FakeCluster, FakeNode
 
 Run = Callable[..., dict[str, Any]]
@@ -183,3 +184,21 @@ def test_a_missing_helm_is_told_with_what_to_do(run_module: Run) -> None:
     result = run_module("helm_program_info", {"helm": "/nowhere/helm", "helm_setting": "wandb_launch_helm"})
     assert result["failed"]
     assert all(word in result["msg"] for word in ("/nowhere/helm", "wandb_launch_helm", "cluster_api_delegate"))
+
+
+def test_gpus_that_a_dra_driver_offers(cluster: Cluster) -> None:
+    assert cluster.plugins()["dra"] == {"gpus": {}, "classes": {}}
+    slices = [resource_slice("gpu1", device("gpu-0")), resource_slice("gpu1", driver="compute-domain.nvidia.com")]
+    cluster.state.objects[SLICES] = {"items": slices}
+    cluster.state.objects[CLASSES] = {"items": [device_class("gpu.nvidia.com", "nvidia.com/gpu")]}
+    result = cluster.plugins()
+    assert result["dra"] == {"gpus": {"gpu1": 1}, "classes": {"gpu.nvidia.com": "nvidia.com/gpu"}}
+    [problem] = result["problems"]
+    assert problem["kind"] == "gpus_offered_twice" and "The GPUs of gpu1" in problem["what"]
+    cluster.state.nodes["gpu1"].labels = {"nvidia.com/gpu.deploy.device-plugin": "false"}
+    assert cluster.plugins()["problems"] == []
+    # The plugin's pod is still there.
+    pod = cluster.state.user_pod("plugin-x", "gpu1", gpus=0)
+    pod["spec"]["volumes"] = [{"hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
+    pod["spec"]["containers"][0] |= {"name": "nvidia-device-plugin", "image": "i"}
+    assert [each["kind"] for each in cluster.plugins()["problems"]] == ["gpus_offered_twice"]

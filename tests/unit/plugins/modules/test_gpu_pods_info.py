@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.kubelet_devices import Pod, held
 
 TRAIN = "0f1f2a5e-3f61-4e3e-8a51-6b0f2b1a9d10"
 DONE = "aaaaaaaa-3f61-4e3e-8a51-6b0f2b1a9d10"
@@ -27,6 +28,11 @@ class Host:
 
     def allocate(self, *entries: dict[str, Any]) -> None:
         self.checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": list(entries)}, "Checksum": 1}))
+
+    def claim(self, *claims: dict[str, Any]) -> None:
+        kind = {"kind": "DRACheckpoint", "apiVersion": "checkpoint.dra.kubelet.k8s.io/v1"}
+        data = json.dumps({**kind, "ClaimInfoStateList": list(claims)})
+        (self.root / "kubelet/dra_manager_state").write_text(json.dumps({"Data": data, "Checksum": 1}))
 
     def process(self, pid: int, cgroup: str) -> None:
         (self.root / f"proc/{pid}").mkdir()
@@ -90,6 +96,66 @@ def test_an_unreadable_record_is_an_error_and_not_no_pod(host: Host, text: str) 
     host.checkpoint.write_text(text)
     result = host.run()
     assert result["failed"] and "record of devices" in result["msg"]
+
+
+def claimed(uid: str, driver: str = "gpu.nvidia.com", *devices: str) -> dict[str, Any]:
+    """A claim in kubelet's checkpoint, as Kubernetes 1.36 writes it (pkg/kubelet/cm/dra/state)."""
+    given = [
+        {"PoolName": "gpu1", "DeviceName": name, "ShareID": None, "RequestNames": ["gpu"], "CDIDeviceIDs": None}
+        for name in devices
+    ]
+    state = {driver: {"Devices": given or None}}
+    return {"ClaimUID": "c", "ClaimName": "c", "Namespace": "team", "PodUIDs": {uid: {}}, "DriverState": state}
+
+
+def test_pods_that_hold_gpus_by_claims(host: Host) -> None:
+    other = "bbbbbbbb-3f61-4e3e-8a51-6b0f2b1a9d10"
+    channels = "cccccccc-3f61-4e3e-8a51-6b0f2b1a9d10"
+    host.allocate(entry(other, "nvidia.com/gpu", {"-1": ["GPU-1"]}))
+    host.claim(
+        claimed(TRAIN, "gpu.nvidia.com", "gpu-0"),
+        claimed(other),
+        claimed(DONE, "gpu.nvidia.com", "gpu-2"),
+        claimed(channels, "compute-domain.nvidia.com", "channel-0"),
+    )
+    (host.root / f"pods/research_train-0_{TRAIN}").mkdir()
+    for pid, uid in enumerate((TRAIN, other, channels), 10):
+        host.process(pid, f"0::/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice\n")
+    pods = host.run()["pods"]
+    assert [(pod["name"], pod["devices"], pod["resources"]) for pod in pods] == [
+        ("train-0", ["gpu.nvidia.com/gpu1/gpu-0"], ["gpu.nvidia.com"]),
+        ("", ["GPU-1"], ["gpu.nvidia.com", "nvidia.com/gpu"]),
+    ]
+    # A node that offers its GPUs by DRA alone may have no record of plugins.
+    host.checkpoint.unlink()
+    assert [pod["uid"] for pod in host.run()["pods"]] == [TRAIN, other]
+
+
+def test_a_device_of_a_claim_has_no_uuid() -> None:
+    pods = [Pod(TRAIN, "research", "train-0", ["GPU-1", "gpu.nvidia.com/gpu1/gpu-0"])]
+    assert held(pods) == {"GPU-1": "research/train-0"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"Data": 7}', '{"Data": "7"}', json.dumps({"Data": '{"ClaimInfoStateList": [7]}'})]
+)
+def test_an_unreadable_record_of_claims_is_an_error(host: Host, text: str) -> None:
+    (host.root / "kubelet/dra_manager_state").write_text(text)
+    result = host.run()
+    assert result["failed"] and "record of claims" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"Data": "{\\"kind\\": \\"DRACheckpoint\\", \\"ClaimInfoStateList\\": null}", "Checksum": 1}',
+        '{"version": "v1", "entries": [{"DriverName": "gpu.nvidia.com"}], "checksum": 1}',
+    ],
+    ids=["empty", "of Kubernetes 1.31"],
+)
+def test_a_record_without_claims(host: Host, text: str) -> None:
+    (host.root / "kubelet/dra_manager_state").write_text(text)
+    assert host.run()["pods"] == []
 
 
 def test_an_empty_record(host: Host) -> None:

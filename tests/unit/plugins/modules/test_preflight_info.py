@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from apiserver import ApiServer, Authority, rotated_kubeconfig
+from dra_objects import device, resource_slice
 from openpgp_keys import fingerprint, public_key
 
 RELEASE = os.uname().release
@@ -520,6 +521,17 @@ def test_who_offers_the_gpus(read: Read, control_plane: ApiServer) -> None:
         {"items": [{"metadata": {"name": "y", "labels": {"app": "nvidia-device-plugin"}}}, {"metadata": 7}, 7]},
     )
     assert read()["control_plane"]["gpu_managers"] == ["gpu_operator"]
+
+
+def test_nodes_whose_gpus_dra_offers(read: Read, control_plane: ApiServer) -> None:
+    assert read()["control_plane"]["gpus_twice"] == {}
+    control_plane.answers["/apis/resource.k8s.io/v1/resourceslices"] = (
+        200,
+        {"items": [resource_slice("gpu1", device("gpu-0")), resource_slice("gpu2", device("gpu-0")), 7]},
+    )
+    left_out = {"name": "gpu2", "labels": {"nvidia.com/gpu.deploy.device-plugin": "false"}}
+    control_plane.answers["/api/v1/nodes"] = (200, {"items": [{"metadata": {"name": "gpu1"}}, {"metadata": left_out}]})
+    assert read()["control_plane"]["gpus_twice"] == {"nodes": ["gpu1"], "classes": {}}
 
 
 @pytest.mark.parametrize("body", [7, [], {"data": None}, {"data": {"kubelet": 5}}, "no JSON"])

@@ -11,6 +11,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance impo
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.pods import Settings
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import Gpu, Host, targets
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.dra import NO_CLAIMS
 from fake_cluster import FakeCluster, FakeNode
 
 FIRST, SECOND = "isolation-gpu1", "isolation-gpu1-again"
@@ -32,7 +33,7 @@ def test_a_pod_whose_log_was_lost_gets_a_second_one(
         run = verification.Run(api, Settings("proof", "check:1", "agnhost:1", 20))
         host = Host("gpu1", tuple(Gpu(uuid, "Tesla T4") for uuid in T4), len(T4))
         with run.namespace():
-            run.verify(targets([host], api.items("/api/v1/nodes"), [], "proof"), [])
+            run.verify(targets([host], api.items("/api/v1/nodes"), [], NO_CLAIMS, "proof"), [])
     [proof] = run.of("isolation")
     assert (proof.name, proof.trouble) == (last, trouble)
     assert all(proof.done for proof in run.proofs)

@@ -14,6 +14,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.host
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.run import PodProof
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import Gpu, label_problem, targets
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.verdict import host_entry
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.dra import NO_CLAIMS
 
 A100 = "NVIDIA A100-SXM4-40GB"
 SMALL, LARGE = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
@@ -66,7 +67,7 @@ def target(
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
-    return targets(read_hosts([host]), [node], [], "proof")[0]
+    return targets(read_hosts([host]), [node], [], NO_CLAIMS, "proof")[0]
 
 
 def proofs(*given: tuple[str, str]) -> list[PodProof]:

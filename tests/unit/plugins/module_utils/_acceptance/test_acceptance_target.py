@@ -18,6 +18,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.targ
     still_proven,
     targets,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.dra import NO_CLAIMS
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.objects import GPU, requested
 from hypothesis import given
 from hypothesis import strategies as some
@@ -52,7 +53,9 @@ def pod(name: str, namespace: str = "team") -> dict[str, Any]:
 
 
 def target(pods: Any = (), host: Host | None = None, **more: Any) -> Any:
-    [found] = targets([host or Host("gpu1", GPUS, 2, driver="580.1", physical=GPUS)], [node(**more)], pods, "proof")
+    [found] = targets(
+        [host or Host("gpu1", GPUS, 2, driver="580.1", physical=GPUS)], [node(**more)], pods, NO_CLAIMS, "proof"
+    )
     return found
 
 

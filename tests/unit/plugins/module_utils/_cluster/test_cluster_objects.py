@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster import objects
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.dra import NO_CLAIMS
 
 IMAGE = "nvcr.io/nvidia/check:1"
 
@@ -73,7 +74,7 @@ def test_holders_are_pods_on_a_node_that_have_not_ended() -> None:
         pod(container(), name="no-gpu", phase="Running"),
         pod(container(1), name="other", node="gpu2", phase="Running"),
     ]
-    assert objects.holders(pods) == {"gpu1": {"team/runs": 2, "team/starts": 1}, "gpu2": {"team/other": 1}}
+    assert objects.holders(pods, NO_CLAIMS) == {"gpu1": {"team/runs": 2, "team/starts": 1}, "gpu2": {"team/other": 1}}
 
 
 UNSCHEDULABLE = {

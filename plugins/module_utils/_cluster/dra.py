@@ -1,0 +1,193 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GPUs that NVIDIA's DRA driver offers: on which nodes, and which pods hold them by claims. Pure, except for reading.
+
+Only resource.k8s.io/v1 is read (https://github.com/kubernetes/api/blob/master/resource/v1/types.go). A cluster that
+does not serve it has none of these objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .._errors import DomainError
+from .._json import as_text
+from .._problem import Problem
+
+Object = Mapping[str, Any]
+
+_API = "/apis/resource.k8s.io/v1"
+SLICES = f"{_API}/resourceslices"
+CLASSES = f"{_API}/deviceclasses"
+_CLAIMS = f"{_API}/resourceclaims"
+# NVIDIA's driver has a second one, compute-domain.nvidia.com, whose devices are channels and not GPUs.
+DRIVER = "gpu.nvidia.com"
+_RESOURCES = "nvidia.com/"
+# Keeps a device plugin off a node, that of the GPU Operator as that of this collection.
+_LEFT_OUT = "nvidia.com/gpu.deploy.device-plugin"
+_ABSENT = 404
+
+
+class _Lists(Protocol):
+    def items(self, path: str, **query: str) -> list[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU or a part of one. ``request`` is the request of the claim that it was allocated to."""
+
+    pool: str
+    name: str
+    request: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """GPUs that a claim was given. ``pods``: uids of the pods that they are reserved for, empty if not known."""
+
+    devices: tuple[Device, ...]
+    pods: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The claims of a cluster that were given GPUs, by namespace and name."""
+
+    found: Mapping[tuple[str, str], Claim] = field(default_factory=dict)
+
+    def devices_of(self, pod: Object) -> set[tuple[str, str]]:
+        """Pool and name of each GPU that a pod holds by a claim, less those that it asked for as a resource."""
+        metadata = _mapping(pod.get("metadata"))
+        namespace, uid = as_text(metadata.get("namespace")) or "default", as_text(metadata.get("uid"))
+        found: set[tuple[str, str]] = set()
+        for name, counted in _claim_names(pod):
+            claim = self.found.get((namespace, name))
+            if claim and (not claim.pods or not uid or uid in claim.pods):
+                found |= {(each.pool, each.name) for each in claim.devices if each.request not in counted}
+        return found
+
+
+NO_CLAIMS = Claims()
+
+
+def parse_claims(items: Iterable[Any]) -> Claims:
+    """The ResourceClaims that were given GPUs. What only looks at GPUs (adminAccess) does not hold any."""
+    found = {}
+    for item in items:
+        metadata, status = _mapping(_mapping(item).get("metadata")), _mapping(_mapping(item).get("status"))
+        results = _mappings(_mapping(_mapping(status.get("allocation")).get("devices")).get("results"))
+        devices = tuple(
+            Device(as_text(each.get("pool")), as_text(each.get("device")), as_text(each.get("request")))
+            for each in results
+            if each.get("driver") == DRIVER and each.get("adminAccess") is not True
+        )
+        if devices:
+            reserved = _mappings(status.get("reservedFor"))
+            # A claim can be reserved for a whole group of pods, too.
+            only_pods = all(each.get("resource") == "pods" for each in reserved)
+            uids = frozenset(as_text(each.get("uid")) for each in reserved) if only_pods else frozenset()
+            found[as_text(metadata.get("namespace")) or "default", as_text(metadata.get("name"))] = Claim(devices, uids)
+    return Claims(found)
+
+
+def read_claims(lists: _Lists, pods: Iterable[Object]) -> Claims:
+    """The claims of the cluster, if one of the pods refers to any; else the API is not asked."""
+    if not any(True for pod in pods for _name in _claim_names(pod)):
+        return NO_CLAIMS
+    try:
+        return parse_claims(lists.items(_CLAIMS))
+    except DomainError as error:
+        if error.fields.get("status") != _ABSENT:
+            raise
+        return NO_CLAIMS
+
+
+def gpus_by_node(slices: Iterable[Any]) -> dict[str, int]:
+    """Node -> how many GPUs and parts of GPUs NVIDIA's DRA driver offers there, of nodes with any.
+
+    A pool's slices of a former generation are outdated. A GPU belongs to one node, which the slice or the device names.
+    """
+    specs = [spec for item in slices for spec in [_mapping(_mapping(item).get("spec"))] if spec.get("driver") == DRIVER]
+    newest: dict[str, int] = {}
+    for spec in specs:
+        pool, generation = _pool(spec)
+        newest[pool] = max(generation, newest.get(pool, generation))
+    found: dict[str, int] = {}
+    for spec in specs:
+        pool, generation = _pool(spec)
+        for device in _mappings(spec.get("devices")) if generation == newest[pool] else []:
+            node = as_text(spec.get("nodeName")) or as_text(device.get("nodeName"))
+            if node:
+                found[node] = found.get(node, 0) + 1
+    return dict(sorted(found.items()))
+
+
+def device_classes(items: Iterable[Any]) -> dict[str, str]:
+    """NVIDIA's DeviceClasses: name -> the resource that pods can ask for instead of a claim, empty for none."""
+    found = {}
+    for item in items:
+        spec = _mapping(_mapping(item).get("spec"))
+        resource = as_text(spec.get("extendedResourceName"))
+        selectors = (as_text(_mapping(each.get("cel")).get("expression")) for each in _mappings(spec.get("selectors")))
+        if resource.startswith(_RESOURCES) or any(DRIVER in expression for expression in selectors):
+            found[as_text(_mapping(_mapping(item).get("metadata")).get("name"))] = resource
+    return dict(sorted(found.items()))
+
+
+def offered_twice(gpus: Mapping[str, int], nodes: Iterable[Any], with_plugin: Collection[str] = ()) -> list[str]:
+    """Nodes whose GPUs the DRA driver offers (``gpus``) and a device plugin, too, or as soon as it is installed."""
+    left_out = set()
+    for node in nodes:
+        metadata = _mapping(_mapping(node).get("metadata"))
+        if _mapping(metadata.get("labels")).get(_LEFT_OUT) == "false":
+            left_out.add(as_text(metadata.get("name")))
+    return sorted(name for name in gpus if name in with_plugin or name not in left_out)
+
+
+def twice_problem(nodes: Collection[str], classes: Mapping[str, str]) -> Problem:
+    """What is wrong with these nodes, and the two ways out."""
+    names = [name for name, resource in classes.items() if resource.startswith(_RESOURCES)]
+    taken = f" (DeviceClass {names[0]} takes the name {classes[names[0]]})" if names else ""
+    return Problem(
+        "gpus_offered_twice",
+        f"The GPUs of {', '.join(sorted(nodes))} would be offered to pods twice: NVIDIA's DRA driver {DRIVER} offers "
+        f"them by ResourceSlices{taken}, and NVIDIA's device plugin on the same node",
+        "ResourceSlices of the cluster (kubectl get resourceslices)",
+        "Neither of the two knows what the other has given away, so two pods would get the same GPU",
+        "Remove the GPUs from the DRA driver when no pod holds a claim any more (Helm: resources.gpus.enabled=false "
+        "keeps its ComputeDomains); or keep the DRA driver on these nodes: remove them from the inventory, run kubectl "
+        f"label node NODE {_LEFT_OUT}=false, and wait until the device plugin has no pod there",
+    )
+
+
+def _claim_names(pod: Object) -> Iterator[tuple[str, frozenset[str]]]:
+    """Each claim that a pod refers to, with those of its requests that the containers' resources count already."""
+    spec, status = _mapping(pod.get("spec")), _mapping(pod.get("status"))
+    made = {each.get("name"): each.get("resourceClaimName") for each in _mappings(status.get("resourceClaimStatuses"))}
+    for each in _mappings(spec.get("resourceClaims")):
+        name = as_text(each.get("resourceClaimName")) or as_text(made.get(each.get("name")))
+        if name:
+            yield name, frozenset()
+    extended = _mapping(status.get("extendedResourceClaimStatus"))
+    name = as_text(extended.get("resourceClaimName"))
+    if name:
+        mappings = _mappings(extended.get("requestMappings"))
+        counted = [each for each in mappings if as_text(each.get("resourceName")).startswith(_RESOURCES)]
+        yield name, frozenset(as_text(each.get("requestName")) for each in counted)
+
+
+def _pool(spec: Object) -> tuple[str, int]:
+    pool = _mapping(spec.get("pool"))
+    generation = pool.get("generation")
+    return as_text(pool.get("name")), generation if isinstance(generation, int) else 0
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
