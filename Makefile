@@ -23,7 +23,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms patience hostile kit scenarios older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator dra metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms patience hostile kit scenarios older vm
 # CI does not select this one: it needs QEMU, and an emulated machine is slow.
 BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
@@ -39,6 +39,7 @@ tests_sharing := test_sharing.py
 tests_health := test_health.py
 tests_cuda := test_cuda_toolkit.py
 tests_operator := test_gpu_operator.py
+tests_dra := test_dra.py
 tests_metrics := test_metrics.py
 tests_pools := test_pools.py
 tests_runner := test_runner.py
@@ -63,7 +64,7 @@ tests_hostile := test_hostile.py
 tests_kit := test_gpu_check.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms gpu-check vm cuda secrets
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator dra metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms gpu-check vm cuda secrets
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old fuzz lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench docs site docs-tools docs-lint clean $(GROUPS)
 

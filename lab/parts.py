@@ -18,6 +18,7 @@ PARTS = {
     "local-path": "lab.depot.local_path_image",
     "wandb": "lab.depot.wandb_image",
     "wandb-job": "lab.depot.launch_job_image",
+    "dra": "lab.depot.dra_driver",
     "dcgm": "lab.depot.dcgm_exporter_image",
     "installer": "lab.gpusim.installer_image",
 }

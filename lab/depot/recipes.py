@@ -46,6 +46,12 @@ def agnhost() -> Recipe:
     return Recipe("agnhost", "k8s.io/kubernetes", f"v{source}", programs, staging=_staging(source))
 
 
+def dra_test_driver(version: str) -> Recipe:
+    """The DRA driver of Kubernetes' own tests: real ResourceSlices, claims and CDI files, for invented devices."""
+    programs = {"dra-test-driver": "./test/e2e/dra/test-driver"}
+    return Recipe("dra-test-driver", "k8s.io/kubernetes", f"v{version}", programs, staging=_staging(version))
+
+
 def _staging(version: str) -> str:
     return f"v0.{version.split('.', 1)[1]}"
 

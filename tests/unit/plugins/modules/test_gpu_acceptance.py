@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import dra_objects
 import pytest
 from acceptance_lab import A100, MODEL, T4, Lab, causes, states, warnings
 from fake_cluster import FakeCluster, FakeNode
@@ -257,6 +258,17 @@ def test_a_gpu_held_by_a_user_is_in_use_and_named(lab: Lab) -> None:
     assert result["report"]["hosts"]["gpu1"]["devices"][0]["pod"] == "team/train"
     assert result["report"]["totals"] == {"gpus": 5, "proven": 4, "in_use": 1}
     assert "team/train" in lab.cluster.pods
+
+
+def test_a_gpu_held_by_a_claim_is_in_use_and_named(lab: Lab) -> None:
+    lab.cluster.pods["team/train"] = dra_objects.pod("train", dra_objects.by_name("c"))
+    held = dra_objects.claim("c", dra_objects.result("gpu-0"), pods=("train",))
+    lab.cluster.objects[dra_objects.CLAIMS] = {"items": [held]}
+    lab.node("gpu1").given = T4[1:]
+    result = lab.verify()
+    assert result["problems"] == []
+    assert states(result, "gpu1") == {"GPU-t0": "in_use", "GPU-t1": "proven", "GPU-t2": "proven"}
+    assert result["report"]["hosts"]["gpu1"]["devices"][0]["pod"] == "team/train"
 
 
 def test_kubelets_record_tells_in_use_from_missing(lab: Lab) -> None:

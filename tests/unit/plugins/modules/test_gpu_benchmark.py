@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import dra_objects
 import fake_cluster
 import pytest
 from acceptance_lab import A100, MODEL, T4
@@ -143,6 +144,13 @@ def test_gpus_in_use_are_left_out_and_named(lab: Lab) -> None:
         "GPU-a1": "in use by team/train",
     }
     assert "team/train" in lab.cluster.pods
+
+
+def test_gpus_of_claims_are_left_out_and_named(lab: Lab) -> None:
+    lab.cluster.pods["team/train"] = dra_objects.pod("train", dra_objects.by_name("c"), node="gpu2")
+    devices = (dra_objects.result("gpu-0", node="gpu2"), dra_objects.result("gpu-1", node="gpu2"))
+    lab.cluster.objects[dra_objects.CLAIMS] = {"items": [dra_objects.claim("c", *devices, pods=("train",))]}
+    assert reasons(lab.measure()) == {"GPU-a0": "in use by team/train", "GPU-a1": "in use by team/train"}
 
 
 def isolated(node: FakeNode) -> None:
