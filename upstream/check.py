@@ -26,7 +26,7 @@ TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main" / "versions.yml"
 
 # What packages of the lock ask of the distribution itself, which has it in each of its releases.
 OF_THE_DISTRIBUTION = (
-    *("iptables", "kmod", "libc6", "libseccomp2", "libsystemd0", "mount", "nftables", "util-linux"),
+    *("iptables", "kmod", "libc6", "libcap2", "libseccomp2", "libsystemd0", "mount", "nftables", "util-linux"),
     *("build-essential", "libgcc1", "libibumad3", "libstdc++6"),
 )
 
