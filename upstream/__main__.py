@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import sys
+from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
             warning = check.age_warning(lock.load(options.lock), today)
             if warning:
                 _say(f"warning: {warning}")
+            _say(_summary(lock.load(options.lock)))
             return 0
         if options.write:
             refuse_unwritable(options.lock)
@@ -50,6 +52,12 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say(f"Interrupted: {options.lock.name} was left as it is.")
         return _INTERRUPTED
+
+
+def _summary(content: lock.Lock) -> str:
+    counted = Counter(fact.known for fact in content.facts())
+    parts = ", ".join(f"{counted[known]} {known}" for known in lock.KNOWN)
+    return f"{counted.total()} entries in {lock.PATH.name}: {parts}"
 
 
 def _timeout(text: str) -> float:

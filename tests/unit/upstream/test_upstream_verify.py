@@ -231,7 +231,7 @@ class Upstream:
         return {
             "schema": 1,
             "dated": "2026-01-01",
-            "sources": {"told": {"about": "a person said so", "dated": None, "address": None}},
+            "sources": {"told": {"about": "a person said so", "known": "seen", "dated": "2026-01-01", "address": None}},
             "repositories": {
                 "small": {
                     "url": f"https://{self.host}/repo/",
