@@ -10,7 +10,9 @@ from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
 
-from upstream import check, lock
+import yaml
+
+from upstream import behind, check, lock
 from upstream.verify import Verification, refuse_unwritable, save
 from upstream.web import Web, WebError
 
@@ -44,7 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.write:
             refuse_unwritable(options.lock)
         verification = Verification(content, today)
-        verification.ask(Web(options.ca, options.timeout), _say)
+        web = Web(options.ca, options.timeout)
+        verification.ask(web, _say)
+        behind.ask(yaml.safe_load(check.TABLE.read_text())["cluster_versions"], web, _say, lock.PATH.parent)
         return _end(verification, options.lock, options.write)
     except (lock.LockError, WebError, OSError) as error:
         _say(str(error))
