@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         verification = Verification(content, today)
         web = Web(options.ca, options.timeout)
         verification.ask(web, _say)
-        behind.ask(yaml.safe_load(check.TABLE.read_text())["cluster_versions"], web, _say, lock.PATH.parent)
+        behind.ask(yaml.safe_load(check.TABLE.read_text())["cluster_versions"], web, _say, lock.PATH.parent, today)
         return _end(verification, options.lock, options.write)
     except (lock.LockError, WebError, OSError) as error:
         _say(str(error))

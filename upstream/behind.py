@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ _WRITTEN = ("roles", "lab", "examples", "inventories", "docs", "README.md", "ups
 _GENERATED = ("docs/reference/", "docs/variables.md", "docs/cuda.md")
 _SUFFIXES = {".yml", ".yaml", ".py", ".md", ".j2", ".lock", ".ini"}
 _SHOWN = 110
+_ENDS_SOON_MONTHS = 6
 
 Version = tuple[int, int, int]
 
@@ -80,7 +82,7 @@ class Behind:
         return f"{text}; it stays, because {self.component.held}" if self.component.held else text
 
 
-def ask(versions: Mapping[str, Any], web: Web, say: Callable[[str], None], root: Path) -> None:
+def ask(versions: Mapping[str, Any], web: Web, say: Callable[[str], None], root: Path, today: date) -> None:
     """Say what of the version table (`cluster_versions`) is behind, and which lines name it."""
     found: list[Behind] = []
     unknown: list[str] = []
@@ -95,8 +97,20 @@ def ask(versions: Mapping[str, Any], web: Web, say: Callable[[str], None], root:
         if not one.component.held:
             for text in lines(root, one.pinned):
                 say(f"      {text}")
+    for text in ending(versions["nvidia_driver"], today):
+        say(f"  . {text}")
     for text in unknown:
         say(f"  . not known: {text}")
+
+
+def ending(drivers: Mapping[str, Mapping[str, Any]], today: date) -> Iterator[str]:
+    """Yield the drivers whose branch NVIDIA supports for a short time only, or no longer."""
+    for version, entry in drivers.items():
+        year, month = map(int, entry["ends"].split("-"))
+        months = (year - today.year) * 12 + month - today.month
+        if months <= _ENDS_SOON_MONTHS:
+            verb = "ended" if months < 0 else "ends"
+            yield f"NVIDIA driver {version}: the support of branch {entry['branch']} {verb} in {entry['ends']}"
 
 
 def find(component: Component, versions: Mapping[str, Any], released: Iterable[str]) -> Iterator[Behind]:

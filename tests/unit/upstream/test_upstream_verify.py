@@ -11,6 +11,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -631,6 +632,26 @@ def _line(version: str) -> int:
 def test_what_is_behind(key: str, pinned: Any, released: list[str], newest: list[str]) -> None:
     component = next(one for one in behind.COMPONENTS if one.key == key)
     assert [one.newest for one in behind.find(component, {key: pinned}, released)] == newest
+
+
+@pytest.mark.parametrize(
+    ("today", "said"),
+    [
+        ("2026-08-31", []),
+        ("2026-09-01", ["NVIDIA driver 595.1: the support of branch 595 ends in 2027-03"]),
+        ("2027-03-31", ["NVIDIA driver 595.1: the support of branch 595 ends in 2027-03"]),
+        ("2027-04-01", ["NVIDIA driver 595.1: the support of branch 595 ended in 2027-03"]),
+    ],
+)
+def test_drivers_whose_support_ends(today: str, said: list[str]) -> None:
+    drivers = {"580.1": {"branch": "580", "ends": "2028-06"}, "595.1": {"branch": "595", "ends": "2027-03"}}
+    assert list(behind.ending(drivers, datetime.date.fromisoformat(today))) == said
+
+
+def test_each_driver_says_how_long_it_is_supported() -> None:
+    for version, entry in yaml.safe_load(check.TABLE.read_text())["cluster_versions"]["nvidia_driver"].items():
+        assert entry["support"] in ("long-term", "production", "new feature"), version
+        assert re.fullmatch(r"20[0-9]{2}-(0[1-9]|1[0-2])", entry["ends"]), version
 
 
 def test_each_component_is_in_the_version_table() -> None:
