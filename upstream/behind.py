@@ -117,7 +117,9 @@ def find(component: Component, versions: Mapping[str, Any], released: Iterable[s
     """Yield what is pinned of a component and has a newer release of the same line."""
     numbers = sorted(number for number in map(number_of, released) if number)
     entry = versions[component.key]
-    for pinned in [entry] if isinstance(entry, str) else list(entry):
+    # Older versions of a line stay in the table for clusters that have them.
+    pins = sorted([entry] if isinstance(entry, str) else entry, key=lambda pin: number_of(pin) or (0, 0, 0))
+    for pinned in {(number_of(pin) or ())[: component.parts]: pin for pin in pins}.values():
         now = number_of(pinned)
         fitting = [
             number for number in numbers if now and number > now and number[: component.parts] == now[: component.parts]
