@@ -251,7 +251,7 @@ docs: venv ## generate the reference, docs/variables.md, docs/cuda.md and the ve
 	@echo "docs: from argument specifications, ansible-doc, and the tables of versions and CUDA"
 	python docs/generate.py
 
-verify-upstream: venv ## compare upstream.lock with upstream; WRITE=1 updates it (a few minutes, needs internet)
+verify-upstream: venv ## compare upstream.lock with upstream, list versions that are behind; WRITE=1 updates it (needs internet)
 	@echo "verify-upstream: repositories, keys, images and downloads in upstream.lock"
 	python -m upstream $(if $(filter-out 0,$(WRITE)),--write) $(if $(CA),--ca $(CA))
 

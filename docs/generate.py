@@ -1,4 +1,4 @@
-"""Write docs/variables.md, docs/cuda.md, docs/reference/ and README.md's table of versions.
+"""Write docs/variables.md, docs/cuda.md, docs/reference/, and the tables of versions in README.md and docs/drivers.md.
 
 With ``--check`` say if they are current.
 """
@@ -51,6 +51,7 @@ ROLES = (
     "wandb_launch",
 )
 BEGIN, END = "<!-- versions: written by docs/generate.py -->", "<!-- end of versions -->"
+DRIVERS = "<!-- driver support: written by docs/generate.py -->", "<!-- end of driver support -->"
 HEAD = """\
 # Variables
 
@@ -326,17 +327,30 @@ def defaults() -> dict[str, Any]:
     return merged
 
 
-def readme() -> str:
-    text = (ROOT / "README.md").read_text()
-    before, rest = text.split(BEGIN, 1)
-    return f"{before}{BEGIN}\n\n{versions()}\n\n{END}{rest.split(END, 1)[1]}"
+def driver_support() -> str:
+    """Return the table in docs/drivers.md of how long NVIDIA supports the branch of each driver."""
+    found = load(ROOT / "roles" / "cluster" / "vars" / "main" / "versions.yml")
+    systems, rows = found["cluster_distributions"], []
+    for version, entry in found["cluster_versions"]["nvidia_driver"].items():
+        having = [system for system in systems if system in entry["packages"]]
+        where = "all" if having == systems else ", ".join(having)
+        rows.append((version, entry["branch"], entry["support"], entry["ends"], where))
+    return table(("version", "branch", "support", "ends", "distributions"), rows).strip()
+
+
+def with_content(path: Path, begin: str, end: str, content: str) -> str:
+    """Return a page with other content between two of its lines."""
+    before, rest = path.read_text().split(begin, 1)
+    return f"{before}{begin}\n\n{content}\n\n{end}{rest.split(end, 1)[1]}"
 
 
 def main() -> int:
     check, stale = "--check" in sys.argv[1:], False
     docs = ROOT / "docs"
     tools = {"markdown": markdown, "sentences": sentences, "shown": shown, "table": table}
-    pages = {docs / "variables.md": variables(), docs / "cuda.md": cuda(), ROOT / "README.md": readme()}
+    pages = {docs / "variables.md": variables(), docs / "cuda.md": cuda()}
+    pages[ROOT / "README.md"] = with_content(ROOT / "README.md", BEGIN, END, versions())
+    pages[docs / "drivers.md"] = with_content(docs / "drivers.md", *DRIVERS, driver_support())
     pages |= reference.pages(ROOT, tools)
     for path, wanted in pages.items():
         current = path.read_text() if path.is_file() else ""

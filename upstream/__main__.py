@@ -6,10 +6,13 @@ import argparse
 import math
 import os
 import sys
+from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
 
-from upstream import check, lock
+import yaml
+
+from upstream import behind, check, lock
 from upstream.verify import Verification, refuse_unwritable, save
 from upstream.web import Web, WebError
 
@@ -38,11 +41,14 @@ def main(arguments: list[str] | None = None) -> int:
             warning = check.age_warning(lock.load(options.lock), today)
             if warning:
                 _say(f"warning: {warning}")
+            _say(_summary(lock.load(options.lock)))
             return 0
         if options.write:
             refuse_unwritable(options.lock)
         verification = Verification(content, today)
-        verification.ask(Web(options.ca, options.timeout), _say)
+        web = Web(options.ca, options.timeout)
+        verification.ask(web, _say)
+        behind.ask(yaml.safe_load(check.TABLE.read_text())["cluster_versions"], web, _say, lock.PATH.parent, today)
         return _end(verification, options.lock, options.write)
     except (lock.LockError, WebError, OSError) as error:
         _say(str(error))
@@ -50,6 +56,12 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say(f"Interrupted: {options.lock.name} was left as it is.")
         return _INTERRUPTED
+
+
+def _summary(content: lock.Lock) -> str:
+    counted = Counter(fact.known for fact in content.facts())
+    parts = ", ".join(f"{counted[known]} {known}" for known in lock.KNOWN)
+    return f"{counted.total()} entries in {lock.PATH.name}: {parts}"
 
 
 def _timeout(text: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from upstream import relations
-from upstream.lock import PATH, RELATIONS, Lock, LockError, Package, Repository
+from upstream.lock import KNOWN, PATH, RELATIONS, Lock, LockError, Package, Repository
 
 OLD_AFTER_DAYS = 60
 DOCKER = {
@@ -26,7 +26,7 @@ TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main" / "versions.yml"
 
 # What packages of the lock ask of the distribution itself, which has it in each of its releases.
 OF_THE_DISTRIBUTION = (
-    *("iptables", "kmod", "libc6", "libseccomp2", "libsystemd0", "mount", "nftables", "util-linux"),
+    *("iptables", "kmod", "libc6", "libcap2", "libseccomp2", "libsystemd0", "mount", "nftables", "util-linux"),
     *("build-essential", "libgcc1", "libibumad3", "libstdc++6"),
 )
 
@@ -40,7 +40,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _VERSION = re.compile(r"(?:[0-9]+:)?[0-9][A-Za-z0-9.+~]*(?:-[A-Za-z0-9.+~]+)*")
 _ENTRY = {"source": True, "verified": True}
 _FIELDS: Mapping[str, Mapping[str, bool]] = {
-    "source": {"about": True, "dated": True, "address": True},
+    "source": {"about": True, "known": True, "dated": True, "address": True},
     "repository": {
         **dict.fromkeys(("url", "suite", "components", "distributions", "release", "key", "packages"), True),
         **_ENTRY,
@@ -77,7 +77,9 @@ def malformed(content: Mapping[str, Any]) -> list[str]:
     for name, source in content["sources"].items():
         found += _fields(name, source, "source")
         found += _wrong(f"{name}: about", source.get("about"), bool)
-        found += _wrong(f"{name}: dated", source.get("dated"), _PARTIAL_DAY.fullmatch, none=True)
+        if source.get("known") not in KNOWN:
+            found.append(f"{name}: known: {source.get('known')!r} is none of {', '.join(KNOWN)}")
+        found += _wrong(f"{name}: dated", source.get("dated"), _PARTIAL_DAY.fullmatch)
         found += _wrong(f"{name}: address", source.get("address"), _ADDRESS.fullmatch, none=True)
     for name, repository in content["repositories"].items():
         found += _repository(name, repository)

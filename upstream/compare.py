@@ -61,7 +61,7 @@ def key(label: str, entry: Entry, web: Web, today: date) -> Report:
         report.stays.append(f"{entry['url']} holds no key: {error}")
         return report
     found = next((one for one in known if one.fingerprint == entry["fingerprint"]), known[0])
-    expires = _day(found.expires)
+    expires = day_of(found.expires)
     if found.fingerprint != entry["fingerprint"]:
         report.differs.append(f"its fingerprint is {found.fingerprint}, the lock has {entry['fingerprint']}")
     if entry["expires"] is None:
@@ -251,5 +251,5 @@ def _listing(versions: Collection[str]) -> str:
     return f"there are {', '.join(newest[:_SHOWN])}{more}" if newest else "there is no version of it"
 
 
-def _day(seconds: int | None) -> str:
+def day_of(seconds: int | None) -> str:
     return "never" if seconds is None else datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()

@@ -16,8 +16,29 @@ PATH = Path(__file__).resolve().parent.parent / "upstream.lock"
 RELATIONS = ("pre_depends", "depends", "recommends", "provides", "conflicts", "breaks", "replaces")
 
 
+# How a fact is known: upstream answered, somebody's record of a day has it, or it follows from a neighboring fact.
+KNOWN = (LIVE, SEEN, INFERRED) = ("live", "seen", "inferred")
+
+
 class LockError(Exception):
     """The lock can't be read; the text says which entry is wrong."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where facts come from: `known` is one of KNOWN, `dated` the day of it (or its month)."""
+
+    known: str
+    dated: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """How one entry of the lock is known: `known` is one of KNOWN, `dated` the day."""
+
+    entry: str
+    known: str
+    dated: str
 
 
 @dataclass(frozen=True)
@@ -95,6 +116,7 @@ class Lock:
     """The whole lock. `dated` is the day on which it was last compared with upstream, or compiled."""
 
     dated: str
+    sources: Mapping[str, Source]
     repositories: Mapping[str, Repository]
     images: Mapping[str, Artifact]
     downloads: Mapping[str, Artifact]
@@ -109,6 +131,20 @@ class Lock:
             if named and distribution in repository.distributions:
                 return repository
         raise LockError(f"Error while reading {PATH.name}: no repository {family} for {distribution}.")
+
+    def facts(self) -> Iterator[Fact]:
+        """Say of each entry how it is known: keys, package versions, images and downloads."""
+        entries: list[tuple[str, Key | Package | Artifact]] = []
+        for repository in self.repositories.values():
+            entries.append((f"{repository.name}: key {repository.key.file}", repository.key))
+            entries += [(f"{repository.name}: {one.name} {one.version}", one) for one in repository.packages]
+        entries += [(one.name, one) for one in (*self.images.values(), *self.downloads.values())]
+        for name, entry in entries:
+            if entry.verified:
+                yield Fact(name, LIVE, entry.verified)
+            else:
+                source = self.sources.get(entry.source, Source(INFERRED, self.dated))
+                yield Fact(name, source.known, source.dated)
 
     def unverified(self) -> Iterator[str]:
         """Name every entry that upstream itself was never asked for."""
@@ -139,6 +175,7 @@ def _lock(content: Mapping[str, Any]) -> Lock:
         raise ValueError(f"schema is {content['schema']!r}, not 1")
     return Lock(
         str(content["dated"]),
+        {name: Source(entry["known"], str(entry["dated"])) for name, entry in content["sources"].items()},
         {name: _repository(name, entry) for name, entry in content["repositories"].items()},
         {name: _artifact(name, entry, "digest") for name, entry in content["images"].items()},
         {name: _artifact(name, entry, "sha256") for name, entry in content["downloads"].items()},

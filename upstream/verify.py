@@ -15,7 +15,7 @@ from typing import Any
 
 from upstream import check, compare, render
 from upstream.compare import Report
-from upstream.lock import LockError
+from upstream.lock import LIVE, LockError
 from upstream.web import Web
 
 _WORKERS = 6
@@ -75,7 +75,7 @@ class Verification:
         }
         if check.UPSTREAM in used:
             about = "Upstream itself, asked by `make verify-upstream`"
-            sources[check.UPSTREAM] = {"about": about, "dated": self.today.isoformat(), "address": None}
+            sources[check.UPSTREAM] = {"about": about, "known": LIVE, "dated": self.today.isoformat(), "address": None}
         content["sources"] = sources
         return content
 

@@ -13,7 +13,7 @@ from upstream.lock import load
 
 _TABLE = paths.REPOSITORY / "roles" / "cluster" / "vars" / "main" / "versions.yml"
 
-DEFAULT_KUBERNETES = "1.36.4"
+DEFAULT_KUBERNETES = "1.36.5"
 
 # Each containerd names the runc it is tested with in script/setup/runc-version of its source.
 RUNC = {"2.3.6": "v1.5.1"}

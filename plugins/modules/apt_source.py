@@ -15,7 +15,7 @@ description:
   - Fetches the key once, and again if O(key_url) changes, if the file is missing or contains a key that is not in
     O(key_fingerprints), if the key expires within 60 days, or if apt reports that the index is signed with another key.
     A key that expires soon is replaced when O(key_url) provides it with a later expiry date; until then, each run
-    warns.
+    warns, from 30 days before the key expires.
   - An enabled unmanaged source with the same address (and suite) is an error, because apt stops working if one address
     has two keys. O(replace_conflicting) comments out such an entry.
   - If the index can't be fetched, all files are restored.

@@ -73,7 +73,7 @@ EXAMPLES = r"""
     helm: /usr/local/bin/helm
     chart: gpu-operator
     repository: https://helm.ngc.nvidia.com/nvidia
-    version: v26.7.0
+    version: v26.7.1
     values: {driver: {enabled: false, verison: "580"}}
   register: chart
   delegate_to: localhost

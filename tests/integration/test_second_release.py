@@ -14,7 +14,7 @@ from support.state import differences, services, snapshots
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 # What a later release might have as defaults, and what a cluster has settled: value -> what the refusal has to name.
 RAISED = {
-    "cluster_kubernetes_version": ("1.37.1", "cluster_kubernetes_version: 1.36.4"),
+    "cluster_kubernetes_version": ("1.37.2", "cluster_kubernetes_version: 1.36.5"),
     "cluster_pod_network": ("10.200.0.0/16", "cluster_pod_network: 10.244.0.0/16"),
     "cluster_service_network": ("10.112.0.0/16", "cluster_service_network: 10.96.0.0/12"),
     "cluster_dns_domain": ("cluster.example", "cluster_dns_domain: cluster.local"),
@@ -51,7 +51,7 @@ def test_every_raised_default_is_refused_with_the_line_that_keeps_what_is_there(
 @pytest.mark.usefixtures("untouched")
 def test_a_worker_alone_is_held_to_the_same(lab: Lab) -> None:
     words = refused(lab.path, "--limit", "gpu1", *variables(cluster_kubernetes_version="1.35.8"))
-    assert "cluster_kubernetes_version: 1.36.4" in words
+    assert "cluster_kubernetes_version: 1.36.5" in words
 
 
 @pytest.mark.usefixtures("untouched")

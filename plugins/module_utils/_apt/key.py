@@ -20,6 +20,8 @@ from .keyring import KeyFormatError, armored, public_keys
 
 # How long before its end a key is looked for again: repositories renew theirs some weeks ahead.
 RENEW_S = 60 * 86400
+# How long before its end a key that can't be renewed is reported.
+WARN_S = 30 * 86400
 # Bytes; Debian's whole keyring has 60 kB.
 _LARGEST = 1024 * 1024
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")

@@ -17,7 +17,7 @@ from .._files import file_mode, put_file, read_file
 from .cli import Apt
 from .credentials import Credentials, auth_conf
 from .dpkg import native_architecture
-from .key import RENEW_S, AptKey, date, fetch_key, stored_key
+from .key import RENEW_S, WARN_S, AptKey, date, fetch_key, stored_key
 from .lists import release_file, sources_of
 from .sources_list import Source, address, comment_out
 
@@ -163,18 +163,20 @@ def renew(wanted: Wanted, todo: Plan, now: float) -> None:
     except DomainError as error:
         if stored.ends_by(now):
             raise
-        todo.warnings.append(
-            f"The key of {wanted.label} expires on {date(stored.expires)}, and could not be renewed: {error}"
-        )
+        _warn(todo, wanted, f"and could not be renewed: {error}", now)
         return
     if key.outlives(stored):
         todo.key, todo.refresh = key, True
         todo.before[wanted.key_path], todo.files[wanted.key_path] = stored.text.encode(), key.text.encode()
     else:
-        todo.warnings.append(
-            f"The key of {wanted.label} expires on {date(stored.expires)}, and {wanted.key_url} has no renewed key "
-            "yet. After that day, apt refuses this repository; each run checks again"
-        )
+        words = f"and {wanted.key_url} has no renewed key yet. After that day, apt refuses this repository"
+        _warn(todo, wanted, f"{words}; each run checks again", now)
+
+
+def _warn(todo: Plan, wanted: Wanted, words: str, now: float) -> None:
+    """Report a key that ends soon, in words that are the same on all hosts: Ansible prints them once per run."""
+    if todo.key and todo.key.ends_by(now + WARN_S):
+        todo.warnings.append(f"The key of {wanted.label} expires on {date(todo.key.expires)}, {words}")
 
 
 def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float) -> None:

@@ -58,6 +58,7 @@ def actions(report: Report, certificate_days: int) -> list[Action]:
     found.update({Action("fewer", WARNING, each): None for each in together(dictionaries(report.get("warnings")))})
     for host, entry in report["hosts"].items():
         found.update(dict.fromkeys(_of_host(host, entry, certificate_days)))
+    found.update(dict.fromkeys(_apt_keys(report["hosts"], certificate_days)))
     launch = launch_problems(dictionary(report.get("launch")))
     found.update({Action("launch", ERROR if is_error else WARNING, each): None for is_error, each in launch})
     # A host that doesn't answer says it once, not for each of its GPUs.
@@ -136,6 +137,8 @@ def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> It
         yield _action("certificate", WARNING, "certificates_unread", host, what, do)
     for each in dictionaries(entry.get("certificates")):
         name, days = text(each.get("name")), number(each.get("days_left"))
+        if each.get("apt_key") is True:
+            continue
         renew = f"On {host}: kubeadm certs renew {name}, then restart the control plane's static pods."
         if each.get("externally_managed") is True:
             renew = "Its CA is managed outside the cluster: renew it there."
@@ -143,15 +146,31 @@ def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> It
             renew = (
                 "A CA must be replaced manually: see Manual Rotation of CA Certificates in Kubernetes' documentation."
             )
-        what, kind, label = f"certificate {name}", "expired", "certificate"
-        if each.get("apt_key") is True:
-            what, kind, label = f"the key of the apt source {name}", "certificate", "apt_key"
-            renew = f"When the repository or the mirror has a renewed key, fetch it: {SITE}."
+        what = f"certificate {name}"
         if days is not None and days < 0:
-            yield _action(kind, ERROR, f"{label}_expired", host, f"{what} has expired", renew)
+            yield _action("expired", ERROR, "certificate_expired", host, f"{what} has expired", renew)
         elif days is not None and days < certificate_days:
             what = f"{what} expires in {counted(days, 'day')}"
-            yield _action("certificate", WARNING, f"{label}_expires", host, what, renew)
+            yield _action("certificate", WARNING, "certificate_expires", host, what, renew)
+
+
+def _apt_keys(hosts: dict[str, Any], certificate_days: int) -> Iterator[Action]:
+    """Yield one line per key and date: the key is the repository's, and usually all hosts have the same one."""
+    having: dict[tuple[str, int], list[str]] = {}
+    for host, entry in hosts.items():
+        for each in dictionaries(entry.get("certificates")):
+            days = number(each.get("days_left"))
+            if each.get("apt_key") is True and days is not None and days < certificate_days:
+                having.setdefault((text(each.get("name")), days), []).append(host)
+    renew = f"When the repository or the mirror has a renewed key, fetch it: {SITE}."
+    for (name, days), names in having.items():
+        what, host = f"the key of the apt source {name}", names[0] if len(names) == 1 else ""
+        where = "" if host else f" (on {len(names)} hosts)"
+        if days < 0:
+            yield _action("certificate", ERROR, "apt_key_expired", host, f"{what} has expired{where}", renew)
+        else:
+            what = f"{what} expires in {counted(days, 'day')}{where}"
+            yield _action("certificate", WARNING, "apt_key_expires", host, what, renew)
 
 
 def _gpu(device: dict[str, Any]) -> str:

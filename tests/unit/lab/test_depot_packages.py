@@ -132,14 +132,16 @@ def test_the_toolkit_runs_upstreams_own_postinst(lab_cache: Path) -> None:
     for name in ("nvidia-container-toolkit-base.postinst", "nvidia-container-toolkit.postinst"):
         texts[f"packaging/debian/{name}"] = hook
     texts["packaging/debian/nvidia-container-toolkit.postrm"] = hook
-    pretend(recipes.container_toolkit("1.20.1"), **texts)
+    *older, version = versions.table()["nvidia_container_toolkit"]
+    for each in (*older, version):
+        pretend(recipes.container_toolkit(each), **texts)
     found = packed("container-toolkit")
 
     postinst = script(found["nvidia-container-toolkit-base"], "postinst")
     assert postinst.startswith("#!/bin/sh\nset -e\nupstream\n")
     assert "deb-systemd-helper enable nvidia-cdi-refresh.path" in postinst
     assert "#DEBHELPER#" not in postinst
-    assert "nvidia-container-toolkit-base (= 1.20.1-1)" in fields(found["nvidia-container-toolkit"])["Depends"]
+    assert f"nvidia-container-toolkit-base (= {version}-1)" in fields(found["nvidia-container-toolkit"])["Depends"]
     assert "Placeholder" in fields(found["libnvidia-container1"])["Description"]
 
 

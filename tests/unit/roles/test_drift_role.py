@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from stubbed_site import Site
 
 PLAYBOOK = """
@@ -25,13 +26,21 @@ PLAYBOOK = """
         name: gpulab.kubernetes.drift
         tasks_from: judge
 """
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+TABLE = yaml.safe_load((ROLES / "cluster/vars/main/versions.yml").read_text())["cluster_versions"]
+
+
+def default(role: str, name: str) -> str:
+    """Return the default of a role's variable."""
+    return str(yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())[name])
+
+
+TOOLKIT = default("nvidia_container_toolkit", "nvidia_container_toolkit_version")
 VERSIONS = {
-    **dict.fromkeys(("kubelet", "kubeadm", "kubectl"), "1.36.4-1.1"),
-    "cri-tools": "1.36.0-1.1",
-    "kubernetes-cni": "1.9.1-1.1",
+    **TABLE["kubernetes"][default("cluster", "cluster_kubernetes_version")]["packages"],
     "containerd.io": "2.3.6-1~debian.13~trixie",
-    **dict.fromkeys(("nvidia-container-toolkit", "nvidia-container-toolkit-base"), "1.20.1-1"),
-    **dict.fromkeys(("libnvidia-container-tools", "libnvidia-container1"), "1.20.1-1"),
+    **dict.fromkeys(("nvidia-container-toolkit", "nvidia-container-toolkit-base"), f"{TOOLKIT}-1"),
+    **dict.fromkeys(("libnvidia-container-tools", "libnvidia-container1"), f"{TOOLKIT}-1"),
 }
 DRIVER = "580.178.04"
 

@@ -294,6 +294,9 @@ OPEN = "repositories|cuda-ubuntu2404|packages|nvidia-open|595.91.07-1ubuntu1"
         ("dated", "2026-13-45", "dated: '2026-13-45'"),
         ("repositories|cuda-debian12|key|expires", "2026-02-30", "key: expires"),
         ("sources|cuda-keys", "told", "cuda-keys: is no mapping"),
+        ("sources|cuda-keys|known", "hearsay", "known: 'hearsay' is none of live, seen, inferred"),
+        ("sources|cuda-keys|known", ..., "cuda-keys: known: is missing"),
+        ("sources|cuda-keys|dated", None, "cuda-keys: dated: None"),
         ("sources|cuda-keys|about", None, "cuda-keys: about"),
         ("images|registry.k8s.io/pause:3.10.2", None, "pause:3.10.2: is no mapping"),
         ("images|registry.k8s.io/pause:3.10.2|source", ["cuda-keys"], "['cuda-keys'] is not among the sources"),
@@ -392,6 +395,20 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         parse(text)
     except ValueError as error:
         assert "is not a relation" in str(error)
+
+
+def test_each_entry_says_how_it_is_known(tmp_path: Path) -> None:
+    content = check.read()
+    debian12 = content["repositories"]["cuda-debian12"]
+    debian12["key"]["verified"] = "2026-11-27"
+    path = tmp_path / "lock"
+    path.write_text(yaml.safe_dump(content))
+    facts = {fact.entry: (fact.known, fact.dated) for fact in reader.load(path).facts()}
+    assert len(facts) == len(list(reader.load(path).facts())), "each entry once"
+    assert facts["cuda-debian12: key 3bf863cc.pub"] == ("live", "2026-11-27")
+    assert facts["kubernetes-v1.36: kubelet 1.36.5-1.1"] == ("seen", "2026-09-29")
+    assert facts["cuda-debian12: nvidia-kernel-open-dkms 595.91.07-1"][0] == "inferred"
+    assert {known for known, _dated in facts.values()} == set(reader.KNOWN)
 
 
 def test_lock_is_written_as_it_was_read() -> None:

@@ -11,6 +11,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -30,7 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from upstream import __main__ as program
-from upstream import check, render, verify
+from upstream import behind, check, render, verify
 from upstream import lock as reader
 from upstream.web import Web, WebError
 
@@ -231,7 +232,7 @@ class Upstream:
         return {
             "schema": 1,
             "dated": "2026-01-01",
-            "sources": {"told": {"about": "a person said so", "dated": None, "address": None}},
+            "sources": {"told": {"about": "a person said so", "known": "seen", "dated": "2026-01-01", "address": None}},
             "repositories": {
                 "small": {
                     "url": f"https://{self.host}/repo/",
@@ -271,7 +272,12 @@ class Upstream:
         done = subprocess.run(
             [*command, *arguments],
             cwd=REPOSITORY,
-            env={**environ, "GPULAB_UPSTREAM_PAUSE": "0"},
+            env={
+                **environ,
+                "GPULAB_UPSTREAM_PAUSE": "0",
+                "GOPROXY": f"https://{self.host}/go,direct",
+                "PIP_INDEX_URL": f"https://{self.host}/simple/",
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -555,6 +561,7 @@ def test_interruption_leaves_the_file_and_nothing_next_to_it(
     if moment == "replace":
         monkeypatch.setattr(verify.Verification, "ask", lambda *_of: None)
         monkeypatch.setattr(verify.Verification, "answered", lambda _self: True)
+        monkeypatch.setattr(behind, "ask", lambda *_of: None)
     monkeypatch.setattr(verify.Verification if moment == "ask" else Path, moment, interrupted)
     assert program.main(["--lock", str(path), "--write"]) == 130
     assert capsys.readouterr().out == "Interrupted: upstream.lock was left as it is.\n"
@@ -585,3 +592,86 @@ def test_check_asks_nobody(upstream: Upstream) -> None:
     assert (status, upstream.asked) == (0, [])
     assert "warning: upstream.lock is of 2026-01-01" in output
     assert "make verify-upstream" in output
+
+
+# --- what is behind
+
+
+def test_newer_releases_are_shown_with_the_lines_to_change(upstream: Upstream) -> None:
+    upstream.files["/go/github.com/flannel-io/flannel/@v/list"] = b"v0.28.1\nv0.99.0\nv0.99.1-rc.1\nv1.x\n"
+    upstream.files["/go/github.com/!n!v!i!d!i!a/k8s-device-plugin/@v/list"] = b"v0.99.0\n"
+    upstream.files["/simple/wandb/"] = json.dumps({"versions": ["0.1.0", "99.0.0", "99.0.1rc1"]}).encode()
+    status, output = upstream.verify()
+    assert status == 0, "being behind is not a difference"
+    assert "3 of the table's versions are behind:" in output
+    versions = yaml.safe_load(check.TABLE.read_text())["cluster_versions"]
+    assert f"flannel {versions['flannel']}: v0.99.0 is out\n" in output
+    assert f"      roles/cluster/vars/main/versions.yml:{_line(versions['flannel'])}: flannel: " in output
+    assert f"wandb {versions['wandb']}: 99.0.0 is out\n" in output
+    assert f"NVIDIA device plugin {versions['nvidia_device_plugin']}: v0.99.0 is out; it stays, because " in output
+    assert "not known: Kubernetes: https://" in output
+
+
+def _line(version: str) -> int:
+    texts = check.TABLE.read_text().splitlines()
+    return next(number for number, text in enumerate(texts, 1) if text == f"  flannel: {version}")
+
+
+@pytest.mark.parametrize(
+    ("key", "pinned", "released", "newest"),
+    [
+        ("kubernetes", {"1.35.8": {}, "1.36.4": {}}, ["v1.36.5", "v1.37.2", "v1.36.10", "v1.36.11-rc.0"], ["1.36.10"]),
+        ("kubernetes", {"1.36.4": {}}, ["v1.37.0", "v1.36.4", "v1.36.3"], []),
+        ("kubernetes", {"1.36.4": {}, "1.36.10": {}, "1.36.9": {}}, ["v1.36.10", "v1.36.9"], []),
+        ("nvidia_container_toolkit", {"1.20.2": {}, "1.20.1": {}}, ["v1.20.2"], []),
+        ("containerd", {"2.3.6": {}}, ["v2.4.2", "v2.3.7"], ["2.3.7"]),
+        ("docker", {"29.8.2": {}}, ["v29.9.3+incompatible", "v29.9.3-rc.1+incompatible"], ["29.9.3"]),
+        ("flannel", "v0.28.9", ["v0.28.10", "v0.28.2"], ["v0.28.10"]),
+        ("flannel", "v0.28.9", [], []),
+        ("wandb", "0.31.0", ["0.31.0", "0.31.1.dev1", "nonsense"], []),
+    ],
+)
+def test_what_is_behind(key: str, pinned: Any, released: list[str], newest: list[str]) -> None:
+    component = next(one for one in behind.COMPONENTS if one.key == key)
+    assert [one.newest for one in behind.find(component, {key: pinned}, released)] == newest
+
+
+@pytest.mark.parametrize(
+    ("today", "said"),
+    [
+        ("2026-08-31", []),
+        ("2026-09-01", ["NVIDIA driver 595.1: the support of branch 595 ends in 2027-03"]),
+        ("2027-03-31", ["NVIDIA driver 595.1: the support of branch 595 ends in 2027-03"]),
+        ("2027-04-01", ["NVIDIA driver 595.1: the support of branch 595 ended in 2027-03"]),
+    ],
+)
+def test_drivers_whose_support_ends(today: str, said: list[str]) -> None:
+    drivers = {"580.1": {"branch": "580", "ends": "2028-06"}, "595.1": {"branch": "595", "ends": "2027-03"}}
+    assert list(behind.ending(drivers, datetime.date.fromisoformat(today))) == said
+
+
+def test_each_driver_says_how_long_it_is_supported() -> None:
+    for version, entry in yaml.safe_load(check.TABLE.read_text())["cluster_versions"]["nvidia_driver"].items():
+        assert entry["support"] in ("long-term", "production", "new feature"), version
+        assert re.fullmatch(r"20[0-9]{2}-(0[1-9]|1[0-2])", entry["ends"]), version
+
+
+def test_each_component_is_in_the_version_table() -> None:
+    versions = yaml.safe_load(check.TABLE.read_text())["cluster_versions"]
+    for component in behind.COMPONENTS:
+        pinned = versions[component.key]
+        for version in [pinned] if isinstance(pinned, str) else pinned:
+            assert behind.number_of(version), f"{component.title} {version}"
+
+
+def test_lines_name_the_whole_version_only(tmp_path: Path) -> None:
+    (tmp_path / "roles").mkdir()
+    (tmp_path / "docs/reference").mkdir(parents=True)
+    (tmp_path / "roles/a.yml").write_text("a: v1.2.3\nb: 1.2.30\nc: 11.2.3\nd: 0.1.2.3\ne: 1.2.3-1.1\n")
+    (tmp_path / "docs/reference/b.md").write_text("1.2.3")
+    (tmp_path / "README.md").write_text("\n1.2.3.\n")
+    assert list(behind.lines(tmp_path, "v1.2.3")) == [
+        "roles/a.yml:1: a: v1.2.3",
+        "roles/a.yml:5: e: 1.2.3-1.1",
+        "README.md:2: 1.2.3.",
+    ]

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.actions import actions
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.drift import version_fits
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.origin import cluster_name
 from hypothesis import given
@@ -237,6 +238,19 @@ def test_keys_of_apt_sources_that_end_are_told_next_to_certificates() -> None:
     assert [each["severity"] for each in found["actions"]] == ["error", "warning"]
     assert "ansible-playbook gpulab.kubernetes.site -i INVENTORY" in found["actions"][0]["do"]
     assert len(found["hosts"]["gpu1"]["certificates"]) == 3
+
+
+def test_a_key_that_several_hosts_have_is_one_line() -> None:
+    ending = {"name": "gpulab-kubernetes", "expires": "2026-12-29T20:32:12Z", "apt_key": True}
+    hosts = {
+        f"gpu{number}": {"certificates": [{**ending, "days_left": days}]}
+        for number, days in enumerate((20, 20, -1, 31))
+    }
+    found = [each.fields() for each in actions({"problems": [], "hosts": hosts}, 30)]
+    assert [(each["what"], each["host"], each["severity"]) for each in found] == [
+        ("the key of the apt source gpulab-kubernetes expires in 20 days (on 2 hosts)", "", "warning"),
+        ("the key of the apt source gpulab-kubernetes has expired", "gpu2", "error"),
+    ]
 
 
 def test_files_of_an_earlier_attempt_are_told_last_and_how_to_remove_them() -> None:

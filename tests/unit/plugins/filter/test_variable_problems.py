@@ -492,8 +492,10 @@ def test_there_is_one_nfs_server() -> None:
 
 def test_containerd_must_fit_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {"kubernetes": {"1.36.4": {"containerd_minimum": "2.2.0"}}, "containerd": {"2.1.5": {}}}
-    monkeypatch.setattr(cluster, "_table", lambda: {**table, "nvidia_container_toolkit": {"1.20.1": {}}})
-    (problem,) = find({"cp1": {"containerd_version": "2.1.5"}}, [], ["cp1"])
+    known = cluster._table()
+    monkeypatch.setattr(cluster, "_table", lambda: {**known, **table})
+    hosts = {"cp1": {"containerd_version": "2.1.5", "cluster_kubernetes_version": "1.36.4"}}
+    (problem,) = find(hosts, [], ["cp1"])
     assert "containerd 2.1.5 is too old for Kubernetes 1.36.4" in problem["what"] and "2.2.0" in problem["do"]
 
 

@@ -376,6 +376,12 @@ def test_a_key_that_can_not_be_renewed_yet_is_a_warning(
     assert host.files() == before and len(host.calls()) == 1
 
 
+def test_a_key_that_can_not_be_renewed_yet_is_reported_from_30_days_before(apply: Apply, host: Host) -> None:
+    host.serve(public_key(1, days_left=40))
+    apply()
+    assert not apply().get("warnings")
+
+
 def test_a_stored_key_that_has_expired_and_can_not_be_renewed_is_an_error(apply: Apply, host: Host) -> None:
     apply()
     host.key.write_text(armored(public_key(1, days_left=-1)))

@@ -1,0 +1,177 @@
+"""What the version table pins and upstream has a newer release of, with the lines that name the pinned version.
+
+Releases are asked of the Go module proxy (GOPROXY) and of PyPI (PIP_INDEX_URL). Drivers and the packages' own versions
+come from the repositories, see `upstream.compare`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from upstream.web import Web, WebError
+
+_GO_PROXY, _PYPI = "https://proxy.golang.org", "https://pypi.org/simple"
+_RELEASE = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?:\+incompatible)?")
+# Where a version is written by hand. The generated documents follow with `make docs`; tests quote recorded output.
+_WRITTEN = ("roles", "lab", "examples", "inventories", "docs", "README.md", "upstream.lock")
+_GENERATED = ("docs/reference/", "docs/variables.md", "docs/cuda.md")
+_SUFFIXES = {".yml", ".yaml", ".py", ".md", ".j2", ".lock", ".ini"}
+_SHOWN = 110
+_ENDS_SOON_MONTHS = 6
+
+Version = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Component:
+    """What is pinned, and where its releases are listed: `module` of the Go proxy, or `project` of PyPI.
+
+    `parts` numbers of a version must stay as they are: 2 keeps the minor version, 0 takes any newer release.
+    `held` says why a newer release is not taken.
+    """
+
+    title: str
+    key: str
+    module: str = ""
+    project: str = ""
+    parts: int = 0
+    held: str = ""
+
+
+COMPONENTS = (
+    Component("Kubernetes", "kubernetes", "k8s.io/kubernetes", parts=2),
+    Component("containerd", "containerd", "github.com/containerd/containerd/v2", parts=2),
+    Component("Docker Engine", "docker", "github.com/docker/cli"),
+    Component("NVIDIA Container Toolkit", "nvidia_container_toolkit", "github.com/NVIDIA/nvidia-container-toolkit"),
+    Component(
+        "NVIDIA device plugin",
+        "nvidia_device_plugin",
+        "github.com/NVIDIA/k8s-device-plugin",
+        held="the Go module proxy does not serve the sources of v0.20, so the lab could not run it",
+    ),
+    Component("Node Feature Discovery", "node_feature_discovery", "sigs.k8s.io/node-feature-discovery"),
+    Component("flannel", "flannel", "github.com/flannel-io/flannel"),
+    Component("local-path-provisioner", "local_path_provisioner", "github.com/rancher/local-path-provisioner"),
+    Component(
+        "minikube",
+        "minikube",
+        "k8s.io/minikube",
+        held="the Go module proxy does not serve the sources of v1.39, so the lab could not run it",
+    ),
+    Component("wandb", "wandb", project="wandb"),
+)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """A pinned version and the newest that could take its place."""
+
+    component: Component
+    pinned: str
+    newest: str
+
+    def __str__(self) -> str:
+        text = f"{self.component.title} {self.pinned}: {self.newest} is out"
+        return f"{text}; it stays, because {self.component.held}" if self.component.held else text
+
+
+def ask(versions: Mapping[str, Any], web: Web, say: Callable[[str], None], root: Path, today: date) -> None:
+    """Say what of the version table (`cluster_versions`) is behind, and which lines name it."""
+    found: list[Behind] = []
+    unknown: list[str] = []
+    for component in COMPONENTS:
+        try:
+            found += find(component, versions, releases(component, web))
+        except WebError as error:
+            unknown.append(f"{component.title}: {error}")
+    say(f"{len(found)} of the table's versions are behind:" if found else "None of the table's versions is behind.")
+    for one in found:
+        say(f"  . {one}")
+        if not one.component.held:
+            for text in lines(root, one.pinned):
+                say(f"      {text}")
+    for text in ending(versions["nvidia_driver"], today):
+        say(f"  . {text}")
+    for text in unknown:
+        say(f"  . not known: {text}")
+
+
+def ending(drivers: Mapping[str, Mapping[str, Any]], today: date) -> Iterator[str]:
+    """Yield the drivers whose branch NVIDIA supports for a short time only, or no longer."""
+    for version, entry in drivers.items():
+        year, month = map(int, entry["ends"].split("-"))
+        months = (year - today.year) * 12 + month - today.month
+        if months <= _ENDS_SOON_MONTHS:
+            verb = "ended" if months < 0 else "ends"
+            yield f"NVIDIA driver {version}: the support of branch {entry['branch']} {verb} in {entry['ends']}"
+
+
+def find(component: Component, versions: Mapping[str, Any], released: Iterable[str]) -> Iterator[Behind]:
+    """Yield what is pinned of a component and has a newer release of the same line."""
+    numbers = sorted(number for number in map(number_of, released) if number)
+    entry = versions[component.key]
+    # Older versions of a line stay in the table for clusters that have them.
+    pins = sorted([entry] if isinstance(entry, str) else entry, key=lambda pin: number_of(pin) or (0, 0, 0))
+    for pinned in {(number_of(pin) or ())[: component.parts]: pin for pin in pins}.values():
+        now = number_of(pinned)
+        fitting = [
+            number for number in numbers if now and number > now and number[: component.parts] == now[: component.parts]
+        ]
+        if fitting:
+            newest = ".".join(map(str, fitting[-1]))
+            yield Behind(component, pinned, f"v{newest}" if pinned.startswith("v") else newest)
+
+
+def number_of(version: str) -> Version | None:
+    """Return the three numbers of a released version, None for anything else."""
+    match = _RELEASE.fullmatch(version)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def releases(component: Component, web: Web) -> list[str]:
+    """Return the versions that a component's registry lists. Raises WebError."""
+    if component.project:
+        url = f"{_setting('PIP_INDEX_URL', _PYPI)}/{component.project}/"
+        answer = web.get(url, {"Accept": "application/vnd.pypi.simple.v1+json"})
+        try:
+            return [str(version) for version in json.loads(answer.body)["versions"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise WebError(f"{url} lists no versions") from error
+    escaped = re.sub(r"[A-Z]", lambda found: f"!{found[0].lower()}", component.module)
+    answer = web.get(f"{_setting('GOPROXY', _GO_PROXY)}/{escaped}/@v/list")
+    return answer.body.decode("utf-8", "replace").split()
+
+
+def lines(root: Path, version: str) -> Iterator[str]:
+    """Yield `path:line: text` of each line that names a version, in the files that are written by hand."""
+    whole = re.compile(rf"(?<![0-9.]){re.escape(version.removeprefix('v'))}(?![0-9])")
+    for path in _written(root):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(_GENERATED):
+            continue
+        for number, text in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if whole.search(text):
+                yield f"{name}:{number}: {text.strip():.{_SHOWN}}"
+
+
+def _written(root: Path) -> Iterator[Path]:
+    for name in _WRITTEN:
+        top = root / name
+        yield from (
+            [top]
+            if top.is_file()
+            else sorted(path for path in top.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
+        )
+
+
+def _setting(name: str, default: str) -> str:
+    """Return the first address in a variable of Go or pip, without the slash at its end."""
+    first = re.split(r"[,|]", os.environ.get(name, ""))[0].strip().rstrip("/")
+    return first if first.startswith("https://") else default
