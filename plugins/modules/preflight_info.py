@@ -27,6 +27,19 @@ options:
     type: list
     elements: str
     default: []
+  pod_network:
+    description: Network of the pods, for which the packet filter must forward packets. Empty means none.
+    type: str
+    default: ""
+    version_added: 0.2.0
+  pod_interfaces:
+    description: >-
+      Interfaces between which a node forwards the packets of pods, such as V(cni0) and V(flannel.1). An empty name is
+      the interface of the default route. With fewer than two, it is not read whether the packet filter forwards them.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   disk_paths:
     description: Paths for which to read the free space. They need not exist yet.
     type: list
@@ -333,10 +346,13 @@ listeners:
   elements: dict
   sample: [{port: 6443, protocol: tcp, address: "::", process: kube-apiserver, pid: 1234}]
 firewall:
-  description: The packet filter. C(blocks) contains the O(reachable_ports) that it blocks, or null if it can't be read.
+  description: >-
+    The packet filter. C(blocks) contains the O(reachable_ports) that it blocks on the interface of the default route,
+    or null if it can't be read, C(interfaces) the same for each interface with an IPv4 address, and C(forward) the
+    chain that rejects the packets of pods, empty if there is none.
   returned: always
   type: dict
-  sample: {tool: ufw, active: true, blocks: [6443/tcp]}
+  sample: {tool: ufw, active: true, blocks: [6443/tcp], interfaces: {eth0: [6443/tcp]}, forward: ""}
 gpus:
   description: >-
     NVIDIA GPUs on the PCI bus, regardless of their driver, each with its name (empty if the host has no list of PCI
@@ -570,6 +586,12 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     ]
     wanted = [resolve(one, system["os"]) for one in asked]
     addresses, routes = network.addresses(runner), network.routes(runner)
+    traffic = network.Traffic(
+        params["reachable_ports"],
+        network.by_default_route(addresses, routes),
+        params["pod_network"],
+        params["pod_interfaces"],
+    )
     cluster = membership(root)
     asks_apt = bool(gpus) and params["distribution_drivers"]
     is_control_plane = cluster["role"] == "control_plane" and system["is_root"]
@@ -584,7 +606,7 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "default_address": network.default_address(addresses, routes),
         "network_manager": network.has_network_manager(runner),
         "listeners": network.listeners(root, params["ports"]),
-        "firewall": network.firewall(runner, root, params["reachable_ports"]),
+        "firewall": network.firewall(runner, root, traffic),
         "gpus": gpus,
         "gpus_left_out": left_out,
         "nvswitches": nvswitches,
@@ -627,6 +649,8 @@ def main() -> None:
         argument_spec={
             "ports": {"type": "list", "elements": "str", "default": []},
             "reachable_ports": {"type": "list", "elements": "str", "default": []},
+            "pod_network": {"type": "str", "default": ""},
+            "pod_interfaces": {"type": "list", "elements": "str", "default": []},
             "disk_paths": {"type": "list", "elements": "str", "default": ["/"]},
             "kernel_modules": {"type": "list", "elements": "str", "default": ["overlay", "br_netfilter"]},
             "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},

@@ -79,6 +79,9 @@ CONTAINERD_FILES = [
 ]
 
 
+REJECTING = {"active": True, "blocks": [], "interfaces": {"eth0": []}, "forward": "FORWARD"}
+
+
 def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
     return {
         "failure": {},
@@ -339,6 +342,28 @@ def test_disk_for_a_driver_where_one_will_be_installed(
             {"gpu1.facts.firewall": {"tool": "ufw", "active": True, "blocks": None}},
             "gpu1",
             ["can't be read", "6443/tcp"],
+        ),
+        # The ports are closed on the interface that has the node's address.
+        (
+            {
+                "gpu1.facts.firewall": {
+                    "tool": "iptables",
+                    "active": True,
+                    "blocks": [],
+                    "interfaces": {"tailscale0": [], "eth0": ["8472/udp"]},
+                }
+            },
+            "gpu1",
+            ["iptables", "blocks 8472/udp"],
+        ),
+        *(
+            ({"gpu1.facts.firewall": {**REJECTING, "tool": tool}}, "gpu1", ["pods of different nodes", "FORWARD", do])
+            for tool, do in (
+                ("iptables", "iptables -I FORWARD -s 10.244.0.0/16 -j ACCEPT"),
+                ("ufw", "iptables -I FORWARD -d 10.244.0.0/16 -j ACCEPT"),
+                ("firewalld", "--zone=trusted --add-source=10.244.0.0/16"),
+                ("nftables", "ip saddr 10.244.0.0/16 accept"),
+            )
         ),
         ({"gpu1.settings.node_name": "gpu_1"}, "gpu1", ["'gpu_1'", "cluster_node_name"]),
         ({"gpu1.settings.node_name": "localhost"}, "gpu1", ["localhost"]),
