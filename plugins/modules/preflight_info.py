@@ -172,6 +172,18 @@ options:
     type: float
     default: 0
     version_added: 0.2.0
+  api_endpoint:
+    description:
+      - Address of the API server, to which a worker tries to connect, as C(host:port). Without this option, no
+        connection is attempted.
+      - If the host's kubelet is already configured, its API server is used instead. Empty means only that one.
+    type: str
+    version_added: 0.2.0
+  connect_timeout:
+    description: Time limit in seconds for the connection to O(api_endpoint).
+    type: float
+    default: 3
+    version_added: 0.2.0
   api_timeout:
     description: Seconds to wait on a control plane for its own API server, while the kubelet starts it.
     type: float
@@ -518,6 +530,14 @@ control_plane:
     daemonsets: [kube-flannel-ds, kube-proxy, nvidia-device-plugin]
     gpu_managers: [device_plugin]
     error: ""
+api_reach:
+  description: >-
+    Result of the connection to the API server (C(endpoint)) - C(reach) and C(error) as returned by
+    M(gpulab.kubernetes.api_reach_info). Empty without O(api_endpoint), and on control planes.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  sample: {endpoint: "10.0.0.11:6443", reach: refused, error: Connection refused}
 cloud_init:
   description: >-
     Status of cloud-init on this boot: C(state) is V(absent), V(disabled), V(running), V(done) or V(error), and
@@ -550,6 +570,7 @@ from ..module_utils._host import facts as host
 from ..module_utils._host import network
 from ..module_utils._host.ansible_facts import ansible_facts
 from ..module_utils._host.cloud_init import CloudInit, wait
+from ..module_utils._host.reach import reach_api
 from ..module_utils._kubeadm import control_plane
 from ..module_utils._kubeadm.membership import membership
 from ..module_utils._module import run
@@ -594,6 +615,7 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     )
     cluster = membership(root)
     asks_apt = bool(gpus) and params["distribution_drivers"]
+    asks_api = params["api_endpoint"] is not None and cluster["role"] != "control_plane"
     is_control_plane = cluster["role"] == "control_plane" and system["is_root"]
     return {
         **system,
@@ -629,6 +651,9 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
         "cluster": cluster,
         "control_plane": control_plane.read(module, root, params["api_timeout"]) if is_control_plane else {},
+        "api_reach": reach_api(params["api_endpoint"], cluster["server"], params["connect_timeout"])
+        if asks_api
+        else {},
         "cloud_init": cloud_init.fields(),
     }
 
@@ -661,6 +686,8 @@ def main() -> None:
             "controller_time": {"type": "float", "default": 0},
             "timeout": {"type": "float", "default": 10},
             "cloud_init_timeout": {"type": "float", "default": 0},
+            "api_endpoint": {"type": "str"},
+            "connect_timeout": {"type": "float", "default": 3},
             "api_timeout": {"type": "float", "default": 30},
             "gather_subset": {
                 "type": "list",

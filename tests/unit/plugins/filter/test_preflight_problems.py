@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_notes import preflight_notes
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_problems import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
 
@@ -167,12 +168,16 @@ def set_at(target: Any, path: str, value: Any) -> None:
 
 def check(changes: dict[str, Any], **settings: Any) -> list[dict[str, str]]:
     """The problems of three good hosts after changes, whose keys are paths such as cp1.facts.cpus."""
+    problems: list[dict[str, str]] = find(*changed(changes, **settings))
+    return problems
+
+
+def changed(changes: dict[str, Any], **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     hosts, shared = machines(), copy.deepcopy(SETTINGS)
     for path, value in changes.items():
         set_at(hosts, path, value)
     shared.update(settings)
-    problems: list[dict[str, str]] = find(hosts, shared)
-    return problems
+    return hosts, shared
 
 
 @pytest.mark.parametrize("there", ["ip_tables", "nf_tables"])
@@ -985,6 +990,54 @@ def test_api_from_where_work_against_it_runs(api: dict[str, Any], delegate: str,
     problems = check({}, api={**SETTINGS["api"], **api} if api else {}, api_delegate=delegate)
     assert len(problems) == bool(words)
     assert all(word in str(problems[0].values()).replace("\\", "") for word in words)
+
+
+EXISTING = {
+    "cp1.facts.cluster": {"role": "control_plane", "begun": True, "finished": True, "ca_hashes": [], "server": ""}
+}
+JOINED = {"gpu1.facts.cluster": {"role": "worker", "begun": True, "finished": True, "ca_hashes": [], "server": ""}}
+NO_ROUTE = {"reach": "unreachable", "error": "No route to host"}
+SILENT = {"reach": "silent", "error": "no answer within 3 s"}
+
+
+@pytest.mark.parametrize(
+    ("reached", "state", "verdict"),
+    [
+        ({"reach": "answered", "error": ""}, EXISTING, ""),
+        # Packets reach the control plane and return.
+        ({"reach": "refused", "error": "Connection refused"}, {}, ""),
+        ({"reach": "refused", "error": "Connection refused"}, EXISTING, ""),
+        ({"reach": "unasked", "error": ""}, {}, ""),
+        (SILENT, {}, "note"),
+        (SILENT, EXISTING, "problem"),
+        (SILENT, JOINED, "problem"),
+        (NO_ROUTE, {}, "problem"),
+        (NO_ROUTE, EXISTING, "problem"),
+        # Another address than the one that was found to be the API's.
+        ({**SILENT, "endpoint": "203.0.113.9:6443"}, EXISTING, ""),
+        # Which a kubelet has nevertheless.
+        ({**SILENT, "endpoint": "203.0.113.9:6443"}, JOINED, "problem"),
+    ],
+)
+def test_workers_that_do_not_reach_the_control_plane(
+    reached: dict[str, Any], state: dict[str, Any], verdict: str
+) -> None:
+    found = {"endpoint": "192.168.7.11:6443", **reached}
+    hosts, settings = changed({**state, "gpu1.facts.api_reach": found})
+    unreached = [one for one in find(hosts, settings) if one["kind"] == "control_plane_unreachable"]
+    notes = preflight_notes(hosts, settings)
+    assert (len(unreached), len(notes)) == {"": (0, 0), "note": (0, 1), "problem": (1, 0)}[verdict]
+    text = " ".join([*map(str, unreached), *notes])
+    words = ["gpu1", f"API server at {found['endpoint']}: {found['error']}", "cluster_node_address"] if verdict else []
+    assert all(word in text for word in words)
+
+
+def test_notes_without_readings() -> None:
+    assert preflight_notes({}, SETTINGS) == []
+    hosts, settings = changed({"gpu1.facts": {}, "gpu1.failure": {"msg": "gone"}})
+    assert preflight_notes(hosts, settings) == []
+    with pytest.raises(AnsibleFilterError, match="listing the notes"):
+        preflight_notes({"gpu1": {}}, SETTINGS)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -361,6 +362,23 @@ def test_listeners_and_their_programs(read: Read, host: Host) -> None:
         {"port": 8472, "protocol": "udp", "address": "0.0.0.0", "process": "kernel", "pid": 0},
     ]
     assert read(ports=["2375/udp", "8472/tcp"])["listeners"] == []
+
+
+def test_worker_that_tries_the_api_server(read: Read, host: Host) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as closed:
+        endpoint, refused = (f"127.0.0.1:{one.getsockname()[1]}" for one in (server, closed))
+        closed.close()
+        assert read()["api_reach"] == {}
+        assert read(api_endpoint="")["api_reach"] == {"endpoint": "", "reach": "unasked", "error": ""}
+        assert read(api_endpoint=endpoint)["api_reach"] == {"endpoint": endpoint, "reach": "answered", "error": ""}
+        assert read(api_endpoint=refused)["api_reach"]["reach"] == "refused"
+        # A kubelet has an API server already.
+        host.write("etc/kubernetes/kubelet.conf", KUBECONFIG.replace("10.0.0.11:6443", endpoint))
+        for given in ("", refused):
+            assert read(api_endpoint=given)["api_reach"]["endpoint"] == endpoint
+        host.write("etc/kubernetes/manifests/kube-apiserver.yaml", "")
+        host.write("etc/kubernetes/admin.conf", KUBECONFIG)
+        assert read(api_endpoint=endpoint)["api_reach"] == {}
 
 
 def packet_filter(tool: str, blocks: list[str]) -> dict[str, Any]:
