@@ -10,6 +10,7 @@ from typing import Any, Callable
 from ansible.errors import AnsibleFilterError
 
 from ..plugin_utils._preflight import cluster as cluster_rules
+from ..plugin_utils._preflight import host as host_rules
 from ..plugin_utils._preflight.model import Cluster, Reading
 
 DOCUMENTATION = r"""
@@ -56,7 +57,10 @@ def preflight_notes(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> li
             Reading(name, host["facts"], host["failure"], host["settings"], host.get("left_out", False))
             for name, host in hosts.items()
         )
-        found = [note for rule in cluster_rules.NOTES for note in rule(Cluster(readings, settings))]
+        cluster = Cluster(readings, settings)
+        found = [note for cluster_rule in cluster_rules.NOTES for note in cluster_rule(cluster)]
+        judged = [reading for reading in cluster.read if not reading.left_out]
+        found += [note for rule in host_rules.NOTES for reading in judged for note in rule(reading, cluster)]
         return [f"{note.host}: {note.what}. {note.why}. {note.do}." for note in found]
     except (KeyError, TypeError, AttributeError) as error:
         raise AnsibleFilterError(f"Error while listing the notes of preflight: bad input ({error!r})") from error

@@ -310,6 +310,12 @@ signing_key:
   type: dict
   version_added: 0.2.0
   sample: {certificate: /var/lib/shim-signed/mok/MOK.der, enrolled: true}
+inotify:
+  description: The kernel's limits of inotify for each user.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  sample: {max_user_instances: 128, max_user_watches: 8192}
 kernel_modules:
   description: State of each of O(kernel_modules), C(loaded), C(builtin), C(available) or C(missing).
   returned: always
@@ -620,6 +626,7 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     return {
         **system,
         "disks": host.disks(root, params["disk_paths"]),
+        "inotify": host.inotify(root),
         "kernel_modules": host.kernel_modules(root, params["kernel_modules"]),
         "kernel_packages": host.kernel_packages(root, database, system["os"]["id"], runner if gpus else None),
         "signing_key": signing_key(runner, root) if system["secure_boot"] else {},

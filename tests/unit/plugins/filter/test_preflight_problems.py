@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_notes import preflight_notes
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_problems import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.host import INOTIFY
 
 find = FilterModule().filters()["preflight_problems"]
 
+ROOT = Path(__file__).resolve().parents[4]
 T4, A100, V100, B200, B300, RTX_5090 = "0x1eb8", "0x20b0", "0x1db5", "0x2901", "0x3182", "0x2b85"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda"
 API_PACKAGES = {"kubernetes": "37.0.2", "yaml": "6.0.2"}
@@ -1030,6 +1033,27 @@ def test_workers_that_do_not_reach_the_control_plane(
     text = " ".join([*map(str, unreached), *notes])
     words = ["gpu1", f"API server at {found['endpoint']}: {found['error']}", "cluster_node_address"] if verdict else []
     assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize(
+    ("sysctls", "note"),
+    [
+        ({}, ""),
+        ({"net.core.somaxconn": 128}, ""),
+        ({"fs.inotify.max_user_instances": 16384}, ""),
+        ({"fs.inotify.max_user_instances": 256}, "max_user_instances to 256 (it is 128 now)"),
+        ({"fs.inotify.max_user_watches": "65536"}, "raised to 524288"),
+        ({"fs.inotify.max_user_watches": "many"}, ""),
+    ],
+)
+def test_limits_of_inotify_that_the_inventory_keeps_low(sysctls: dict[str, Any], note: str) -> None:
+    limits = {"max_user_instances": 128, "max_user_watches": 8192}
+    hosts, settings = changed({"gpu1.facts.inotify": limits, "gpu1.settings.sysctls": sysctls})
+    notes = preflight_notes(hosts, settings)
+    assert find(hosts, settings) == [] and len(notes) == bool(note)
+    assert all(text.startswith("gpu1: host_sysctls") and note in text for text in notes)
+    variables = yaml.safe_load((ROOT / "roles/host/vars/main.yml").read_text())["_host_sysctl_minimums"]
+    assert variables == {f"fs.inotify.{name}": value for name, value in INOTIFY.items()}
 
 
 def test_notes_without_readings() -> None:

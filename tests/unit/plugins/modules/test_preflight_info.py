@@ -133,6 +133,13 @@ def test_host_that_holds_nothing_to_read(read: Read, host: Host, programs: Any) 
     assert result["os"]["key"] == "" and result["default_address"] == "" and result["memory_mib"] == 0
 
 
+def test_limits_of_inotify(read: Read, host: Host) -> None:
+    assert read()["inotify"] == {}
+    host.write("proc/sys/fs/inotify/max_user_instances", "128\n")
+    host.write("proc/sys/fs/inotify/max_user_watches", "many\n")
+    assert read()["inotify"] == {"max_user_instances": 128}
+
+
 def test_ubuntu(read: Read, host: Host) -> None:
     host.write("etc/os-release", NOBLE)
     assert read()["os"]["key"] == "Ubuntu 24.04"
