@@ -404,12 +404,14 @@ nvlink_bridges:
   sample: [mlx5_4, mlx5_5]
 nvidia_driver:
   description: >-
-    Existing driver. C(origin) is V(none), V(cuda_repository), V(distribution), V(runfile) or V(other).
+    Existing driver. C(origin) is V(none), V(cuda_repository), V(distribution), V(runfile) or V(other). C(profiling) is
+    who may read the performance counters, V(administrators) or V(all), empty if the driver is not loaded.
   returned: always
   type: dict
   sample:
     loaded_version: 580.178.04
     loaded_modules: open
+    profiling: administrators
     packages: {nvidia-open-580: 580.178.04-1}
     origin: cuda_repository
     nouveau_loaded: false

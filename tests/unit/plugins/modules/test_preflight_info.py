@@ -133,6 +133,20 @@ def test_host_that_holds_nothing_to_read(read: Read, host: Host, programs: Any) 
     assert result["os"]["key"] == "" and result["default_address"] == "" and result["memory_mib"] == 0
 
 
+@pytest.mark.parametrize(
+    ("params", "profiling"),
+    [
+        ("", ""),
+        ("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n", "administrators"),
+        ("RmProfilingAdminOnly: 0\nPreserveVideoMemoryAllocations: 0\n", "all"),
+        ("XRmProfilingAdminOnly: 0\n", ""),
+    ],
+)
+def test_who_may_read_performance_counters(read: Read, host: Host, params: str, profiling: str) -> None:
+    host.write("proc/driver/nvidia/params", params)
+    assert read()["nvidia_driver"]["profiling"] == profiling
+
+
 def test_limits_of_inotify(read: Read, host: Host) -> None:
     assert read()["inotify"] == {}
     host.write("proc/sys/fs/inotify/max_user_instances", "128\n")
