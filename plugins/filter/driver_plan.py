@@ -36,7 +36,8 @@ options:
   wanted:
     description: >-
       C(version), C(source) (as C(nvidia_driver_source)), C(modules) (V(open), V(proprietary) or V(auto)), C(extent)
-      (V(compute) or V(full)), whether a C(reboot) is allowed, and Ansible's C(connection).
+      (V(compute) or V(full)), whether a C(reboot) is allowed, Ansible's C(connection), and C(profiling), who may
+      read the performance counters (V(administrators) or V(all)).
     type: dict
     required: true
   node:
@@ -61,6 +62,7 @@ RETURN = r"""
 _value:
   description:
     - C(version), the kind of its C(modules) if packages install it, and C(problem) if its packages are not known.
+    - C(profiling), why the setting for performance counters has no effect yet (empty if it has).
     - C(reboot), with the reason C(why) the run will probably need one (empty if none is known), whether it is
       C(allowed), and what to C(do).
     - Whether the driver is installed C(by_packages) or C(by_pod), is C(loaded), and whether it C(interrupts) another

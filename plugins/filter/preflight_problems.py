@@ -35,7 +35,8 @@ options:
         C(failure) (the result of the task that failed or found the host unreachable, or empty) and C(settings), the
         settings of this host - C(node_name), C(node_address), C(become) (whether the inventory lets Ansible become
         root), C(proxied) (whether the host uses a proxy), C(resolv_conf) (the file of name servers that is configured
-        for this host, or empty), C(expected_gpus) (or null), C(ignored_gpus), C(nvidia_driver_version),
+        for this host, or empty), C(expected_gpus) (or null), C(sysctls) (as in C(host_sysctls)), C(ignored_gpus),
+        C(nvidia_driver_version),
         C(nvidia_driver_source), C(nvidia_driver_root), C(nvidia_driver_modules), C(nvidia_driver_replace_foreign),
         C(existing_packages) and C(existing_sources) (what to do with them), C(packages) (by component C(names),
         C(version) and the C(minimum) that may be kept, empty for none), C(nvidia_driver_upgrading) (whether this run

@@ -60,29 +60,15 @@ packages:
   sample: {kubernetes: 32.0.1, yaml: 6.0.2}
 """
 
-import socket
 import sys
 from importlib import metadata, util
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._host.reach import reach
+
 # The distribution that brings each package.
 DISTRIBUTIONS = {"kubernetes": "kubernetes", "yaml": "PyYAML"}
-
-
-def reach(endpoint: str, timeout: float) -> tuple[str, str]:
-    if not endpoint:
-        return "unasked", ""
-    host, _colon, port = endpoint.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout).close()
-    except ConnectionRefusedError as error:
-        return "refused", str(error.strerror)
-    except socket.timeout:
-        return "silent", f"no answer within {timeout:g} s"
-    except (OSError, ValueError, OverflowError) as error:
-        return "unreachable", str(getattr(error, "strerror", None) or error)
-    return "answered", ""
 
 
 def version(package: str) -> str:

@@ -31,6 +31,14 @@ options:
       - Keys with a slash as their first separator are interpreted as in C(systemd-sysctl), for interface names with
         dots.
     type: dict
+  minimums:
+    description:
+      - Kernel parameters that must be at least as large as the given numbers, unless they are in O(sysctls).
+      - A parameter that is large enough is neither changed nor written to O(sysctl_file). If a parameter can't be
+        raised, there is a warning. Parameters that this kernel does not have are skipped.
+    type: dict
+    default: {}
+    version_added: 0.2.0
   modules_file:
     description: File for C(systemd-modules-load). It is managed as a whole.
     type: path

@@ -27,6 +27,19 @@ options:
     type: list
     elements: str
     default: []
+  pod_network:
+    description: Network of the pods, for which the packet filter must forward packets. Empty means none.
+    type: str
+    default: ""
+    version_added: 0.2.0
+  pod_interfaces:
+    description: >-
+      Interfaces between which a node forwards the packets of pods, such as V(cni0) and V(flannel.1). An empty name is
+      the interface of the default route. With fewer than two, it is not read whether the packet filter forwards them.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   disk_paths:
     description: Paths for which to read the free space. They need not exist yet.
     type: list
@@ -159,6 +172,18 @@ options:
     type: float
     default: 0
     version_added: 0.2.0
+  api_endpoint:
+    description:
+      - Address of the API server, to which a worker tries to connect, as C(host:port). Without this option, no
+        connection is attempted.
+      - If the host's kubelet is already configured, its API server is used instead. Empty means only that one.
+    type: str
+    version_added: 0.2.0
+  connect_timeout:
+    description: Time limit in seconds for the connection to O(api_endpoint).
+    type: float
+    default: 3
+    version_added: 0.2.0
   api_timeout:
     description: Seconds to wait on a control plane for its own API server, while the kubelet starts it.
     type: float
@@ -285,6 +310,12 @@ signing_key:
   type: dict
   version_added: 0.2.0
   sample: {certificate: /var/lib/shim-signed/mok/MOK.der, enrolled: true}
+inotify:
+  description: The kernel's limits of inotify for each user.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  sample: {max_user_instances: 128, max_user_watches: 8192}
 kernel_modules:
   description: State of each of O(kernel_modules), C(loaded), C(builtin), C(available) or C(missing).
   returned: always
@@ -333,10 +364,13 @@ listeners:
   elements: dict
   sample: [{port: 6443, protocol: tcp, address: "::", process: kube-apiserver, pid: 1234}]
 firewall:
-  description: The packet filter. C(blocks) contains the O(reachable_ports) that it blocks, or null if it can't be read.
+  description: >-
+    The packet filter. C(blocks) contains the O(reachable_ports) that it blocks on the interface of the default route,
+    or null if it can't be read, C(interfaces) the same for each interface with an IPv4 address, and C(forward) the
+    chain that rejects the packets of pods, empty if there is none.
   returned: always
   type: dict
-  sample: {tool: ufw, active: true, blocks: [6443/tcp]}
+  sample: {tool: ufw, active: true, blocks: [6443/tcp], interfaces: {eth0: [6443/tcp]}, forward: ""}
 gpus:
   description: >-
     NVIDIA GPUs on the PCI bus, regardless of their driver, each with its name (empty if the host has no list of PCI
@@ -370,12 +404,14 @@ nvlink_bridges:
   sample: [mlx5_4, mlx5_5]
 nvidia_driver:
   description: >-
-    Existing driver. C(origin) is V(none), V(cuda_repository), V(distribution), V(runfile) or V(other).
+    Existing driver. C(origin) is V(none), V(cuda_repository), V(distribution), V(runfile) or V(other). C(profiling) is
+    who may read the performance counters, V(administrators) or V(all), empty if the driver is not loaded.
   returned: always
   type: dict
   sample:
     loaded_version: 580.178.04
     loaded_modules: open
+    profiling: administrators
     packages: {nvidia-open-580: 580.178.04-1}
     origin: cuda_repository
     nouveau_loaded: false
@@ -505,6 +541,14 @@ control_plane:
     gpu_managers: [device_plugin]
     gpus_twice: {}
     error: ""
+api_reach:
+  description: >-
+    Result of the connection to the API server (C(endpoint)) - C(reach) and C(error) as returned by
+    M(gpulab.kubernetes.api_reach_info). Empty without O(api_endpoint), and on control planes.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  sample: {endpoint: "10.0.0.11:6443", reach: refused, error: Connection refused}
 cloud_init:
   description: >-
     Status of cloud-init on this boot: C(state) is V(absent), V(disabled), V(running), V(done) or V(error), and
@@ -537,6 +581,7 @@ from ..module_utils._host import facts as host
 from ..module_utils._host import network
 from ..module_utils._host.ansible_facts import ansible_facts
 from ..module_utils._host.cloud_init import CloudInit, wait
+from ..module_utils._host.reach import reach_api
 from ..module_utils._kubeadm import control_plane
 from ..module_utils._kubeadm.membership import membership
 from ..module_utils._module import run
@@ -573,12 +618,20 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     ]
     wanted = [resolve(one, system["os"]) for one in asked]
     addresses, routes = network.addresses(runner), network.routes(runner)
+    traffic = network.Traffic(
+        params["reachable_ports"],
+        network.by_default_route(addresses, routes),
+        params["pod_network"],
+        params["pod_interfaces"],
+    )
     cluster = membership(root)
     asks_apt = bool(gpus) and params["distribution_drivers"]
+    asks_api = params["api_endpoint"] is not None and cluster["role"] != "control_plane"
     is_control_plane = cluster["role"] == "control_plane" and system["is_root"]
     return {
         **system,
         "disks": host.disks(root, params["disk_paths"]),
+        "inotify": host.inotify(root),
         "kernel_modules": host.kernel_modules(root, params["kernel_modules"]),
         "kernel_packages": host.kernel_packages(root, database, system["os"]["id"], runner if gpus else None),
         "signing_key": signing_key(runner, root) if system["secure_boot"] else {},
@@ -587,7 +640,7 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "default_address": network.default_address(addresses, routes),
         "network_manager": network.has_network_manager(runner),
         "listeners": network.listeners(root, params["ports"]),
-        "firewall": network.firewall(runner, root, params["reachable_ports"]),
+        "firewall": network.firewall(runner, root, traffic),
         "gpus": gpus,
         "gpus_left_out": left_out,
         "nvswitches": nvswitches,
@@ -610,6 +663,9 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
         "cluster": cluster,
         "control_plane": control_plane.read(module, root, params["api_timeout"]) if is_control_plane else {},
+        "api_reach": reach_api(params["api_endpoint"], cluster["server"], params["connect_timeout"])
+        if asks_api
+        else {},
         "cloud_init": cloud_init.fields(),
     }
 
@@ -630,6 +686,8 @@ def main() -> None:
         argument_spec={
             "ports": {"type": "list", "elements": "str", "default": []},
             "reachable_ports": {"type": "list", "elements": "str", "default": []},
+            "pod_network": {"type": "str", "default": ""},
+            "pod_interfaces": {"type": "list", "elements": "str", "default": []},
             "disk_paths": {"type": "list", "elements": "str", "default": ["/"]},
             "kernel_modules": {"type": "list", "elements": "str", "default": ["overlay", "br_netfilter"]},
             "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
@@ -640,6 +698,8 @@ def main() -> None:
             "controller_time": {"type": "float", "default": 0},
             "timeout": {"type": "float", "default": 10},
             "cloud_init_timeout": {"type": "float", "default": 0},
+            "api_endpoint": {"type": "str"},
+            "connect_timeout": {"type": "float", "default": 3},
             "api_timeout": {"type": "float", "default": 30},
             "gather_subset": {
                 "type": "list",

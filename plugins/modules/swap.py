@@ -18,6 +18,8 @@ description:
   - Masks systemd swap units that don't come from fstab, including those of C(zram-generator) and of swap partitions
     that systemd detects, and the services of the packages C(dphys-swapfile), C(swapspace), C(systemd-swap),
     C(zram-config) and C(zram-tools).
+  - On the system's GPT disk, systemd turns a partition of type swap on as soon as fstab contains no swap. Therefore the
+    units are read again after systemd has been reloaded, and the new ones are masked as well.
   - Disables the swap file that Azure's agent creates at each boot (C(ResourceDisk.EnableSwap) in C(/etc/waagent.conf)),
     and saves a copy of that file next to it.
   - Does not change scripts that turn swap on at boot (C(/etc/rc.local), C(per-boot) scripts of cloud-init); a warning
@@ -106,7 +108,9 @@ fstab_lines:
       options: sw
       fields: 6
 units:
-  description: Systemd units that were masked, or would be in check mode.
+  description: >-
+    Systemd units that were masked, or would be in check mode. In check mode, those of swap partitions are missing if
+    fstab still contains swap, because systemd creates them only after that.
   returned: success
   type: list
   elements: str

@@ -30,6 +30,7 @@ _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d
 # What shows that a module is there although nothing lists it, as in a container or a kernel without modules.
 _TRACES = {"br_netfilter": "/proc/sys/net/bridge", "ip_tables": "/proc/net/ip_tables_names"}
 _RESOLV_CONF = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
+_INOTIFY = ("max_user_instances", "max_user_watches")
 _UNITS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/usr/local/lib/systemd/system")
 # By what only an installation has: an uninstalled one may leave directories.
 _DISTRIBUTIONS = {
@@ -91,6 +92,12 @@ def system(root: str, controller_time: float) -> dict[str, Any]:
         "cgroup_version": 2 if under(root, "/sys/fs/cgroup/cgroup.controllers").exists() else 1,
         "secure_boot": _secure_boot(root),
     }
+
+
+def inotify(root: str) -> dict[str, int]:
+    """The kernel's limits of inotify for each user, without those that can't be read."""
+    found = {name: text_or_nothing(root, f"/proc/sys/fs/inotify/{name}").strip() for name in _INOTIFY}
+    return {name: int(text) for name, text in found.items() if text.isdecimal()}
 
 
 def disks(root: str, paths: Iterable[str]) -> list[dict[str, Any]]:

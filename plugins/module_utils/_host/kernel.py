@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
@@ -71,6 +72,15 @@ def modules_file(names: Iterable[str]) -> str:
 def sysctl_file(values: Mapping[str, str]) -> str:
     """The text of a file for systemd-sysctl."""
     return _HEADER + "".join(f"{key} = {value}\n" for key, value in sorted(values.items()))
+
+
+def sysctl_keys(text: str) -> set[str]:
+    """The paths below ``/proc/sys`` of what a file for systemd-sysctl sets."""
+    found = set()
+    for entry in _ENTRY.finditer(text):
+        with contextlib.suppress(DomainError):
+            found.add(sysctl_path(entry["key"]))
+    return found
 
 
 def overridden(values: Mapping[str, str], ours: str, others: Mapping[str, str]) -> list[dict[str, str]]:

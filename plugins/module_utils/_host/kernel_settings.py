@@ -21,10 +21,14 @@ _SYSCTL_DIRECTORIES = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sys
 
 @dataclass
 class Outcome:
-    """``loaded`` and ``set`` name what was (in check mode: would be) changed on the running kernel."""
+    """``loaded`` and ``set`` name what was (in check mode: would be) changed on the running kernel.
+
+    ``not_raised``: parameters that stay below their minimum, with the kernel's reason.
+    """
 
     loaded: list[str] = field(default_factory=list)
     set: dict[str, str] = field(default_factory=dict)
+    not_raised: dict[str, str] = field(default_factory=dict)
     overridden: list[dict[str, str]] = field(default_factory=list)
     diff: list[dict[str, str]] = field(default_factory=list)
 
@@ -43,7 +47,12 @@ class KernelSettings:
         self._outcome = Outcome()
 
     def apply(
-        self, modules: Sequence[str] | None, sysctls: dict[str, Any] | None, modules_file: str, sysctl_file: str
+        self,
+        modules: Sequence[str] | None,
+        sysctls: dict[str, Any] | None,
+        minimums: dict[str, Any],
+        modules_file: str,
+        sysctl_file: str,
     ) -> Outcome:
         """Raises DomainError for the first module, or for all settings, that the kernel refuses."""
         values = {key: kernel.sysctl_value(value) for key, value in (sysctls or {}).items()}
@@ -52,6 +61,7 @@ class KernelSettings:
         if modules is not None:
             self._load(modules)
         self._set(values)
+        values.update(self._raise({key: low for key, low in minimums.items() if key not in values}, sysctl_file))
         if modules is not None:
             self._keep(modules_file, kernel.modules_file(modules), bool(modules))
         if sysctls is not None:
@@ -110,6 +120,28 @@ class KernelSettings:
             self._outcome.diff.append(difference(path, f"{current or ''}\n", f"{value}\n"))
         if problems:
             raise DomainError("Error while setting kernel parameters: " + "; ".join(problems))
+
+    def _raise(self, minimums: dict[str, Any], sysctl_file: str) -> dict[str, str]:
+        """Raise what is too low; return what the file must contain, which is nothing that was high enough before."""
+        ours = kernel.sysctl_keys(read_text(under(self._root, sysctl_file)) or "")
+        kept = {}
+        for key, wanted in sorted(minimums.items()):
+            path = under(self._root, "/proc/sys") / kernel.sysctl_path(key)
+            try:
+                low = int(wanted)
+                current = int(path.read_text(encoding="utf-8")) if path.exists() else None
+                if current is None or (current >= low and kernel.sysctl_path(key) not in ours):
+                    continue
+                kept[key] = str(max(current, low))
+                if current < low:
+                    if not self._check:
+                        path.write_text(f"{low}\n", encoding="utf-8")
+                    self._outcome.set[key] = str(low)
+                    self._outcome.diff.append(difference(path, f"{current}\n", f"{low}\n"))
+            except (OSError, ValueError, TypeError) as error:
+                kept.pop(key, None)
+                self._outcome.not_raised[key] = str(getattr(error, "strerror", None) or error)
+        return kept
 
     def _keep(self, path: str, text: str, needed: bool) -> None:
         file = under(self._root, path)

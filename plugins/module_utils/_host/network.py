@@ -10,7 +10,8 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from .._command import CommandError, CommandNotFoundError, Runner
 from .._errors import DomainError
 from .._files import text_or_nothing, under
 from .._systemd import is_active
-from .firewall import Filter, nft_tables, read_iptables, read_nft
+from .firewall import nft_tables, read_iptables, read_nft
+from .packet_filter import Filter
 
 # Listening, as the kernel numbers the states of sockets; a UDP socket that waits is "closed".
 _LISTENING = {"tcp": "0A", "udp": "07"}
@@ -113,19 +115,65 @@ def _taken(root: str, wanted: set[tuple[str, int]]) -> list[tuple[int, str, str,
     return taken
 
 
-def firewall(runner: Runner, root: str, ports: Iterable[str]) -> dict[str, Any]:
-    """The packet filter: tool, active, blocks (wanted ports that it refuses; null when it can't be read)."""
+@dataclass(frozen=True)
+class Traffic:
+    """What must pass the packet filter: ``ports`` that others reach, by one of ``interfaces`` (the usual one first).
+
+    ``pod_network`` and ``pod_interfaces``: what a node forwards between these interfaces, of which an empty one is the
+    usual one; empty: nothing.
+    """
+
+    ports: Sequence[str]
+    interfaces: Sequence[str] = ()
+    pod_network: str = ""
+    pod_interfaces: Sequence[str] = ()
+
+
+def by_default_route(found: Iterable[Mapping[str, Any]], table: Iterable[Mapping[str, str]]) -> list[str]:
+    """The interfaces with IPv4 addresses, those of default routes first."""
+    default = [route["interface"] for route in table if route["destination"] == "default"]
+    names = [str(entry["interface"]) for entry in found if entry["family"] == "inet"]
+    return list(dict.fromkeys([*(name for name in default if name in names), *names]))
+
+
+def firewall(runner: Runner, root: str, traffic: Traffic) -> dict[str, Any]:
+    """The packet filter: tool, active, blocks (wanted ports that it refuses; null when it can't be read), forward.
+
+    ``blocks`` is right for the usual interface, ``interfaces`` has the same for each; ``forward`` is the chain that
+    rejects the packets of pods.
+    """
     try:
         filters, said = _filters(runner)
     except DomainError:
         filters, said = None, ""
     if filters is None:
         enabled = bool(re.search(r"^\s*ENABLED=yes", text_or_nothing(root, "/etc/ufw/ufw.conf"), re.MULTILINE))
-        return {"tool": "ufw" if enabled else "", "active": enabled, "blocks": None}
-    blocked = [port for port in ports if any(found.blocks(port) for _tool, found in filters)]
-    drops = [tool for tool, found in filters if any(found.entries.values()) or any(map(found.blocks, blocked))]
+        tool = "ufw" if enabled else ""
+        return {"tool": tool, "active": enabled, "blocks": None, "interfaces": {}, "forward": ""}
+    blocked = {
+        interface: [port for port in traffic.ports if any(found.blocks(port, interface) for _tool, found in filters)]
+        for interface in traffic.interfaces or [""]
+    }
+    every = {port for ports in blocked.values() for port in ports}
+    drops = [
+        tool
+        for tool, found in filters
+        if any(found.entries.values()) or any(found.blocks(port, name) for name in blocked for port in every)
+    ]
+    usual = next(iter(blocked))
+    between = [name or usual for name in traffic.pod_interfaces]
+    rejecting = [
+        (tool, chain) for tool, found in filters if (chain := found.rejects_pods(traffic.pod_network, between))
+    ]
     marked = (tool for mark, tool in (("ufw-", "ufw"), ("firewalld", "firewalld")) if mark in said)
-    return {"tool": next(marked, "") or (drops[0] if drops else ""), "active": bool(drops), "blocks": blocked}
+    acting = [*drops, *(tool for tool, _chain in rejecting)]
+    return {
+        "tool": next(marked, "") or (acting[0] if acting else ""),
+        "active": bool(acting),
+        "blocks": blocked[usual],
+        "interfaces": {name: ports for name, ports in blocked.items() if name},
+        "forward": rejecting[0][1] if rejecting else "",
+    }
 
 
 def _filters(runner: Runner) -> tuple[list[tuple[str, Filter]] | None, str]:
@@ -142,7 +190,7 @@ def _filters(runner: Runner) -> tuple[list[tuple[str, Filter]] | None, str]:
         result = runner.run(["nft", "-j", "list", "chains"])
         if result.rc != 0:
             return None, ""
-        for family, table in nft_tables(result.stdout, iptables):
+        for family, table in nft_tables(result.stdout, iptables, ("input", "forward")):
             listed = runner.run(["nft", "-j", "list", "table", family, table])
             found.append(("nftables", read_nft(listed.stdout)))
             said += table

@@ -66,9 +66,6 @@ class SwapOff:
         if quiet != agent:
             outcome.configuration.append(WAAGENT)
             outcome.diff.append(difference(self._waagent, agent, quiet))
-        if outcome.units:
-            masked = "".join(f"{unit} masked\n" for unit in outcome.units)
-            outcome.diff.append(difference(under(self._root, MASKS), "", masked))
         self._refuse_without_memory(outcome.active)
         if not self._module.check_mode and outcome.changed:
             self._refuse_without_access(outcome)
@@ -80,6 +77,9 @@ class SwapOff:
                 before = {self._fstab: text, self._waagent: agent}
                 said = f"{str(error).rstrip('.')}. {self._put_back(outcome.active, before)}"
                 raise DomainError(said, **error.fields) from error
+        if outcome.units:
+            masked = "".join(f"{unit} masked\n" for unit in outcome.units)
+            outcome.diff.append(difference(under(self._root, MASKS), "", masked))
         return outcome
 
     def _keep_off(self, outcome: Outcome, text: str, waagent: str) -> None:
@@ -91,6 +91,18 @@ class SwapOff:
             back_up(self._waagent)
             write_text(self._waagent, waagent)
         self._reload()
+        self._mask_what_the_reload_made(outcome)
+
+    def _mask_what_the_reload_made(self, outcome: Outcome) -> None:
+        """Mask the units of swap partitions, which systemd makes only while fstab names no swap.
+
+        src/gpt-auto-generator/gpt-auto-generator.c, add_partition_swap: "swap specified in fstab, ignoring".
+        """
+        made = [unit for unit in units_to_mask(self._root) if unit not in outcome.units]
+        if made:
+            self._mask(made)
+            outcome.units = sorted([*outcome.units, *made])
+            self._reload()
 
     def _reload(self) -> None:
         if under(self._root, "/run/systemd/system").is_dir():

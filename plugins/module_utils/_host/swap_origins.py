@@ -62,9 +62,9 @@ def origins(root: str) -> list[Origin]:
     fstab = swap.fstab_swaps(text_or_nothing(root, "/etc/fstab"))
     found = [Origin("fstab", "/etc/fstab", entry.spec if entry.spec.startswith("/") else None) for entry in fstab]
     for name, path in _units(root).items():
-        by = "zram-generator" if name.startswith("dev-zram") else "systemd" if path.suffix == ".swap" else name
-        what = _WHAT.search(text_or_nothing(root, _host_path(root, path)))
-        found.append(Origin(by, _host_path(root, path), what[1] if what else None))
+        text = text_or_nothing(root, _host_path(root, path))
+        what = _WHAT.search(text)
+        found.append(Origin(_maker(name, text), _host_path(root, path), what[1] if what else None))
     found += [
         Origin("zram-generator", "zram-generator.conf", f"/dev/{name[len('dev-') : -len('.swap')]}")
         for name in _zram_units(root)
@@ -99,6 +99,14 @@ def _units(root: str) -> dict[str, Path]:
             for path in under(root, directory).glob(pattern):
                 found.setdefault(path.name, path)
     return {name: path for name, path in found.items() if not _harmless(path)}
+
+
+def _maker(unit: str, text: str) -> str:
+    if unit.startswith("dev-zram"):
+        return "zram-generator"
+    if swap.made_from_partition_table(text):
+        return "the partition table"
+    return "systemd" if unit.endswith(".swap") else unit
 
 
 def _is_masked(root: str, name: str) -> bool:

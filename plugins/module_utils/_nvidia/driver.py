@@ -47,10 +47,17 @@ def driver_facts(root: str, database: Database) -> dict[str, Any]:
     return {
         "loaded_version": loaded,
         "loaded_modules": parse_modules(text),
+        "profiling": _profiling(text_or_nothing(root, "/proc/driver/nvidia/params")),
         "packages": packages,
         "origin": origin,
         "nouveau_loaded": "nouveau" in loaded_modules(text_or_nothing(root, "/proc/modules")),
     }
+
+
+def _profiling(text: str) -> str:
+    """Who may read the performance counters, by the parameters of the loaded module; empty if that is unknown."""
+    found = re.search(r"^RmProfilingAdminOnly: *(\d+)", text, re.MULTILINE)
+    return "" if not found else "all" if found[1] == "0" else "administrators"
 
 
 def is_helper(name: str) -> bool:

@@ -15,6 +15,8 @@ def ensure(module: Any) -> dict[str, Any]:
     outcome = KernelSettings(module, options.pop("root")).apply(**options)
     for found in outcome.overridden:
         module.warn("{key} will be {value} again after a reboot: {file} sets it later".format(**found))
+    for key, reason in outcome.not_raised.items():
+        module.warn(f"{key} is lower than {options['minimums'][key]} and can't be raised: {reason}")
     return {
         "changed": outcome.changed,
         "diff": outcome.diff,
@@ -28,6 +30,7 @@ SPECIFICATION: dict[str, Any] = {
     "argument_spec": {
         "modules": {"type": "list", "elements": "str"},
         "sysctls": {"type": "dict"},
+        "minimums": {"type": "dict", "default": {}},
         "modules_file": {"type": "path", "default": "/etc/modules-load.d/gpulab.conf"},
         "sysctl_file": {"type": "path", "default": "/etc/sysctl.d/95-gpulab.conf"},
         "root": {"type": "path", "default": "/"},

@@ -92,6 +92,7 @@ class Wanted:
     extent: str = COMPUTE
     reboot: str = "False"
     connection: str = ""
+    profiling: str = "administrators"
     former: Mapping[str, str] = field(default_factory=dict)
     returning: bool = False
 

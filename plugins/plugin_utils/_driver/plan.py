@@ -51,6 +51,7 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
             if wanted.reboot == "True"
             else "Reboot this host and run again, or allow it with -e nvidia_driver_reboot=true",
         },
+        "profiling": _profiling(driver, wanted) if is_loaded else "",
         "preferences": bool(found.packages) and found.preferences,
         "pinning": list(found.pinning),
         "packages": list(found.packages),
@@ -103,6 +104,17 @@ def _reboot(host: Facts) -> str:
     return (
         f"nouveau {drives}. While a console or a desktop uses it, it can't be unloaded, and NVIDIA's driver needs a "
         "reboot"
+    )
+
+
+def _profiling(driver: Facts, wanted: Wanted) -> str:
+    """Return what keeps the setting for performance counters from having effect, empty if nothing does."""
+    if wanted.source not in INSTALLED or driver.get("profiling", "") in ("", wanted.profiling):
+        return ""
+    return (
+        f"The loaded driver lets {driver['profiling']} read the GPU's performance counters. "
+        f"nvidia_driver_profiling={wanted.profiling} has effect when the driver is loaded the next time: drain the "
+        "node and reboot it"
     )
 
 

@@ -196,6 +196,41 @@ def api(cluster: Cluster) -> Iterator[Problem]:
         )
 
 
+def control_plane_unreached(cluster: Cluster) -> Iterator[Problem]:
+    """Workers that surely can't reach the API server."""
+    yield from (problem for problem, sure in _unreached(cluster) if sure)
+
+
+def control_plane_silent(cluster: Cluster) -> Iterator[Problem]:
+    """Workers whose packets got no answer while there is no cluster yet: a firewall may wait for a listener."""
+    yield from (problem for problem, sure in _unreached(cluster) if not sure)
+
+
+def _unreached(cluster: Cluster) -> Iterator[tuple[Problem, bool]]:
+    """What a refused connection shows is enough: packets reach the control plane and return."""
+    first = cluster.control_plane
+    api_runs = bool(first and first.finished) or cluster.settings["api"].get("reach") == "answered"
+    for reading in cluster.read:
+        found = reading.facts.get("api_reach") or {}
+        if reading.left_out or found.get("reach") not in ("silent", "unreachable"):
+            continue
+        # An address that turned out not to be the API's says nothing.
+        if not reading.finished and found["endpoint"] != cluster.settings["api_endpoint"]:
+            continue
+        sure = found["reach"] == "unreachable" or api_runs or reading.finished
+        yield (
+            reading.problem(
+                "control_plane_unreachable",
+                f"The host can't reach the API server at {found['endpoint']}: {found['error']}",
+                "routes, firewalls and security groups between the machines",
+                "A worker joins the cluster through this address, and its kubelet uses it afterwards",
+                "Allow this connection (TCP), or set cluster_node_address of the control plane to an address that all "
+                "nodes reach; preflight_check_api=false skips this check",
+            ),
+            sure,
+        )
+
+
 def membership(cluster: Cluster) -> Iterator[Problem]:
     first = cluster.control_plane
     for reading in cluster.read:
@@ -230,5 +265,7 @@ RULES: tuple[ClusterRule, ...] = (
     left_out_control_plane,
     clocks,
     api,
+    control_plane_unreached,
     membership,
 )
+NOTES: tuple[ClusterRule, ...] = (control_plane_silent,)

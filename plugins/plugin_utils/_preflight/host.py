@@ -18,6 +18,10 @@ from .model import Cluster, Facts, HostRule, Reading, listing
 _PACKET_FILTERS = {"ip_tables", "nf_tables"}
 
 
+# What the role host raises these limits to, if they are lower and not in host_sysctls.
+INOTIFY = {"max_user_instances": 8192, "max_user_watches": 524288}
+
+
 def root(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if reading.facts["is_root"]:
         return
@@ -180,6 +184,22 @@ def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
 
 
+def inotify(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """Limits that stay too low, because the inventory says so. All others are raised."""
+    declared = reading.settings.get("sysctls") or {}
+    for name, there in (reading.facts.get("inotify") or {}).items():
+        wanted = str(declared.get(f"fs.inotify.{name}", ""))
+        if wanted.isdecimal() and int(wanted) < INOTIFY[name]:
+            yield reading.problem(
+                "inotify_limit_low",
+                f"host_sysctls sets fs.inotify.{name} to {wanted} (it is {there} now)",
+                "host_sysctls",
+                'Containers of a node with many pods fail with "too many open files" if this limit is low',
+                f"Remove it from host_sysctls, so that it is raised to {INOTIFY[name]}",
+            )
+
+
+NOTES: tuple[HostRule, ...] = (inotify,)
 RULES: tuple[HostRule, ...] = (
     root,
     platform,

@@ -43,6 +43,7 @@ def ports(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def firewall(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     found = reading.facts["firewall"]
     tool = found["tool"] or "packet filter"
+    blocks = (found.get("interfaces") or {}).get(_node_interface(reading), found["blocks"])
     if found["active"] and found["blocks"] is None and reading.facts["is_root"]:
         yield reading.problem(
             "firewall_unreadable",
@@ -51,18 +52,47 @@ def firewall(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "It may block traffic between the nodes",
             f"Open these ports: {listing(cluster.settings['reachable_ports'])}",
         )
-    elif found["blocks"]:
+    elif blocks:
         commands = {"ufw": "ufw allow {}", "firewalld": "firewall-cmd --permanent --add-port={}"}
         command = commands.get(found["tool"], "")
         yield reading.problem(
             "firewall_blocks",
-            f"A firewall ({tool}) blocks {listing(found['blocks'])}",
+            f"A firewall ({tool}) blocks {listing(blocks)}",
             tool,
             "Nodes reach each other and the API server through these ports",
             "Open them for the other nodes"
-            + (f": {'; '.join(command.format(port) for port in found['blocks'])}" if command else "")
+            + (f": {'; '.join(command.format(port) for port in blocks)}" if command else "")
             + ("; firewall-cmd --reload" if found["tool"] == "firewalld" else ""),
         )
+
+
+def forwarding(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    found = reading.facts["firewall"]
+    chain, tool, pods = found.get("forward"), found["tool"] or "packet filter", cluster.settings["cluster_pod_network"]
+    if not chain:
+        return
+    if tool == "firewalld":
+        do = f"Trust the pods: firewall-cmd --permanent --zone=trusted --add-source={pods}; firewall-cmd --reload"
+    elif tool == "nftables":
+        do = f"Add rules before it, in this chain: ip saddr {pods} accept; ip daddr {pods} accept"
+    else:
+        do = (
+            "Remove the rule that rejects everything (iptables -S shows it), or add rules before it: "
+            f"iptables -I {chain} -s {pods} -j ACCEPT; iptables -I {chain} -d {pods} -j ACCEPT. Save them, so that "
+            "they are there after a reboot"
+        )
+    yield reading.problem(
+        "firewall_rejects_pods",
+        f"A firewall ({tool}) rejects what pods of different nodes send each other",
+        f"chain {chain}",
+        "flannel adds its rules behind the existing ones, where they have no effect",
+        do,
+    )
+
+
+def _node_interface(reading: Reading) -> str:
+    address = str(reading.settings["node_address"])
+    return next((str(one["interface"]) for one in reading.facts["addresses"] if one["address"] == address), "")
 
 
 def name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
@@ -135,4 +165,4 @@ def _of_the_cluster(program: str) -> bool:
     return any(program == name or (len(program) == 15 and name.startswith(program)) for name in _CLUSTER_PROGRAMS)
 
 
-RULES: tuple[HostRule, ...] = (ports, firewall, name, node_address, resolver)
+RULES: tuple[HostRule, ...] = (ports, firewall, forwarding, name, node_address, resolver)

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -283,3 +285,52 @@ def test_the_prompt_of_sudo_rs_is_the_cause_that_is_named(
     )
     assert status != 0 and traces == []
     assert "because the host's sudo is sudo-rs" in output and "ansible_become_exe=sudo.ws" in output, output
+
+
+@contextlib.contextmanager
+def silent(address: str, port: int = 0) -> Iterator[str]:
+    """Yield an address that answers no connection, as behind a packet filter that drops: its queue is full."""
+    with socket.socket() as server, contextlib.ExitStack() as clients:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind((address, port))
+        except OSError as error:
+            pytest.skip(f"{address}:{port}: {error}")
+        server.listen(0)
+        for _number in range(4):
+            client = clients.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+        yield f"{address}:{server.getsockname()[1]}"
+
+
+def own_address() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        try:
+            client.connect(("192.0.2.1", 9))
+        except OSError as error:
+            pytest.skip(f"no route: {error}")
+        return str(client.getsockname()[0])
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["before", "after"])
+def test_workers_try_the_api_server_before_anything_changes(run: Run, known: bool) -> None:
+    """Its address is known before the control plane is read, or only after that."""
+    address = own_address()
+    own = (
+        ""
+        if known
+        else f"cluster_node_address=\"{{{{ ansible_facts['nodename'] | regex_replace('.+', '{address}') }}}}\""
+    )
+    hosts = f"[control_plane]\ncp1 {HERE} {own}\n[workers]\ngpu1 {HERE}\n"
+    with silent("127.0.0.1" if known else address, 0 if known else 6443) as endpoint:
+        arguments = ["-e", "preflight_timeout=1"]
+        arguments += ["-e", f"cluster_api_endpoint={endpoint}"] if known else []
+        status, output, traces = run(hosts, *arguments)
+        words = f"gpu1: The host can't reach the API server at {endpoint}: no answer within 3 s"
+        assert status != 0 and traces == [], output
+        assert words in " ".join(output.split()), output
+        later = re.search(r"TASK \[.*Keep the result\] \**\n(?:skipping.*\n)*ok: \[gpu1\]", output)
+        assert (later is None) == known, output
+        _status, output, _traces = run(hosts, *arguments, "-e", "preflight_check_api=false")
+        assert "can't reach the API server" not in " ".join(output.split()), output

@@ -83,3 +83,22 @@ def test_a_pod_brings_the_driver_where_that_is_chosen(site: Site) -> None:
     assert namespace["metadata"]["name"] == "gpulab-driver" and daemonset["metadata"]["name"] == name
     assert site.asked("wait_for_rollout")[0]["nodes"] == ["gpu1"]
     assert [call.split()[0] for call in calls] == ["cluster_objects", "wait_for_rollout", "nvidia_cdi_spec"]
+
+
+@pytest.mark.parametrize(("given", "state"), [("administrators", "absent"), ("all", "present")])
+def test_performance_counters_are_for_administrators_unless_the_inventory_says_otherwise(
+    site: Site, given: str, state: str
+) -> None:
+    for more in ({"nvidia_driver_profiling": given}, *([{}] if state == "absent" else [])):
+        status, output, _calls = install(site, BARE, **more)
+        assert status == 0, output
+        files = {file["path"]: file for file in site.asked("managed_files")[-1]["files"]}
+        found = files["/etc/modprobe.d/gpulab-profiling.conf"]
+        assert found["state"] == state
+        assert "\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0\n" in found["content"]
+
+
+def test_a_setting_for_performance_counters_that_waits_is_reported(site: Site) -> None:
+    loaded = {"loaded_version": NEW, "profiling": "administrators", "packages": {}, "origin": "cuda_repository"}
+    _status, output, _calls = install(site, loaded, nvidia_driver_profiling="all")
+    assert "nvidia_driver_profiling=all has effect when the driver is loaded the next time" in " ".join(output.split())

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleUndefinedVariable
 from ansible_collections.gpulab.kubernetes.plugins.filter.api_server import api_server
+from ansible_collections.gpulab.kubernetes.plugins.filter.expected_api import expected_api
 from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_path import kubeconfig_path
 from ansible_collections.gpulab.kubernetes.plugins.filter.next_steps import next_steps
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_prefix import report_prefix
@@ -163,6 +165,32 @@ def test_the_api_server_is_the_control_plane_unless_an_endpoint_is_declared(
     address: str, endpoint: str, expected: str
 ) -> None:
     assert api_server(address, endpoint) == expected
+
+
+class Undefined(dict[str, Any]):
+    """Variables of a host, of which one refers to facts that are not there yet."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise AnsibleUndefinedVariable("object of type 'dict' has no attribute 'default_ipv4'")
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, ""),
+        ({"cluster_node_address": "", "ansible_host": "10.0.0.11"}, "10.0.0.11:6443"),
+        ({"cluster_node_address": "10.0.0.11", "ansible_host": "192.0.2.1"}, "10.0.0.11:6443"),
+        ({"cluster_node_address": "{{ ansible_facts.eth1 }}", "ansible_host": "cp1.example.org"}, ""),
+        ({"cluster_node_address": "127.0.0.1", "ansible_host": "192.0.2.1"}, "192.0.2.1:6443"),
+        ({"cluster_node_address": None, "ansible_host": 7}, ""),
+        (Undefined(cluster_node_address="x"), ""),
+    ],
+)
+def test_the_api_server_before_the_control_plane_is_read(variables: dict[str, Any], expected: str) -> None:
+    hosts = {"cp1": variables}
+    assert expected_api(["cp1", "cp2"], hosts) == expected
+    assert expected_api(["cp1"], hosts, "k8s.example.org:6443") == "k8s.example.org:6443"
+    assert expected_api([], hosts) == expected_api(["cp9"], hosts) == ""
 
 
 PLAY = """

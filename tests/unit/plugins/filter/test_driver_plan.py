@@ -426,3 +426,30 @@ def test_a_version_that_is_not_decided_or_not_one_has_a_plan(
     """Preflight plans each host before its rules refuse it."""
     found = plan(host("Ubuntu 24.04", gpus=gpus), TABLE, version, source=source)
     assert bool(found["problem"]) == (source == "cuda_repository")
+
+
+@pytest.mark.parametrize(
+    ("loaded", "read", "wanted", "words"),
+    [
+        (OLD, "administrators", {}, ""),
+        (
+            OLD,
+            "administrators",
+            {"profiling": "all"},
+            "nvidia_driver_profiling=all has effect when the driver is loaded",
+        ),
+        (OLD, "all", {}, "lets all read"),
+        (OLD, "all", {"profiling": "all"}, ""),
+        # Not loaded, or soon loaded in another version.
+        ("", "", {"profiling": "all"}, ""),
+        (NEW, "administrators", {"profiling": "all"}, ""),
+        # Somebody else's driver.
+        (OLD, "administrators", {"profiling": "all", "source": "preinstalled"}, ""),
+    ],
+)
+def test_a_setting_for_performance_counters_that_waits(
+    loaded: str, read: str, wanted: dict[str, Any], words: str
+) -> None:
+    driver = {"loaded_version": loaded, "profiling": read, "packages": {}, "origin": "cuda_repository"}
+    found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, OLD, **wanted)["profiling"]
+    assert words in found and bool(found) == bool(words)

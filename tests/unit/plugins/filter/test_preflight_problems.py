@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.errors import AnsibleFilterError
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_notes import preflight_notes
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_problems import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.host import INOTIFY
 
 find = FilterModule().filters()["preflight_problems"]
 
+ROOT = Path(__file__).resolve().parents[4]
 T4, A100, V100, B200, B300, RTX_5090 = "0x1eb8", "0x20b0", "0x1db5", "0x2901", "0x3182", "0x2b85"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda"
 API_PACKAGES = {"kubernetes": "37.0.2", "yaml": "6.0.2"}
@@ -77,6 +81,9 @@ CONTAINERD_FILES = [
         "options = {BinaryName = '/usr/bin/nvidia-container-runtime', SystemdCgroup = true}\n",
     },
 ]
+
+
+REJECTING = {"active": True, "blocks": [], "interfaces": {"eth0": []}, "forward": "FORWARD"}
 
 
 def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
@@ -164,12 +171,16 @@ def set_at(target: Any, path: str, value: Any) -> None:
 
 def check(changes: dict[str, Any], **settings: Any) -> list[dict[str, str]]:
     """The problems of three good hosts after changes, whose keys are paths such as cp1.facts.cpus."""
+    problems: list[dict[str, str]] = find(*changed(changes, **settings))
+    return problems
+
+
+def changed(changes: dict[str, Any], **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     hosts, shared = machines(), copy.deepcopy(SETTINGS)
     for path, value in changes.items():
         set_at(hosts, path, value)
     shared.update(settings)
-    problems: list[dict[str, str]] = find(hosts, shared)
-    return problems
+    return hosts, shared
 
 
 @pytest.mark.parametrize("there", ["ip_tables", "nf_tables"])
@@ -339,6 +350,28 @@ def test_disk_for_a_driver_where_one_will_be_installed(
             {"gpu1.facts.firewall": {"tool": "ufw", "active": True, "blocks": None}},
             "gpu1",
             ["can't be read", "6443/tcp"],
+        ),
+        # The ports are closed on the interface that has the node's address.
+        (
+            {
+                "gpu1.facts.firewall": {
+                    "tool": "iptables",
+                    "active": True,
+                    "blocks": [],
+                    "interfaces": {"tailscale0": [], "eth0": ["8472/udp"]},
+                }
+            },
+            "gpu1",
+            ["iptables", "blocks 8472/udp"],
+        ),
+        *(
+            ({"gpu1.facts.firewall": {**REJECTING, "tool": tool}}, "gpu1", ["pods of different nodes", "FORWARD", do])
+            for tool, do in (
+                ("iptables", "iptables -I FORWARD -s 10.244.0.0/16 -j ACCEPT"),
+                ("ufw", "iptables -I FORWARD -d 10.244.0.0/16 -j ACCEPT"),
+                ("firewalld", "--zone=trusted --add-source=10.244.0.0/16"),
+                ("nftables", "ip saddr 10.244.0.0/16 accept"),
+            )
         ),
         ({"gpu1.settings.node_name": "gpu_1"}, "gpu1", ["'gpu_1'", "cluster_node_name"]),
         ({"gpu1.settings.node_name": "localhost"}, "gpu1", ["localhost"]),
@@ -960,6 +993,75 @@ def test_api_from_where_work_against_it_runs(api: dict[str, Any], delegate: str,
     problems = check({}, api={**SETTINGS["api"], **api} if api else {}, api_delegate=delegate)
     assert len(problems) == bool(words)
     assert all(word in str(problems[0].values()).replace("\\", "") for word in words)
+
+
+EXISTING = {
+    "cp1.facts.cluster": {"role": "control_plane", "begun": True, "finished": True, "ca_hashes": [], "server": ""}
+}
+JOINED = {"gpu1.facts.cluster": {"role": "worker", "begun": True, "finished": True, "ca_hashes": [], "server": ""}}
+NO_ROUTE = {"reach": "unreachable", "error": "No route to host"}
+SILENT = {"reach": "silent", "error": "no answer within 3 s"}
+
+
+@pytest.mark.parametrize(
+    ("reached", "state", "verdict"),
+    [
+        ({"reach": "answered", "error": ""}, EXISTING, ""),
+        # Packets reach the control plane and return.
+        ({"reach": "refused", "error": "Connection refused"}, {}, ""),
+        ({"reach": "refused", "error": "Connection refused"}, EXISTING, ""),
+        ({"reach": "unasked", "error": ""}, {}, ""),
+        (SILENT, {}, "note"),
+        (SILENT, EXISTING, "problem"),
+        (SILENT, JOINED, "problem"),
+        (NO_ROUTE, {}, "problem"),
+        (NO_ROUTE, EXISTING, "problem"),
+        # Another address than the one that was found to be the API's.
+        ({**SILENT, "endpoint": "203.0.113.9:6443"}, EXISTING, ""),
+        # Which a kubelet has nevertheless.
+        ({**SILENT, "endpoint": "203.0.113.9:6443"}, JOINED, "problem"),
+    ],
+)
+def test_workers_that_do_not_reach_the_control_plane(
+    reached: dict[str, Any], state: dict[str, Any], verdict: str
+) -> None:
+    found = {"endpoint": "192.168.7.11:6443", **reached}
+    hosts, settings = changed({**state, "gpu1.facts.api_reach": found})
+    unreached = [one for one in find(hosts, settings) if one["kind"] == "control_plane_unreachable"]
+    notes = preflight_notes(hosts, settings)
+    assert (len(unreached), len(notes)) == {"": (0, 0), "note": (0, 1), "problem": (1, 0)}[verdict]
+    text = " ".join([*map(str, unreached), *notes])
+    words = ["gpu1", f"API server at {found['endpoint']}: {found['error']}", "cluster_node_address"] if verdict else []
+    assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize(
+    ("sysctls", "note"),
+    [
+        ({}, ""),
+        ({"net.core.somaxconn": 128}, ""),
+        ({"fs.inotify.max_user_instances": 16384}, ""),
+        ({"fs.inotify.max_user_instances": 256}, "max_user_instances to 256 (it is 128 now)"),
+        ({"fs.inotify.max_user_watches": "65536"}, "raised to 524288"),
+        ({"fs.inotify.max_user_watches": "many"}, ""),
+    ],
+)
+def test_limits_of_inotify_that_the_inventory_keeps_low(sysctls: dict[str, Any], note: str) -> None:
+    limits = {"max_user_instances": 128, "max_user_watches": 8192}
+    hosts, settings = changed({"gpu1.facts.inotify": limits, "gpu1.settings.sysctls": sysctls})
+    notes = preflight_notes(hosts, settings)
+    assert find(hosts, settings) == [] and len(notes) == bool(note)
+    assert all(text.startswith("gpu1: host_sysctls") and note in text for text in notes)
+    variables = yaml.safe_load((ROOT / "roles/host/vars/main.yml").read_text())["_host_sysctl_minimums"]
+    assert variables == {f"fs.inotify.{name}": value for name, value in INOTIFY.items()}
+
+
+def test_notes_without_readings() -> None:
+    assert preflight_notes({}, SETTINGS) == []
+    hosts, settings = changed({"gpu1.facts": {}, "gpu1.failure": {"msg": "gone"}})
+    assert preflight_notes(hosts, settings) == []
+    with pytest.raises(AnsibleFilterError, match="listing the notes"):
+        preflight_notes({"gpu1": {}}, SETTINGS)
 
 
 @pytest.mark.parametrize(

@@ -144,3 +144,63 @@ def test_files_can_be_given_other_names(run_module: Any, root: Path) -> None:
     run_module("kernel_settings", {**args, "root": str(root)})
     assert (root / "etc/modules-load.d/k.conf").exists()
     assert (root / "etc/sysctl.d/9.conf").exists()
+
+
+INSTANCES, WATCHES = "fs.inotify.max_user_instances", "fs.inotify.max_user_watches"
+
+
+@pytest.mark.parametrize(
+    ("current", "sysctls", "written", "kept"),
+    [
+        # The kernel's defaults.
+        ((128, 8192), {}, ("8192", "524288"), {INSTANCES: "8192", WATCHES: "524288"}),
+        # What is large enough is nobody's business.
+        ((8192, 524288), {}, ("8192", "524288"), {}),
+        ((128, 1048576), {}, ("8192", "1048576"), {INSTANCES: "8192"}),
+        # The administrator's values take precedence, whatever they are.
+        ((128, 1048576), {INSTANCES: 512}, ("512", "1048576"), {INSTANCES: "512"}),
+        ((None, None), {}, (None, None), {}),
+    ],
+)
+def test_parameters_are_raised_and_never_lowered(
+    run_module: Any,
+    root: Path,
+    current: tuple[int | None, ...],
+    sysctls: dict[str, int],
+    written: tuple[str | None, ...],
+    kept: dict[str, str],
+) -> None:
+    files_of = [root / "proc/sys" / key.replace(".", "/") for key in (INSTANCES, WATCHES)]
+    files_of[0].parent.mkdir(parents=True)
+    for path, value in zip(files_of, current):
+        if value is not None:
+            path.write_text(f"{value}\n")
+    wanted = {"sysctls": sysctls, "minimums": {INSTANCES: 8192, WATCHES: 524288}, "root": str(root)}
+    predicted = run_module("kernel_settings", wanted, check=True)
+    result = run_module("kernel_settings", wanted)
+    assert (predicted["changed"], predicted["sysctls_set"]) == (result["changed"], result["sysctls_set"])
+    assert tuple(path.read_text().strip() if path.exists() else None for path in files_of) == written
+    lines = (root / SYSCTL_FILE).read_text().splitlines()[1:] if kept or result["changed"] else []
+    assert lines == [f"{key} = {value}" for key, value in kept.items()]
+    assert not run_module("kernel_settings", wanted)["changed"]
+
+
+def test_parameter_that_the_administrator_raises_further(run_module: Any, root: Path) -> None:
+    path = root / "proc/sys/fs/inotify/max_user_instances"
+    path.parent.mkdir(parents=True)
+    path.write_text("128\n")
+    wanted = {"sysctls": {}, "minimums": {INSTANCES: 8192}, "root": str(root)}
+    run_module("kernel_settings", wanted)
+    path.write_text("20000\n")
+    run_module("kernel_settings", wanted)
+    assert path.read_text() == "20000\n"
+    assert f"{INSTANCES} = 20000" in (root / SYSCTL_FILE).read_text()
+
+
+def test_parameter_that_can_not_be_raised_is_a_warning(run_module: Any, root: Path) -> None:
+    path = root / "proc/sys/fs/inotify/max_user_instances"
+    path.parent.mkdir(parents=True)
+    path.write_text("unlimited\n")
+    result = run_module("kernel_settings", {"sysctls": {}, "minimums": {INSTANCES: 8192}, "root": str(root)})
+    assert not result["failed"] and not result["changed"]
+    assert f"{INSTANCES} is lower than 8192 and can't be raised" in str(result["warnings"])

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -120,7 +122,7 @@ def test_bare_host(read: Read, host: Host) -> None:
     assert [entry["address"] for entry in result["addresses"]] == ["10.0.0.11"]
     assert result["gpus"] == [] and result["nvidia_driver"]["loaded_version"] == ""
     assert result["cluster"]["role"] == "" and not result["cluster"]["finished"]
-    assert result["firewall"] == {"tool": "", "active": False, "blocks": []}
+    assert result["firewall"] == packet_filter("", [])
     assert result["cgroup_version"] == 1 and not result["secure_boot"]
 
 
@@ -130,6 +132,27 @@ def test_host_that_holds_nothing_to_read(read: Read, host: Host, programs: Any) 
     programs.add("ip", "exit 1")
     result = read(ports=["6443/tcp"], disk_paths=["/var/lib/etcd"])
     assert result["os"]["key"] == "" and result["default_address"] == "" and result["memory_mib"] == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "profiling"),
+    [
+        ("", ""),
+        ("ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n", "administrators"),
+        ("RmProfilingAdminOnly: 0\nPreserveVideoMemoryAllocations: 0\n", "all"),
+        ("XRmProfilingAdminOnly: 0\n", ""),
+    ],
+)
+def test_who_may_read_performance_counters(read: Read, host: Host, params: str, profiling: str) -> None:
+    host.write("proc/driver/nvidia/params", params)
+    assert read()["nvidia_driver"]["profiling"] == profiling
+
+
+def test_limits_of_inotify(read: Read, host: Host) -> None:
+    assert read()["inotify"] == {}
+    host.write("proc/sys/fs/inotify/max_user_instances", "128\n")
+    host.write("proc/sys/fs/inotify/max_user_watches", "many\n")
+    assert read()["inotify"] == {"max_user_instances": 128}
 
 
 def test_ubuntu(read: Read, host: Host) -> None:
@@ -363,13 +386,83 @@ def test_listeners_and_their_programs(read: Read, host: Host) -> None:
     assert read(ports=["2375/udp", "8472/tcp"])["listeners"] == []
 
 
+def test_worker_that_tries_the_api_server(read: Read, host: Host) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as closed:
+        endpoint, refused = (f"127.0.0.1:{one.getsockname()[1]}" for one in (server, closed))
+        closed.close()
+        assert read()["api_reach"] == {}
+        assert read(api_endpoint="")["api_reach"] == {"endpoint": "", "reach": "unasked", "error": ""}
+        assert read(api_endpoint=endpoint)["api_reach"] == {"endpoint": endpoint, "reach": "answered", "error": ""}
+        assert read(api_endpoint=refused)["api_reach"]["reach"] == "refused"
+        # A kubelet has an API server already.
+        host.write("etc/kubernetes/kubelet.conf", KUBECONFIG.replace("10.0.0.11:6443", endpoint))
+        for given in ("", refused):
+            assert read(api_endpoint=given)["api_reach"]["endpoint"] == endpoint
+        host.write("etc/kubernetes/manifests/kube-apiserver.yaml", "")
+        host.write("etc/kubernetes/admin.conf", KUBECONFIG)
+        assert read(api_endpoint=endpoint)["api_reach"] == {}
+
+
+def packet_filter(tool: str, blocks: list[str]) -> dict[str, Any]:
+    return {"tool": tool, "active": bool(tool), "blocks": blocks, "interfaces": {"eth0": blocks}, "forward": ""}
+
+
+TAILSCALE = """\
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD DROP [0:0]
+:ts-input - [0:0]
+:ts-forward - [0:0]
+-A INPUT -j ts-input
+-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT
+-A INPUT -j REJECT --reject-with icmp-host-prohibited
+-A FORWARD -j ts-forward
+-A FORWARD -j REJECT --reject-with icmp-host-prohibited
+-A ts-input -s 100.101.102.103/32 -i lo -j ACCEPT
+-A ts-input -s 100.115.92.0/23 ! -i tailscale0 -j RETURN
+-A ts-input -s 100.64.0.0/10 ! -i tailscale0 -j DROP
+-A ts-input -i tailscale0 -j ACCEPT
+-A ts-input -p udp -m udp --dport 41641 -j ACCEPT
+-A ts-forward -i tailscale0 -j MARK --set-xmark 0x40000/0xff0000
+-A ts-forward -m mark --mark 0x40000/0xff0000 -j ACCEPT
+-A ts-forward -s 100.64.0.0/10 -o tailscale0 -j DROP
+-A ts-forward -o tailscale0 -j ACCEPT
+COMMIT
+"""
+
+
+def test_ports_that_are_open_on_another_interface_only(read: Read, host: Host, programs: Any) -> None:
+    addresses = [
+        ("lo", "127.0.0.1", "host"),
+        ("tailscale0", "100.101.102.103", "global"),
+        ("eth0", "10.0.0.11", "global"),
+    ]
+    links = [
+        {"ifname": name, "addr_info": [{"family": "inet", "local": address, "prefixlen": 24, "scope": scope}]}
+        for name, address, scope in addresses
+    ]
+    programs.add("ip", IP.replace("{addresses}", f"\n{json.dumps(links)}\n").replace("{routes}", ROUTES))
+    host.write("rules", TAILSCALE)
+    programs.add("iptables-save", f"cat {host.root}/rules")
+    wanted = {"reachable_ports": ["22/tcp", "6443/tcp", "8472/udp"], "pod_network": "10.244.0.0/16"}
+    closed = ["6443/tcp", "8472/udp"]
+    found = read(**wanted, pod_interfaces=["cni0", "flannel.1"])["firewall"]
+    assert found == {
+        **packet_filter("iptables", closed),
+        "interfaces": {"eth0": closed, "tailscale0": []},
+        "forward": "FORWARD",
+    }
+    assert read(**wanted, pod_interfaces=["cni0", ""])["firewall"]["forward"] == "FORWARD"
+    assert read(**wanted)["firewall"]["forward"] == ""
+
+
 def test_firewall_that_blocks(read: Read, programs: Any) -> None:
     programs.add(
         "iptables-save",
         "printf '*filter\\n:INPUT DROP [0:0]\\n:ufw-x - [0:0]\\n-A INPUT -p tcp --dport 6443 -j ACCEPT\\nCOMMIT\\n'",
     )
     result = read(reachable_ports=["6443/tcp", "10250/tcp"])
-    assert result["firewall"] == {"tool": "ufw", "active": True, "blocks": ["10250/tcp"]}
+    assert result["firewall"] == packet_filter("ufw", ["10250/tcp"])
 
 
 @pytest.mark.parametrize("tool", ["iptables", "nftables"])
@@ -379,21 +472,22 @@ def test_firewall_of_no_tool(read: Read, programs: Any, tool: str) -> None:
     else:
         chain = '{"chain": {"family": "inet", "table": "mine", "name": "in", "hook": "input", "policy": "drop"}}'
         programs.add("nft", f"echo '{{\"nftables\": [{chain}]}}'")
-    assert read(reachable_ports=["6443/tcp"])["firewall"] == {"tool": tool, "active": True, "blocks": ["6443/tcp"]}
+    assert read(reachable_ports=["6443/tcp"])["firewall"] == packet_filter(tool, ["6443/tcp"])
 
 
 def test_firewall_of_firewalld(read: Read, programs: Any) -> None:
     chain = '{"chain": {"family": "inet", "table": "firewalld", "name": "in", "hook": "input", "policy": "drop"}}'
     programs.add("nft", f"echo '{{\"nftables\": [{chain}]}}'")
     result = read(reachable_ports=["6443/tcp"])
-    assert result["firewall"] == {"tool": "firewalld", "active": True, "blocks": ["6443/tcp"]}
+    assert result["firewall"] == packet_filter("firewalld", ["6443/tcp"])
 
 
 def test_firewall_that_may_not_be_read(read: Read, programs: Any, host: Host) -> None:
     programs.add("iptables-save", "echo 'Permission denied (you must be root)' >&2; exit 4")
-    assert read()["firewall"] == {"tool": "", "active": False, "blocks": None}
+    unread: dict[str, Any] = {"blocks": None, "interfaces": {}, "forward": ""}
+    assert read()["firewall"] == {**unread, "tool": "", "active": False}
     host.write("etc/ufw/ufw.conf", "# x\nENABLED=yes\n")
-    assert read()["firewall"] == {"tool": "ufw", "active": True, "blocks": None}
+    assert read()["firewall"] == {**unread, "tool": "ufw", "active": True}
 
 
 KUBECONFIG = "apiVersion: v1\nclusters:\n- cluster:\n    server: https://10.0.0.11:6443\n  name: kubernetes\n"

@@ -113,6 +113,157 @@ def test_iptables(text: str, ports: list[str]) -> None:
     assert blocked(text) == ports
 
 
+# Every Ubuntu image of Oracle's cloud, shortened.
+ORACLE = """\
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+-A INPUT -m state --state RELATED,ESTABLISHED -j ACCEPT
+-A INPUT -p icmp -j ACCEPT
+-A INPUT -i lo -j ACCEPT
+-A INPUT -p udp -m udp --sport 123 -j ACCEPT
+-A INPUT -p tcp -m state --state NEW -m tcp --dport 22 -j ACCEPT
+-A INPUT -j REJECT --reject-with icmp-host-prohibited
+-A FORWARD -j REJECT --reject-with icmp-host-prohibited
+COMMIT
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "fits"),
+    [
+        # Accepts that no new connection of a node fits.
+        ("-p udp -m udp --sport 123", False),
+        ("-p tcp -m multiport --sports 53,67:68", False),
+        ("-p udp -m multiport --ports 53,123", False),
+        ("-p udp -m udp --sport 8472", False),
+        ("-i lo", False),
+        ("-i tailscale0", False),
+        ("-i wg+", False),
+        ("-s 127.0.0.0/8", False),
+        ("-d 224.0.0.0/4", False),
+        ("-d 255.255.255.255/32", False),
+        ("-m pkttype --pkt-type broadcast", False),
+        ("-m addrtype --dst-type MULTICAST", False),
+        ("-m addrtype --src-type LOCAL", False),
+        ("-m mark --mark 0x40000/0xff0000", False),
+        ("-m conntrack --ctstate RELATED,ESTABLISHED", False),
+        ("-p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN", False),
+        ("-p tcp -m tcp --tcp-flags ACK ACK", False),
+        ("! -p udp ! -p tcp", False),
+        ("-p esp", False),
+        # Those that it fits.
+        ("-p 17 -m udp --dport 8472", True),
+        ("-p udp -m udp --sport 1024:65535 --dport 8472", True),
+        ("-p all", True),
+        ("-s 0.0.0.0/0", True),
+        ("! -p icmp", True),
+        ("-m addrtype --dst-type LOCAL", True),
+        ("! -i lo", True),
+        # Those of which that is not known, so that neither an accept nor a drop is sure.
+        ("-s 10.0.0.0/8", None),
+        ("-i eth1", None),
+        ("-m set --match-set nodes src", None),
+        ("-p udp -m udp --sport 50000:65535", False),
+        ("-p udp -m udp --sport 40000:65535", None),
+        ("-m mark --mark 0x7", None),
+        ("! -s 203.0.113.0/24", None),
+    ],
+)
+def test_whether_a_rule_fits_a_new_connection(rule: str, fits: bool | None) -> None:
+    accepts = not read_iptables(iptables(f"{rule} -j ACCEPT", "-j DROP")).blocks("8472/udp")
+    drops = read_iptables(iptables(f"{rule} -j DROP")).blocks("8472/udp")
+    assert (accepts, drops) == {True: (True, True), False: (False, False), None: (True, False)}[fits]
+
+
+@pytest.mark.parametrize(
+    ("interface", "rules", "blocks"),
+    [
+        ("eth0", ["-i tailscale0 -j ACCEPT", "-j REJECT"], True),
+        ("tailscale0", ["-i tailscale0 -j ACCEPT", "-j REJECT"], False),
+        ("eth0", ["-i eth1 -j ACCEPT", "-j DROP"], True),
+        ("eth1", ["-i eth1 -j ACCEPT", "-j DROP"], False),
+        ("eth1", ["-i eth+ -j ACCEPT", "-j DROP"], False),
+        ("eth0", ["! -i eth1 -j DROP"], True),
+        ("eth0", ["-i eth0 -p tcp -j DROP"], True),
+        ("br-lan", ["-i br-lan -j ACCEPT", "-j DROP"], False),
+        ("eth0", ["-i eth0 -s 10.0.0.0/8 -j ACCEPT", "-j DROP"], False),
+        ("eth0", ["-i eth0 -j lan", "-i eth1 -j ACCEPT", "-j DROP"], True),
+    ],
+)
+def test_rules_for_interfaces(interface: str, rules: list[str], blocks: bool) -> None:
+    assert read_iptables(iptables(*rules)).blocks("6443/tcp", interface) == blocks
+
+
+PODS = "10.244.0.0/16"
+VXLAN, HOST_GW = ["cni0", "flannel.1"], ["cni0", "eth0"]
+FLANNEL = ["-A FORWARD -j FLANNEL-FWD", f"-A FLANNEL-FWD -s {PODS} -j ACCEPT", f"-A FLANNEL-FWD -d {PODS} -j ACCEPT"]
+TAILSCALE = [
+    "-A FORWARD -j ts-forward",
+    "-A ts-forward -i tailscale0 -j MARK --set-xmark 0x40000/0xff0000",
+    "-A ts-forward -m mark --mark 0x40000/0xff0000 -j ACCEPT",
+    "-A ts-forward -o tailscale0 -j ACCEPT",
+]
+DOCKER_RULES = [
+    "-A FORWARD -j DOCKER-USER",
+    "-A FORWARD -j DOCKER-FORWARD",
+    "-A DOCKER-FORWARD -i docker0 -j ACCEPT",
+    "-A DOCKER-FORWARD -o docker0 -j DOCKER",
+    "-A DOCKER ! -i docker0 -o docker0 -j DROP",
+]
+LIBVIRT = ["-A FORWARD -o virbr0 -j REJECT", "-A FORWARD -i virbr0 -j REJECT"]
+KUBE = [
+    "-A FORWARD -m conntrack --ctstate NEW -j KUBE-PROXY-FIREWALL",
+    "-A FORWARD -j KUBE-FORWARD",
+    "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP",
+    "-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT",
+]
+REJECT = "-A FORWARD -j REJECT --reject-with icmp-host-prohibited"
+
+
+@pytest.mark.parametrize(
+    ("rules", "interfaces", "rejects"),
+    [
+        ([], VXLAN, False),
+        ([REJECT], VXLAN, True),
+        ([REJECT], [], False),
+        ([REJECT], ["cni0"], False),
+        ([REJECT, *FLANNEL], VXLAN, True),
+        ([*FLANNEL, REJECT], VXLAN, False),
+        ([*TAILSCALE, REJECT], VXLAN, True),
+        ([*DOCKER_RULES, *KUBE, *LIBVIRT], VXLAN, False),
+        ([*KUBE, REJECT], VXLAN, True),
+        ([*DOCKER_RULES, "-A DOCKER-USER -j DROP"], VXLAN, True),
+        ([*DOCKER_RULES, "-A DOCKER-USER -i eth0 -j DROP"], VXLAN, False),
+        (["-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", REJECT], VXLAN, True),
+        (["-A FORWARD -s 10.88.0.0/16 -j ACCEPT", "-A FORWARD -d 10.88.0.0/16 -j ACCEPT", REJECT], VXLAN, True),
+        ([f"-A FORWARD -s {PODS} -j ACCEPT", REJECT], VXLAN, False),
+        (["-A FORWARD -s 10.0.0.0/8 -j ACCEPT", REJECT], VXLAN, False),
+        (["-A FORWARD -s 10.244.1.0/24 -j ACCEPT", REJECT], VXLAN, False),
+        (["-A FORWARD -i cni0 -j ACCEPT", "-A FORWARD -o cni0 -j ACCEPT", REJECT], VXLAN, False),
+        (["-A FORWARD -i cni0 -j ACCEPT", REJECT], VXLAN, True),
+        (["-A FORWARD -p tcp -m multiport --dports 53,80,443 -j ACCEPT", REJECT], VXLAN, True),
+        (["-A FORWARD -p tcp -m tcp --dport 25 -j REJECT"], VXLAN, False),
+        (["-A FORWARD -i eth0 -j DROP"], VXLAN, False),
+        (["-A FORWARD -i eth0 -j DROP"], HOST_GW, True),
+        (["-A FORWARD -p udp -j DROP"], VXLAN, True),
+        (["-A FORWARD -m addrtype --dst-type LOCAL -j ACCEPT", REJECT], VXLAN, True),
+    ],
+)
+def test_whether_packets_of_pods_are_forwarded(rules: list[str], interfaces: list[str], rejects: bool) -> None:
+    for policy in ("ACCEPT", "DROP"):
+        found = read_iptables("\n".join(["*filter", f":FORWARD {policy} [0:0]", *rules, "COMMIT", ""]))
+        assert found.rejects_pods(PODS, interfaces) == ("FORWARD" if rejects else "")
+    assert found.rejects_pods("not a network", interfaces) == ""
+
+
+def test_firewall_of_oracles_images() -> None:
+    found = read_iptables(ORACLE)
+    assert [port for port in PORTS if found.blocks(port)] == PORTS[1:]
+    assert found.rejects_pods(PODS, VXLAN) == "FORWARD"
+    assert read_iptables(UFW).rejects_pods(PODS, VXLAN) == ""
+
+
 def table(chains: list[dict[str, Any]], rules: list[dict[str, Any]], sets: list[dict[str, Any]] | None = None) -> str:
     return json.dumps(
         {
@@ -147,6 +298,91 @@ ICMP = {"match": {"op": "==", "left": {"payload": {"protocol": "icmp", "field": 
 IPV6 = {"match": {"op": "==", "left": {"payload": {"protocol": "ip6", "field": "saddr"}}, "right": "fe80::1"}}
 DNAT = {"match": {"op": "in", "left": {"ct": {"key": "status"}}, "right": "dnat"}}
 PROTOCOL = {"match": {"op": "==", "left": {"meta": {"key": "l4proto"}}, "right": {"set": ["tcp", "udp"]}}}
+
+
+def match(left: dict[str, Any], right: Any, op: str = "==") -> dict[str, Any]:
+    return {"match": {"op": op, "left": left, "right": right}}
+
+
+def payload(field: str, right: Any, protocol: str = "ip", op: str = "==") -> dict[str, Any]:
+    return match({"payload": {"protocol": protocol, "field": field}}, right, op)
+
+
+def meta(key: str, right: Any, op: str = "==") -> dict[str, Any]:
+    return match({"meta": {"key": key}}, right, op)
+
+
+TYPE = {"fib": {"result": "type", "flags": "daddr"}}
+
+
+@pytest.mark.parametrize(
+    ("expression", "fits"),
+    [
+        (payload("sport", 123, "udp"), False),
+        (payload("sport", {"set": [53, {"range": [67, 68]}]}, "th"), False),
+        (payload("sport", {"range": [1024, 65535]}, "udp"), True),
+        (meta("iifname", "tailscale0"), False),
+        (meta("iifname", {"set": ["lo", "wg0"]}), False),
+        (meta("iifname", "lo", "!="), True),
+        (meta("iifname", "eth1"), None),
+        (meta("nfproto", "ipv6"), False),
+        (meta("nfproto", "ipv4"), True),
+        (meta("protocol", "ip6"), False),
+        (meta("pkttype", {"set": ["broadcast", "multicast"]}), False),
+        (meta("mark", 262144), False),
+        (meta("mark", 7), None),
+        (meta("l4proto", {"set": ["tcp", "udp"]}), True),
+        (match(TYPE, {"set": ["broadcast", "anycast", "multicast"]}), False),
+        (match(TYPE, "local"), True),
+        (payload("saddr", {"prefix": {"addr": "127.0.0.0", "len": 8}}), False),
+        (payload("daddr", "224.0.0.251"), False),
+        (payload("saddr", {"set": [{"elem": {"val": "10.0.0.9", "timeout": 60}}]}), None),
+        (payload("saddr", {"range": ["10.0.0.1", "10.0.0.9"]}), None),
+        (payload("saddr", {"prefix": {"addr": "fe80::", "len": 10}}, "ip6"), False),
+        (match({"ct": {"key": "state"}}, ["established", "related"], "in"), False),
+        (match({"ct": {"key": "direction"}}, "original"), None),
+        (
+            match({"concat": [{"meta": {"key": "iifname"}}, {"payload": {"protocol": "tcp", "field": "dport"}}]}, "@x"),
+            None,
+        ),
+    ],
+)
+def test_whether_a_rule_of_nftables_fits_a_new_connection(expression: dict[str, Any], fits: bool | None) -> None:
+    accepts = not read_nft(table([INPUT], [rule(expression, {"accept": None})])).blocks("8472/udp")
+    drops = read_nft(table([OPEN], [rule(expression, {"drop": None})])).blocks("8472/udp")
+    assert (accepts, drops) == {True: (True, True), False: (False, False), None: (True, False)}[fits]
+
+
+FORWARD = {**INPUT, "name": "forward", "hook": "forward"}
+FIREWALLD = [
+    rule(match({"ct": {"key": "state"}}, {"set": ["established", "related"]}, "in"), {"accept": None}, chain="forward"),
+    rule({"jump": {"target": "policies"}}, chain="forward"),
+    rule({"reject": {"type": "icmpx"}}, chain="forward"),
+    rule(meta("iifname", "eth0"), {"goto": {"target": "public"}}, chain="policies"),
+    rule({"goto": {"target": "public"}}, chain="policies"),
+    rule(meta("oifname", "eth0"), {"accept": None}, chain="public"),
+]
+TRUSTED = rule(payload("saddr", {"prefix": {"addr": "10.244.0.0", "len": 16}}), {"accept": None}, chain="forward")
+
+
+@pytest.mark.parametrize(
+    ("chain", "rules", "rejects"),
+    [
+        (FORWARD, [], True),
+        ({**FORWARD, "policy": "accept"}, [], False),
+        # iptables' own table, in which flannel's rules come before the policy.
+        ({**FORWARD, "family": "ip", "table": "filter"}, [], False),
+        ({**FORWARD, "policy": "accept"}, FIREWALLD, True),
+        ({**FORWARD, "policy": "accept"}, [TRUSTED, *FIREWALLD], False),
+        (FORWARD, [TRUSTED], False),
+        (FORWARD, [rule(meta("iifname", "docker0"), {"accept": None}, chain="forward")], True),
+    ],
+)
+def test_whether_nftables_forwards_packets_of_pods(
+    chain: dict[str, Any], rules: list[dict[str, Any]], rejects: bool
+) -> None:
+    chain = {**chain, "table": chain["table"] if chain["family"] == "ip" else "mine"}
+    assert read_nft(table([chain], rules)).rejects_pods(PODS, VXLAN) == ("forward" if rejects else "")
 
 
 @pytest.mark.parametrize(
@@ -214,6 +450,7 @@ def test_tables_that_matter() -> None:
         [],
     )
     assert nft_tables(text, iptables_too=True) == [("inet", "firewalld")]
+    assert nft_tables(text, True, ("input", "forward")) == [("inet", "firewalld"), ("inet", "forwarding")]
     assert nft_tables(text, iptables_too=False) == [("inet", "firewalld"), ("ip", "filter")]
 
 

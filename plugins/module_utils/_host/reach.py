@@ -1,0 +1,39 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether another machine can be reached."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+
+def reach(endpoint: str, timeout: float) -> tuple[str, str]:
+    """Whether a TCP connection to ``host:port`` (an IPv6 address in brackets) gets an answer, and the system's error.
+
+    answered, refused (packets reach the host and return), silent, unreachable, or unasked for an empty endpoint.
+    """
+    if not endpoint:
+        return "unasked", ""
+    host, _colon, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout).close()
+    except ConnectionRefusedError as error:
+        return "refused", str(error.strerror)
+    except socket.timeout:
+        return "silent", f"no answer within {timeout:g} s"
+    except (OSError, ValueError, OverflowError) as error:
+        return "unreachable", str(getattr(error, "strerror", None) or error)
+    return "answered", ""
+
+
+def reach_api(endpoint: str, server: str, timeout: float) -> dict[str, Any]:
+    """How a worker reaches the API server: the one that its kubelet has (a URL), otherwise the wanted one."""
+    try:
+        own = urlsplit(server).netloc if server.startswith("https://") else ""
+    except ValueError:
+        own = ""
+    found, error = reach(own or endpoint, timeout)
+    return {"endpoint": own or endpoint, "reach": found, "error": error}
