@@ -20,7 +20,8 @@ description:
   - Runs on a control plane and uses its O(kubeconfig). On a host without this file there is no cluster yet, so the
     module does nothing.
   - If no API server can be connected to for O(patience) seconds, the module only warns, because the purpose of the run
-    may be to repair the control plane. If one is there, but refuses, is overloaded or too slow, the module fails.
+    may be to repair the control plane. If one is there, but refuses, is overloaded or too slow, the module fails,
+    unless C(kubeadm init) was never completed on this host, so that there is no cluster to change.
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
@@ -42,7 +43,7 @@ options:
     type: int
     default: 120
   patience:
-    description: Seconds for which acquiring the lease is tried again if the API server doesn't answer as it should.
+    description: Seconds for which this is tried again if the API server doesn't answer as it should.
     type: int
     default: 30
   break_holder:
@@ -90,7 +91,9 @@ taken_from:
   returned: success
   type: str
 api_silent:
-  description: Whether the lease is not held because no API server can be connected to.
+  description:
+    - Whether the lease is not held because no API server can be connected to, or because C(kubeadm init) was never
+      completed on this host and the API server refuses its administrator.
   returned: success
   type: bool
 held_by:
@@ -101,17 +104,21 @@ held_by:
 
 import contextlib
 import time
+from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._errors import DomainError
 from ..module_utils._files import read_text, under
+from ..module_utils._kubeadm.init_evidence import RECORD
 from ..module_utils._kubeadm.kubeconfig import KubeconfigError, read_kubeconfig
 from ..module_utils._kubeadm.lease import Holder, Lease
 from ..module_utils._kubeadm.probe import Api, ApiBusyError, ApiConflictError, ApiRefusedError, ApiSilentError
 from ..module_utils._module import run
+
+Result = TypeVar("Result")
 
 _PAUSE = 2
 _WITHOUT_LEASE = "The lease of the cluster could not be {}, so another run could change it at the same time: {}"
@@ -129,9 +136,13 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     try:
         holders = [Holder(api, params["holder"]) for api in _apis(module, text)]
         if not held:
-            return {**nothing, "changed": holders[0].release()}
-        before = _taken(holders, params)
+            return {**nothing, "changed": _tried(holders, params["patience"], Holder.release)}
+        before = _tried(holders, params["patience"], lambda holder: _hold(holder, params))
     except (ApiRefusedError, ApiBusyError, ApiConflictError, KubeconfigError) as error:
+        # Until its init is complete, an API server may refuse its administrator, and there is no cluster to change.
+        if held and isinstance(error, ApiRefusedError) and under(params["root"], RECORD).exists():
+            module.warn(_WITHOUT_LEASE.format("taken", error))
+            return {**nothing, "api_silent": True}
         if held:
             raise DomainError(
                 f"Error while taking the lease of the cluster: {error}. Without it, another run could change the "
@@ -167,16 +178,21 @@ def _apis(module: AnsibleModule, text: str) -> list[Api]:
     ]
 
 
-def _taken(holders: list[Holder], params: dict[str, Any]) -> Lease | None:
-    """Whose lease it was before. Raises what the last look found: ApiSilentError if no server was there."""
-    deadline = time.monotonic() + params["patience"]
+def _hold(holder: Holder, params: dict[str, Any]) -> Lease | None:
+    """Whose lease it was before."""
+    return holder.hold(params["purpose"], params["duration"], params["break_holder"], datetime.now(timezone.utc))
+
+
+def _tried(holders: list[Holder], patience: float, action: Callable[[Holder], Result]) -> Result:
+    """The result at the first server that answers as it should.
+
+    Raises what the last look found: ApiSilentError if no server was there."""
+    deadline = time.monotonic() + patience
     while True:
         found: list[DomainError] = []
         for holder in holders:
             try:
-                return holder.hold(
-                    params["purpose"], params["duration"], params["break_holder"], datetime.now(timezone.utc)
-                )
+                return action(holder)
             except (ApiRefusedError, ApiSilentError, ApiConflictError) as error:
                 found.append(error)
         there = [error for error in found if isinstance(error, (ApiBusyError, ApiConflictError))]

@@ -25,6 +25,10 @@ _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: ErrImagePull: |$)')
 PULL_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff")
 
+# Seconds: kubelet waits as long before it starts a container again that has failed, then twice as long. A container
+# that failed because something else was away for a while is not judged before that.
+_FIRST_BACKOFF, _LONGEST_BACKOFF, _TO_FAIL = 10.0, 160.0, 20.0
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -167,6 +171,17 @@ def could_not_freeze(pod: Object) -> bool:
 
 def restarts(pod: Object) -> int:
     return sum(status.get("restartCount", 0) for status in (pod.get("status") or {}).get("containerStatuses") or [])
+
+
+def backoff(pod: Object) -> float:
+    """How long it takes until a container that has failed was started again and had time to fail, in seconds."""
+    crashed = [
+        status.get("restartCount", 0)
+        for status in container_statuses(pod)
+        if "running" not in (status.get("state") or {}) and not status.get("ready")
+    ]
+    # kubelet doubles the time with each start. Later ones are not waited for.
+    return min(_FIRST_BACKOFF * 2 ** (min(max(crashed), 10) - 1), _LONGEST_BACKOFF) + _TO_FAIL if any(crashed) else 0
 
 
 def _container_trouble(container: Object) -> Trouble | None:

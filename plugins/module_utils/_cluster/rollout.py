@@ -47,7 +47,8 @@ class Seen:
 class Missing:
     """One thing that is not as wanted. ``pod`` is the one whose log may tell more.
 
-    ``final`` seldom ends by itself; ``unhealthy`` are GPUs that the device plugin knows, but does not offer.
+    ``final`` seldom ends by itself; ``unhealthy`` are GPUs that the device plugin knows, but does not offer. In
+    ``backoff`` seconds the pod's container was started again and can show that it fails.
     """
 
     node: str
@@ -55,6 +56,7 @@ class Missing:
     pod: str = ""
     final: bool = False
     unhealthy: bool = False
+    backoff: float = 0
 
     def fields(self) -> dict[str, str]:
         return {"node": self.node, "text": self.text}
@@ -85,7 +87,9 @@ def unready(pod: Object, what: str, seen: Seen) -> Missing:
     found = objects.trouble(pod, events) or objects.Trouble(
         f"pod {objects.name(pod)} is not ready yet ({objects.phase(pod)})"
     )
-    return Missing(objects.node_of(pod), f"{what}: {found.text}", objects.name(pod), found.final)
+    return Missing(
+        objects.node_of(pod), f"{what}: {found.text}", objects.name(pod), found.final, backoff=objects.backoff(pod)
+    )
 
 
 def acceptable(wanted: Wanted, found: Iterable[Missing]) -> bool:

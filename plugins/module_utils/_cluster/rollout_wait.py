@@ -32,7 +32,8 @@ class End:
         """``found`` is what is missing at ``now``, a time in seconds; to be asked after each look."""
         acceptable = rollout.acceptable(self._wanted, found)
         # By the pod: the text changes from look to look (ErrImagePull, ImagePullBackOff).
-        stuck = self._stuck.exceeded((f"{entry.node} {entry.pod or entry.text}" for entry in found if entry.final), now)
+        final = {f"{entry.node} {entry.pod or entry.text}": entry.backoff for entry in found if entry.final}
+        stuck = self._stuck.exceeded(final, now, final)
         # GPUs seem unhealthy as long as their plugin is not there, so only what follows counts.
         unhealthy = self._unhealthy.exceeded((entry.node for entry in found if acceptable), now)
         stable = self._stable.exceeded(["acceptable"] if acceptable else [], now)

@@ -30,10 +30,12 @@ class StuckFor:
         self._limit = limit
         self.since = dict(since or {})
 
-    def exceeded(self, things: Iterable[str], now: float) -> bool:
-        """``things`` are all that are in that state now; the others start from the beginning."""
+    def exceeded(self, things: Iterable[str], now: float, longer: Mapping[str, float] | None = None) -> bool:
+        """``things`` are all that are in that state now; the others start from the beginning. ``longer`` has limits of
+        some of them that count where they are longer."""
         self.since = {thing: self.since.get(thing, now) for thing in things}
-        return any(now - since >= self._limit for since in self.since.values())
+        limits = longer or {}
+        return any(now - since >= max(self._limit, limits.get(thing, 0)) for thing, since in self.since.items())
 
 
 def until(

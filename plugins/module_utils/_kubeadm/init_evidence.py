@@ -59,7 +59,9 @@ def gather(module: Any, root: str, patience: float) -> state.Evidence:
     )
     if not found.control_plane:
         return found
-    found = _wait_for_api(module, root, found, patience)
+    # A manifest that was taken away for a moment, to restart the API server, comes back.
+    expected = "kube-apiserver" in manifests or search_etcd(data) == state.ALIVE
+    found = _wait_for_api(module, root, found, patience if expected else 0)
     return found if found.api == state.ALIVE else replace(found, etcd=search_etcd(data))
 
 
@@ -91,14 +93,12 @@ def _wait_for_api(module: Any, root: str, found: state.Evidence, patience: float
     while True:
         asked = _ask(module, root, found)
         settled = asked.api in (state.ALIVE, state.BARREN, state.UNASKED)
-        if settled or time.monotonic() >= deadline or not _may_still_come(module, found):
+        if settled or time.monotonic() >= deadline or not _kubelet_runs(module):
             return asked
         time.sleep(2)
 
 
-def _may_still_come(module: Any, found: state.Evidence) -> bool:
-    if "kube-apiserver" not in found.manifests:
-        return False
+def _kubelet_runs(module: Any) -> bool:
     try:
         return Runner(module, timeout=30).run(["systemctl", "is-active", "kubelet"]).rc == 0
     except DomainError:

@@ -34,7 +34,11 @@ LOCAL = {"local", "ansible.builtin.local"}
 def write(**event: Any) -> None:
     """Append one line; workers and the main process share the file, so it is one write."""
     line = json.dumps(event, default=str) + "\n"
-    descriptor = os.open(os.environ["GPULAB_EVENTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        descriptor = os.open(os.environ["GPULAB_EVENTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except FileNotFoundError:
+        # Whoever keeps a lease releases it after the end of a run, when nobody reads its events any more.
+        return
     try:
         os.write(descriptor, line.encode())
     finally:

@@ -145,6 +145,21 @@ def test_an_api_that_answers_but_refuses_is_an_error(cluster: Cluster, status: i
     assert not result["failed"] and "etcd is down" in str(result["warnings"])
 
 
+@pytest.mark.parametrize(("status", "held"), [(401, False), (403, False), (503, None), (200, True)])
+def test_an_init_that_is_not_complete_goes_on_without_the_lease(
+    cluster: Cluster, status: int, held: bool | None
+) -> None:
+    """kubeadm gives its administrator his rights after the API server has started."""
+    record = cluster.root / "var/lib/gpulab/kubeadm-init.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    if status != 200:
+        cluster.api.answers[LEASE] = (status, {"message": "forbidden"})
+    result = cluster.run()
+    assert result["failed"] == (held is None)
+    assert held is None or (result["held"], result["api_silent"]) == (held, not held)
+
+
 def test_a_server_that_is_slow_is_there(api: ApiServer, authority: Authority, tmp_path: Path) -> None:
     client = Api(read_kubeconfig(authority.kubeconfig(api.url)), str(tmp_path), timeout=0.2)
     api.before_answer = lambda: time.sleep(0.5)
@@ -171,6 +186,20 @@ def test_an_api_that_recovers_is_waited_for(cluster: Cluster, status: int, ready
 
     cluster.api.before_answer = recover
     assert cluster.run(patience=30)["held"] and cluster.lease
+
+
+def test_a_release_waits_for_an_api_that_recovers(cluster: Cluster) -> None:
+    assert cluster.run()["held"]
+    there, asked = cluster.api.answers[LEASE], len(cluster.api.asked)
+    cluster.api.answers[LEASE] = (503, {"message": "not yet"})
+
+    def recover() -> None:
+        if len(cluster.api.asked) > asked + 1 and cluster.api.answers.get(LEASE, there) != there:
+            cluster.api.answers[LEASE] = there
+
+    cluster.api.before_answer = recover
+    assert cluster.run(state="released", patience=30)["changed"]
+    assert cluster.lease is None
 
 
 @pytest.mark.parametrize(("local", "held"), [("gone", False), ("api", True), ("cut off", False), (None, False)])

@@ -107,7 +107,7 @@ def test_a_pod_that_could_not_be_frozen_to_start_gets_a_second_one(lab: Lab) -> 
 
 def test_a_node_on_which_no_pod_starts_is_a_problem(lab: Lab) -> None:
     lab.cluster.unable_to_freeze = 1000
-    result = lab.verify()
+    result = lab.verify(timeout=20)
     assert any("StartError: failed to create containerd task" in cause for cause in causes(result, "gpu1"))
     assert not any(name.endswith("-again-again") for name in lab.cluster.created)
 

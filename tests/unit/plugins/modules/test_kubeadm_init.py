@@ -429,8 +429,11 @@ def test_missing_kubeadm(host: Host) -> None:
     assert "kubeadm-is-not-here: there is no such program on this host" in result["msg"]
 
 
-def test_api_server_that_is_still_starting_is_waited_for(host: Host) -> None:
+@pytest.mark.parametrize("manifest", [True, False])
+def test_api_server_that_is_still_starting_is_waited_for(host: Host, manifest: bool) -> None:
     host.run()
+    if not manifest:
+        (host.etc / "manifests/kube-apiserver.yaml").unlink()
     host.programs.add("systemctl", "exit 0")
     answers = iter([DOWN, DOWN, UP, UP])
 

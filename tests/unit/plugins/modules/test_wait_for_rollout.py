@@ -59,10 +59,11 @@ def test_it_waits_for_what_comes_late(cluster: Cluster) -> None:
     node.allocatable = 0
 
     def recover() -> None:
-        time.sleep(1.5)
+        while "/api/v1/nodes" not in cluster.state.watched:
+            time.sleep(0.05)
         node.allocatable = 2
 
-    threading.Thread(target=recover).start()
+    threading.Thread(target=recover, daemon=True).start()
     assert not cluster.wait(timeout=60)["failed"]
     # What happens meanwhile is told by the API.
     assert cluster.state.listed.count("/api/v1/nodes") == cluster.state.watched.count("/api/v1/nodes") == 1

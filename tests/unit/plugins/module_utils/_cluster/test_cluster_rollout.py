@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster import objects
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.objects import GPU, NO_NODE
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.rollout import (
     Missing,
@@ -163,6 +164,7 @@ def test_every_resource_of_shared_and_cut_gpus_counts(
 LATE = Missing("", "not available yet")
 PULL = Missing("gpu1", "ImagePullBackOff", "plugin-x", final=True)
 PULL_AGAIN = Missing("gpu1", "ErrImagePull", "plugin-x", final=True)
+CRASHED = Missing("gpu1", "exit status 1", "gfd-x", final=True, backoff=100)
 UNHEALTHY = Missing("gpu1", "1 of 2 GPUs are allocatable", unhealthy=True)
 
 
@@ -189,6 +191,7 @@ def test_only_unhealthy_gpus_can_be_acceptable(found: list[Missing], tolerate: b
         ([(0, []), (5, [LATE]), (6, []), (15, []), (16, [])], 10, False, 16),
         ([(0, [PULL]), (30, [PULL_AGAIN]), (60, [PULL])], 0, False, 60),
         ([(0, [PULL]), (30, [LATE]), (61, [PULL]), (120, [PULL]), (121, [PULL])], 0, False, 121),
+        ([(0, [CRASHED]), (60, [CRASHED]), (99, [CRASHED]), (100, [CRASHED])], 0, False, 100),
         ([(0, [UNHEALTHY]), (500, [UNHEALTHY])], 0, False, None),
         ([(0, [UNHEALTHY]), (14, [UNHEALTHY]), (15, [UNHEALTHY])], 0, True, 15),
         # They seem so as long as their plugin is not there.
@@ -202,3 +205,25 @@ def test_waiting_ends_when_all_is_settled_or_something_is_stuck(
 ) -> None:
     waiting = End(Wanted(tolerate_unhealthy=tolerate), settle)
     assert next((now for now, found in looks if waiting.reached(found, now)), None) == end
+
+
+@pytest.mark.parametrize(
+    ("restarts", "state", "seconds"),
+    [
+        (0, "terminated", 0),
+        (1, "waiting", 30),
+        (4, "terminated", 100),
+        (5, "waiting", 180),
+        (6, "waiting", 180),
+        (9_000_000, "waiting", 180),
+        (4, "running", 0),
+    ],
+)
+def test_a_container_that_failed_is_given_the_time_to_be_started_again(
+    restarts: int, state: str, seconds: float
+) -> None:
+    """The API server was away, the feature discovery ended, and kubelet starts it again after its usual pause."""
+    status = {"name": "gfd", "ready": False, "restartCount": restarts, "state": {state: {"exitCode": 1}}}
+    init = {"name": "first", "ready": True, "restartCount": 9, "state": {"terminated": {"exitCode": 0}}}
+    pod = {"metadata": {"name": "a"}, "status": {"initContainerStatuses": [init], "containerStatuses": [status]}}
+    assert objects.backoff(pod) == seconds
