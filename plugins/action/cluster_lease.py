@@ -30,8 +30,8 @@ from ..plugin_utils._keeper.keeper import lives
 
 _RENEWALS = 6
 _PAUSE = 0.2
-# For a renewal or a release that is under way, and for the end of the keeper, which may have to wait for that.
-_LONGEST_CALL, _LONGEST_END = 45.0, 60.0
+# Seconds for a renewal, for a release, and for the end of the keeper, which may have to wait for a renewal.
+_LONGEST_CALL, _LONGEST_RELEASE, _LONGEST_END = 45.0, 75.0, 60.0
 _STOP = ".stop"
 
 
@@ -113,7 +113,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             if not self._renew(state, parent, duration, call):
                 return
-        call(_LONGEST_CALL, state="released")
+        call(_LONGEST_RELEASE, state="released")
 
     @staticmethod
     def _renew(state: Path, parent: int, duration: int, call: Callable[..., dict[str, Any]]) -> bool:

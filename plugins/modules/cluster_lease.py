@@ -43,9 +43,10 @@ options:
     type: int
     default: 120
   patience:
-    description: Seconds for which this is tried again if the API server doesn't answer as it should.
+    description:
+      - Seconds for which this is tried again if the API server doesn't answer as it should.
+      - By default, 30 seconds to acquire the lease, and 60 to release it.
     type: int
-    default: 30
   break_holder:
     description: Holder whose lease may be taken over because its run is known to have ended.
     type: str
@@ -121,6 +122,7 @@ from ..module_utils._module import run
 Result = TypeVar("Result")
 
 _PAUSE = 2
+_PATIENCE = {"held": 30, "released": 60}
 _WITHOUT_LEASE = "The lease of the cluster could not be {}, so another run could change it at the same time: {}"
 # Where the API server of this host is, when the cluster's address is another.
 _LOCAL = "/etc/kubernetes/controller-manager.conf"
@@ -133,11 +135,12 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     if text is None:
         return nothing
     held = params["state"] == "held"
+    patience = params["patience"] if params["patience"] is not None else _PATIENCE[params["state"]]
     try:
         holders = [Holder(api, params["holder"]) for api in _apis(module, text)]
         if not held:
-            return {**nothing, "changed": _tried(holders, params["patience"], Holder.release)}
-        before = _tried(holders, params["patience"], lambda holder: _hold(holder, params))
+            return {**nothing, "changed": _tried(holders, patience, Holder.release)}
+        before = _tried(holders, patience, lambda holder: _hold(holder, params))
     except (ApiRefusedError, ApiBusyError, ApiConflictError, KubeconfigError) as error:
         # Until its init is complete, an API server may refuse its administrator, and there is no cluster to change.
         if held and isinstance(error, ApiRefusedError) and under(params["root"], RECORD).exists():
@@ -209,7 +212,7 @@ def main() -> None:
             "holder": {"type": "str", "required": True},
             "purpose": {"type": "str", "default": ""},
             "duration": {"type": "int", "default": 120},
-            "patience": {"type": "int", "default": 30},
+            "patience": {"type": "int"},
             "break_holder": {"type": "str", "default": ""},
             "kubeconfig": {"type": "path", "default": "/etc/kubernetes/admin.conf"},
             "context": {"type": "str", "default": ""},
