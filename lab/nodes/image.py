@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab import paths, progress
-from lab.depot import cache, debian, tools
+from lab.depot import cache, debian, sudo_rs, tools
 from lab.nodes import podman
 from lab.nodes.mirror import Mirror
 
@@ -41,6 +41,8 @@ _CODENAMES = {
     "ubuntu2404-shaped": "bookworm",
     "ubuntu2604-shaped": "trixie",
 }
+# Ubuntu 25.10 and later: `sudo` is sudo-rs, and the original is `sudo.ws`.
+SUDO_RS = ("ubuntu2604-shaped",)
 # Consoles and kernel file systems that a container has not, and timers that would use the disk or hold apt's lock.
 _MASKED = (
     "console-getty.service",
@@ -106,7 +108,8 @@ def ensure(system: str, mirror: Mirror) -> str:
     """Return the name of the image of an operating system; make it when its recipe changed. Raises DepotError."""
     codename = _CODENAMES[system]
     base = cache.digest(codename, mirror.archive, *_PACKAGES)
-    recipe = cache.digest(base, mirror, system, cache.tree_digest(_FILES, Path(__file__)))
+    sources = (_FILES, Path(__file__), *([Path(sudo_rs.__file__)] if system in SUDO_RS else []))
+    recipe = cache.digest(base, mirror, system, cache.tree_digest(*sources))
     name = f"{REPOSITORY}:{system}-{recipe[:12]}"
     with cache.lock(f"image-{codename}"):
         known = podman.images()
@@ -177,6 +180,8 @@ def _furnish(root: Path, system: str, mirror: Mirror) -> None:
         _write(root, "etc/apt/apt.conf.d/90proxy", f'Acquire::http::Proxy "{mirror.proxy}";\n')
     if system in _SHAPES:
         _shape(root, _SHAPES[system], _CODENAMES[system])
+    if system in SUDO_RS:
+        _replace_sudo(root)
 
 
 def _sources(root: Path, system: str, mirror: Mirror) -> None:
@@ -199,6 +204,13 @@ def _shape(root: Path, shape: _Shape, base: str) -> None:
     _write(root, "etc/lsb-release", _LSB_RELEASE.format(**words))
     _write(root, "etc/debian_version", f"{shape.debian}\n")
     _write(root, "etc/issue", f"Ubuntu {shape.full} (shaped) \\n \\l\n\n")
+
+
+def _replace_sudo(root: Path) -> None:
+    program = root / "usr/bin/sudo"
+    _chroot(root, "dpkg-divert", "--local", "--rename", "--divert=/usr/bin/sudo.ws", "--add", "/usr/bin/sudo")
+    shutil.copy(sudo_rs.provide(), program)
+    program.chmod(0o4755)
 
 
 def _divert(root: Path, path: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from lab.depot import Contents
 from lab.depot.torch_image import REFERENCE as TORCH_IMAGE
 from lab.depot.versions import CHECK_IMAGE, minikube
-from lab.nodes.image import USER
+from lab.nodes.image import SUDO_RS, USER
 from lab.nodes.spec import DISTRIBUTIONS, GROUPS, Spec
 from upstream.lock import load
 
@@ -59,6 +59,8 @@ def render(
         own |= {name: value for name, value in keys[node.name].items() if name not in {*shared, *spec.vars}}
         if node.untidy.sudo:
             own["ansible_become_password"] = (directory / PASSWORD_FILE).read_text().strip()
+            if node.os in SUDO_RS:
+                own["ansible_become_exe"] = "sudo.ws"
         own |= node.vars
         lines.append(" ".join([node.name, *(f"{key}={_quoted(value)}" for key, value in own.items())]))
     for group in GROUPS:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-from ..plugin_utils._inventory import hosts, sources
+from ..plugin_utils._inventory import hosts
+from ..plugin_utils._inventory.sources import problems as source_problems
 
 DOCUMENTATION = r"""
 name: inventory_hints
@@ -48,9 +49,9 @@ _value:
 """
 
 
-def inventory_hints(groups: Mapping[str, Sequence[str]], names: Mapping[str, str], given: Sequence[str]) -> str:
+def inventory_hints(groups: Mapping[str, Sequence[str]], names: Mapping[str, str], sources: Sequence[str]) -> str:
     unread = [
-        problem for problem in sources.problems(given, groups.get("all", [])) if problem.kind == "inventory_unread"
+        problem for problem in source_problems(sources, groups.get("all", [])) if problem.kind == "inventory_unread"
     ]
     found = [f"{problem.what}. {problem.do}." for problem in unread]
     for variable, name in names.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,11 +22,14 @@ SPECS = Path(__file__).parent / "specs"
 
 @dataclass(frozen=True)
 class Scene:
-    """Machines, the shipped inventory that describes them, and whether a firewall lets SSH alone through to them."""
+    """Machines, the shipped inventory that describes them, whether a firewall lets SSH alone through to them, and
+    which of them has sudo-rs.
+    """
 
     name: str
     shipped: str
     firewall: bool = False
+    sudo_rs: str = ""
 
     @property
     def spec(self) -> Path:
@@ -34,7 +38,7 @@ class Scene:
 
 SCENES = (
     Scene("three", "three-machines.ini", firewall=True),
-    Scene("mirror", "own-mirror"),
+    Scene("mirror", "own-mirror", sudo_rs="gpu1"),
     Scene("all-gpus", "three-machines-all-gpus.ini"),
     Scene("single", "single-node.ini"),
 )
@@ -55,6 +59,12 @@ class Machines:
 
     def inventory(self) -> Inventory:
         return self.lab.inventory()
+
+    def set_on(self, host: str, setting: str) -> None:
+        """Add a setting to a host's line of the inventory."""
+        text, found = re.subn(rf"^({host} .*)$", rf"\1 {setting}", self.path.read_text(), flags=re.MULTILINE)
+        assert found == 1, text
+        self.path.write_text(text)
 
 
 @pytest.fixture(scope="module", params=SCENES, ids=lambda scene: scene.name)
@@ -79,8 +89,23 @@ def test_where_only_ssh_leads_to_the_machines_the_tunnel_is_named_before_anythin
         assert expected in words, words
 
 
+def test_where_sudo_is_sudo_rs_the_original_is_named_before_anything_changes(machines: Machines) -> None:
+    host = machines.scene.sudo_rs
+    if not host:
+        pytest.skip("these machines have the original sudo")
+    assert "sudo-rs" in machines.inventory().hosts[host].run("sudo --version")
+    run = machines.user.play(machines.path)
+    assert run.status != 0
+    assert run.changed() == set()
+    words = run.failures()
+    for expected in (host, "the host's sudo is sudo-rs", "ansible_become_exe=sudo.ws"):
+        assert expected in words, words
+
+
 @pytest.fixture(scope="module")
 def first(machines: Machines) -> Run:
+    if machines.scene.sudo_rs:
+        machines.set_on(machines.scene.sudo_rs, "ansible_become_exe=sudo.ws")
     return machines.play().expect_success()
 
 

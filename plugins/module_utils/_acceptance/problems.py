@@ -73,8 +73,8 @@ _WORDS = (
     ),
     (
         r"too many open files",
-        "The node's limit of inotify instances is used up: raise it with host_sysctls="
-        f"{{fs.inotify.max_user_instances: 8192}} ({SITE}), then delete the pod to restart it.",
+        f"The node's limit of inotify instances is used up: run {SITE}, which raises it to 8192, or set a larger "
+        "fs.inotify.max_user_instances in host_sysctls; then delete the pod to restart it.",
     ),
     (
         r"driver version is insufficient|forward compatibility was attempted|\berror(?: code)?[ =:(]{1,3}(?:35|804)\b",

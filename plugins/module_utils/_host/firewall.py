@@ -112,7 +112,7 @@ def nft_tables(text: str, iptables_too: bool, hooks: Collection[str] = ("input",
 def read_nft(text: str) -> Filter:
     """A table, from ``nft -j list table ...``."""
     result = Filter()
-    sets = {str(item.get("name")): item.get("elem", []) for item in _items(text, "set")}
+    sets = {str(item.get("name")): item.get("elem", []) for kind in ("set", "map") for item in _items(text, kind)}
     for chain in _items(text, "chain"):
         name, drops = str(chain.get("name")), chain.get("policy") == "drop"
         result.chains.setdefault(name, [])

@@ -64,7 +64,7 @@ class KernelSettings:
         values.update(self._raise({key: low for key, low in minimums.items() if key not in values}, sysctl_file))
         if modules is not None:
             self._keep(modules_file, kernel.modules_file(modules), bool(modules))
-        if sysctls is not None:
+        if sysctls is not None or minimums:
             self._keep(sysctl_file, kernel.sysctl_file(values), bool(values))
             self._outcome.overridden = kernel.overridden(values, sysctl_file, self._other_files(sysctl_file))
         return self._outcome

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import socket
 from typing import Any
-from urllib.parse import urlsplit
+
+from .._kubeadm.kubeconfig import KubeconfigError, host_port
+from .._kubeadm.kubeconfig import endpoint as read_endpoint
 
 
 def reach(endpoint: str, timeout: float) -> tuple[str, str]:
@@ -32,8 +34,8 @@ def reach(endpoint: str, timeout: float) -> tuple[str, str]:
 def reach_api(endpoint: str, server: str, timeout: float) -> dict[str, Any]:
     """How a worker reaches the API server: the one that its kubelet has (a URL), otherwise the wanted one."""
     try:
-        own = urlsplit(server).netloc if server.startswith("https://") else ""
-    except ValueError:
+        own = host_port(*read_endpoint(server)) if server else ""
+    except KubeconfigError:
         own = ""
     found, error = reach(own or endpoint, timeout)
     return {"endpoint": own or endpoint, "reach": found, "error": error}

@@ -274,12 +274,15 @@ class Driver:
             return []
         file, boot = under(self._root, blacklist), under(self._root, "/boot")
         images = {path.name.removeprefix("initrd.img-"): path for path in boot.glob("initrd.img-*")}
-        newest = sorted(images, key=functools.cmp_to_key(compare_versions))[-1:]
+        modules = {
+            release: read_text(under(self._root, f"/lib/modules/{release}/modules.dep")) or "" for release in images
+        }
+        # DKMS keeps copies of initial ramdisks in /boot, too.
+        kernels = sorted(filter(modules.get, images), key=functools.cmp_to_key(compare_versions))
         return [
             release
-            for release in dict.fromkeys([self._release, *newest])
-            if release in images
-            and "/nouveau.ko" in (read_text(under(self._root, f"/lib/modules/{release}/modules.dep")) or "")
+            for release in dict.fromkeys([self._release, *kernels[-1:]])
+            if "/nouveau.ko" in modules.get(release, "")
             and (not file.exists() or _changed_at(file) > _changed_at(images[release]))
         ]
 

@@ -54,7 +54,7 @@ def read_version(text: str) -> Reading:
             reading.driver_version = version(match[2])
         elif match:
             reading.cuda_version = version(match[2])
-            reading.cuda_failed = is_failure(match[2])
+            reading.cuda_failed |= is_failure(match[2])
         elif line.strip():
             reading.messages.append(line.strip())
     return reading

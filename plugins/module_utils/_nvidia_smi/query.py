@@ -145,7 +145,7 @@ def _heading(reading: Reading, tag: str, text: str | None) -> bool:
         found = reading.driver_version = reading.driver_version or version(text)
     elif tag in ("cuda_version", "cuda_umd_version"):
         found = reading.cuda_version = reading.cuda_version or version(text)
-        reading.cuda_failed = is_failure(text)
+        reading.cuda_failed |= is_failure(text)
     elif tag == "attached_gpus":
         found = reading.attached = whole(text)
     else:

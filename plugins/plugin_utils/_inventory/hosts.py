@@ -1,8 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is in the cluster: its hosts' names and addresses in the inventory, and names of groups. No host is asked. "
-"Pure."""
+"""Who is in the cluster: names and addresses of its hosts in the inventory, and names of groups.
+
+Pure: no host is contacted.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,10 @@ _GIVEN = ("ansible_host", "ansible_user", "ansible_password", "ansible_become_pa
 _NEVER_EMPTY = ("ansible_host", "ansible_user")
 _SSH = ("ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh", "")
 _MISSPELT_CONNECTION = 0.86
+# Variables of plugins that come with other collections, and interpreters of other languages.
+_OF_OTHER_PLUGINS = re.compile(
+    r"ansible_(?:(?:doas|dzdo|ksu|machinectl|pbrun|pfexec|pmrun|psrp|runas|sesu|winrm)_|(?!python)\w+_interpreter$)"
+)
 # Other names for what Ansible calls differently.
 _CALLED = {
     "ansible_ip": "ansible_host",
@@ -112,7 +118,7 @@ def connections(host: str, values: Mapping[str, Any], raw: Mapping[str, Any]) ->
 
 
 def _near_connection(name: str) -> list[str]:
-    if name in _MAGIC:
+    if name in _MAGIC or _OF_OTHER_PLUGINS.match(name):
         return []
     return difflib.get_close_matches(name, CONNECTION, n=1, cutoff=_MISSPELT_CONNECTION)
 
@@ -188,8 +194,9 @@ def same_address(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     for host, values in hosts.items():
         if str(values.get("ansible_connection", "ssh")) in _SSH:
             address = str(values.get("ansible_host", values.get("ansible_ssh_host", host))).strip().lower()
-            way = [str(values.get(f"ansible_ssh_{name}_args", "")) for name in ("common", "extra")]
-            found[(address, str(values.get("ansible_port", 22)), *way)].append(host)
+            way = [str(values.get(f"ansible_ssh_{name}", "")) for name in ("args", "common_args", "extra_args")]
+            port = str(values.get("ansible_port", values.get("ansible_ssh_port", 22)))
+            found[(address, port, *way)].append(host)
     for place, sharing in found.items():
         if len(sharing) > 1:
             yield Problem(

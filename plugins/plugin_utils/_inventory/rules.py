@@ -218,7 +218,7 @@ def _node_name(value: Any) -> Iterator[str]:
 def _node_address(value: Any) -> Iterator[str]:
     text = str(value)
     try:
-        if text and ipaddress.ip_address(text.strip("[]")).version == 6:
+        if text and ipaddress.ip_address(text).version == 6:
             yield f"{text} is an IPv6 address; only IPv4 is supported"
     except ValueError:
         yield f"it must be an IPv4 address, such as 192.0.2.21, not {text!r:.120}"

@@ -79,9 +79,13 @@ def _files(sources: Sequence[str]) -> Iterator[Path]:
         path = Path(source)
         if "," in source or not path.exists():
             continue
-        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
-            if file.is_file() and not os.access(file, os.X_OK) and not file.name.endswith(_IGNORED):
+        for file in _listed(path) if path.is_dir() else [path]:
+            if file.is_file() and not os.access(file, os.X_OK):
                 yield file
+
+
+def _listed(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if not file.name.endswith(_IGNORED))
 
 
 def _unused_variables(sources: Sequence[str], groups: Collection[str]) -> Iterator[Problem]:
@@ -102,7 +106,14 @@ def _unused_variables(sources: Sequence[str], groups: Collection[str]) -> Iterat
 
 def _near(name: str, groups: Collection[str]) -> list[str]:
     alike = [group for group in groups if letters(group) == letters(name)]
-    return alike or difflib.get_close_matches(name, groups, n=1, cutoff=0.85)
+    near = difflib.get_close_matches(name, groups, n=1, cutoff=0.85)
+    return alike or [group for group in near if _is_misspelling(name.lower(), group.lower())]
+
+
+def _is_misspelling(one: str, other: str) -> bool:
+    """Whether they differ in words of letters alone: site1 and site2, or a and b, are two names."""
+    pairs = zip(re.split(r"[^a-z0-9]+", one), re.split(r"[^a-z0-9]+", other))
+    return all(a == b or (len(a) > 3 and f"{a}{b}".isalpha()) for a, b in pairs)
 
 
 def _unread(path: Path, what: str, do: str) -> Problem:

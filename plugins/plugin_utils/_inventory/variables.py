@@ -40,6 +40,8 @@ _PLACES = (
     "ansible_host",
     "ansible_ssh_host",
     "ansible_port",
+    "ansible_ssh_port",
+    "ansible_ssh_args",
     "ansible_ssh_common_args",
     "ansible_ssh_extra_args",
 )
@@ -175,12 +177,8 @@ def servers(
 
 def _addresses(host: str, variables: Mapping[str, Any]) -> set[str]:
     """The names and addresses of a host that the inventory knows."""
-    found = {host}
-    for name in ("ansible_host", "cluster_node_address"):
-        # It may refer to facts.
-        with contextlib.suppress(UndefinedError):
-            found.add(str(variables.get(name, "")))
-    return found - {""}
+    known = _known_of(("ansible_host", "cluster_node_address"), variables)
+    return {host, *map(str, known.values())} - {""}
 
 
 def _values(names: Iterable[str], variables: Mapping[str, Any], known: Specification) -> dict[str, Any]:

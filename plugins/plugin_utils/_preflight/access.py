@@ -20,8 +20,8 @@ _SUDO_RS = (
     "Ubuntu 25.10 and later use sudo-rs, and ansible-core up to 2.21 does not recognize its prompt for a password"
 )
 _SUDO_WS = (
-    "Set ansible_become_exe=sudo.ws for the host, which is the original sudo (package sudo); or allow sudo without a "
-    "password; or use a later ansible-core that recognizes sudo-rs"
+    "Set ansible_become_exe=sudo.ws for the host, which is the original sudo (package sudo), and provide the password "
+    "(-K); or allow sudo without a password; or use a later ansible-core that recognizes sudo-rs"
 )
 _PLACEHOLDERS = {
     "login": "USER@ADDRESS",
@@ -29,8 +29,9 @@ _PLACEHOLDERS = {
     "user": "a user with sudo privileges",
     "jump": "JUMPHOST",
 }
-_LOGIN = r"(?P<login>[\w.+-]+@[\w.:%-]+)"
-_ADDRESS = r"(?P<address>[\w.:%-]*\w)"
+# Bounded, so that a long word without an end takes no time.
+_LOGIN = r"(?P<login>[\w.+-]{1,64}@[\w.:%-]{1,255})"
+_ADDRESS = r"(?P<address>[\w.:%-]{0,255}\w)"
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,7 @@ _SSH_SETUP = (
         r"changed|IDENTIFICATION HAS CHANGED|POSSIBLE DNS SPOOFING",
         "The host's SSH key is not the one that the controller knows",
         "known_hosts on the controller",
-        "The machine was reinstalled, its address belongs to another machine now, or somebody intercepts the "
-        "connection",
+        "The machine was reinstalled, its address belongs to another machine now, or the connection is intercepted",
         "If you know why it changed, compare the new fingerprint on the machine's console, and: ssh-keygen -R "
         "{address}; ssh {address}",
     ),
@@ -263,7 +263,7 @@ _SSH_SETUP = (
     _cause(
         "jump_host",
         r"\A(?=(?:.*?(?:resolve hostname|connect to host|Connection (?:closed|reset) by) "
-        r"(?P<jump>(?!UNKNOWN)[\w.:%-]*\w))?)(?=(?:.*?(?P<jump_login>[\w.+-]+@[\w.%-]+): Permission "
+        r"(?P<jump>(?!UNKNOWN)[\w.:%-]{0,255}\w))?)(?=(?:.*?(?P<jump_login>[\w.+-]{1,64}@[\w.%-]{1,255}): Permission "
         r"denied)?).*(?:UNKNOWN port 65535|port -1\b|[Pp]roxy ?(?:command|jump)|kex_exchange_identification: "
         r"Connection closed by remote host.*Permission denied)",
         "The jump host does not let the controller through",
@@ -346,7 +346,7 @@ _SSH_SETUP = (
     ),
     _cause(
         "ssh_algorithms",
-        r"no matching (?P<kind>host key type|key exchange method|cipher|MAC) found",
+        r"no matching (?:host key type|key exchange method|cipher|MAC) found",
         "SSH on the controller and on the host have no algorithm in common",
         "OpenSSH on both sides",
         _NO_SHELL,
@@ -384,7 +384,8 @@ _HOST = (
     ),
     _cause(
         "host_process_limit",
-        r"[Rr]esource temporarily unavailable|can't start new thread|[Tt]oo many open files",
+        r"(?<!port \d\d: )(?<!port \d{4}: )[Rr]esource temporarily unavailable|can't start new thread|"
+        r"[Tt]oo many open files",
         "The host starts no more programs for the user",
         "limits of the user on the host",
         "Ansible starts programs on the host",
@@ -393,7 +394,7 @@ _HOST = (
     _cause(
         "remote_tmp",
         r"[Ff]ailed to create (?:a )?temporary directory|remote temporary directory|mkdir: can(?:not|'t) create "
-        r"directory|(?:\.ansible/tmp|ansible-tmp-)\S*(?: .{0,80})?: [Pp]ermission denied",
+        r"directory|(?:\.ansible/tmp|ansible-tmp-)\S{0,200}(?: .{0,80})?: [Pp]ermission denied",
         "The host can be reached, but Ansible can't create its temporary directory",
         "home of the user on the host, ansible_remote_tmp",
         "Ansible copies its modules there",
@@ -423,8 +424,8 @@ _NETWORK = (
     ),
     _cause(
         "host_silent",
-        r"timed out(?! during banner)|No route to host|[Nn]etwork is unreachable|Host is "
-        r"(?:down|unreachable)|Connection timeout",
+        r"timed out(?! during banner)|No route to host|port \d+: Resource temporarily unavailable|[Nn]etwork is "
+        r"unreachable|Host is (?:down|unreachable)|Connection timeout",
         "The host can't be reached",
         "ansible_host, ansible_port",
         "Nothing answers at this address: the machine is off, its address is another one, or a firewall is in the way",
@@ -491,7 +492,7 @@ _PROGRAMS = (
     _cause(
         "python_missing",
         r"minimum of Python|[Nn]o python interpreter|python\S*: (?:not found|No such|command not found)|interpreter "
-        r".*not found",
+        r"\S{1,200} was not found",
         "Ansible finds no Python that it can use",
         "host",
         f"Ansible's modules need Python {PYTHON} or newer on the host",
@@ -507,7 +508,7 @@ _PROGRAMS = (
     ),
     _cause(
         "become_refused",
-        r"(?:^|[\s/])(?:sudo|su|doas)(?:\.ws)?: |become password|waiting for become success",
+        r"(?:^|[\s/])(?:sudo|su|doas)(?:\.ws)?: (?!unable to resolve host)|become password|waiting for become success",
         "Ansible can't become root",
         "host",
         _ROOT,

@@ -21,13 +21,14 @@ _IN_PYTHON = re.compile(r"python(3\.\d+)")
 _PREFIX = re.compile(r"\A(?:(?:Task|Action|Module) failed: )+")
 # What the terminal would act on, and the frame that SSH draws around a warning.
 _UNPRINTABLE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)?|[\x00-\x1f\x7f-\x9f]|@{5,}")
+_LONGEST = 8000
 # Exit statuses of what the kernel has ended for want of memory: by way of a shell, and without.
 _KILLED = (137, -9)
 
 
 def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """What kept a host from being read, in the words of Ansible and of the programs that it runs."""
-    raw = _said(reading.failure)
+    raw = _said(reading.failure)[:_LONGEST]
     said = " ".join(_UNPRINTABLE.sub(" ", raw).split()) or "no reason given"
     core, unreachable = str(cluster.settings["ansible_core"]), bool(reading.failure.get("unreachable"))
     newest, seen = _NEWEST_PYTHON.get(".".join(core.split(".")[:2])), _IN_PYTHON.search(said)
@@ -35,8 +36,8 @@ def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         yield _too_old_for(reading, core, newest, seen[1])
         return
     for cause in CAUSES:
-        match = cause.pattern.search(raw)
-        if match and (unreachable or not cause.only_unreachable):
+        match = (unreachable or not cause.only_unreachable) and cause.pattern.search(raw)
+        if match:
             yield reading.problem(
                 cause.kind,
                 f"{cause.what}: {said}",
@@ -84,6 +85,6 @@ def _too_old_for(reading: Reading, core: str, newest: str, python: str) -> Probl
         f"The host's Python is {python}, but ansible-core {core} on the controller supports Python only up to {newest}",
         "ansible-core on the controller, ansible_python_interpreter",
         "Ansible's modules fail with errors that don't show this cause",
-        "Install ansible-core 2.20 or newer on the controller, or set ansible_python_interpreter to an older Python "
-        "on the host",
+        f"Install an ansible-core that supports Python {python} on the controller, or set "
+        "ansible_python_interpreter to an older Python on the host",
     )

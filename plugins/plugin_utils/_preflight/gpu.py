@@ -217,7 +217,7 @@ def decide(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         other = elsewhere(
             _device_ids(reading), str(reading.facts["os"]["key"]), cluster.settings["nvidia_driver_versions"]
         )
-        own = "secure_boot", "kernel_headers_missing", "nvlink5_unsupported", "gpu_unknown"
+        own = "secure_boot", "kernel_headers_missing", "apt_components_missing", "nvlink5_unsupported", "gpu_unknown"
         text = "" if problem.kind in own or problem.remedies else words(found, other)
         do = problem.do if problem.do != INSTEAD or not text else ""
         do = "; or ".join(filter(None, [do, text[:1].lower() + text[1:] if do else text]))

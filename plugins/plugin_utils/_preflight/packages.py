@@ -25,15 +25,15 @@ _SETTINGS = {
 _UNREAD = (
     (
         r"\b407\b|Proxy Authentication Required",
-        "A proxy on the way wants a user and a password: set cluster_http_proxy and cluster_https_proxy to "
-        "http://USER:PASSWORD@PROXY:PORT",
-        "The proxy wants another user or password: correct http://USER:PASSWORD@PROXY:PORT in cluster_http_proxy and "
+        "A proxy between this host and the repository requires a user and a password: set cluster_http_proxy and "
+        "cluster_https_proxy to http://USER:PASSWORD@PROXY:PORT",
+        "The proxy rejects this user or password: correct http://USER:PASSWORD@PROXY:PORT in cluster_http_proxy and "
         "cluster_https_proxy",
     ),
     (
         r"\b401\b",
-        "The repository wants a user and a password: set cluster_apt_credentials",
-        "The repository wants a user and a password: set cluster_apt_credentials",
+        "The repository requires a user and a password: set cluster_apt_credentials",
+        "The repository requires a user and a password: set cluster_apt_credentials",
     ),
     (
         r"[Cc]onnection refused",
@@ -66,8 +66,9 @@ _UNREAD = (
 
 
 def _remedy(error: str, proxied: bool) -> str:
+    said = re.sub(r"\S+://\S+", "", error)
     for pattern, direct, by_proxy in _UNREAD:
-        if re.search(pattern, error):
+        if re.search(pattern, said):
             return by_proxy if proxied else direct
     return "Check the address, DNS and this host's internet access; set cluster_http_proxy, or configure a mirror"
 

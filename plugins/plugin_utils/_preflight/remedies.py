@@ -185,10 +185,6 @@ def _words(remedy: Remedy) -> str:
 
 
 def _value(value: Any) -> str:
-    return (
-        f"[{', '.join(map(str, value))}]"
-        if isinstance(value, list)
-        else str(value).lower()
-        if value is True
-        else str(value)
-    )
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return "true" if value is True else str(value)
