@@ -80,7 +80,7 @@ def _files(sources: Sequence[str]) -> Iterator[Path]:
         if "," in source or not path.exists():
             continue
         for file in _listed(path) if path.is_dir() else [path]:
-            if file.is_file() and not os.access(file, os.X_OK):
+            if file.is_file() and not os.access(file, os.X_OK) and file.suffix not in (".json", ".toml"):
                 yield file
 
 

@@ -106,6 +106,7 @@ def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
         ({"192.0.2.1": {}, "b": {"ansible_host": "192.0.2.1", "ansible_port": "22"}}, "host_address_twice"),
         ({"a": {"ansible_host": "gw", "ansible_port": 1}, "b": {"ansible_host": "gw", "ansible_port": 2}}, ""),
         ({"a": {"ansible_host": "x", "ansible_ssh_common_args": "-J s1"}, "b": {"ansible_host": "x"}}, ""),
+        ({"a": {"ansible_host": "gw", "ansible_ssh_port": 1}, "b": {"ansible_host": "gw", "ansible_ssh_port": 2}}, ""),
         ({"a": {"ansible_connection": "local"}, "b": {"ansible_connection": "local"}}, ""),
         (
             {"a": {"cluster_node_address": "192.0.2.1"}, "b": {"cluster_node_address": "192.0.2.1"}},
