@@ -100,7 +100,8 @@ def variable_problems(
     members_values = {host: values[host] for host in everybody}
     found = list(source_problems(sources, set(hostvars), groups or {}))
     found += variables.across(members_values, known, groups)
-    found += unused_groups(values, _extra_variables(), play_groups)
+    group_names = {host: variables.known_values(GROUP_VARIABLES, each) for host, each in values.items()}
+    found += unused_groups(group_names, _extra_variables(), play_groups)
     if groups is not None:
         found += variables.addresses(members_values)
         found += variables.servers(members_values, known, groups, hostvars)

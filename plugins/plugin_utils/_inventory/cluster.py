@@ -87,8 +87,8 @@ def unused_groups(hosts: Mapping[str, Values], given: Collection[str], seen: Col
     ``given`` are the variables of -e, ``seen`` the names of groups that the plays use.
     """
     for name, default in (*zip(GROUPS, ("control_plane", "workers")), *_OTHER_GROUPS.items()):
-        values = {str(values[name]) for values in hosts.values() if name in values}
-        for value in sorted(values - {default, _MINIKUBE}):
+        found = {str(values[name]) for values in hosts.values() if name in values}
+        for value in sorted(found - {default, _MINIKUBE}):
             if name not in given and (name not in GROUPS or value in seen):
                 yield Problem(
                     "group_variable_unused",

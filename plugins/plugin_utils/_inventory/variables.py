@@ -84,7 +84,7 @@ def find(
     scope = scope or references.Scope(variables)
     for name in references.connection_variables(scope):
         yield from references.problems(host, name, variables, scope, connection=True)
-    yield from members.connections(host, _known_of(references.CONNECTION, variables), scope.raw)
+    yield from members.connections(host, known_values(references.CONNECTION, variables), scope.raw)
     for name in variables:
         if name not in known:
             yield from _misspelt(host, name, known)
@@ -124,7 +124,8 @@ def across(
     """What is wrong with the variables of all hosts of a cluster side by side, and with its groups."""
     first = next(iter(hosts.values()), None)
     if groups is not None and first is not None:
-        yield from cluster.members([str(first.get(name, known[name]["default"])) for name in cluster.GROUPS], groups)
+        named = known_values(cluster.GROUPS, first)
+        yield from cluster.members([str(named.get(name, known[name]["default"])) for name in cluster.GROUPS], groups)
     for names, rule in (*cluster.RULES, *rules.CLUSTER):
         values = {host: _values(names, variables, known) for host, variables in hosts.items()}
         if all(len(found) == len(names) for found in values.values()):
@@ -135,18 +136,18 @@ def addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """What is wrong with the names and addresses of the hosts of a cluster side by side."""
     yield from members.names(hosts)
     names = (*_PLACES, "cluster_node_name", "cluster_node_address")
-    known = {host: _known_of(names, variables) for host, variables in hosts.items()}
+    known = {host: known_values(names, variables) for host, variables in hosts.items()}
     yield from members.same_address(known)
     yield from members.same_node(known)
 
 
 def places(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the address at which each host is reached, as far as the inventory tells it."""
-    found = {host: _known_of(("ansible_host", "ansible_ssh_host"), variables) for host, variables in hosts.items()}
+    found = {host: known_values(("ansible_host", "ansible_ssh_host"), variables) for host, variables in hosts.items()}
     return {host: str(next(iter(known.values()))) for host, known in found.items() if known}
 
 
-def _known_of(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str, Any]:
+def known_values(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str, Any]:
     """Of these variables those that the inventory sets to a value that is known."""
     found = {}
     for name in names:
@@ -165,7 +166,7 @@ def servers(
 ) -> Iterator[Problem]:
     """What is wrong with the NFS server that the inventory names, and with the cache of the cluster's hosts there."""
     first: Mapping[str, Any] = next(iter(hosts.values()), {})
-    group = str(first.get(storage.GROUP, known[storage.GROUP]["default"]))
+    group = str(known_values([storage.GROUP], first).get(storage.GROUP, known[storage.GROUP]["default"]))
     yield from storage.count(group, groups.get(group, []))
     caches = {host: _values(storage.CACHE, variables, known) for host, variables in hosts.items()}
     certain = {host: values for host, values in caches.items() if len(values) == len(storage.CACHE)}
@@ -177,7 +178,7 @@ def servers(
 
 def _addresses(host: str, variables: Mapping[str, Any]) -> set[str]:
     """The names and addresses of a host that the inventory knows."""
-    known = _known_of(("ansible_host", "cluster_node_address"), variables)
+    known = known_values(("ansible_host", "cluster_node_address"), variables)
     return {host, *map(str, known.values())} - {""}
 
 

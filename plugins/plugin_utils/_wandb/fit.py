@@ -59,7 +59,7 @@ def limit_problems(template: PodTemplate) -> Iterator[str]:
         resources = container.get("resources")
         requests, limits = (_object(_object(resources).get(key)) for key in ("requests", "limits"))
         for name, amount in requests.items():
-            if (_is_extended(name) or name.startswith("hugepages-")) and str(limits.get(name)) != str(amount):
+            if (_is_extended(name) or name.startswith("hugepages-")) and not _are_equal(limits.get(name), amount):
                 yield (
                     f"{place} requests {amount} {name} without the same limit, which the API refuses: put it into "
                     "limits"
@@ -170,6 +170,13 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 def _objects(value: Any) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _are_equal(limit: Any, amount: Any) -> bool:
+    """Whether both are the same amount; of those with a variable only the same text is."""
+    texts = str(limit), str(amount)
+    one, other = map(read_quantity, texts)
+    return texts[0] == texts[1] if one is None or other is None else one == other
 
 
 def _format_amount(name: str, amount: Fraction) -> str:

@@ -429,6 +429,7 @@ PODS, SERVICES, KUBERNETES = "cluster_pod_network", "cluster_service_network", "
         ({PODS: "10.244.0.0/23"}, {}, ["room for 2 nodes, but the inventory contains 3"]),
         ({SERVICES: "10.128.0.0/10", PODS: "10.0.0.0/16"}, {}, ["from /12 to /28"]),
         ({PODS: UNKNOWN}, {}, []),
+        *(({name: UNKNOWN}, {}, []) for name in cluster.GROUP_VARIABLES),
     ],
 )
 def test_what_an_inventory_tells_of_the_cluster(

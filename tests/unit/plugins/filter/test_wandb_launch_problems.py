@@ -47,6 +47,10 @@ def pods(**spec: Any) -> dict[str, Any]:
     return {"spec": {"template": {"spec": spec}}}
 
 
+def huge_pages(requested: str, limit: str) -> dict[str, Any]:
+    return {"resources": {"requests": {"hugepages-2Mi": requested}, "limits": {"hugepages-2Mi": limit}}}
+
+
 SIDECAR = requests(1, restartPolicy="Always")
 
 
@@ -129,6 +133,18 @@ SIDECAR = requests(1, restartPolicy="Always")
                 "resource_args": pods(
                     containers=[{"resources": {"requests": {"nvidia.com/gpu": 2}, "limits": {"nvidia.com/gpu": "2"}}}]
                 )
+            },
+            "",
+        ),
+        ({"resource_args": pods(containers=[huge_pages("1Gi", "1024Mi")])}, ""),
+        (
+            {"resource_args": pods(containers=[huge_pages("1Gi", "1000Mi")])},
+            "requests 1Gi hugepages-2Mi without the same limit",
+        ),
+        (
+            {
+                "variables": {"gpus": ONE_TO_FOUR},
+                "resource_args": pods(containers=[huge_pages("{{gpus}}Gi", "{{gpus}}Gi")]),
             },
             "",
         ),
