@@ -47,12 +47,12 @@ def _build(target: Path) -> None:
                 below = _unpack(crate["name"], crate["version"], crate["checksum"], root / "build" / "vendor")
                 known = {"files": {}, "package": crate["checksum"]}
                 (below / ".cargo-checksum.json").write_text(json.dumps(known))
-        (source / ".cargo").mkdir()
-        (source / ".cargo" / "config.toml").write_text(_VENDORED)
+        (root / ".cargo").mkdir()
+        (root / ".cargo" / "config.toml").write_text(_VENDORED)
         argv = ["unshare", "--fork", "--pid", f"--mount-proc={root / 'proc'}", "chroot", root]
         argv += ["cargo", "build", "--release", "--locked", "--offline", "--bin=sudo"]
         argv += [f"--manifest-path=/build/{source.name}/Cargo.toml"]
-        clean = {"PATH": "/usr/bin:/bin", "HOME": "/root"}
+        clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
         tools.run(argv, doing=f"building sudo-rs {VERSION}", log="sudo-rs", env=clean, nice=5)
         (source / "target" / "release" / "sudo").rename(target / "sudo")
 
