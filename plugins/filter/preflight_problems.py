@@ -102,8 +102,9 @@ _value:
       description: >-
         Changes after which the problem does not occur again, the best one first, if they are known. Each has
         C(settings), variables with their new values, and, if something must be done on the host first, C(host) -
-        C(branches) and C(modules) of a driver to install, C(packages) to install, C(signing_key) to enroll, or the
-        address of a GPU to reserve for virtual machines (C(vfio)).
+        C(branches) and C(modules) of a driver to install, C(packages) to install, C(signing_key) to enroll, the
+        distribution whose components must be added to apt's sources (C(components)), or the address of a GPU to reserve
+        for virtual machines (C(vfio)).
       type: list
       elements: dict
       version_added: 0.2.0

@@ -15,7 +15,8 @@ class Remedy:
     """``settings`` are variables with their new values; ``host`` says what must be done on the host before.
 
     Keys of ``host``: ``branches`` (first and last, as 418-470) and ``modules`` of a driver to install, ``packages`` to
-    install, ``signing_key`` to enroll, ``vfio`` for the address of a GPU to reserve for virtual machines.
+    install, ``signing_key`` to enroll, ``components`` for the distribution whose components apt lacks, ``vfio`` for the
+    address of a GPU to reserve for virtual machines.
     """
 
     settings: tuple[tuple[str, Any], ...] = ()

@@ -66,6 +66,7 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         ({"ansible_port": 70000}, "ansible_port", "from 1 to 65535"),
         ({"cluster_node_address": "2001:db8::21"}, "cluster_node_address", ""),
         ({"cluster_node_address": "gpu1.example.org"}, "cluster_node_address", ""),
+        ({"cluster_node_address": "[10.0.0.1]"}, "cluster_node_address", ""),
         ({"cluster_node_name": "GPU_1"}, "cluster_node_name", ""),
         ({"cluster_node_name": "localhost"}, "cluster_node_name", ""),
         ({"cluster_api_endpoint": "api.example.org:70000"}, "cluster_api_endpoint", ""),
@@ -73,6 +74,11 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         ({"ansible_host": "2001:db8::5", "ansible_port": "2222", "ansible_user": "a"}, "", ""),
         ({"ansible_become_password": "", "ansible_connection": "local", "ansible_host": "a/b"}, "", ""),
         ({"ansible_user_home": "/x", "ansible_facts": {"user_id": "x"}, "ansible_user_id": "x"}, "", ""),
+        # Variables of plugins that other collections bring.
+        *(
+            ({f"ansible_{name}": "x"}, "", "")
+            for name in ("doas_pass", "runas_user", "dzdo_exe", "winrm_port", "ruby_interpreter")
+        ),
     ],
 )
 def test_connection_variables_and_node_names_are_judged(variables: dict[str, Any], where: str, words: str) -> None:
@@ -156,6 +162,8 @@ def test_files_say_what_ansible_does_not_keep(tmp_path: Path, name: str, text: s
         ("workers.yml", ""),
         ("all", ""),
         ("staging.yml", ""),
+        ("site1_gpus.yml", ""),
+        ("site2_gpsu.yml", "Rename it to site2_gpus.yml"),
         (".hidden", ""),
     ],
 )
@@ -164,8 +172,15 @@ def test_files_of_variables_belong_to_groups(tmp_path: Path, name: str, words: s
     (tmp_path / "group_vars" / name).write_text("a: 1\n")
     (tmp_path / "hosts").write_text("cp1\n")
     for source in (tmp_path / "hosts", tmp_path):
-        found = find(KNOWN, sources=[str(source)])
+        found = find(KNOWN, sources=[str(source)], groups={"site2_gpus": ["gpu1"]})
         assert [words in problem["do"] for problem in found] == [True] * bool(words), found
+
+
+def test_a_file_that_a_directory_leaves_out_is_read_if_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text(INI.format("gpu7"))
+    assert find(KNOWN, sources=[str(tmp_path)]) == []
+    (problem,) = find(KNOWN, sources=[str(tmp_path / "hosts.txt")])
+    assert problem["kind"] == "inventory_unread" and "gpu7" in problem["what"]
 
 
 def test_a_program_is_not_read(tmp_path: Path) -> None:
@@ -186,7 +201,7 @@ def test_a_program_is_not_read(tmp_path: Path) -> None:
 )
 def test_an_inventory_that_ansible_could_not_read_is_the_reason(tmp_path: Path, raw: bytes, words: str) -> None:
     (tmp_path / "hosts.ini").write_bytes(raw)
-    found = inventory_hints({"all": [], "control_plane": []}, NAMES, [str(tmp_path / "hosts.ini")])
+    found = inventory_hints({"all": [], "control_plane": []}, NAMES, sources=[str(tmp_path / "hosts.ini")])
     assert bool(found) == bool(words) and words in found
     assert not words or f"Ansible could not read the inventory {tmp_path / 'hosts.ini'}" in found
 

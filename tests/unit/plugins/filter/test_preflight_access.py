@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -149,7 +150,12 @@ UNREACHABLE = [
         "--forks 5",
     ),
     ("Task failed: object of type 'dict' has no attribute 'bastion'", "variable_undefined", "bastion"),
-    ("Task failed: something that nobody has seen", "host_unreachable", "ansible gpu1 -i INVENTORY -b -m"),
+    (
+        f"{SSH}ssh: connect to host 192.0.2.21 port 22: Resource temporarily unavailable",
+        "host_silent",
+        "security group",
+    ),
+    ("Task failed: an unknown message", "host_unreachable", "ansible gpu1 -i INVENTORY -b -m"),
 ]
 FAILED = [
     ({"msg": "Task failed: Incorrect sudo password"}, "become_password_wrong", "-K"),
@@ -222,6 +228,16 @@ FAILED = [
         "python_missing",
         "python3",
     ),
+    (
+        {"msg": "x", "module_stderr": "sudo: unable to resolve host gpu1: Name or service not known\r\nKeyError: 'y'"},
+        "host_unreadable",
+        "preflight_info",
+    ),
+    (
+        {"msg": "Python interpreter discovered at /usr/bin/python3.12", "module_stderr": "sh: 1: foo: not found"},
+        "host_unreadable",
+        "preflight_info",
+    ),
 ]
 
 
@@ -247,6 +263,13 @@ def test_a_host_that_can_not_be_read_has_the_remedy_of_its_cause(
 
 def test_a_frame_of_signs_does_not_hide_the_message() -> None:
     assert "@@@" not in find({"unreachable": True, "msg": f"{SSH}{CHANGED}"})["what"]
+
+
+@pytest.mark.parametrize("word", ["a", "a@", "a.", "ansible-tmp-", "interpreter/", "UNKNOWN"])
+def test_a_long_word_takes_no_time(word: str) -> None:
+    begun = time.process_time()
+    find({"unreachable": True, "msg": SSH + word * (50_000 // len(word))})
+    assert time.process_time() - begun < 1
 
 
 def test_a_name_in_a_message_reaches_the_remedy_only_if_it_can_be_one() -> None:

@@ -709,14 +709,15 @@ def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
 @pytest.mark.parametrize(
     ("error", "proxied", "words"),
     [
-        ("Tunnel connection failed: 407 Proxy Authentication Required", True, "another user or password"),
-        ("the server answered 407 authenticationrequired", False, "A proxy on the way wants a user"),
+        ("Tunnel connection failed: 407 Proxy Authentication Required", True, "The proxy rejects this user"),
+        ("the server answered 407 authenticationrequired", False, "requires a user"),
         ("[Errno 111] Connection refused", True, "No proxy listens at that address"),
         ("[Errno 111] Connection refused", False, "No server listens there"),
         ("[Errno -2] Name or service not known", True, "Check the proxy's name"),
         ("[Errno -3] Temporary failure in name resolution", False, "this host's DNS"),
         ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", True, "update-ca-certificates"),
         ("the server answered 401 Unauthorized", False, "cluster_apt_credentials"),
+        ("https://mirror.example.org/401/Packages.gz: timed out", False, "Let this host through to the address"),
         ("timed out", False, "Let this host through to the address"),
         ("something else", False, "configure a mirror"),
     ],
@@ -1077,6 +1078,8 @@ def test_notes_without_readings() -> None:
 def test_python_that_ansible_core_does_not_know(core: str, python: str, refused: bool) -> None:
     problems = check({"gpu1.facts.python": python}, ansible_core=core)
     assert [problem["host"] for problem in problems] == (["gpu1"] if refused else [])
+    needed = f"an ansible-core that supports Python {python.rpartition('.')[0]} on"
+    assert all(needed in problem["do"] for problem in problems)
     said = f"/usr/lib/python{python.rpartition('.')[0]}/ast.py line 1: SyntaxError"
     failed = {"facts": {}, "failure": {"msg": "MODULE FAILURE", "module_stderr": said}, "settings": {}}
     (problem,) = find({**machines(), "gpu2": failed}, {**SETTINGS, "ansible_core": core})

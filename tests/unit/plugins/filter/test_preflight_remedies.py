@@ -98,7 +98,10 @@ def judge(host: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, Any]]:
 def follow(host: dict[str, Any], shared: dict[str, Any], remedy: dict[str, Any]) -> None:
     """Do what a remedy says: to the host first, then to the settings."""
     todo, driver = remedy.get("host", {}), host["facts"]["nvidia_driver"]
-    assert set(todo) <= {"branches", "modules", "vfio", "signing_key", "packages"}
+    assert set(todo) <= {"branches", "modules", "vfio", "signing_key", "packages", "components"}
+    assert remedy["settings"] or todo
+    if "components" in todo:
+        host["facts"]["distribution_drivers"] = ["some"]
     if "branches" in todo:
         first, _dash, last = todo["branches"].partition("-")
         loaded = f"{last or max(int(first), 595)}.10.01"
@@ -330,6 +333,17 @@ def test_the_plan_takes_what_was_accepted() -> None:
     facts = {**host["facts"], "kernel_packages": {"image": "", "headers": ["linux-headers-6"], "compiler": ""}}
     planned = driver_plan(facts, TABLE, {"version": host["settings"]["driver_choice"]["version"]})
     assert planned["version"] == OLD and planned["modules"] == "proprietary"
+
+
+def test_components_are_enabled_on_the_host() -> None:
+    host = machine("Ubuntu 24.04", ["T4"], nvidia_driver_source="distribution")
+    host["facts"].update(distribution_drivers=[], apt_components=["main"])
+    host["settings"]["nvidia_driver_version"] = "580.95.05"
+    problem = only(host)
+    assert problem["kind"] == "apt_components_missing" and problem["do"].startswith("Add restricted to")
+    assert "set  for" not in problem["do"]
+    left, steps = end_of(host)
+    assert left == [] and steps == 1
 
 
 def test_a_helper_program_is_not_a_driver() -> None:

@@ -154,19 +154,20 @@ INSTANCES, WATCHES = "fs.inotify.max_user_instances", "fs.inotify.max_user_watch
     [
         # The kernel's defaults.
         ((128, 8192), {}, ("8192", "524288"), {INSTANCES: "8192", WATCHES: "524288"}),
-        # What is large enough is nobody's business.
+        # A limit that is large enough is not changed.
         ((8192, 524288), {}, ("8192", "524288"), {}),
         ((128, 1048576), {}, ("8192", "1048576"), {INSTANCES: "8192"}),
         # The administrator's values take precedence, whatever they are.
         ((128, 1048576), {INSTANCES: 512}, ("512", "1048576"), {INSTANCES: "512"}),
         ((None, None), {}, (None, None), {}),
+        ((128, 8192), None, ("8192", "524288"), {INSTANCES: "8192", WATCHES: "524288"}),
     ],
 )
 def test_parameters_are_raised_and_never_lowered(
     run_module: Any,
     root: Path,
     current: tuple[int | None, ...],
-    sysctls: dict[str, int],
+    sysctls: dict[str, int] | None,
     written: tuple[str | None, ...],
     kept: dict[str, str],
 ) -> None:
@@ -175,7 +176,8 @@ def test_parameters_are_raised_and_never_lowered(
     for path, value in zip(files_of, current):
         if value is not None:
             path.write_text(f"{value}\n")
-    wanted = {"sysctls": sysctls, "minimums": {INSTANCES: 8192, WATCHES: 524288}, "root": str(root)}
+    wanted = {"minimums": {INSTANCES: 8192, WATCHES: 524288}, "root": str(root)}
+    wanted |= {} if sysctls is None else {"sysctls": sysctls}
     predicted = run_module("kernel_settings", wanted, check=True)
     result = run_module("kernel_settings", wanted)
     assert (predicted["changed"], predicted["sysctls_set"]) == (result["changed"], result["sysctls_set"])

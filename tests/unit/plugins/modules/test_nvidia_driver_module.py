@@ -201,6 +201,9 @@ def test_the_initial_ramdisks_of_the_running_and_of_the_newest_kernel_are_renewe
         (host.root / f"lib/modules/{release}/modules.dep").write_text("kernel/drivers/gpu/drm/nouveau/nouveau.ko: x\n")
         (host.root / f"boot/initrd.img-{release}").write_text("")
         os.utime(host.root / f"boot/initrd.img-{release}", (1, 1))
+    # A copy by DKMS.
+    (host.root / f"boot/initrd.img-{NEWER}.old-dkms").write_text("")
+    os.utime(host.root / f"boot/initrd.img-{NEWER}.old-dkms", (1, 1))
     options: dict[str, Any] = {"blacklist": "/etc/modprobe.d/b.conf"}
     assert host.run(**options)["changed"]
     assert host.log == [f"update-initramfs -u -k {RELEASE}", f"update-initramfs -u -k {NEWER}"]

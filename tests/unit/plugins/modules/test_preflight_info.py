@@ -398,6 +398,8 @@ def test_worker_that_tries_the_api_server(read: Read, host: Host) -> None:
         host.write("etc/kubernetes/kubelet.conf", KUBECONFIG.replace("10.0.0.11:6443", endpoint))
         for given in ("", refused):
             assert read(api_endpoint=given)["api_reach"]["endpoint"] == endpoint
+        host.write("etc/kubernetes/kubelet.conf", KUBECONFIG.replace("10.0.0.11:6443", "127.0.0.1"))
+        assert read(api_endpoint=endpoint)["api_reach"]["endpoint"] == "127.0.0.1:443"
         host.write("etc/kubernetes/manifests/kube-apiserver.yaml", "")
         host.write("etc/kubernetes/admin.conf", KUBECONFIG)
         assert read(api_endpoint=endpoint)["api_reach"] == {}

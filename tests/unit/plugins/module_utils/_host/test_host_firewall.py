@@ -264,12 +264,18 @@ def test_firewall_of_oracles_images() -> None:
     assert read_iptables(UFW).rejects_pods(PODS, VXLAN) == ""
 
 
-def table(chains: list[dict[str, Any]], rules: list[dict[str, Any]], sets: list[dict[str, Any]] | None = None) -> str:
+def table(
+    chains: list[dict[str, Any]],
+    rules: list[dict[str, Any]],
+    sets: list[dict[str, Any]] | None = None,
+    maps: list[dict[str, Any]] | None = None,
+) -> str:
     return json.dumps(
         {
             "nftables": [
                 {"metainfo": {"version": "1.0.6"}},
                 *({"set": entry} for entry in sets or []),
+                *({"map": entry} for entry in maps or []),
                 *({"chain": chain} for chain in chains),
                 *({"rule": rule} for rule in rules),
             ]
@@ -424,6 +430,14 @@ def test_whether_nftables_forwards_packets_of_pods(
                         }
                     )
                 ],
+            ),
+            ["6443/tcp"],
+        ),
+        (
+            table(
+                [OPEN],
+                [rule({"vmap": {"key": {"payload": {"protocol": "tcp", "field": "dport"}}, "data": "@ports"}})],
+                maps=[{"name": "ports", "elem": [[6443, {"drop": None}], [22, {"accept": None}]]}],
             ),
             ["6443/tcp"],
         ),

@@ -319,7 +319,11 @@ def test_vgpu_without_a_license_in_the_text() -> None:
     assert gpu["problems"] == ["the vGPU has no license: Unlicensed (Restricted)"]
 
 
-@pytest.mark.parametrize("text", [smi.xml(), smi.logged(), smi_tables.CONTAINER, smi_tables.SHARED_MEMORY])
+# A second line without a version.
+UNKNOWN = re.sub(r"13\.3 \[.*", "13.3", smi.logged()).replace("13.3\n\nAttached", "N/A\n\nAttached")
+
+
+@pytest.mark.parametrize("text", [smi.xml(), smi.logged(), UNKNOWN, smi_tables.CONTAINER, smi_tables.SHARED_MEMORY])
 def test_libcuda_that_cannot_be_loaded(text: str) -> None:
     sound = facts(text)
     broken = facts(re.sub(r"((?i:CUDA(?: UMD)? Version\s*: |<cuda_version>))\d+\.\d", r"\1ERR!", text))
