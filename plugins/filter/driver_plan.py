@@ -88,8 +88,7 @@ def driver_plan(
     node: Mapping[str, Any] | None = None,
     services: Sequence[str] = (),
 ) -> dict[str, Any]:
-    settings: dict[str, Any] = {name: str(value) for name, value in wanted.items()}
-    asked = Wanted(**settings)
+    asked = Wanted(**{**wanted, "version": str(wanted["version"])})
     try:
         return plan(host, asked, versions) if node is None else upgrade(host, asked, versions, node, services)
     except DomainError as error:

@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 
-from ..plugin_utils._driver.fit import AUTO, sorted_gpus
+from ..plugin_utils._driver.fit import AUTO, with_gpus_left_out
 from ..plugin_utils._driver.version import Host, choose, unread
 
 DOCUMENTATION = r"""
@@ -90,7 +90,7 @@ def _host(name: str, variables: Mapping[str, Any], further: Mapping[str, Any]) -
         version=setting("nvidia_driver_version", AUTO),
         source=setting("nvidia_driver_source", "cuda_repository"),
         pool=str(variables.get("cluster_node_pool") or ""),
-        facts=sorted_gpus(reading.get("facts") or further, ignored),
+        facts=with_gpus_left_out(reading.get("facts") or further, ignored),
         modules=setting("nvidia_driver_modules", AUTO),
         image=setting("nvidia_driver_installer_image", ""),
     )

@@ -10,7 +10,7 @@ from typing import Any, Callable
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils._problem import Problem
-from ..plugin_utils._driver.fit import sorted_gpus
+from ..plugin_utils._driver.fit import with_gpus_left_out
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
 from ..plugin_utils._preflight import existing, in_use
@@ -120,7 +120,7 @@ def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) ->
         readings = tuple(
             Reading(
                 name,
-                sorted_gpus(host["facts"], host["settings"].get("ignored_gpus") or ()),
+                with_gpus_left_out(host["facts"], host["settings"].get("ignored_gpus") or ()),
                 host["failure"],
                 host["settings"],
                 host.get("left_out", False),

@@ -106,12 +106,12 @@ def parse_modules(text: str) -> str:
     return "" if not parse_version(text) else OPEN if "Open Kernel Module" in text else PROPRIETARY
 
 
-def advice(said: str, release: str, certificate: str) -> str:
-    """Return what to do when modprobe refuses, by its words; ``certificate`` is the file with DKMS's key."""
+def advice(said: str, release: str, key_file: str) -> str:
+    """Return what to do when modprobe refuses, by its words; ``key_file`` is the file with DKMS's key."""
     if "Key was rejected" in said or "Required key not available" in said:
         return (
             "Secure Boot is on and the module is not signed with a key that this machine trusts. Turn off Secure "
-            f"Boot, or enroll DKMS's key (mokutil --import {certificate}, then reboot and confirm at the console)."
+            f"Boot, or enroll DKMS's key (mokutil --import {key_file}, then reboot and confirm at the console)."
         )
     for words, do in _REFUSALS:
         if re.search(words, said, re.IGNORECASE):
@@ -170,7 +170,7 @@ class Driver:
                 self._load_further(further, outcome)
             return outcome
         if not self._check:
-            self._make_room(before, version, outcome)
+            self._make_room(before, version, modules, outcome)
         if outcome.reboot_required:
             return outcome
         outcome.changed = True
@@ -194,9 +194,6 @@ class Driver:
                 self._load_further(outcome.modules, outcome)
         return outcome
 
-    def _is(self, modules: str) -> bool:
-        return parse_modules(self._loaded()) == modules
-
     def _missing_companions(self) -> list[str]:
         loaded = self._modules()
         return [
@@ -216,7 +213,7 @@ class Driver:
                     f"{result.said}"
                 )
 
-    def _make_room(self, before: str, version: str, outcome: Outcome) -> None:
+    def _make_room(self, before: str, version: str, modules: str, outcome: Outcome) -> None:
         loaded = self._modules()
         if "nouveau" in loaded:
             result = self._runner.run(["modprobe", "-r", "nouveau"])
@@ -227,9 +224,7 @@ class Driver:
             result = self._unload(loaded, outcome)
             if result.rc != 0 or self.loaded_version():
                 outcome.reboot_required = True
-                other = (
-                    version if version != before else f"its {OPEN if self._is(PROPRIETARY) else PROPRIETARY} modules"
-                )
+                other = version if version != before else f"its {modules} modules"
                 outcome.reason = (
                     f"driver {before} is in use and can't be unloaded to load {other}: "
                     f"{result.said if result.rc != 0 else 'it is still there'}"

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ...module_utils._apt.dpkg import compare_versions
 from .fit import KINDS, OPEN
-from .packages import newest
 
 # Of hosts whose apt does not know the archive's packages (yet): what the stable releases have.
 _KNOWN = {"Debian 12": "535.261.03", "Debian 13": "550.163.01"}
@@ -24,25 +24,11 @@ _CALLS = {("Debian 12", "535.261.03"): KINDS, ("Debian 13", "550.163.01"): (OPEN
 _KERNEL = re.compile(r"[\d.]+(?:-\d+)?")
 
 
-@dataclass(frozen=True)
-class Archived:
-    """A driver of a distribution, with one kind of modules."""
-
-    version: str
-    modules: str
-
-
-def archived(facts: Mapping[str, Any]) -> list[Archived]:
-    """Return the drivers in the archive of a host's distribution, the oldest first."""
-    read = {(str(each["version"]), str(each["modules"])) for each in facts.get("distribution_versions") or ()}
+def archive_versions(facts: Mapping[str, Any]) -> list[str]:
+    """Return the versions of drivers in the archive of a host's distribution, the oldest first."""
+    read = {str(each["version"]) for each in facts.get("distribution_versions") or ()}
     known = _KNOWN.get(str(facts["os"]["key"]))
-    found = read or {(known, kind) for kind in KINDS if known}
-    ordered: list[str] = []
-    versions = {each[0] for each in found}
-    while versions:
-        ordered.insert(0, newest(versions))
-        versions.discard(ordered[0])
-    return [Archived(version, kind) for version in ordered for kind in KINDS if (version, kind) in found]
+    return sorted(read or filter(None, [known]), key=functools.cmp_to_key(compare_versions))
 
 
 def builds(system: str, version: str, modules: str, kernel: str) -> bool:

@@ -28,7 +28,7 @@ _BRANCHES = tuple(branch for branch in BRANCHES.numbers if branch >= FIRST_BRANC
 
 
 @dataclass(frozen=True)
-class Way:
+class DriverRange:
     """Branches that serve GPUs with one kind of modules; ``last`` is None where no end is known."""
 
     modules: str
@@ -47,9 +47,9 @@ class Way:
 
 @dataclass(frozen=True)
 class Split:
-    """A way to serve some GPUs of a host, and the addresses of those that are then left out."""
+    """Drivers that serve some GPUs of a host, and the addresses of those that are then left out."""
 
-    way: Way
+    drivers: DriverRange
     left_out: tuple[str, ...]
 
 
@@ -60,9 +60,11 @@ def kinds_of(branch: int) -> tuple[str, ...]:
 
 def refusal(family: Family, branch: int, modules: str) -> str:
     """Return why a driver does not serve GPUs of a family, empty if it does; without ``modules`` the branch decides."""
-    why = branch_problem(family, branch)
-    if why:
-        return why
+    return branch_problem(family, branch) or modules_problem(family, branch, modules)
+
+
+def modules_problem(family: Family, branch: int, modules: str) -> str:
+    """Return why a kind of modules does not serve GPUs of a family, empty if it does, and without ``modules``."""
     if modules == OPEN and family.open_modules == OPEN_UNSUPPORTED:
         return "they have no GPU system processor (GSP), without which the open kernel modules can't drive them"
     if modules == PROPRIETARY and family.open_modules == OPEN_REQUIRED:
@@ -72,27 +74,19 @@ def refusal(family: Family, branch: int, modules: str) -> str:
     return ""
 
 
-def serves(devices: Iterable[str], branch: int, modules: str) -> bool:
-    """Whether one driver serves all these GPUs; unknown ones count as served."""
-    return _serves(tuple(devices), branch, modules)
-
-
 @functools.lru_cache(maxsize=4096)
-def _serves(devices: tuple[str, ...], branch: int, modules: str) -> bool:
+def serves(devices: tuple[str, ...], branch: int, modules: str) -> bool:
+    """Whether one driver serves all these GPUs; unknown ones count as served."""
     return _provided(branch, modules) and not any(refusal(family, branch, modules) for family in families(devices))
 
 
-def ways(devices: Iterable[str]) -> tuple[Way, ...]:
-    """Return the drivers that serve all these GPUs: at most one for each kind of modules, the open ones first."""
-    return _ways(tuple(devices))
-
-
 @functools.lru_cache(maxsize=4096)
-def _ways(devices: tuple[str, ...]) -> tuple[Way, ...]:
-    return _ways_of(*families(devices))
+def driver_ranges(devices: tuple[str, ...]) -> tuple[DriverRange, ...]:
+    """Return the drivers that serve all these GPUs: at most one range for each kind of modules, the open ones first."""
+    return _ranges_of(*families(devices))
 
 
-def _ways_of(*found: Family) -> tuple[Way, ...]:
+def _ranges_of(*found: Family) -> tuple[DriverRange, ...]:
     result = []
     for kind in KINDS:
         able = [
@@ -101,27 +95,27 @@ def _ways_of(*found: Family) -> tuple[Way, ...]:
             if _provided(branch, kind) and not any(refusal(family, branch, kind) for family in found)
         ]
         if able:
-            result.append(Way(kind, able[0], None if able[-1] == BRANCHES.numbers[-1] else able[-1]))
+            result.append(DriverRange(kind, able[0], None if able[-1] == BRANCHES.numbers[-1] else able[-1]))
     return tuple(result)
 
 
 def splits(gpus: Sequence[Mapping[str, Any]]) -> list[Split]:
-    """Return the ways to serve as many of these GPUs as possible, the best one first.
+    """Return the drivers that serve as many of these GPUs as possible, the best one first.
 
     A GPU with the console is left out first, then those of the smaller group, then the older ones.
     """
     by_rest: dict[tuple[str, ...], tuple[tuple[int, int, int], Split]] = {}
     for branch in _BRANCHES:
         for kind in kinds_of(branch):
-            served = [gpu for gpu in gpus if serves([gpu["device_id"]], branch, kind)]
+            served = [gpu for gpu in gpus if serves((gpu["device_id"],), branch, kind)]
             rest = tuple(str(gpu["address"]) for gpu in gpus if gpu not in served)
             if not served or not rest:
                 continue
             real = sum(not gpu.get("console") for gpu in served)
             score = (real, len(served), branch)
             if rest not in by_rest or by_rest[rest][0] < score:
-                way = ways(gpu["device_id"] for gpu in served)
-                by_rest[rest] = (score, Split(next(each for each in way if each.modules == kind), rest))
+                drivers = driver_ranges(tuple(gpu["device_id"] for gpu in served))
+                by_rest[rest] = (score, Split(next(each for each in drivers if each.modules == kind), rest))
     # One that leaves out more than another does is no alternative.
     best = [
         (score, split)
@@ -137,36 +131,32 @@ def branch_of(version: str) -> int | None:
     return int(branch) if branch.isascii() and branch.isdigit() else None
 
 
-def kind_for(devices: Sequence[str], modules: str, branch: int | None = None, kept: str = "") -> str:
+def kind_for(devices: tuple[str, ...], modules: str, branch: int | None = None, kept: str = "") -> str:
     """Return the kind of modules for these GPUs: as set, else the ``kept`` one if it serves them, else the best."""
     if modules != AUTO:
         return modules
     if branch is not None and kept and serves(devices, branch, kept):
         return kept
-    found = [way.modules for way in ways(devices)]
+    found = [each.modules for each in driver_ranges(devices)]
     if branch is not None:
         found = [kind for kind in found if serves(devices, branch, kind)] or found
     # Without a common driver preflight refuses the host.
     return next(iter(found), OPEN)
 
 
-def families(devices: Iterable[str]) -> list[Family]:
-    """Return the families of these GPUs, each once and the oldest first; unknown GPUs are left out."""
-    return list(_families(tuple(devices)))
-
-
 @functools.lru_cache(maxsize=4096)
-def _families(devices: tuple[str, ...]) -> tuple[Family, ...]:
+def families(devices: tuple[str, ...]) -> tuple[Family, ...]:
+    """Return the families of these GPUs, each once and the oldest first; unknown GPUs are left out."""
     found = [by_device_id(device) for device in devices]
     return tuple(family for family in FAMILIES if family in found)
 
 
-def devices_of(facts: Mapping[str, Any]) -> list[str]:
+def devices_of(facts: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the PCI device IDs of the GPUs that a host has for Kubernetes."""
-    return sorted({str(gpu["device_id"]) for gpu in facts.get("gpus") or ()})
+    return tuple(sorted({str(gpu["device_id"]) for gpu in facts.get("gpus") or ()}))
 
 
-def sorted_gpus(facts: Mapping[str, Any], ignored: Iterable[Any]) -> Mapping[str, Any]:
+def with_gpus_left_out(facts: Mapping[str, Any], ignored: Iterable[Any]) -> Mapping[str, Any]:
     """Return the facts of a host with its ``gpus`` for Kubernetes, and those that are left out."""
     if not facts.get("gpus") and not facts.get("gpus_left_out"):
         return {**facts, "gpus_left_out": []} if "gpus" in facts else facts
@@ -174,21 +164,21 @@ def sorted_gpus(facts: Mapping[str, Any], ignored: Iterable[Any]) -> Mapping[str
     return {**facts, "gpus": found, "gpus_left_out": left_out}
 
 
-def conflict(devices: Sequence[str]) -> str:
+def conflict(devices: tuple[str, ...]) -> str:
     """Return why no driver serves all these GPUs together, empty if one does."""
-    if ways(devices):
+    if driver_ranges(devices):
         return ""
     return "; ".join(_needs(families(devices)))
 
 
-def unsupported(devices: Iterable[str]) -> list[Family]:
+def unsupported(devices: tuple[str, ...]) -> list[Family]:
     """Return the families that no driver serves that containers can use."""
-    return [family for family in families(devices) if not _ways_of(family)]
+    return [family for family in families(devices) if not _ranges_of(family)]
 
 
 def _needs(found: Iterable[Family]) -> Iterator[str]:
     for family in found:
-        own = _ways_of(family)
+        own = _ranges_of(family)
         if own:
             yield f"{family.name} GPUs need {' or '.join(map(str, own))}"
         else:

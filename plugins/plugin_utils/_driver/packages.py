@@ -83,14 +83,14 @@ class Packages:
 class Wanted:
     """The settings; ``former`` is the package (``name``, ``version``) of a driver that may be kept, or returns.
 
-    ``reboot`` is ``True`` where a reboot is allowed; over the ``connection`` local there is none.
+    ``reboot``: one is allowed; over the ``connection`` local there is none.
     """
 
     version: str
     source: str = "cuda_repository"
     modules: str = "auto"
     extent: str = COMPUTE
-    reboot: str = "False"
+    reboot: bool = False
     connection: str = ""
     profiling: str = "administrators"
     former: Mapping[str, str] = field(default_factory=dict)
@@ -253,15 +253,16 @@ def headers(host: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"name": name, "optional": True} for name in names]
 
 
-def headers_problem(host: Mapping[str, Any]) -> str:
-    """What to say when apt has no headers of the running kernel; empty where DKMS can build without them.
+def headers_problem(host: Mapping[str, Any]) -> tuple[str, str]:
+    """Return that apt has no headers of the running kernel, and what to do; both empty if DKMS can build without them.
 
     A kernel that no package of this host brought (a container's, or one built by hand) may have its modules already.
     """
-    found, exact = host["kernel_packages"], exact_headers(host)
+    found = host["kernel_packages"]
+    exact = str(found["headers"][0])
     foreign = foreign_kernel(str(host.get("kernel", "")))
     if not (found["image"] or foreign) or found["headers_found"] or found.get("headers_known"):
-        return ""
+        return "", ""
     later = ", ".join(found.get("newer_without_headers") or ())
     change = (
         foreign.format(exact=exact)
@@ -271,18 +272,12 @@ def headers_problem(host: Mapping[str, Any]) -> str:
         else "Upgrade the kernel (apt-get dist-upgrade), reboot into the new kernel"
     )
     return (
-        f"Error while installing the kernel headers: no apt source of this host has {exact}, without which DKMS can't "
-        f"build the driver's modules for the running kernel. {change}, and run again; or add the source that has "
-        f"{exact}."
+        f"no apt source of this host has {exact}, without which DKMS can't build the driver's modules for the running "
+        "kernel",
+        f"{change}, and run again; or add the source that has {exact}",
     )
 
 
 def foreign_kernel(release: str) -> str:
     """Return how to get the headers of a kernel that is not the distribution's, empty for one that is."""
     return next((advice for pattern, advice in _FOREIGN_KERNELS if pattern.search(release)), "")
-
-
-def exact_headers(host: Mapping[str, Any]) -> str:
-    """Return the package with the headers of the running kernel."""
-    name, release = str(host["kernel_packages"]["headers"][0]), str(host.get("kernel", ""))
-    return name.replace("linux-headers-", "proxmox-headers-") if release.endswith("-pve") else name

@@ -43,13 +43,9 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
         "modules": found.modules,
         "interrupts": wanted.source in (*INSTALLED, "daemonset") and bool(loaded) and not is_loaded,
         "reboot": {
-            "why": _reboot(host) if wanted.source in INSTALLED and not is_loaded else "",
-            "allowed": wanted.reboot == "True" and wanted.connection != "local",
-            "do": "Reboot this host yourself and run again: Ansible runs on it, and can't reboot it"
-            if wanted.connection == "local"
-            else "The run reboots the host (nvidia_driver_reboot=true)"
-            if wanted.reboot == "True"
-            else "Reboot this host and run again, or allow it with -e nvidia_driver_reboot=true",
+            "why": _reboot_reason(host) if wanted.source in INSTALLED and not is_loaded else "",
+            "allowed": wanted.reboot and wanted.connection != "local",
+            "do": _reboot_remedy(wanted),
         },
         "profiling": _profiling(driver, wanted) if is_loaded else "",
         "preferences": bool(found.packages) and found.preferences,
@@ -57,7 +53,7 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
         "packages": list(found.packages),
         "follow": {"version": found.follow, "replaces": list(found.replaces)} if found.follow else None,
         "headers": headers(host) if built else [],
-        "headers_problem": headers_problem(host) if built else "",
+        "headers_problem": _headers_problem(host) if built else "",
         "fabric_manager": wanted.source in INSTALLED and int(host.get("nvswitches") or 0) > 0,
         "pending": _pending(host, wanted, found),
     }
@@ -95,7 +91,20 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Se
     }
 
 
-def _reboot(host: Facts) -> str:
+def _headers_problem(host: Facts) -> str:
+    what, do = headers_problem(host)
+    return f"Error while installing the kernel headers: {what}. {do}." if what else ""
+
+
+def _reboot_remedy(wanted: Wanted) -> str:
+    if wanted.connection == "local":
+        return "Reboot this host yourself and run again: Ansible runs on it, and can't reboot it"
+    if wanted.reboot:
+        return "The run reboots the host (nvidia_driver_reboot=true)"
+    return "Reboot this host and run again, or allow it with -e nvidia_driver_reboot=true"
+
+
+def _reboot_reason(host: Facts) -> str:
     """Return why a reboot may be needed to load the driver, empty if nothing is known that keeps it from loading."""
     if not host or not host["nvidia_driver"].get("nouveau_loaded"):
         return ""

@@ -101,15 +101,15 @@ def fitting(host: Host, table: Mapping[str, Any]) -> list[str]:
     return [version for version in available(host.system, table) if _drives(host, version)]
 
 
-def elsewhere(devices: Iterable[str], system: str, table: Mapping[str, Any]) -> str:
+def other_distributions(devices: tuple[str, ...], system: str, table: Mapping[str, Any]) -> str:
     """Return the distributions that NVIDIA's repository has a driver for these GPUs for; empty if ``system`` is one."""
-    found, systems = list(devices), dict.fromkeys(name for entry in table.values() for name in entry["packages"])
+    systems = dict.fromkeys(name for entry in table.values() for name in entry["packages"])
     choices: dict[str, list[str]] = {}
     for name in sorted(systems):
-        able = [version for version in available(name, table) if _serves(found, version)]
+        able = [version for version in available(name, table) if _serves(devices, version)]
         if able:
             choices.setdefault(newest(able), []).append(name)
-    if not found or any(system in names for names in choices.values()):
+    if not devices or any(system in names for names in choices.values()):
         return ""
     listed = " or ".join(f"{', '.join(names)} ({version})" for version, names in choices.items())
     return (
@@ -121,9 +121,9 @@ def _drives(host: Host, version: str) -> bool:
     return _serves(fit.devices_of(host.facts), version, host.modules)
 
 
-def _serves(devices: Iterable[str], version: str, modules: str = AUTO) -> bool:
-    found, branch = list(devices), int(version.partition(".")[0])
-    return any(fit.serves(found, branch, kind) for kind in fit.KINDS if modules in (AUTO, kind))
+def _serves(devices: tuple[str, ...], version: str, modules: str = AUTO) -> bool:
+    branch = int(version.partition(".")[0])
+    return any(fit.serves(devices, branch, kind) for kind in fit.KINDS if modules in (AUTO, kind))
 
 
 def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
@@ -167,23 +167,23 @@ def _alone(host: Host, table: Mapping[str, Any]) -> Choice:
         else f"no version in the table is for {host.system}"
     )
     if not known:
-        return Choice("", has, f"I{elsewhere(devices, host.system, table)[1:]}")
+        return Choice("", has, f"I{other_distributions(devices, host.system, table)[1:]}")
     apart = fit.conflict(devices)
     if apart:
         return Choice("", f"no driver serves all its GPUs: {apart}", "Leave GPUs out with cluster_ignored_gpus")
-    found = fit.ways(devices)
-    if host.modules != AUTO and not any(way.modules == host.modules for way in found):
+    found = fit.driver_ranges(devices)
+    if host.modules != AUTO and not any(each.modules == host.modules for each in found):
         return Choice(
             "", f"nvidia_driver_modules is {host.modules}, but {_need(found)}", "Set nvidia_driver_modules=auto"
         )
-    other = elsewhere(devices, host.system, table)
+    other = other_distributions(devices, host.system, table)
     own = f"install a driver of {' or '.join(map(str, found))} yourself, and set nvidia_driver_source=preinstalled"
     archive = "set nvidia_driver_source=distribution and nvidia_driver_version to such a version in its archive"
     advice = "; or ".join(filter(None, [other, archive, own]))
     return Choice("", f"{_need(found)}, but {has}", advice[:1].upper() + advice[1:])
 
 
-def _need(found: Iterable[fit.Way]) -> str:
+def _need(found: Iterable[fit.DriverRange]) -> str:
     return f"its GPUs need a driver of {' or '.join(map(str, found))}"
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about the GPUs' driver: its version, what is there already, Secure Boot."""
+"""Preflight's rules about the GPUs' driver: its version, an existing driver, Secure Boot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if version == AUTO:
         yield from _choice(reading, table, settings.get("driver_choice") or {})
         return
-    # An upgrade that failed may have come back to another one, which is then kept by asking for it.
+    # An upgrade that failed may have rolled back to another one, which is then kept by asking for it.
     kept = settings["nvidia_driver_upgrading"] and version == reading.facts["nvidia_driver"]["loaded_version"]
     system = reading.facts["os"]["key"]
     if settings["nvidia_driver_source"] == "distribution":
@@ -110,7 +110,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     wanted = wanted_version(reading)
     foreign = _ORIGINS.get(found["origin"]) if found["origin"] != settings["nvidia_driver_source"] else None
-    # A driver that a pod has installed belongs to no package; one of the host's packages is of another hand then.
+    # A driver that a pod has installed belongs to no package; one of the host's packages is then unmanaged.
     if settings["nvidia_driver_source"] == "daemonset":
         foreign = "comes from the host's packages" if found["packages"] else None
     # The upgrade is what was asked for; it looks after the pods that use the driver.
@@ -195,15 +195,14 @@ def kernel_headers(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     # Without an answer of apt only kernels of others are judged; the role refuses the rest as soon as apt is asked.
     asked = found.get("headers_known") is not None or foreign_kernel(str(facts["kernel"]))
-    why = headers_problem(facts) if asked else ""
-    if why:
-        what, _colon, do = why.partition(". ")
+    what, do = headers_problem(facts) if asked else ("", "")
+    if what:
         yield reading.problem(
             "kernel_headers_missing",
-            what.removeprefix("Error while installing the kernel headers: "),
+            what,
             f"kernel {facts['kernel']}",
             "DKMS builds the driver's modules for the running kernel with them",
-            do.removesuffix("."),
+            do,
         )
 
 

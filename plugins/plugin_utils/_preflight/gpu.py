@@ -16,7 +16,7 @@ from .._cuda import data as families
 from .._cuda.families import by_device_id
 from .._driver import fit
 from .._driver.plan import INSTALLED
-from .._driver.version import elsewhere
+from .._driver.version import other_distributions
 from .driver import (
     components,
     does_not_build,
@@ -29,7 +29,7 @@ from .driver import (
     secure_boot,
 )
 from .model import Cluster, ClusterRule, Facts, HostRule, Reading, listing
-from .remedies import IGNORED, IMAGE, INSTEAD, remedies, words
+from .remedies import IGNORED, IMAGE, INSTEAD, describe_remedies, remedies
 
 # SXM modules of HGX systems; GB200 and GB300 are arm64.
 _NVLINK_5 = {"0x2901": "B200", "0x3182": "B300"}
@@ -65,9 +65,8 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             remedies=(Remedy(((IGNORED, ignored),)),),
         )
     elif expected is not None and int(expected) != len(found):
-        more = f", and {len(left_out)} that are left out ({listing(gpu['address'] for gpu in left_out)})" * bool(
-            left_out
-        )
+        addresses = listing(gpu["address"] for gpu in left_out)
+        more = f", and {len(left_out)} that are left out ({addresses})" if left_out else ""
         yield replace(
             reading.problem(
                 "gpu_count_differs",
@@ -84,8 +83,8 @@ def ignored(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """GPUs that are to be left out, but can't be, or that the host does not have."""
     entries = [str(entry) for entry in reading.settings.get("ignored_gpus") or ()]
     every = [*reading.facts["gpus"], *reading.facts["gpus_left_out"]]
+    named = any(gpu.get("name") for gpu in every)
     for entry in entries:
-        named = any(gpu.get("name") for gpu in every)
         model = address_of(entry) == "" and (named or entry.lower().startswith(("10de:", "0x")))
         # A model may be named for all hosts, also for those without it.
         if every and not model and not any(selects(entry, gpu) for gpu in every):
@@ -105,7 +104,7 @@ def ignored(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     for gpu in reading.facts["gpus_left_out"]:
         if gpu["driver"] == PASSED_THROUGH or not version or not reading.facts["gpus"]:
             continue
-        if any(fit.serves([gpu["device_id"]], version.branch, kind) for kind in fit.KINDS if modules in ("", kind)):
+        if any(fit.serves((gpu["device_id"],), version.branch, kind) for kind in fit.KINDS if modules in ("", kind)):
             yield replace(
                 reading.problem(
                     "ignored_gpu_is_driven",
@@ -173,15 +172,16 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                     remedies=tuple(Remedy((("nvidia_driver_modules", kind),)) for kind in fit.KINDS),
                 )
             continue
-        able = [way.modules for way in fit.ways([device])]
+        able = [each.modules for each in fit.driver_ranges((device,))]
         if modules and modules not in able:
             loaded = source == "preinstalled"
+            reason = fit.modules_problem(found, found.last_branch or 580, modules)
             yield reading.problem(
                 "loaded_modules_do_not_fit" if loaded else "kernel_modules_do_not_fit",
                 f"{found.name} GPUs (PCI ID {label}) do not work with the {modules} kernel modules"
                 + (f" of the loaded driver {version.text}" if loaded and version else ""),
                 "/proc/driver/nvidia/version" if loaded else "nvidia_driver_modules",
-                f"They need the {able[0]} kernel modules: {_why(found, modules)}",
+                f"They need the {able[0]} kernel modules: {reason}",
                 INSTEAD,
             )
         why = fit.refusal(found, version.branch, modules if modules in able else "") if version else ""
@@ -195,32 +195,30 @@ def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             )
 
 
-def _why(found: families.Family, modules: str) -> str:
-    return next(filter(None, (fit.refusal(found, branch, modules) for branch in (580, found.last_branch or 580))), "")
-
-
-def _names(devices: list[str]) -> list[str]:
+def _names(devices: tuple[str, ...]) -> list[str]:
     return [found.name for found in fit.families(devices)]
 
 
-def _device_ids(reading: Reading) -> list[str]:
+def _device_ids(reading: Reading) -> tuple[str, ...]:
     return fit.devices_of(reading.facts)
 
 
 def decide(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """The problems of a host's driver, each with the changes after which it does not come again."""
+    """The problems of a host's driver, each with the changes after which it does not occur again."""
+    own = "secure_boot", "kernel_headers_missing", "apt_components_missing", "nvlink5_unsupported", "gpu_unknown"
+    other = other_distributions(
+        _device_ids(reading), str(reading.facts["os"]["key"]), cluster.settings["nvidia_driver_versions"]
+    )
     for problem in _find(reading, cluster):
         found = problem.remedies or remedies(reading, cluster, problem, _find)
         keep = any(
             dict(remedy.settings) == {"nvidia_driver_source": "preinstalled"} for remedy in found if not remedy.host
         )
-        other = elsewhere(
-            _device_ids(reading), str(reading.facts["os"]["key"]), cluster.settings["nvidia_driver_versions"]
-        )
-        own = "secure_boot", "kernel_headers_missing", "apt_components_missing", "nvlink5_unsupported", "gpu_unknown"
-        text = "" if problem.kind in own or problem.remedies else words(found, other)
-        do = problem.do if problem.do != INSTEAD or not text else ""
-        do = "; or ".join(filter(None, [do, text[:1].lower() + text[1:] if do else text]))
+        advice = "" if problem.kind in own or problem.remedies else describe_remedies(found, other)
+        if problem.do == INSTEAD and advice:
+            do = advice
+        else:
+            do = "; or ".join(filter(None, [problem.do, advice[:1].lower() + advice[1:]]))
         answers = problem.answers if keep else ()
         yield replace(problem, remedies=found, do=do, answers=answers)
 
@@ -257,10 +255,10 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     found = {}
     for device in _device_ids(reading):
-        family = by_device_id(device)
+        known = by_device_id(device)
         # A driver that doesn't drive the GPU is a problem of its own.
-        if family is None or compatibility.branch_problem(family, version.branch) is None:
-            verdict = compatibility.judge(cuda, version.text, device if family else None)
+        if known is None or compatibility.branch_problem(known, version.branch) is None:
+            verdict = compatibility.judge(cuda, version.text, device if known else None)
             # NVIDIA's images bring the package for forward compatibility along.
             if verdict.kind == compatibility.UNSUPPORTED:
                 found[verdict.reason] = verdict
@@ -293,7 +291,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if declared.get("mode") != "mig" or not gpus:
         return
     found = {by_device_id(device) for device in _device_ids(reading)}
-    unable = sorted({family.name for family in found if family in _WITHOUT_MIG})
+    unable = sorted({each.name for each in found if each in _WITHOUT_MIG})
     if unable:
         yield reading.problem(
             "mig_unsupported",
@@ -333,10 +331,10 @@ def driver_roots(cluster: Cluster) -> Iterator[Problem]:
     if found and cluster.settings["gpu_manager"] == "device_plugin":
         found.setdefault(cluster.settings["device_plugin_root"], ["other hosts of the inventory"])
     if len(found) > 1:
-        words = "; ".join(f"{root} on {listing(hosts)}" for root, hosts in sorted(found.items()))
+        shown = "; ".join(f"{root} on {listing(hosts)}" for root, hosts in sorted(found.items()))
         yield Problem(
             "driver_roots_differ",
-            f"The drivers are in different directories: {words}",
+            f"The drivers are in different directories: {shown}",
             "nvidia_driver_source, nvidia_driver_root",
             "One program offers the GPUs of all nodes, and looks for the driver in one directory",
             "Give all GPU hosts of the cluster nvidia_driver_source=daemonset or none, and the same nvidia_driver_root",

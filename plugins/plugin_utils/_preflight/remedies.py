@@ -8,6 +8,8 @@ A remedy is never advice alone: each one was tried on the same rules, so that no
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,9 +17,9 @@ from typing import Any
 from ...module_utils._nvidia.pci import PASSED_THROUGH, selects
 from ...module_utils._problem import Problem, Remedy
 from .._driver import fit
-from .._driver.archive import archived
+from .._driver.archive import archive_versions
 from .._driver.fit import AUTO
-from .._driver.packages import available, exact_headers
+from .._driver.packages import available
 from .._driver.version import Host, choose
 from .model import Cluster, Reading
 
@@ -42,28 +44,29 @@ _BY_HAND: dict[str, Callable[[Reading], tuple[str, str]]] = {
         "signing_key",
         str((reading.facts.get("signing_key") or {}).get("certificate", "")),
     ),
-    "kernel_headers_missing": lambda reading: ("packages", exact_headers(reading.facts)),
+    "kernel_headers_missing": lambda reading: ("packages", str(reading.facts["kernel_packages"]["headers"][0])),
     "apt_components_missing": lambda reading: ("components", str(reading.facts["os"]["key"])),
 }
 Find = Callable[[Reading, Cluster], Iterable[Problem]]
+Try = Callable[[Mapping[str, Any]], list[Remedy]]
 
 
 def remedies(reading: Reading, cluster: Cluster, problem: Problem, find: Find) -> tuple[Remedy, ...]:
     """Return what makes a problem of a host's driver go away, the best one first; ``find`` applies all rules."""
     kinds = {each.kind for each in find(reading, cluster)}
     found: tuple[Remedy, ...] = ()
-    for left in (set(), (kinds & _OF_HOST) - {problem.kind}):
+    for left in dict.fromkeys((frozenset(), frozenset(kinds & _OF_HOST) - {problem.kind})):
         found = tuple(dict.fromkeys(_all(reading, cluster, problem.kind, find, left)))
         if any(not remedy.host for remedy in found):
             break
     return found
 
 
-def changed(reading: Reading, cluster: Cluster, settings: Mapping[str, Any]) -> Reading:
+def apply_settings(reading: Reading, cluster: Cluster, settings: Mapping[str, Any]) -> Reading:
     """Return the reading with other settings, and with the version that ``auto`` then means on this host alone."""
     own = {key.removeprefix("cluster_"): value for key, value in settings.items()}
     now = {**reading.settings, **own}
-    result = replace(reading, settings=now, facts=fit.sorted_gpus(reading.facts, now.get("ignored_gpus") or ()))
+    result = replace(reading, settings=now, facts=fit.with_gpus_left_out(reading.facts, now.get("ignored_gpus") or ()))
     if str(now[VERSION]) != AUTO:
         return result
     host = Host(
@@ -80,15 +83,15 @@ def changed(reading: Reading, cluster: Cluster, settings: Mapping[str, Any]) -> 
     return replace(result, settings={**now, "driver_choice": entry})
 
 
-def words(found: Sequence[Remedy], more: str = "") -> str:
+def describe_remedies(found: Sequence[Remedy], more: str = "") -> str:
     """Return the remedies as a sentence, followed by what else can be done."""
-    parts = [*map(_words, found), *([more] if more else [])]
+    parts = [*map(_describe, found), *([more] if more else [])]
     text = "; or ".join(parts)
     return text[:1].upper() + text[1:]
 
 
-def _all(reading: Reading, cluster: Cluster, kind: str, find: Find, left: set[str]) -> Iterator[Remedy]:
-    accepted = _Accepted(reading, cluster, find, left)
+def _all(reading: Reading, cluster: Cluster, kind: str, find: Find, left: frozenset[str]) -> Iterator[Remedy]:
+    accepted = functools.partial(_accepted, reading, cluster, find, left)
     if kind in _BY_HAND:
         yield Remedy((), (_BY_HAND[kind](reading),))
     packaged = list(_by_settings(reading, cluster, accepted, {}))
@@ -103,40 +106,34 @@ def _all(reading: Reading, cluster: Cluster, kind: str, find: Find, left: set[st
     same = [remedy for remedy in packaged if SOURCE not in dict(remedy.settings)]
     if same or kind in _BY_HAND:
         return
-    for way in fit.ways(fit.devices_of(reading.facts)):
-        wish = (("branches", f"{way.first}-{way.last or ''}"), ("modules", way.modules))
+    for drivers in fit.driver_ranges(fit.devices_of(reading.facts)):
+        wish = (("branches", f"{drivers.first}-{drivers.last or ''}"), ("modules", drivers.modules))
         yield Remedy(tuple(_different(reading, {SOURCE: "preinstalled"}).items()), wish)
     if packaged:
         return
     gpus = reading.facts["gpus"]
     for split in fit.splits(gpus):
         rest = {IGNORED: [*ignored, *split.left_out]}
-        yield from next(iter([[each] for each in _by_settings(reading, cluster, accepted, rest)]), [])
-    if fit.unsupported(gpu["device_id"] for gpu in gpus):
+        yield from itertools.islice(_by_settings(reading, cluster, accepted, rest), 1)
+    if fit.unsupported(fit.devices_of(reading.facts)):
         yield from accepted({IGNORED: [*ignored, *(str(gpu["address"]) for gpu in gpus)]})
 
 
-class _Accepted:
-    """Tries changes of a host's settings; what is accepted is returned as a remedy."""
-
-    def __init__(self, reading: Reading, cluster: Cluster, find: Find, left: set[str]) -> None:
-        self._reading, self._cluster, self._find, self._left = reading, cluster, find, left
-
-    def __call__(self, settings: Mapping[str, Any]) -> list[Remedy]:
-        changes = _different(self._reading, settings)
-        if not changes:
-            return []
-        after = changed(self._reading, self._cluster, changes)
-        kinds = {problem.kind for problem in self._find(after, self._cluster)}
-        return [Remedy(tuple(changes.items()))] if kinds <= self._left else []
+def _accepted(
+    reading: Reading, cluster: Cluster, find: Find, left: frozenset[str], settings: Mapping[str, Any]
+) -> list[Remedy]:
+    """Try a change of a host's settings, and return it as a remedy if only problems of the kinds ``left`` remain."""
+    changes = _different(reading, settings)
+    if not changes:
+        return []
+    kinds = {problem.kind for problem in find(apply_settings(reading, cluster, changes), cluster)}
+    return [Remedy(tuple(changes.items()))] if kinds <= left else []
 
 
-def _by_settings(
-    reading: Reading, cluster: Cluster, accepted: _Accepted, settings: Mapping[str, Any]
-) -> Iterator[Remedy]:
+def _by_settings(reading: Reading, cluster: Cluster, accepted: Try, settings: Mapping[str, Any]) -> Iterator[Remedy]:
     """The least change for each source of packages, the present source first."""
     sources = dict.fromkeys([str(reading.settings[SOURCE]), "cuda_repository", "distribution"])
-    gpus = fit.sorted_gpus(reading.facts, settings.get(IGNORED) or reading.settings.get("ignored_gpus") or ())
+    gpus = fit.with_gpus_left_out(reading.facts, settings.get(IGNORED) or reading.settings.get("ignored_gpus") or ())
     for source in sources:
         offers: list[dict[str, Any]] = [{SOURCE: source, VERSION: each} for each in _versions(gpus, cluster, source)]
         if source == reading.settings[SOURCE]:
@@ -151,7 +148,7 @@ def _versions(facts: Mapping[str, Any], cluster: Cluster, source: str) -> list[s
     if source == "cuda_repository":
         versions = available(system, table)
     elif source == "distribution":
-        versions = list(dict.fromkeys(each.version for each in archived(facts)))
+        versions = archive_versions(facts)
     else:
         return []
     devices = fit.devices_of(facts)
@@ -167,14 +164,14 @@ def _different(reading: Reading, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if now.get(key.removeprefix("cluster_")) != value}
 
 
-def _words(remedy: Remedy) -> str:
+def _describe(remedy: Remedy) -> str:
     settings, host = dict(remedy.settings), dict(remedy.host)
     shown = " and ".join(f"{name}={_value(value)}" for name, value in settings.items())
     if "branches" in host:
         first, _dash, last = host["branches"].partition("-")
-        way = fit.Way(host["modules"], int(first), int(last) if last else None)
+        drivers = fit.DriverRange(host["modules"], int(first), int(last) if last else None)
         kept = f", and set {shown}" if shown else ""
-        return f"install a driver of {way} yourself, such as NVIDIA's .run file{kept}"
+        return f"install a driver of {drivers} yourself, such as NVIDIA's .run file{kept}"
     if settings.get(IGNORED):
         return f"leave GPUs out of Kubernetes ({shown})"
     if settings == {SOURCE: "preinstalled"}:

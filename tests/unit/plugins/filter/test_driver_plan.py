@@ -375,8 +375,8 @@ def test_the_kind_of_modules_of_a_driver_of_the_same_version(
     ("gpus", "wanted", "why", "allowed", "do"),
     [
         (["nouveau", ""], {}, "drives 1 of 2 GPUs", False, "allow it with -e nvidia_driver_reboot=true"),
-        ([""], {"reboot": "True"}, "nouveau is loaded", True, "The run reboots the host"),
-        (["nouveau"], {"reboot": "True", "connection": "local"}, "drives 1", False, "Reboot this host yourself"),
+        ([""], {"reboot": True}, "nouveau is loaded", True, "The run reboots the host"),
+        (["nouveau"], {"reboot": True, "connection": "local"}, "drives 1", False, "Reboot this host yourself"),
         (["nouveau"], {"source": "preinstalled"}, "", False, ""),
     ],
 )
@@ -393,7 +393,7 @@ def test_a_reboot_that_can_be_foreseen(
 @pytest.mark.parametrize(
     ("release", "headers", "sentence"),
     [
-        ("6.14.8-2-pve", "linux-headers-6.14.8-2-pve", "Proxmox VE's kernel: install proxmox-headers-6.14.8-2-pve"),
+        ("6.14.8-2-pve", "proxmox-headers-6.14.8-2-pve", "Proxmox VE's kernel: install proxmox-headers-6.14.8-2-pve"),
         ("6.16.3-x64v3-xanmod1", "linux-headers-6.16.3-x64v3-xanmod1", "XanMod's kernel: install linux-headers-6.16"),
         ("6.12.9-2-liquorix-amd64", "linux-headers-6.12.9-2-liquorix-amd64", "Liquorix' kernel"),
         ("6.15.0-061500rc3-generic", "linux-headers-6.15.0-061500rc3-generic", "kernel.ubuntu.com/mainline"),

@@ -306,7 +306,7 @@ def test_headers_are_missed_before_anything_changes(release: str, image: str, kn
         kernel_packages={
             "image": image,
             "meta": "",
-            "headers": [f"linux-headers-{release}"],
+            "headers": [f"{'proxmox' if release.endswith('pve') else 'linux'}-headers-{release}"],
             "compiler": "",
             "newer_without_headers": [],
             "headers_found": False,
