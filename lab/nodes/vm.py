@@ -34,24 +34,27 @@ NODE = "vm1"
 _CODENAME = "trixie"
 _PACKAGES = (
     *("systemd", "systemd-sysv", "udev", "dbus", "libpam-systemd", "openssh-server", "python3", "python3-apt", "sudo"),
-    *("iproute2", "kmod", "procps", "ca-certificates", "linux-image-cloud-amd64", "initramfs-tools", "zstd"),
+    *("iproute2", "kmod", "procps", "ca-certificates", "linux-image-cloud-amd64", "initramfs-tools", "zstd", "fdisk"),
 )
 _HOST = 240
 _MEMORY_MIB = 3072
 _SWAP_MIB = 256
-_DISK = "12G"
+# As an installer partitions it: systemd finds the swap partition by itself once fstab names no swap.
+_DISK_MIB, _ROOT_MIB = 12288, 11776
+_ROOT_OFFSET = 1024 * 1024
+_PARTITIONS = f"label: gpt\nstart=1MiB, size={_ROOT_MIB}MiB, type=linux\ntype=swap\n"
 _BOOT_SECONDS = 900
 _MASKED = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "getty.target")
 # QEMU 7.2 emulates cmpxchg16b in a way that kernel 6.12 crashes with; the timer check counts ticks in real time, which
 # a busy machine does not deliver; five-level page tables cost time.
 _CPU = "max,la57=off,cx16=off"
 _KERNEL = (
-    "root=/dev/vda rw console=ttyS0 net.ifnames=0 no_timer_check nowatchdog mitigations=off "
+    "root=/dev/vda1 rw console=ttyS0 net.ifnames=0 no_timer_check nowatchdog mitigations=off "
     "rcupdate.rcu_cpu_stall_timeout=300"
 )
 # Written on the first boot: mke2fs turns zeroes into holes, and swapon refuses a file with holes.
 _SWAP_UNIT = f"""[Unit]
-Description=Make the swap file that the installer would have made
+Description=Make the swap file and the swap partition that the installer would have made
 ConditionPathExists=!/swapfile
 Before=ssh.service
 
@@ -60,6 +63,7 @@ Type=oneshot
 ExecStart=/bin/dd if=/dev/zero of=/swapfile bs=1M count={_SWAP_MIB}
 ExecStart=/bin/chmod 600 /swapfile
 ExecStart=/sbin/mkswap /swapfile
+ExecStart=/sbin/mkswap /dev/vda2
 ExecStart=/sbin/swapon --all
 
 [Install]
@@ -157,10 +161,21 @@ def _base(mirror: Mirror, registry: str) -> Path:
             with progress.step(f"Making the disk of {NODE}"):
                 for name in ("vmlinuz", "initrd.img"):
                     shutil.copy(next((root / "boot").glob(f"{name}-*")), work / name)
-                argv = ["mke2fs", "-q", "-t", "ext4", "-F", "-L", "root", "-d", root, work / "disk.raw", _DISK]
-                tools.run(argv, doing=f"making the disk of {NODE}", log="vm", nice=5)
+                _format(root, work / "disk.raw")
                 shutil.rmtree(root)
     return target
+
+
+def _format(root: Path, disk: Path) -> None:
+    """Make a disk with two partitions: the root file system, and one for swap."""
+    doing = f"making the disk of {NODE}"
+    with (root / "disk.raw").open("wb") as file:
+        file.truncate(_DISK_MIB * 1024 * 1024)
+    argv: list[object] = ["chroot", root, "/usr/sbin/sfdisk", "--quiet", "/disk.raw"]
+    tools.run(argv, doing=doing, log="vm", stdin=_PARTITIONS.encode())
+    (root / "disk.raw").rename(disk)
+    argv = ["mke2fs", "-q", "-t", "ext4", "-F", "-L", "root", "-d", root, "-E", f"offset={_ROOT_OFFSET}"]
+    tools.run([*argv, disk, f"{_ROOT_MIB}M"], doing=doing, log="vm", nice=5)
 
 
 def _images() -> list[images.Image]:
@@ -195,7 +210,7 @@ def _furnish(root: Path, mirror: Mirror) -> None:
     _write(root, "etc/apt/apt.conf.d/90lab", 'Acquire::Languages "none";\n')
     if mirror.proxy:
         _write(root, "etc/apt/apt.conf.d/90proxy", f'Acquire::http::Proxy "{mirror.proxy}";\n')
-    _write(root, "etc/fstab", "/dev/vda / ext4 errors=remount-ro 0 1\n/swapfile none swap sw 0 0\n")
+    _write(root, "etc/fstab", "/dev/vda1 / ext4 errors=remount-ro 0 1\n/swapfile none swap sw 0 0\n")
     _write(root, "etc/default/locale", "LANG=C.UTF-8\n")
     _write(root, "etc/machine-id", "")
     _write(root, f"etc/sudoers.d/{USER}", f"{USER} ALL=(ALL:ALL) NOPASSWD: ALL\n", 0o440)
@@ -282,7 +297,11 @@ def _disk(base: Path, directory: Path, files: dict[str, tuple[str, int]]) -> Non
             commands += [f"rm /{file}", f"write {source} /{file}", f"set_inode_field /{file} mode 0{0o100000 | mode:o}"]
         script = work / "script"
         script.write_text("\n".join(commands) + "\n")
-        tools.run(["debugfs", "-w", "-f", script, disk], doing=f"giving {NODE} its identity", log="vm")
+        tools.run(
+            ["debugfs", "-w", "-f", script, f"{disk}?offset={_ROOT_OFFSET}"],
+            doing=f"giving {NODE} its identity",
+            log="vm",
+        )
 
 
 def _tap(lab: State, directory: Path) -> None:

@@ -23,6 +23,8 @@ from lab.nodes import vm
 SPEC = ROOT / "tests" / "integration" / "specs" / "vm.yml"
 # Every module starts a Python in an emulated machine.
 SLOW = 3600
+# On the disk of the root file system, and not in fstab.
+SWAP_PARTITION, SWAP_UNIT = "/dev/vda2", "dev-vda2.swap"
 
 if absent := vm.missing():
     pytest.skip(f"QEMU is missing: apt-get install {' '.join(absent)}", allow_module_level=True)
@@ -40,6 +42,10 @@ class Machine:
 
     def again(self, *arguments: str) -> Run:
         return play(self.lab.path, "-i", str(self.more), *arguments, timeout=SLOW)
+
+
+def swaps(host: Host) -> list[str]:
+    return host.run("cat /proc/swaps", SLOW).splitlines()[1:]
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +77,14 @@ def test_its_kernel_is_a_real_one(machine: Machine) -> None:
 
 
 def test_swap_was_on_and_is_off(machine: Machine) -> None:
-    assert "/swapfile" in machine.swaps
-    assert "/swapfile" not in machine.host.run("cat /proc/swaps", SLOW)
+    assert "/swapfile" in machine.swaps and SWAP_PARTITION not in machine.swaps
+    assert swaps(machine.host) == []
+
+
+def test_the_swap_partition_that_systemd_finds_without_fstab_is_masked(machine: Machine) -> None:
+    assert machine.host.run(f"blkid -o value -s TYPE {SWAP_PARTITION}", SLOW).strip() == "swap"
+    assert machine.host.run(f"systemctl is-enabled {SWAP_UNIT} || true", SLOW).strip() == "masked"
+    assert SWAP_PARTITION in machine.host.run(f"cat /run/systemd/generator.late/{SWAP_UNIT}", SLOW)
 
 
 def test_its_kernel_serves_nfs_and_mounts_it(machine: Machine, tmp_path: Path) -> None:
@@ -109,7 +121,7 @@ def test_after_a_reboot_the_node_is_ready_again(machine: Machine) -> None:
         time.sleep(5)
         done = machine.host.attempt("cat /proc/sys/kernel/random/boot_id", SLOW)
         now = done.stdout if done.returncode == 0 else before
-    assert "/swapfile" not in machine.host.run("cat /proc/swaps", SLOW)
+    assert swaps(machine.host) == []
     assert machine.host.run("systemctl is-active --wait kubelet containerd", SLOW).split() == ["active", "active"]
     while vm.NODE not in cluster.ready_nodes() or cluster.boot_id(vm.NODE) != now.strip():
         assert time.monotonic() < end, "the node did not become Ready again"
