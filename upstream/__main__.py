@@ -38,10 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
                 _say(f"Error in {options.lock}: {text}")
             return _UNUSABLE
         if options.check:
-            warning = check.age_warning(lock.load(options.lock), today)
+            known = lock.load(options.lock)
+            warning = check.age_warning(known, today)
             if warning:
                 _say(f"warning: {warning}")
-            _say(_summary(lock.load(options.lock)))
+            _say(_summary(known))
             return 0
         if options.write:
             refuse_unwritable(options.lock)

@@ -16,7 +16,7 @@ PATH = Path(__file__).resolve().parent.parent / "upstream.lock"
 RELATIONS = ("pre_depends", "depends", "recommends", "provides", "conflicts", "breaks", "replaces")
 
 
-# How a fact is known: upstream answered, somebody's record of a day has it, or it follows from a neighboring fact.
+# How a fact is known: upstream answered, a dated public record has it, or it follows from a neighboring fact.
 KNOWN = (LIVE, SEEN, INFERRED) = ("live", "seen", "inferred")
 
 
@@ -134,12 +134,7 @@ class Lock:
 
     def facts(self) -> Iterator[Fact]:
         """Say of each entry how it is known: keys, package versions, images and downloads."""
-        entries: list[tuple[str, Key | Package | Artifact]] = []
-        for repository in self.repositories.values():
-            entries.append((f"{repository.name}: key {repository.key.file}", repository.key))
-            entries += [(f"{repository.name}: {one.name} {one.version}", one) for one in repository.packages]
-        entries += [(one.name, one) for one in (*self.images.values(), *self.downloads.values())]
-        for name, entry in entries:
+        for name, entry in self._entries():
             if entry.verified:
                 yield Fact(name, LIVE, entry.verified)
             else:
@@ -148,15 +143,17 @@ class Lock:
 
     def unverified(self) -> Iterator[str]:
         """Name every entry that upstream itself was never asked for."""
+        for name, entry in self._entries():
+            if not entry.verified or (isinstance(entry, Artifact) and entry.value is None):
+                yield name
+
+    def _entries(self) -> Iterator[tuple[str, Key | Package | Artifact]]:
         for repository in self.repositories.values():
-            if not repository.key.verified:
-                yield f"{repository.name}: key {repository.key.file}"
+            yield f"{repository.name}: key {repository.key.file}", repository.key
             for package in repository.packages:
-                if not package.verified:
-                    yield f"{repository.name}: {package.name} {package.version}"
+                yield f"{repository.name}: {package.name} {package.version}", package
         for artifact in (*self.images.values(), *self.downloads.values()):
-            if not artifact.verified or artifact.value is None:
-                yield artifact.name
+            yield artifact.name, artifact
 
 
 @lru_cache

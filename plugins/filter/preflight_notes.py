@@ -11,7 +11,7 @@ from ansible.errors import AnsibleFilterError
 
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import host as host_rules
-from ..plugin_utils._preflight.model import Cluster, Reading
+from ..plugin_utils._preflight.model import Cluster, readings
 
 DOCUMENTATION = r"""
 name: preflight_notes
@@ -53,11 +53,7 @@ _value:
 
 def preflight_notes(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     try:
-        readings = tuple(
-            Reading(name, host["facts"], host["failure"], host["settings"], host.get("left_out", False))
-            for name, host in hosts.items()
-        )
-        cluster = Cluster(readings, settings)
+        cluster = Cluster(readings(hosts), settings)
         found = [note for cluster_rule in cluster_rules.NOTES for note in cluster_rule(cluster)]
         judged = [reading for reading in cluster.read if not reading.left_out]
         found += [note for rule in host_rules.NOTES for reading in judged for note in rule(reading, cluster)]

@@ -10,14 +10,13 @@ from typing import Any, Callable
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils._problem import Problem
-from ..plugin_utils._driver.fit import with_gpus_left_out
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
 from ..plugin_utils._preflight import existing, in_use
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
 from ..plugin_utils._preflight.failure import failure
-from ..plugin_utils._preflight.model import Cluster, Reading
+from ..plugin_utils._preflight.model import Cluster, readings
 
 DOCUMENTATION = r"""
 name: preflight_problems
@@ -117,17 +116,7 @@ _HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *ex
 
 def preflight_problems(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     try:
-        readings = tuple(
-            Reading(
-                name,
-                with_gpus_left_out(host["facts"], host["settings"].get("ignored_gpus") or ()),
-                host["failure"],
-                host["settings"],
-                host.get("left_out", False),
-            )
-            for name, host in hosts.items()
-        )
-        return [problem.fields() for problem in find(Cluster(readings, settings))]
+        return [problem.fields() for problem in find(Cluster(readings(hosts), settings))]
     except (KeyError, TypeError, AttributeError) as error:
         raise AnsibleFilterError(f"Error while checking the rules of preflight: bad input ({error!r})") from error
 

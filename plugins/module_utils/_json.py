@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from ._errors import DomainError
@@ -51,3 +52,13 @@ def needed_text(value: dict[str, Any], name: str, what: str) -> str:
 def as_text(value: Any) -> str:
     """A text, empty for anything else."""
     return value if isinstance(value, str) else ""
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping, empty for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_mappings(value: Any) -> list[Mapping[str, Any]]:
+    """The mappings of a list, none for anything else."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -42,19 +42,23 @@ def host_entry(
     devices = [*_devices(target, reported, proofs), *_gone(target, earlier)]
     problems += [
         problem(
-            *(kind, target.name, each["reason"], each["uuid"]),
-            do=plugin_log.do if kind == UNOFFERED else find_remedy(each["reason"]) if kind == POD_FAILED else "",
+            each["kind"],
+            target.name,
+            each["reason"],
+            each["uuid"],
+            do={UNOFFERED: plugin_log.do, POD_FAILED: find_remedy(each["reason"])}.get(each["kind"], ""),
         )
         for each in devices
         if each["state"] == "missing"
-        for kind in [each["kind"]]
     ]
     # Where several pods share a GPU, one that failed leaves no GPU unproven.
     if (not target.host.gpus and target.host.wanted) or target.host.shared:
         failed = [proof for proof in proofs if proof.trouble]
         problems += [
             problem(
-                *(_kind_of([proof.trouble]), target.name, f"pod {proof.name}: {proof.trouble}"),
+                _kind_of([proof.trouble]),
+                target.name,
+                f"pod {proof.name}: {proof.trouble}",
                 do=find_remedy(proof.trouble),
             )
             for proof in failed

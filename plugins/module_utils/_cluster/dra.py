@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .._errors import DomainError
-from .._json import as_text
+from .._json import as_mapping, as_mappings, as_text
 from .._problem import Problem
 
 Object = Mapping[str, Any]
@@ -60,7 +60,7 @@ class Claims:
 
     def devices_of(self, pod: Object) -> set[tuple[str, str]]:
         """Pool and name of each GPU that a pod holds by a claim, less those that it asked for as a resource."""
-        metadata = _mapping(pod.get("metadata"))
+        metadata = as_mapping(pod.get("metadata"))
         namespace, uid = as_text(metadata.get("namespace")) or "default", as_text(metadata.get("uid"))
         found: set[tuple[str, str]] = set()
         for name, counted in _claim_names(pod):
@@ -77,15 +77,15 @@ def parse_claims(items: Iterable[Any]) -> Claims:
     """The ResourceClaims that were given GPUs. What only looks at GPUs (adminAccess) does not hold any."""
     found = {}
     for item in items:
-        metadata, status = _mapping(_mapping(item).get("metadata")), _mapping(_mapping(item).get("status"))
-        results = _mappings(_mapping(_mapping(status.get("allocation")).get("devices")).get("results"))
+        metadata, status = as_mapping(as_mapping(item).get("metadata")), as_mapping(as_mapping(item).get("status"))
+        results = as_mappings(as_mapping(as_mapping(status.get("allocation")).get("devices")).get("results"))
         devices = tuple(
             Device(as_text(each.get("pool")), as_text(each.get("device")), as_text(each.get("request")))
             for each in results
             if each.get("driver") == DRIVER and each.get("adminAccess") is not True
         )
         if devices:
-            reserved = _mappings(status.get("reservedFor"))
+            reserved = as_mappings(status.get("reservedFor"))
             # A claim can be reserved for a whole group of pods, too.
             only_pods = all(each.get("resource") == "pods" for each in reserved)
             uids = frozenset(as_text(each.get("uid")) for each in reserved) if only_pods else frozenset()
@@ -110,7 +110,9 @@ def gpus_by_node(slices: Iterable[Any]) -> dict[str, int]:
 
     A pool's slices of a former generation are outdated. A GPU belongs to one node, which the slice or the device names.
     """
-    specs = [spec for item in slices for spec in [_mapping(_mapping(item).get("spec"))] if spec.get("driver") == DRIVER]
+    specs = [
+        spec for item in slices for spec in [as_mapping(as_mapping(item).get("spec"))] if spec.get("driver") == DRIVER
+    ]
     newest: dict[str, int] = {}
     for spec in specs:
         pool, generation = _pool(spec)
@@ -118,7 +120,7 @@ def gpus_by_node(slices: Iterable[Any]) -> dict[str, int]:
     found: dict[str, int] = {}
     for spec in specs:
         pool, generation = _pool(spec)
-        for device in _mappings(spec.get("devices")) if generation == newest[pool] else []:
+        for device in as_mappings(spec.get("devices")) if generation == newest[pool] else []:
             node = as_text(spec.get("nodeName")) or as_text(device.get("nodeName"))
             if node:
                 found[node] = found.get(node, 0) + 1
@@ -129,11 +131,13 @@ def device_classes(items: Iterable[Any]) -> dict[str, str]:
     """NVIDIA's DeviceClasses: name -> the resource that pods can ask for instead of a claim, empty for none."""
     found = {}
     for item in items:
-        spec = _mapping(_mapping(item).get("spec"))
+        spec = as_mapping(as_mapping(item).get("spec"))
         resource = as_text(spec.get("extendedResourceName"))
-        selectors = (as_text(_mapping(each.get("cel")).get("expression")) for each in _mappings(spec.get("selectors")))
+        selectors = (
+            as_text(as_mapping(each.get("cel")).get("expression")) for each in as_mappings(spec.get("selectors"))
+        )
         if resource.startswith(_RESOURCES) or any(DRIVER in expression for expression in selectors):
-            found[as_text(_mapping(_mapping(item).get("metadata")).get("name"))] = resource
+            found[as_text(as_mapping(as_mapping(item).get("metadata")).get("name"))] = resource
     return dict(sorted(found.items()))
 
 
@@ -141,8 +145,8 @@ def offered_twice(gpus: Mapping[str, int], nodes: Iterable[Any], with_plugin: Co
     """Nodes whose GPUs the DRA driver offers (``gpus``) and a device plugin, too, or as soon as it is installed."""
     left_out = set()
     for node in nodes:
-        metadata = _mapping(_mapping(node).get("metadata"))
-        if _mapping(metadata.get("labels")).get(_LEFT_OUT) == "false":
+        metadata = as_mapping(as_mapping(node).get("metadata"))
+        if as_mapping(metadata.get("labels")).get(_LEFT_OUT) == "false":
             left_out.add(as_text(metadata.get("name")))
     return sorted(name for name in gpus if name in with_plugin or name not in left_out)
 
@@ -156,7 +160,7 @@ def twice_problem(nodes: Collection[str], classes: Mapping[str, str]) -> Problem
         f"The GPUs of {', '.join(sorted(nodes))} would be offered to pods twice: NVIDIA's DRA driver {DRIVER} offers "
         f"them by ResourceSlices{taken}, and NVIDIA's device plugin on the same node",
         "ResourceSlices of the cluster (kubectl get resourceslices)",
-        "Neither of the two knows what the other has given away, so two pods would get the same GPU",
+        "Neither knows which GPUs the other has allocated, so two pods could get the same GPU",
         "Remove the GPUs from the DRA driver when no pod holds a claim any more (Helm: resources.gpus.enabled=false "
         "keeps its ComputeDomains); or keep the DRA driver on these nodes: remove them from the inventory, run kubectl "
         f"label node NODE {_LEFT_OUT}=false, and wait until the device plugin has no pod there",
@@ -165,29 +169,23 @@ def twice_problem(nodes: Collection[str], classes: Mapping[str, str]) -> Problem
 
 def _claim_names(pod: Object) -> Iterator[tuple[str, frozenset[str]]]:
     """Each claim that a pod refers to, with those of its requests that the containers' resources count already."""
-    spec, status = _mapping(pod.get("spec")), _mapping(pod.get("status"))
-    made = {each.get("name"): each.get("resourceClaimName") for each in _mappings(status.get("resourceClaimStatuses"))}
-    for each in _mappings(spec.get("resourceClaims")):
+    spec, status = as_mapping(pod.get("spec")), as_mapping(pod.get("status"))
+    made = {
+        each.get("name"): each.get("resourceClaimName") for each in as_mappings(status.get("resourceClaimStatuses"))
+    }
+    for each in as_mappings(spec.get("resourceClaims")):
         name = as_text(each.get("resourceClaimName")) or as_text(made.get(each.get("name")))
         if name:
             yield name, frozenset()
-    extended = _mapping(status.get("extendedResourceClaimStatus"))
+    extended = as_mapping(status.get("extendedResourceClaimStatus"))
     name = as_text(extended.get("resourceClaimName"))
     if name:
-        mappings = _mappings(extended.get("requestMappings"))
+        mappings = as_mappings(extended.get("requestMappings"))
         counted = [each for each in mappings if as_text(each.get("resourceName")).startswith(_RESOURCES)]
         yield name, frozenset(as_text(each.get("requestName")) for each in counted)
 
 
 def _pool(spec: Object) -> tuple[str, int]:
-    pool = _mapping(spec.get("pool"))
+    pool = as_mapping(spec.get("pool"))
     generation = pool.get("generation")
     return as_text(pool.get("name")), generation if isinstance(generation, int) else 0
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from .._json import as_mapping, as_mappings
 from .packet_filter import Condition, Filter, Rule
 
 # Tables of the cluster itself, which never stand in its way.
@@ -101,7 +103,7 @@ def nft_tables(text: str, iptables_too: bool, hooks: Collection[str] = ("input",
     ``iptables_too``: iptables-save speaks for the tables that iptables keeps in nftables.
     """
     tables = {}
-    for chain in _items(text, "chain"):
+    for chain in _items(text)["chain"]:
         table = (str(chain.get("family")), str(chain.get("table")))
         of_iptables = table == ("ip", "filter") and iptables_too
         if chain.get("hook") in hooks and table[0] in ("ip", "inet") and not of_iptables:
@@ -111,9 +113,9 @@ def nft_tables(text: str, iptables_too: bool, hooks: Collection[str] = ("input",
 
 def read_nft(text: str) -> Filter:
     """A table, from ``nft -j list table ...``."""
-    result = Filter()
-    sets = {str(item.get("name")): item.get("elem", []) for kind in ("set", "map") for item in _items(text, kind)}
-    for chain in _items(text, "chain"):
+    result, items = Filter(), _items(text)
+    sets = {str(item.get("name")): item.get("elem", []) for item in (*items["set"], *items["map"])}
+    for chain in items["chain"]:
         name, drops = str(chain.get("name")), chain.get("policy") == "drop"
         result.chains.setdefault(name, [])
         if chain.get("hook") == "input":
@@ -122,20 +124,22 @@ def read_nft(text: str) -> Filter:
             # Only in iptables' own table can the pod network's rules come before the policy: each table has the last
             # word on what it drops.
             result.forwards[name] = drops and chain.get("table") != "filter"
-    for item in _items(text, "rule"):
+    for item in items["rule"]:
         result.chains.setdefault(str(item.get("chain")), []).extend(_nft_rules(item.get("expr", []), sets))
     return result
 
 
-def _items(text: str, kind: str) -> Iterator[Mapping[str, Any]]:
+def _items(text: str) -> Mapping[str, list[Mapping[str, Any]]]:
+    """What the output lists, by kind; nothing of a kind that it has not."""
+    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     try:
         listed = json.loads(text)
     except ValueError:
-        return
-    entries = listed.get("nftables") if isinstance(listed, dict) else None
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get(kind), dict):
-            yield entry[kind]
+        return found
+    for entry in as_mappings(as_mapping(listed).get("nftables")):
+        for kind, item in entry.items():
+            found[kind] += as_mappings([item])
+    return found
 
 
 def _nft_rules(expressions: Any, sets: Mapping[str, Any]) -> list[Rule]:

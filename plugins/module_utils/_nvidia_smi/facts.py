@@ -104,7 +104,9 @@ class NvidiaSmi:
         readings = list({id(attempt.reading): attempt.reading for attempt in self._attempts}.values())
         gpus = merge(readings)
         host = self._host_problems(readings)
-        found = state.DEGRADED if host and self._state(gpus) == state.OK else self._state(gpus)
+        found = self._state(gpus)
+        if host and found == state.OK:
+            found = state.DEGRADED
         topology = self._topology(found) if "topology" in gather else None
         attached = max([reading.attached or 0 for reading in readings] + [len(gpus)])
         return {
@@ -190,9 +192,7 @@ class NvidiaSmi:
     def _decisive(self, found: str) -> Attempt:
         return next((attempt for attempt in self._attempts if attempt.failure == found), self._attempts[0])
 
-    def _message(
-        self, found: str, gpus: list[dict[str, Any]], attached: int, host: Sequence[Problem] = ()
-    ) -> str | None:
+    def _message(self, found: str, gpus: list[dict[str, Any]], attached: int, host: Sequence[Problem]) -> str | None:
         if found == state.OK:
             return None
         said = [self._decisive(found).said, *(attempt.said for attempt in self._attempts)]

@@ -26,6 +26,7 @@ from .. import _images, _nfs
 from .._containerd import registries
 from .._cuda.plan import MINOR_VERSION, RELEASE
 from .._preflight.model import listing
+from .._preflight.network import is_node_name
 from . import files
 
 Values = Mapping[str, Any]
@@ -42,7 +43,6 @@ _DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
 _SERVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:.]+\]?", re.ASCII)
 _FLAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _ARGUMENT = re.compile(r"""[^\s"'\\$`\x00-\x1f\x7f-\x9f]*""")
-_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
@@ -207,7 +207,7 @@ def _kubelet_arguments(value: Any) -> Iterator[str]:
 
 def _node_name(value: Any) -> Iterator[str]:
     name = str(value)
-    if name and (not _NODE_NAME.fullmatch(name) or len(name) > 253 or name == "localhost"):
+    if name and not is_node_name(name):
         yield (
             "it must be a DNS name in lower case, of letters, digits, '-' and '.', such as gpu1, and not localhost; "
             "not "

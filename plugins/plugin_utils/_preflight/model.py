@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...module_utils._problem import Problem
+from .._driver.fit import with_gpus_left_out
 
 Facts = Mapping[str, Any]
 
@@ -34,6 +35,20 @@ class Reading:
     def finished(self) -> bool:
         """Whether the host is part of a cluster already, so that its own use of ports and disks is no problem."""
         return bool(self.facts["cluster"]["finished"])
+
+
+def readings(hosts: Facts) -> tuple[Reading, ...]:
+    """Return the readings of hosts (see the filter's documentation), without the GPUs that are to be left out."""
+    return tuple(
+        Reading(
+            name,
+            with_gpus_left_out(host["facts"], host["settings"].get("ignored_gpus") or ()),
+            host["failure"],
+            host["settings"],
+            host.get("left_out", False),
+        )
+        for name, host in hosts.items()
+    )
 
 
 @dataclass(frozen=True)

@@ -95,9 +95,13 @@ def _node_interface(reading: Reading) -> str:
     return next((str(one["interface"]) for one in reading.facts["addresses"] if one["address"] == address), "")
 
 
+def is_node_name(text: str) -> bool:
+    return bool(_NODE_NAME.fullmatch(text)) and len(text) <= 253 and text != "localhost"
+
+
 def name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     node = str(reading.settings["node_name"])
-    if not _NODE_NAME.fullmatch(node) or len(node) > 253 or node == "localhost":
+    if not is_node_name(node):
         yield reading.problem(
             "node_name_invalid",
             f"{node!r} is not a valid name for a node",

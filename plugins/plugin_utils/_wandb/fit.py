@@ -13,6 +13,7 @@ from typing import Any
 
 from ...module_utils._cluster import objects
 from ...module_utils._cluster.quantities import read_quantity
+from ...module_utils._json import as_mapping, as_mappings
 
 VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _GPU = "nvidia.com/gpu"
@@ -35,7 +36,7 @@ class PodTemplate:
     def containers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """All containers with their places, those that run before the others, too."""
         for key in ("containers", "initContainers"):
-            for number, container in enumerate(_objects(self.spec.get(key))):
+            for number, container in enumerate(as_mappings(self.spec.get(key))):
                 yield f"{self.place}.{key}[{number}]".lstrip("."), container
 
 
@@ -46,7 +47,7 @@ def pod_templates(arguments: Any, place: str = "") -> Iterator[PodTemplate]:
             yield from pod_templates(item, f"{place}[{number}]")
     if not isinstance(arguments, Mapping):
         return
-    if _objects(arguments.get("containers")):
+    if as_mappings(arguments.get("containers")):
         yield PodTemplate(place, arguments)
         return
     for key, value in arguments.items():
@@ -57,7 +58,7 @@ def limit_problems(template: PodTemplate) -> Iterator[str]:
     """Say which requests the API refuses: what is not shared must have a limit, and request as much."""
     for place, container in template.containers():
         resources = container.get("resources")
-        requests, limits = (_object(_object(resources).get(key)) for key in ("requests", "limits"))
+        requests, limits = (as_mapping(as_mapping(resources).get(key)) for key in ("requests", "limits"))
         for name, amount in requests.items():
             if (_is_extended(name) or name.startswith("hugepages-")) and not _are_equal(limits.get(name), amount):
                 yield (
@@ -128,13 +129,13 @@ def _offered_amount(node: Mapping[str, Any], name: str) -> Fraction:
 def _requested_amount(queue: Mapping[str, Any], pod: Mapping[str, Any], name: str) -> Fraction:
     """Return the most of a resource that a pod may request, as Kubernetes counts (component-helpers' PodRequests).
 
-    Containers run together. An init container runs alone, next to those before it that go on (restartPolicy Always).
+    Containers run together. An init container runs alone, next to those before it that continue (restartPolicy Always).
     """
     whole = _amounts(pod).get(name)
     if whole is not None:
         return greatest_amount(queue, whole)
     lasting = first = Fraction(0)
-    for container in _objects(pod.get("initContainers")):
+    for container in as_mappings(pod.get("initContainers")):
         amount = greatest_amount(queue, _amounts(container).get(name, 0))
         if container.get("restartPolicy") == "Always":
             lasting += amount
@@ -142,34 +143,26 @@ def _requested_amount(queue: Mapping[str, Any], pod: Mapping[str, Any], name: st
         else:
             first = max(first, lasting + amount)
     together = sum(
-        (greatest_amount(queue, _amounts(each).get(name, 0)) for each in _objects(pod.get("containers"))), lasting
+        (greatest_amount(queue, _amounts(each).get(name, 0)) for each in as_mappings(pod.get("containers"))), lasting
     )
     return max(first, together)
 
 
 def _amounts(part: Mapping[str, Any]) -> dict[str, Any]:
     """What a container or pod requests; what has only a limit requests that."""
-    resources = _object(part.get("resources"))
-    return {**_object(resources.get("limits")), **_object(resources.get("requests"))}
+    resources = as_mapping(part.get("resources"))
+    return {**as_mapping(resources.get("limits")), **as_mapping(resources.get("requests"))}
 
 
 def _other_resources(pod: Mapping[str, Any]) -> list[str]:
     """The resources of plugins that a pod requests, such as MIG devices, besides whole GPUs."""
-    containers = [*_objects(pod.get("containers")), *_objects(pod.get("initContainers"))]
+    containers = [*as_mappings(pod.get("containers")), *as_mappings(pod.get("initContainers"))]
     names = {name for container in containers for name in _amounts(container)}
     return sorted(name for name in names - {_GPU} if _is_extended(name))
 
 
 def _is_extended(name: str) -> bool:
     return "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _objects(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def _are_equal(limit: Any, amount: Any) -> bool:

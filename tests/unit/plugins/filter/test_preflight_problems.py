@@ -1053,6 +1053,9 @@ def test_limits_of_inotify_that_the_inventory_keeps_low(sysctls: dict[str, Any],
     notes = preflight_notes(hosts, settings)
     assert find(hosts, settings) == [] and len(notes) == bool(note)
     assert all(text.startswith("gpu1: host_sysctls") and note in text for text in notes)
+
+
+def test_limits_of_inotify_are_those_of_the_role() -> None:
     variables = yaml.safe_load((ROOT / "roles/host/vars/main.yml").read_text())["_host_sysctl_minimums"]
     assert variables == {f"fs.inotify.{name}": value for name, value in INOTIFY.items()}
 

@@ -39,7 +39,10 @@ def test_a_problem_of_an_unknown_kind_counts_as_one_of_a_gpu() -> None:
         ("cudaGetDeviceCount failed: system not yet initialized", "nvidia-fabricmanager"),
         ("CUDA error: CUDA_ERROR_SYSTEM_NOT_READY", "nvidia-fabricmanager"),
         ("CUDA failure: error code 802", "nvidia-fabricmanager"),
-        ("E1 main.go: failed to create FS watcher: too many open files", "fs.inotify.max_user_instances: 8192"),
+        (
+            "E1 main.go: failed to create FS watcher: too many open files",
+            "a larger fs.inotify.max_user_instances in host_sysctls",
+        ),
         ("CUDA driver version is insufficient for CUDA runtime version", "nvidia_driver_version"),
         ("forward compatibility was attempted on non supported HW", "nvidia_driver_version"),
         ("no kernel image is available for execution on the device", "were not built for this GPU"),

@@ -216,19 +216,19 @@ def test_messages_of_one_number_are_one_finding() -> None:
     assert problem.what == "Xid 79: the GPU has fallen off the bus"
 
 
-LOST, COMPANION = FALLEN, "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus."
+COMPANION = "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus."
 
 
 @pytest.mark.parametrize(
     ("lines", "count"),
     [
-        ([(0, LOST), (0, COMPANION)], 1),
-        ([(0, COMPANION), (0.1, LOST)], 1),
-        ([(None, LOST), (None, COMPANION)], 1),
+        ([(0, FALLEN), (0, COMPANION)], 1),
+        ([(0, COMPANION), (0.1, FALLEN)], 1),
+        ([(None, FALLEN), (None, COMPANION)], 1),
         ([(0, COMPANION)], 1),
-        ([(0, LOST), (0, COMPANION), (100, LOST), (100, COMPANION)], 2),
-        ([(0, LOST), (100, COMPANION)], 2),
-        ([(0, LOST), (0, COMPANION.replace("3b", "5e"))], 1),
+        ([(0, FALLEN), (0, COMPANION), (100, FALLEN), (100, COMPANION)], 2),
+        ([(0, FALLEN), (100, COMPANION)], 2),
+        ([(0, FALLEN), (0, COMPANION.replace("3b", "5e"))], 1),
     ],
 )
 def test_a_lost_gpu_counts_once_however_often_the_driver_says_it(
