@@ -338,7 +338,7 @@ def driver_support() -> str:
     return table(("version", "branch", "support", "ends", "distributions"), rows).strip()
 
 
-def with_content(path: Path, begin: str, end: str, content: str) -> str:
+def replace_section(path: Path, begin: str, end: str, content: str) -> str:
     """Return a page with other content between two of its lines."""
     before, rest = path.read_text().split(begin, 1)
     return f"{before}{begin}\n\n{content}\n\n{end}{rest.split(end, 1)[1]}"
@@ -349,8 +349,8 @@ def main() -> int:
     docs = ROOT / "docs"
     tools = {"markdown": markdown, "sentences": sentences, "shown": shown, "table": table}
     pages = {docs / "variables.md": variables(), docs / "cuda.md": cuda()}
-    pages[ROOT / "README.md"] = with_content(ROOT / "README.md", BEGIN, END, versions())
-    pages[docs / "drivers.md"] = with_content(docs / "drivers.md", *DRIVERS, driver_support())
+    pages[ROOT / "README.md"] = replace_section(ROOT / "README.md", BEGIN, END, versions())
+    pages[docs / "drivers.md"] = replace_section(docs / "drivers.md", *DRIVERS, driver_support())
     pages |= reference.pages(ROOT, tools)
     for path, wanted in pages.items():
         current = path.read_text() if path.is_file() else ""

@@ -91,7 +91,7 @@ def ask(versions: Mapping[str, Any], web: Web, say: Callable[[str], None], root:
             found += find(component, versions, releases(component, web))
         except WebError as error:
             unknown.append(f"{component.title}: {error}")
-    say(f"{len(found)} of the table's versions are behind:" if found else "None of the table's versions is behind.")
+    say(f"Versions of the table that are behind: {len(found)}" if found else "None of the table's versions is behind.")
     for one in found:
         say(f"  . {one}")
         if not one.component.held:

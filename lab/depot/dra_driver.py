@@ -10,7 +10,7 @@ _NAME = "dra-test-driver"
 
 
 def build() -> None:
-    """Build the program; what is there already costs nothing. Raises DepotError."""
+    """Build the program; an existing build is reused. Raises DepotError."""
     golang.provide(recipes.dra_test_driver(versions.DEFAULT_KUBERNETES))
 
 

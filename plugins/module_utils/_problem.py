@@ -34,8 +34,8 @@ class Problem:
     """``kind`` names it for programs, and stays when words change; ``where``: the variable, file or device to look at.
 
     ``host`` is empty for what concerns the whole cluster, ``gpu`` (a UUID) for what concerns no single GPU.
-    ``answers``: variables and the values with which what is there is kept, and this problem does not come again.
-    ``remedies``: changes after which this problem does not come again, the best one first.
+    ``answers``: variables and the values with which what is there is kept, and this problem does not occur again.
+    ``remedies``: changes after which this problem does not occur again, the best one first.
     """
 
     kind: str

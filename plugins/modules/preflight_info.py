@@ -620,7 +620,7 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     addresses, routes = network.addresses(runner), network.routes(runner)
     traffic = network.Traffic(
         params["reachable_ports"],
-        network.by_default_route(addresses, routes),
+        network.node_interfaces(addresses, routes),
         params["pod_network"],
         params["pod_interfaces"],
     )

@@ -141,7 +141,7 @@ def device_classes(items: Iterable[Any]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def offered_twice(gpus: Mapping[str, int], nodes: Iterable[Any], with_plugin: Collection[str] = ()) -> list[str]:
+def nodes_offered_twice(gpus: Mapping[str, int], nodes: Iterable[Any], with_plugin: Collection[str] = ()) -> list[str]:
     """Nodes whose GPUs the DRA driver offers (``gpus``) and a device plugin, too, or as soon as it is installed."""
     left_out = set()
     for node in nodes:

@@ -129,7 +129,7 @@ class Traffic:
     pod_interfaces: Sequence[str] = ()
 
 
-def by_default_route(found: Iterable[Mapping[str, Any]], table: Iterable[Mapping[str, str]]) -> list[str]:
+def node_interfaces(found: Iterable[Mapping[str, Any]], table: Iterable[Mapping[str, str]]) -> list[str]:
     """The interfaces with IPv4 addresses, those of default routes first."""
     default = [route["interface"] for route in table if route["destination"] == "default"]
     names = [str(entry["interface"]) for entry in found if entry["family"] == "inet"]

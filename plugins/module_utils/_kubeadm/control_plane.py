@@ -65,7 +65,7 @@ def _questions(api: Api) -> dict[str, Any]:
 def _gpus_twice(api: Api) -> dict[str, Any]:
     """C(nodes) that offer their GPUs by DRA and would do so by a device plugin, and the C(classes); empty for none."""
     gpus = dra.gpus_by_node(api.get(dra.SLICES).items())
-    nodes = dra.offered_twice(gpus, api.get("/api/v1/nodes").items()) if gpus else []
+    nodes = dra.nodes_offered_twice(gpus, api.get("/api/v1/nodes").items()) if gpus else []
     return {"nodes": nodes, "classes": dra.device_classes(api.get(dra.CLASSES).items())} if nodes else {}
 
 

@@ -20,7 +20,7 @@ _QUOTED = {'"': re.compile(r'"(?:[^"\\]|\\.)*"'), "'": re.compile(r"'(?:[^']|'')
 _CLOSED = {mark: re.compile(rf"(?P<text>{pattern.pattern})(?:\s+#.*)?") for mark, pattern in _QUOTED.items()}
 _BLANK = re.compile(r"\s*")
 _NOTHING = {"null": None, "~": None}
-# A text, map or list that goes on for more lines than this is refused.
+# A text, map or list that continues for more lines than this is refused.
 _MOST_LINES = 200
 
 
@@ -85,7 +85,7 @@ class _Block:
                 self._position += 1
                 found.append(self._value(indent + 1))
             elif self._is_item(rest) or _KEY.match(rest):
-                # "- key: value" begins a map that goes on in the lines below, two columns further in; so may a list.
+                # "- key: value" begins a map that continues in the lines below, two columns further in; so may a list.
                 inner = indent + len(self._peek()[1]) - len(rest)
                 self._lines[self._position] = (inner, rest)
                 found.append(self._value(inner))
@@ -116,7 +116,7 @@ class _Block:
         return _unquoted(text) if text[0] in "\"'" else text
 
     def _scalar(self, text: str, indent: int) -> Any:
-        """The value of a text on the line before the position, which may go on in lines that are further in."""
+        """The value of a text on the line before the position, which may continue in lines that are further in."""
         if _TEXT.fullmatch(text):
             return self._lines_below(text[0], indent)
         if text[0] in "{[":

@@ -103,7 +103,7 @@ def telling_lines(log: str) -> list[str]:
 
 
 def _output(log: str) -> Iterator[str]:
-    """The lines without those of commands, which go on in the next line after a backslash."""
+    """The lines without those of commands, which continue in the next line after a backslash."""
     goes_on = False
     for line in map(str.strip, log.splitlines()):
         is_command = goes_on or bool(_COMMAND.match(line))

@@ -16,17 +16,14 @@ from typing import Any
 from .._nvidia_smi.faults import DO_LINKS, DO_REBOOT
 from .._nvidia_smi.values import bus_id
 from .._problem import Problem
-from .kernel_records import Record
+from .kernel_records import BROKEN, LONGEST, Record
 from .xid import written
 from .xid_catalog import CRITICAL, INFO, WARNING
 
-# Longer records are none of the driver's.
-_LONGEST = 2000
 _MOST_LINES = 8
 _ADDRESS = r"(?P<address>(?:[0-9A-Fa-f]{4,8}:)?(?:00)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
 # The driver writes some sentences over several lines, each with its own NVRM, in one record or in several.
 _BEGIN = re.compile(rf"NVRM:\s{{0,9}}The NVIDIA (?:GPU {_ADDRESS}|\S[^\n]{{0,60}} GPU installed in this system is)")
-_BROKEN = re.compile(r"(?:\s|NVRM:){1,99}")
 # With this line the module begins to load: what an earlier one said does not hold for it.
 _LOADED = re.compile(r"nvidia-nvlink: Nvlink Core is being initialized")
 _SXID = re.compile(
@@ -60,8 +57,8 @@ _INIT = (
 
 
 @dataclass(frozen=True)
-class Sentence:
-    """A sentence of the driver. With CRITICAL a GPU that is missing is a problem, with WARNING it may be meant so."""
+class MessagePattern:
+    """A message of the driver. With CRITICAL a GPU that is missing is a problem, with WARNING it may be meant so."""
 
     kind: str
     pattern: re.Pattern[str]
@@ -70,32 +67,32 @@ class Sentence:
     severity: str = CRITICAL
 
 
-def _sentence(kind: str, pattern: str, what: str, do: str, severity: str = CRITICAL) -> Sentence:
-    return Sentence(kind, re.compile(pattern.replace("ADDRESS", _ADDRESS)), what, do, severity)
+def _pattern(kind: str, pattern: str, what: str, do: str, severity: str = CRITICAL) -> MessagePattern:
+    return MessagePattern(kind, re.compile(pattern.replace("ADDRESS", _ADDRESS)), what, do, severity)
 
 
 # Those that say more come first. ``ADDRESS`` stands for the PCI address of the GPU.
-SENTENCES = (
-    _sentence(
+PATTERNS = (
+    _pattern(
         "open_modules_required",
         r"NVRM: The NVIDIA GPU ADDRESS .{0,60}requires use of the NVIDIA open kernel modules",
         "requires NVIDIA's open kernel modules, but the proprietary ones are loaded",
         _MODULES.format("open"),
     ),
-    _sentence(
+    _pattern(
         "proprietary_modules_required",
         r"NVRM: The NVIDIA GPU ADDRESS .{0,60}not supported by (?:the )?open (?:NVRM: )?nvidia\.ko",
         "requires NVIDIA's proprietary kernel modules, but the open ones are loaded",
         _MODULES.format("proprietary"),
     ),
-    _sentence(
+    _pattern(
         "gpu_not_supported",
         r"NVRM: The NVIDIA GPU ADDRESS .{0,60}is not supported by the .{0,20}NVIDIA (?P<n>\d[\d.]{0,12}) driver",
         "is not supported by driver {n}",
         _OTHER_VERSION,
         WARNING,
     ),
-    _sentence(
+    _pattern(
         "gpu_not_supported",
         r"NVRM: The NVIDIA (?P<name>\S.{0,60}) GPU installed in this system is supported through the NVIDIA "
         r"(?P<n>\d[\d.x]{0,12}) Legacy drivers",
@@ -103,66 +100,66 @@ SENTENCES = (
         _OTHER_VERSION,
         WARNING,
     ),
-    _sentence(
+    _pattern(
         "bar_not_assigned",
         r"NVRM: (?:.{0,80} )?BAR(?P<n>\d) is \d{1,9}M @ 0x[0-9A-Fa-f]{1,16} \((?:PCI:)?ADDRESS\)",
         "has no usable address space for BAR{n}",
         _SPACE,
     ),
-    _sentence(
+    _pattern(
         "gsp_firmware_missing",
         r"nvidia ADDRESS: Direct firmware load for (?P<n>nvidia/\S{1,60}) failed",
         "lacks its firmware, {n}",
         "Install the firmware package of the driver in the same version (site.yml does); then reboot, or load the "
         "modules again.",
     ),
-    _sentence(
+    _pattern(
         "gpu_taken",
         r"NVRM: GPU ADDRESS is already bound to (?P<n>\S{1,40}?)\.?(?:\s|$)",
         "is owned by {n}",
         _TAKEN,
         WARNING,
     ),
-    _sentence(
+    _pattern(
         "gpu_taken",
         r"NVRM: request_mem_region failed for \d{1,9}M @ ",
         "another driver owns the registers of a GPU",
         _TAKEN,
         WARNING,
     ),
-    _sentence(
+    _pattern(
         "gpu_taken",
         r"NVRM: The NVIDIA probe routine was not called for (?P<n>\d{1,4}) device",
         "the driver could not take over {n} GPU(s), another driver owns them",
         _TAKEN,
         WARNING,
     ),
-    _sentence(
+    _pattern(
         "interrupt_missing",
         r"NVRM: Can't find an IRQ for your NVIDIA card",
         "a GPU has no interrupt",
         "Check the firmware's setup and update the firmware; in a virtual machine, check that the GPU is passed "
         "through with MSI.",
     ),
-    _sentence(
+    _pattern(
         "gpu_init_failed",
         r"NVRM: (?:GPU ADDRESS: )?RmInitAdapter failed! ?(?P<n>\([0-9A-Fa-fx:]{1,40}\))?",
         "the driver could not initialize the GPU (RmInitAdapter failed)",
         _INIT,
     ),
-    _sentence(
+    _pattern(
         "gpu_probe_failed",
         r"nvidia: probe of ADDRESS failed with error",
         "the driver could not take over the GPU (probe failed)",
         DO_REBOOT,
     ),
-    _sentence(
+    _pattern(
         "gpu_probe_failed",
         r"nvidia ADDRESS: probe with driver nvidia failed with error",
         "the driver could not take over the GPU (probe failed)",
         DO_REBOOT,
     ),
-    _sentence(
+    _pattern(
         "gpu_probe_failed",
         r"NVRM: The NVIDIA probe routine failed for (?P<n>\d{1,4}) device",
         "the driver could not take over {n} GPU(s) (probe failed)",
@@ -172,7 +169,7 @@ SENTENCES = (
 )
 # Of this kind the driver also writes a sum, which says nothing where it names the GPUs.
 _COUNTED = "gpu_probe_failed"
-_RANKS = {sentence.kind: rank for rank, sentence in reversed(list(enumerate(SENTENCES)))}
+_RANKS = {known.kind: rank for rank, known in reversed(list(enumerate(PATTERNS)))}
 
 
 @dataclass(frozen=True)
@@ -233,27 +230,27 @@ def read_messages(records: Iterable[Record], since: float | None = None) -> list
 
 def read_message(text: str, time: float | None = None) -> Message | None:
     """The message in a record of the kernel log, None for any other record."""
-    if len(text) > _LONGEST or not ("NVRM:" in text or "nvidia" in text):
+    if len(text) > LONGEST or not ("NVRM:" in text or "nvidia" in text):
         return None
     # Without what stands before it (the time, the name of the host), and in one line.
-    line = f"NVRM: {_BROKEN.sub(' ', text.partition('NVRM:')[2]).strip()}" if "NVRM:" in text else text
-    for sentence in SENTENCES:
-        match = sentence.pattern.search(line)
+    line = f"NVRM: {BROKEN.sub(' ', text.partition('NVRM:')[2]).strip()}" if "NVRM:" in text else text
+    for known in PATTERNS:
+        match = known.pattern.search(line)
         if match:
-            return _message(sentence, match, line, time)
+            return _message(known, match, line, time)
     switch = _SXID.search(line)
     return _sxid(switch, time) if switch else None
 
 
-def _message(sentence: Sentence, match: re.Match[str], line: str, time: float | None) -> Message:
+def _message(known: MessagePattern, match: re.Match[str], line: str, time: float | None) -> Message:
     values = match.groupdict()
     words = {name: value or "" for name, value in values.items()}
     return Message(
-        sentence.kind,
+        known.kind,
         _address(values.get("address")),
-        sentence.severity,
-        sentence.what.format(**words),
-        sentence.do,
+        known.severity,
+        known.what.format(**words),
+        known.do,
         line[match.start() :][:300],
         first=time,
         last=time,
@@ -281,24 +278,24 @@ def _address(raw: str | None) -> str:
 
 
 def _joined(records: Iterable[Record]) -> Iterator[Record]:
-    """The records, a sentence whose lines come one by one as one record, as dmesg shows them."""
-    begun: list[str] = []
+    """Yield the records; the lines of one message that come separately are joined."""
+    lines: list[str] = []
     since: float | None = None
     for text, time in records:
-        # The lines that go on have a time of their own, or are indented.
-        if begun and "NVRM:" in text and not _BEGIN.search(text) and len(begun) < _MOST_LINES:
-            begun.append(text[text.index("NVRM:") :])
-            joined = "\n".join(begun)
+        # The lines that continue it have a time of their own, or are indented.
+        if lines and "NVRM:" in text and not _BEGIN.search(text) and len(lines) < _MOST_LINES:
+            lines.append(text[text.index("NVRM:") :])
+            joined = "\n".join(lines)
             if read_message(joined):
                 yield joined, since
-                begun = []
+                lines = []
             elif read_message(text):
                 yield text, time
-                begun = []
+                lines = []
             continue
-        begun = []
+        lines = []
         if _BEGIN.search(text) and not read_message(text):
-            begun, since = [text], time
+            lines, since = [text], time
             continue
         yield text, time
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ails a GPU by nvidia-smi and by the kernel log, put together, and what to do about each. Pure."""
+"""Problems of GPUs from nvidia-smi and the kernel log, with remedies. Pure."""
 
 from __future__ import annotations
 

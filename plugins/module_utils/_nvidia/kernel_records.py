@@ -13,6 +13,10 @@ from typing import Any
 
 # The text of a record, which may have several lines, and its time in seconds or None.
 Record = tuple[str, "float | None"]
+# Longer records are none of the driver's.
+LONGEST = 2000
+# What stands between the words of a message over several lines.
+BROKEN = re.compile(r"(?:\s|NVRM:){1,99}")
 
 _OURS = re.compile(r"NVRM|SXid|nvidia|nouveau|Nvlink", re.IGNORECASE)
 # journalctl writes a message with control characters as a list of bytes.

@@ -65,7 +65,7 @@ def parse_claims(text: str) -> list[Pod]:
     """Pods with claims to which NVIDIA's DRA driver gave devices, by uid. Raises DomainError for other text."""
     what = "the kubelet's record of claims"
     record = read_object(text, what)
-    # Up to Kubernetes 1.31 it was another one, of an API that nobody reads here.
+    # Up to Kubernetes 1.31 the record had another form, for an API version that is not read here.
     if "Data" not in record and "entries" in record:
         return []
     pods: dict[str, Pod] = {}

@@ -18,10 +18,8 @@ from typing import Any
 from .._nvidia_smi.values import bus_id
 from .._problem import Problem
 from . import xid_catalog as data
-from .kernel_records import Record, dmesg_records, journal_records
+from .kernel_records import BROKEN, LONGEST, Record, dmesg_records, journal_records
 
-# Longer lines are none of the driver's.
-_LONGEST = 2000
 _ADDRESS = r"(?:PCI:)?(?P<address>(?:[0-9A-Fa-f]{4,8}:)?(?:00)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?"
 _XID = re.compile(
     rf"NVRM:\s{{0,9}}Xid\s{{0,9}}\({_ADDRESS}(?:\s{{1,9}}GPU-I:\d{{1,3}})?(?:\s{{1,9}}GPU-CI:\d{{1,3}})?\)"
@@ -33,11 +31,10 @@ _FALLEN = re.compile(
     rf"NVRM:\s{{0,9}}(?:The NVIDIA )?GPU (?:at )?{_ADDRESS}:?\s{{1,9}}"
     r"(?:\(PCI ID: [^)]{0,20}\) installed in this system )?(?P<text>(?:GPU )?has fallen off the bus.*)"
 )
-_BROKEN = re.compile(r"(?:\s|NVRM:){1,99}")
 _BEGIN = re.compile(r"NVRM:\s{0,9}The NVIDIA GPU ")
 _MOST_LINES = 3
-# Seconds within which a message next to Xid 79 is about the same event.
-_COMPANY = 5
+# Within so many seconds a message next to Xid 79 is about the same event.
+_SAME_EVENT_S = 5
 # So many messages of one number within so many seconds are more than an error that a link has corrected.
 _STORM, _STORM_TIME = 10, 60
 _PROCESS = re.compile(r"pid=(?P<pid>'[^']{0,40}'|[^,]{0,40}),\s{0,9}(?:name=(?P<name>[^,]{0,200})(?:,\s{0,9}|$))?")
@@ -96,7 +93,7 @@ class Finding:
 
 def read_message(line: str, time: float | None = None) -> Event | None:
     """The Xid in a record of the kernel log, None for any other record. One of the driver's may have several lines."""
-    if len(line) > _LONGEST or "NVRM:" not in line:
+    if len(line) > LONGEST or "NVRM:" not in line:
         return None
     match = _XID.search(line)
     fallen = None if match else _FALLEN.search(_in_one_line(line))
@@ -207,7 +204,7 @@ def _count(group: Sequence[Event]) -> int:
     """The number of events: a companion of an Xid within seconds of it is none of its own."""
     own = [event.time for event in group if not event.companion]
     return len(own) + sum(
-        not any(None in (event.time, time) or abs((event.time or 0) - (time or 0)) <= _COMPANY for time in own)
+        not any(None in (event.time, time) or abs((event.time or 0) - (time or 0)) <= _SAME_EVENT_S for time in own)
         for event in group
         if event.companion
     )
@@ -223,23 +220,23 @@ def _is_storm(group: Sequence[Event]) -> bool:
 
 def _in_one_line(text: str) -> str:
     begin = _BEGIN.search(text)
-    return f"{begin[0]}{_BROKEN.sub(' ', text[begin.end() :])}" if begin else text
+    return f"{begin[0]}{BROKEN.sub(' ', text[begin.end() :])}" if begin else text
 
 
 def read_records(records: Iterable[Record]) -> Iterator[Event]:
     """The events in these texts, also of one whose lines come one by one, as dmesg shows them."""
-    begun: list[str] = []
+    lines: list[str] = []
     since: float | None = None
     for text, time in records:
         event = read_message(text, time)
         if _BEGIN.search(text):
-            begun, since = [text], time
-        elif begun and not event and "NVRM:" in text:
+            lines, since = [text], time
+        elif lines and not event and "NVRM:" in text:
             # Each line may have a time of its own.
-            begun.append(text[text.index("NVRM:") :])
-            event = read_message("\n".join(begun), since)
-        if event or len(begun) == _MOST_LINES:
-            begun = []
+            lines.append(text[text.index("NVRM:") :])
+            event = read_message("\n".join(lines), since)
+        if event or len(lines) == _MOST_LINES:
+            lines = []
         if event:
             yield event
 

@@ -24,7 +24,7 @@ def ensure(module: Any) -> dict[str, Any]:
     gpus = dra.gpus_by_node(_all(api, dra.SLICES))
     classes = dra.device_classes(_all(api, dra.CLASSES))
     with_plugin = {node for plugin in found for node in plugin.nodes}
-    twice = dra.offered_twice(gpus, api.items("/api/v1/nodes"), with_plugin) if gpus else []
+    twice = dra.nodes_offered_twice(gpus, api.items("/api/v1/nodes"), with_plugin) if gpus else []
     return {
         "dra": {"gpus": gpus, "classes": classes},
         "problems": [dra.twice_problem(twice, classes).fields()] if twice else [],

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names that templates of the inventory refer to and nothing defines, vaulted values without a password.
+"""Find names that inventory templates use and nothing defines, and vault values without a password.
 
 A template may refer to what a run finds out or defines later: facts, defaults of roles, variables of plays. Connection
 variables can't: Ansible needs them before it reads a fact.

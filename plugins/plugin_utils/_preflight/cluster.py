@@ -80,8 +80,7 @@ def unique_addresses(cluster: Cluster) -> Iterator[Problem]:
                 f"Hosts {listing(own)} have the same node address {address}",
                 "cluster_node_address",
                 "Their default route leads out through a network that each of them has for itself, such as "
-                "VirtualBox's "
-                "NAT",
+                "VirtualBox's NAT",
                 "Set cluster_node_address to the address under which the others reach the host: "
                 + listing(f"{value} for {host}" for host, value in own.items()),
             )

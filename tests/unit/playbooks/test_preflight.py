@@ -330,7 +330,7 @@ def test_workers_try_the_api_server_before_anything_changes(run: Run, known: boo
         words = f"gpu1: The host can't reach the API server at {endpoint}: no answer within 3 s"
         assert status != 0 and traces == [], output
         assert words in " ".join(output.split()), output
-        later = re.search(r"TASK \[.*Keep the result\] \**\n(?:skipping.*\n)*ok: \[gpu1\]", output)
+        later = re.search(r"TASK \[.*Record whether .*\] \**\n(?:skipping.*\n)*ok: \[gpu1\]", output)
         assert (later is None) == known, output
         _status, output, _traces = run(hosts, *arguments, "-e", "preflight_check_api=false")
         assert "can't reach the API server" not in " ".join(output.split()), output

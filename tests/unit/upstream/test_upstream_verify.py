@@ -603,7 +603,7 @@ def test_newer_releases_are_shown_with_the_lines_to_change(upstream: Upstream) -
     upstream.files["/simple/wandb/"] = json.dumps({"versions": ["0.1.0", "99.0.0", "99.0.1rc1"]}).encode()
     status, output = upstream.verify()
     assert status == 0, "being behind is not a difference"
-    assert "3 of the table's versions are behind:" in output
+    assert "Versions of the table that are behind: 3" in output
     versions = yaml.safe_load(check.TABLE.read_text())["cluster_versions"]
     assert f"flannel {versions['flannel']}: v0.99.0 is out\n" in output
     assert f"      roles/cluster/vars/main/versions.yml:{_line(versions['flannel'])}: flannel: " in output

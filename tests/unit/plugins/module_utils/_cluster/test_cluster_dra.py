@@ -173,7 +173,7 @@ def test_a_plugin_would_come_to_each_node_that_is_not_left_out(
     labels: dict[str, str], with_plugin: list[str], want: list[str]
 ) -> None:
     nodes = [{"metadata": {"name": "gpu1", "labels": labels}}, {"metadata": {"name": "gpu2"}}]
-    assert dra.offered_twice({"gpu1": 2}, nodes, with_plugin) == want
+    assert dra.nodes_offered_twice({"gpu1": 2}, nodes, with_plugin) == want
 
 
 def test_the_problem_names_the_nodes_the_class_and_two_ways_out() -> None:
@@ -217,4 +217,4 @@ _ANYTHING = st.recursive(
 def test_objects_of_any_form_are_read(items: list[Any]) -> None:
     dra.parse_claims(items)
     dra.device_classes(items)
-    dra.offered_twice(dra.gpus_by_node(items), items)
+    dra.nodes_offered_twice(dra.gpus_by_node(items), items)
