@@ -5,12 +5,15 @@
 
 The first cause whose pattern is found counts. Those of becoming root come before those of SSH, as ansible-core reports
 some of them as a failed connection. Named groups of a pattern fill the remedy.
+
+Patterns are searched in lines: ``.`` does not cross them, ``^`` is the start of a message. A banner of the host may
+contain anything, so a pattern of common words has the start of its line or the name of the program in it.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PYTHON = "3.9"
 _ROOT = "Root is required to install packages and services"
@@ -23,20 +26,38 @@ _SUDO_WS = (
     "Set ansible_become_exe=sudo.ws for the host, which is the original sudo (package sudo), and provide the password "
     "(-K); or allow sudo without a password; or use a later ansible-core that recognizes sudo-rs"
 )
+_ALLOW_SUDO = (
+    "As root on the host, add the user to the group sudo (usermod -aG sudo USER), or set ansible_user to a user that "
+    "may use sudo"
+)
 _PLACEHOLDERS = {
     "login": "USER@ADDRESS",
     "address": "ADDRESS",
+    "known": "ADDRESS",
+    "port": "",
+    "file": "/etc/sudoers",
     "user": "a user with sudo privileges",
     "jump": "JUMPHOST",
 }
 # Bounded, so that a long word without an end takes no time.
 _LOGIN = r"(?P<login>[\w.+-]{1,64}@[\w.:%-]{1,255})"
 _ADDRESS = r"(?P<address>[\w.:%-]{0,255}\w)"
+# As known_hosts has it: with its port, unless that is 22.
+_KNOWN = r"(?P<known>\[(?P<address>[\w.:%-]{1,255})\]:(?P<port>\d{1,5})|(?P<address_2>[\w.:%-]{0,255}\w))"
+# What SSH, programs and shells print before a message.
+_FROM_SUDO = r"(?:^|\b(?:sudo|sudo\.ws|sudo-rs|su|doas): )"
+_PROGRAM = r"(?:sudo|sudo\.ws|su|doas|pkexec)"
+_NOT_FOUND = r"(?:[Cc]ommand |inaccessible or )?not found"
+_NOT_FOUND_ZSH = r"(?:command not found|no such file or directory|bad interpreter|Unknown command):? '?(?:/\S{0,200}/)?"
+_LOGIN_REFUSED = re.compile(r"Permission denied \((?:publickey|password|keyboard-interactive|gssapi|hostbased|none)")
 
 
 @dataclass(frozen=True)
 class Cause:
-    """``only_unreachable``: programs on the host print the same about other things."""
+    """``only_unreachable``: programs on the host print the same about other things.
+
+    ``after_login``: the host prints it to users that SSH has let in; before that, a banner may contain such words.
+    """
 
     kind: str
     pattern: re.Pattern[str]
@@ -45,17 +66,38 @@ class Cause:
     why: str
     do: str
     only_unreachable: bool = False
+    after_login: bool = False
+
+    def find(self, text: str, unreachable: bool) -> re.Match[str] | None:
+        """Return the match in the lines of a failure, None if it has another cause."""
+        if (self.only_unreachable and not unreachable) or (self.after_login and _LOGIN_REFUSED.search(text)):
+            return None
+        return self.pattern.search(text)
 
     def filled(self, text: str, match: re.Match[str], host: str) -> str:
         """Return ``where`` or ``do`` with what the message names, or placeholders."""
         found = {name.partition("_")[0]: value for name, value in match.groupdict().items() if value}
+        if "port" in found:
+            found["port"] = f"-p {found['port']} "
         return text.format_map({**_PLACEHOLDERS, "host": host, **found})
 
 
 def _cause(kind: str, pattern: str, what: str, where: str, why: str, do: str, **more: bool) -> Cause:
-    return Cause(kind, re.compile(pattern, re.DOTALL), what, where, why, do, **more)
+    return Cause(kind, re.compile(pattern, re.MULTILINE), what, where, why, do, **more)
 
 
+# By PAM, of SSH and of sudo.
+_LOCKED = (
+    _cause(
+        "account_locked",
+        r"[Aa]ccount (?:is |has been )?(?:temporarily )?locked due to \d{1,6} (?:failed|incorrect)",
+        "The user's account on the host is locked, because of wrong passwords",
+        "ansible_user, ansible_become_password",
+        "PAM refuses every password until the account is unlocked",
+        "As root on the host: faillock --user USER --reset; or wait for the time that the message names. Give the "
+        "right password then (-K), otherwise the account is locked again",
+    ),
+)
 _BECOME = (
     _cause(
         "sudo_rs",
@@ -67,7 +109,7 @@ _BECOME = (
     ),
     _cause(
         "become_prompt_disturbed",
-        r"(?:privilege escalation prompt|become success).*(?:\x1b|\\u001b|\\x1b)[\[\]]",
+        r"(?:privilege escalation prompt|become success)[\s\S]{0,1000}(?:\x1b|\\u001b|\\x1b)[\[\]]",
         "Ansible can't become root, because the user's shell prints control sequences before the password prompt",
         "login shell of the user on the host",
         _ROOT,
@@ -76,8 +118,8 @@ _BECOME = (
     ),
     _cause(
         "become_password_wrong",
-        r"Incorrect \S+ password|Sorry, try again|incorrect (?:password|authentication) attempt|Authentication failed, "
-        r"try again|su: Authentication failure|Duplicate become password prompt",
+        r"Incorrect \S{1,40} password|Sorry, try again|\d incorrect (?:password|authentication) attempt|Authentication "
+        r"failed, try again|\bsu: Authentication failure|Duplicate become password prompt",
         "Ansible can't become root, because the password is wrong",
         "--ask-become-pass, ansible_become_password",
         _ROOT,
@@ -86,7 +128,9 @@ _BECOME = (
     ),
     _cause(
         "become_password_missing",
-        r"Missing \S+ password|a password is required|terminal is required to read the password|no askpass program",
+        r"Missing \S{1,40} password|"
+        + _FROM_SUDO
+        + r"a password is required|terminal is required to read the password|no askpass program",
         "Ansible can't become root, because sudo asks for a password",
         "--ask-become-pass, ansible_become_password",
         _ROOT,
@@ -95,17 +139,19 @@ _BECOME = (
     ),
     _cause(
         "become_not_allowed",
-        r"not in the sudoers file|may not run |is not allowed to (?:run|execute|authenticate)|I'm afraid I can't do "
-        r"that|not allowed to run sudo|su: Permission denied",
+        _FROM_SUDO + r"\S{1,64} is not in the sudoers file|Sorry, user \S{1,64} (?:may not run|is not allowed to) "
+        r"|\S is not allowed to run sudo on |" + _FROM_SUDO + r"(?:user )?\S{1,64} is not allowed to authenticate"
+        r"|I'm afraid I can't do that|\bsu: Permission denied|\bdoas: Operation not permitted"
+        r"|\b(?:[Uu]suario|utilisateur|Benutzer|[Uu]suário|[Uu]tilizador|utente) \S{1,64} (?:no |ne |n['\u2019]est "
+        r"|darf |não |non )(?=.{0,200}\b(?:sudo|root)\b)",
         "Ansible can't become root, because sudo does not allow it to the user",
         "sudoers on the host, ansible_user",
         _ROOT,
-        "As root on the host, add the user to the group sudo (usermod -aG sudo USER), or set ansible_user to a user "
-        "that may use sudo",
+        _ALLOW_SUDO,
     ),
     _cause(
         "become_needs_terminal",
-        r"must have a tty to run sudo|must be run from a terminal",
+        r"must have a tty to run sudo|" + _FROM_SUDO + r"must be run from a terminal",
         "Ansible can't become root, because sudo requires a terminal",
         "requiretty in the sudoers of the host",
         _ROOT,
@@ -113,7 +159,8 @@ _BECOME = (
     ),
     _cause(
         "become_program_missing",
-        r"\b(?:sudo|sudo\.ws|su|doas|pkexec): (?:command )?not found|\b(?:sudo|sudo\.ws|doas): No such file",
+        r"\b" + _PROGRAM + ": " + _NOT_FOUND + r"|\b(?:sudo|sudo\.ws|doas): No such file"
+        r"|" + _NOT_FOUND_ZSH + _PROGRAM + r"(?![\w./-])",
         "Ansible can't become root, because the host lacks the program for it",
         "ansible_become_exe, ansible_become_method",
         _ROOT,
@@ -130,7 +177,19 @@ _BECOME = (
     ),
     _cause(
         "sudoers_wrong",
-        r"no valid sudoers sources|sudoers\S*:\d+(?::\d+)?: |(?:parse|syntax) error (?:in|near) \S*(?:sudoers| line)",
+        r"(?P<file>/etc/sudo(?:ers|\.conf)[\w./-]{0,200}) (?:is|cannot be|can't be|must be|should be|must not be) "
+        r"(?:(?:world|group)[- ]writable|owned by|only be writable|mode )",
+        "Ansible can't become root, because other users can write the host's sudoers",
+        "{file} on the host",
+        _ROOT,
+        "As root on the host: chown root:root {file}; chmod 0440 {file}; and see what else `visudo -c` names",
+    ),
+    _cause(
+        "sudoers_wrong",
+        r"no valid sudoers sources|sudoers[^\s:]{0,200}:\d{1,6}(?::\d{1,6})?: |(?:parse|syntax) error (?:in|near) "
+        r"\S{0,200}(?:sudoers| line)|(?:open|read|stat) /etc/sudoers|error initializing audit plugin|"
+        r"/etc/sudo(?:ers|\.conf)\S{0,200} (?:is|must|cannot|should) |"
+        r"sudoers\.so\b|/etc/sudo\.conf\b|\bsudo(?:-rs)?: invalid configuration",
         "Ansible can't become root, because the host's sudoers can't be read",
         "/etc/sudoers, /etc/sudoers.d",
         _ROOT,
@@ -144,11 +203,21 @@ _BECOME = (
         _ROOT,
         "Remove ansible_become_user from the inventory, so that Ansible becomes root",
     ),
+    # In other languages, sudo names the file, too.
+    _cause(
+        "become_not_allowed",
+        r"\bsudoers\b",
+        "Ansible can't become root, because sudo does not allow it to the user",
+        "sudoers on the host, ansible_user",
+        _ROOT,
+        _ALLOW_SUDO,
+    ),
 )
 _ACCOUNT = (
     _cause(
         "account_expired",
-        r"[Aa]ccount (?:has |is )?expired|account validation fail",
+        _FROM_SUDO
+        + r"(?:Your |User )?[Aa]ccount (?:has |is )?expired(?:; please contact|\.?$| or PAM)|account validation fail",
         "The user's account on the host has expired or is locked",
         "ansible_user",
         _NO_SHELL,
@@ -156,8 +225,12 @@ _ACCOUNT = (
     ),
     _cause(
         "password_expired",
-        r"[Pp]assword (?:has |is |or account is )?expired|[Pp]assword change required|required to change your "
-        r"password|change your password (?:immediately|now)|authentication token (?:is no longer valid|expired)",
+        _FROM_SUDO + r"(?:WARNING: )?Your password has expired\.?(?:$| You | Choose | Please change )"
+        r"(?![\s\S]*Permission denied \()|You are required to change your password immediately|You must change your "
+        r"password now and log|[Pp]assword change required but no TTY|[Aa]ccount or password is expired|"
+        + _FROM_SUDO
+        + r"Password (?:has )?expired\.|unable to change expired password|[Aa]uthentication token (?:is no longer "
+        r"valid|(?:has )?expired)",
         "The user's password on the host has expired",
         "ansible_user",
         "The host starts no program for the user until the password is changed",
@@ -175,7 +248,7 @@ _ACCOUNT = (
     ),
     _cause(
         "host_is_booting",
-        r"[Ss]ystem is booting up|[Ss]ystem is going down|pam_nologin",
+        r"Unprivileged users are not permitted to log in|pam_nologin|^\W?System is (?:booting up|going down)(?:\.|$)",
         "The host is starting or shutting down, and does not let users in",
         "host",
         _NO_SHELL,
@@ -215,7 +288,7 @@ _SSH_SETUP = (
     _cause(
         "control_path",
         r"too long for Unix domain socket|ControlPath too long|[Cc]annot write to ControlPath|unix_listener: cannot "
-        r"bind",
+        r"bind|[Cc]ontrol socket connect\(.{0,300}\): Permission denied|muxserver_listen",
         "SSH can't create the socket through which connections are shared",
         "control path of SSH on the controller",
         "The path of such a socket has at most about 100 characters, and its directory must be writable",
@@ -231,24 +304,33 @@ _SSH_SETUP = (
         "Correct the option or file that the message names; ~/.ssh/config must belong to you, with mode 0600",
     ),
     _cause(
+        "host_key_revoked",
+        r"REVOKED HOST KEY DETECTED|[Hh]ost key for .{1,300} (?:was|is marked as) revoked",
+        "The host's SSH key is revoked on the controller",
+        "known_hosts (lines with @revoked) or RevokedHostKeys on the controller",
+        "Someone may have a copy of this key, and could pretend to be the host",
+        "Do not connect. Ask who revoked the key; if it is the host itself, give it new keys on its console (remove "
+        "/etc/ssh/ssh_host_*_key*, ssh-keygen -A, systemctl restart ssh), and run again",
+    ),
+    _cause(
         "host_key_changed",
-        r"(?:IDENTIFICATION HAS CHANGED|POSSIBLE DNS SPOOFING).*?ost key for " + _ADDRESS + r" has "
-        r"changed|IDENTIFICATION HAS CHANGED|POSSIBLE DNS SPOOFING",
+        r"\A(?=(?:[\s\S]*?ost key for " + _KNOWN + r" has changed)?)[\s\S]*(?:IDENTIFICATION HAS CHANGED|POSSIBLE DNS "
+        r"SPOOFING|ost key for \S{1,300} has changed)",
         "The host's SSH key is not the one that the controller knows",
         "known_hosts on the controller",
         "The machine was reinstalled, its address belongs to another machine now, or the connection is intercepted",
         "If you know why it changed, compare the new fingerprint on the machine's console, and: ssh-keygen -R "
-        "{address}; ssh {address}",
+        "{known}; ssh {port}{address}",
     ),
     _cause(
         "host_key_unknown",
-        r"No \S+ host key is known for \[?" + _ADDRESS + r"|Host key verification failed|Host Key checking is "
+        r"No \S{1,40} host key is known for " + _KNOWN + r"|Host key verification failed|Host Key checking is "
         r"enabled|authenticity of host .{1,80} can't be established",
         "The controller does not know the host's SSH key",
         "known_hosts on the controller",
         "SSH connects only to hosts whose key is known",
-        "Connect once with `ssh {address}`, and compare the fingerprint before you accept the key; for many hosts, "
-        "collect the keys over a trusted network: ssh-keyscan {address} >> ~/.ssh/known_hosts",
+        "Connect once with `ssh {port}{address}`, and compare the fingerprint before you accept the key; for many "
+        "hosts, collect the keys over a trusted network: ssh-keyscan {port}{address} >> ~/.ssh/known_hosts",
     ),
     _cause(
         "jump_host_forwarding",
@@ -261,19 +343,6 @@ _SSH_SETUP = (
         only_unreachable=True,
     ),
     _cause(
-        "jump_host",
-        r"\A(?=(?:.*?(?:resolve hostname|connect to host|Connection (?:closed|reset) by) "
-        r"(?P<jump>(?!UNKNOWN)[\w.:%-]{0,255}\w))?)(?=(?:.*?(?P<jump_login>[\w.+-]{1,64}@[\w.%-]{1,255}): Permission "
-        r"denied)?).*(?:UNKNOWN port 65535|port -1\b|[Pp]roxy ?(?:command|jump)|kex_exchange_identification: "
-        r"Connection closed by remote host.*Permission denied)",
-        "The jump host does not let the controller through",
-        "ProxyJump or ProxyCommand in ansible_ssh_common_args or ~/.ssh/config",
-        _NO_SHELL,
-        "Log in to the jump host by hand (ssh {jump}): its name, your user there, your key and its host key must be "
-        "right",
-        only_unreachable=True,
-    ),
-    _cause(
         "key_file_open",
         r"UNPROTECTED PRIVATE KEY|bad permissions",
         "SSH ignores the private key, because other users can read it",
@@ -283,7 +352,7 @@ _SSH_SETUP = (
     ),
     _cause(
         "key_file_missing",
-        r"no such identity: .{1,300}: No such file|[Ii]dentity file \S+ not accessible",
+        r"^no such identity: .{1,300}: No such file|[Ii]dentity file \S+ not accessible",
         "The private key file does not exist on the controller",
         "ansible_ssh_private_key_file",
         "SSH has no other key that the host accepts",
@@ -291,8 +360,8 @@ _SSH_SETUP = (
     ),
     _cause(
         "key_file_unreadable",
-        r"Load key .{1,300}: (?:invalid format|error in libcrypto|[Pp]ermission denied)|invalid privatekey|not a "
-        r"valid \S+ private key",
+        r"Load key \"[^\"\n]{1,300}\": (?:invalid format|error in libcrypto|[Pp]ermission denied)|invalid privatekey"
+        r"|not a valid \S{1,40} private key",
         "The private key can't be read",
         "ansible_ssh_private_key_file",
         "SSH has no other key that the host accepts",
@@ -317,6 +386,29 @@ _SSH_SETUP = (
         "is offered",
     ),
     _cause(
+        "ssh_algorithms",
+        r"no mutual signature",
+        "SSH on the controller and on the host have no algorithm in common for this key",
+        "ansible_ssh_private_key_file, OpenSSH on both sides",
+        "Newer OpenSSH does not sign with RSA keys and SHA-1, which is all that old servers accept",
+        "Use a key of another type (ssh-keygen -t ed25519; ssh-copy-id -i KEYFILE.pub {login}); until then: "
+        "ansible_ssh_common_args='-o PubkeyAcceptedAlgorithms=+ssh-rsa'",
+    ),
+    _cause(
+        "jump_host",
+        r"\A(?=(?:[\s\S]*?(?:(?:[Cc]ould not resolve hostname|connect to host) (?P<jump>[\w.:%-]{0,255}\w)|"
+        r"(?:Connection (?:closed|reset) by|[Dd]isconnect(?:ed)? from) (?:(?:authenticating|invalid) user \S{1,64} "
+        r")?(?P<jump_2>(?!UNKNOWN)[\w.:%-]{0,255}\w) port \d))?)(?=(?:[\s\S]*?(?P<jump_login>[\w.+-]{1,64}"
+        r"@[\w.%-]{1,255}): Permission denied)?)[\s\S]*(?:UNKNOWN port 65535|port -1\b|[Pp]roxy ?(?:command|jump)"
+        r"|kex_exchange_identification: Connection closed by remote host[\s\S]{0,2000}Permission denied)",
+        "The jump host does not let the controller through",
+        "ProxyJump or ProxyCommand in ansible_ssh_common_args or ~/.ssh/config",
+        _NO_SHELL,
+        "Log in to the jump host by hand (ssh {jump}): its name, your user there, your key and its host key must be "
+        "right",
+        only_unreachable=True,
+    ),
+    _cause(
         "root_login_refused",
         r"log ?in as the user \W?(?P<user>[a-z_][\w-]*)|log ?in as the \W?(?P<user_2>[a-z_][\w-]*)\W? "
         r"user|\broot@[\w.:%-]+: Permission denied|(?i:root login (?:is )?(?:refused|disabled|not "
@@ -328,7 +420,8 @@ _SSH_SETUP = (
     ),
     _cause(
         "ssh_password_wrong",
-        r"Invalid/incorrect (?:username/)?password|Authentication failed\.|sshpass error",
+        r"Invalid/incorrect (?:username/)?password|Authentication fail(?:ed|ure)\.|[Ff]ailed to authenticate"
+        r"|sshpass error",
         "The host refuses the user or the SSH password",
         "ansible_user, ansible_password",
         _NO_SHELL,
@@ -336,8 +429,8 @@ _SSH_SETUP = (
     ),
     _cause(
         "ssh_key_refused",
-        r"(?:" + _LOGIN + r": Permission denied|Permission denied \()|no mutual signature|No (?:supported|more) "
-        r"authentication methods",
+        r"(?:" + _LOGIN + r": Permission denied|Permission denied \()|No (?:supported|more) authentication "
+        r"methods",
         "The host accepts none of the controller's SSH keys for this user",
         "ansible_user, ansible_ssh_private_key_file",
         _NO_SHELL,
@@ -374,8 +467,8 @@ _HOST = (
     ),
     _cause(
         "host_out_of_memory",
-        r"[Cc]annot allocate memory|[Mm]emory exhausted|oom[-_ ]kill|MemoryError|[Oo]ut of memory|\bKilled\b|\(exit "
-        r"status (?:137|-9)\)|command terminated by signal 9",
+        r"[Cc]annot allocate memory|[Mm]emory exhausted|oom[-_ ]kill|MemoryError|[Oo]ut of memory|"
+        r"\bKilled\b(?! by signal)|\(exit status (?:137|-9)\)|command terminated by signal 9",
         "The host has run out of memory",
         "memory of the host",
         "The kernel ends programs, among them those of Ansible",
@@ -400,6 +493,25 @@ _HOST = (
         "Ansible copies its modules there",
         "Let the home belong to the user and be writable (ls -ld ~; df -h ~ /tmp), or set "
         "ansible_remote_tmp=/tmp/.ansible-USER; a file system mounted with noexec can't be used",
+    ),
+    _cause(
+        "file_transfer_refused",
+        r"subsystem request failed on channel|\b(?:sftp-server|scp)['\u2019]?: (?:" + _NOT_FOUND + "|No such file)"
+        r"|" + _NOT_FOUND_ZSH + r"(?:sftp-server|scp)\b|[Rr]eceived message too long",
+        "Ansible can't copy files to the host, because its SSH server offers no SFTP",
+        "ansible_ssh_transfer_method, Subsystem sftp in the host's sshd_config",
+        "Ansible copies its modules to the host with SFTP or scp, unless pipelining is on",
+        "Set ansible_ssh_transfer_method=piped for the host; or let its sshd_config have `Subsystem sftp "
+        "internal-sftp`, and let the startup files of the user's shell print nothing",
+    ),
+    _cause(
+        "file_transfer_failed",
+        r"\"[^\"\n]{1,400}\": Failure\b|(?:\b(?:scp|sftp): |Couldn't ).{1,400}: Failure\b|[Ff]ailed to transfer file",
+        "Ansible can't copy files to the host",
+        "disk of the host, ansible_remote_tmp, ansible_ssh_transfer_method",
+        "Ansible copies its modules to the host; SFTP does not say why the host can't store them",
+        "See whether the host's disk is full (df -h /tmp ~; df -i /tmp ~); if it is not, set "
+        "ansible_ssh_transfer_method=piped for the host",
     ),
 )
 _NETWORK = (
@@ -457,7 +569,7 @@ _NETWORK = (
 _VARIABLES = (
     _cause(
         "variable_undefined",
-        r"'(?P<name>[A-Za-z_]\w*)' is undefined",
+        r"'(?P<name>[A-Za-z_]\w{0,200})' is undefined",
         "A variable that the inventory refers to is not defined",
         "{name}",
         "Ansible can't connect to the host without its value",
@@ -465,7 +577,7 @@ _VARIABLES = (
     ),
     _cause(
         "variable_undefined",
-        r"(?:object of type '\w+'|'dict object') has no (?:attribute|element) '?(?P<name>[\w.-]+)'?",
+        r"(?:object of type '\w{1,40}'|'dict object') has no (?:attribute|element) '?(?P<name>[\w.-]{1,200})'?",
         "A template of the inventory refers to what does not exist",
         "{name}",
         "Ansible can't connect to the host without its value",
@@ -473,7 +585,8 @@ _VARIABLES = (
     ),
     _cause(
         "plugin_unknown",
-        r"(?:become method specified, could not find matching plugin: |the connection plugin )'(?P<name>[\w.-]+)'",
+        r"(?:become method specified, could not find matching plugin: |the connection plugin )'"
+        r"(?P<name>[\w.-]{1,200})'",
         "The inventory names a plugin that Ansible does not have",
         "ansible_connection, ansible_become_method",
         "Ansible can't work on the host without it",
@@ -481,7 +594,8 @@ _VARIABLES = (
     ),
     _cause(
         "vault_locked",
-        r"no vault secrets|vault secrets? (?:were )?(?:not )?found|[Dd]ecryption failed|undecryptable|vault exception",
+        r"no vault secrets|vault secrets? (?:were )?(?:not )?found|\bDecryption failed\b(?! or )"
+        r"|undecryptable|vault exception",
         "A variable is encrypted with Ansible Vault, and the password is missing or wrong",
         "--ask-vault-pass, --vault-password-file",
         "Ansible can't read its value",
@@ -490,9 +604,21 @@ _VARIABLES = (
 )
 _PROGRAMS = (
     _cause(
+        "python_too_old",
+        r"requires (?:a minimum of )?Python|[Uu]nsupported Python version|"
+        r"future feature \w{1,40} is not defined|SyntaxError: future feature",
+        "The host's Python is too old for Ansible",
+        "ansible_python_interpreter",
+        f"Ansible's modules need Python {PYTHON} or newer on the host",
+        f"Install Python {PYTHON} or newer next to it, and set ansible_python_interpreter of the host to its path, "
+        "such as /usr/bin/python3.11; or use a later release of the system",
+    ),
+    _cause(
         "python_missing",
-        r"minimum of Python|[Nn]o python interpreter|python\S*: (?:not found|No such|command not found)|interpreter "
-        r"\S{1,200} was not found",
+        r"[Nn]o python interpreter|(?<![\w.-])python[\d.]{0,9}['\u2019\"]?: (?:"
+        + _NOT_FOUND
+        + "|No such|bad interpreter)"
+        r"|" + _NOT_FOUND_ZSH + r"python[\d.]{0,9}(?![\w./-])|interpreter \S{1,200} was not found",
         "Ansible finds no Python that it can use",
         "host",
         f"Ansible's modules need Python {PYTHON} or newer on the host",
@@ -508,7 +634,8 @@ _PROGRAMS = (
     ),
     _cause(
         "become_refused",
-        r"(?:^|[\s/])(?:sudo|su|doas)(?:\.ws)?: (?!unable to resolve host)|become password|waiting for become success",
+        r"(?:^|[\s/])(?:sudo|su|doas)(?:\.ws|-rs)?: (?!unable to resolve host)|become password"
+        r"|waiting for become success",
         "Ansible can't become root",
         "host",
         _ROOT,
@@ -516,4 +643,14 @@ _PROGRAMS = (
         "if sudo asks for one",
     ),
 )
-CAUSES = (*_BECOME, *_ACCOUNT, *_PROMPT, *_SSH_SETUP, *_HOST, *_NETWORK, *_VARIABLES, *_PROGRAMS)
+CAUSES = (
+    *_LOCKED,
+    *(replace(cause, after_login=True) for cause in _BECOME),
+    *_ACCOUNT,
+    *_PROMPT,
+    *_SSH_SETUP,
+    *_HOST,
+    *_NETWORK,
+    *_VARIABLES,
+    *_PROGRAMS,
+)

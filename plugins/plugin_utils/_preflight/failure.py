@@ -21,14 +21,18 @@ _IN_PYTHON = re.compile(r"python(3\.\d+)")
 _PREFIX = re.compile(r"\A(?:(?:Task|Action|Module) failed: )+")
 # What the terminal would act on, and the frame that SSH draws around a warning.
 _UNPRINTABLE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)?|[\x00-\x1f\x7f-\x9f]|@{5,}")
-_LONGEST = 8000
+# Ansible's own words, after which those of a program begin.
+_FRAME = re.compile(r"\b(via ssh|over ssh|escalation prompt|(?:stderr|stdout) output|Error was): ")
+_DEBUG = re.compile(r"\s{0,9}debug[123]: ")
+# The first and the last characters that are read: the decisive message of a long output is mostly its last one.
+_FIRST, _LAST = 2000, 6000
 # Exit statuses of what the kernel has ended for want of memory: by way of a shell, and without.
 _KILLED = (137, -9)
 
 
 def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """What kept a host from being read, in the words of Ansible and of the programs that it runs."""
-    raw = _said(reading.failure)[:_LONGEST]
+    raw = _messages(reading.failure)
     said = " ".join(_UNPRINTABLE.sub(" ", raw).split()) or "no reason given"
     core, unreachable = str(cluster.settings["ansible_core"]), bool(reading.failure.get("unreachable"))
     newest, seen = _NEWEST_PYTHON.get(".".join(core.split(".")[:2])), _IN_PYTHON.search(said)
@@ -36,7 +40,7 @@ def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         yield _too_old_for(reading, core, newest, seen[1])
         return
     for cause in CAUSES:
-        match = (unreachable or not cause.only_unreachable) and cause.pattern.search(raw)
+        match = cause.find(raw, unreachable)
         if match:
             yield reading.problem(
                 cause.kind,
@@ -72,11 +76,18 @@ def core_for_python(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         yield _too_old_for(reading, core, newest, python)
 
 
-def _said(result: Facts) -> str:
-    """All messages of a result, and the exit status if it tells the cause, with control characters."""
+def _messages(result: Facts) -> str:
+    """Return the lines of all messages, and the exit status if it tells the cause, with control characters."""
     words = [_PREFIX.sub("", str(result.get(key) or "")) for key in ("msg", "module_stderr", "module_stdout")]
     status = f"(exit status {result['rc']})" if result.get("rc") in _KILLED else ""
-    return " / ".join(dict.fromkeys(" ".join(text.split()) for text in (*words, status) if text))
+    text = "\n/\n".join(dict.fromkeys(filter(None, map(_lines, (*words, status)))))
+    return text if len(text) <= _FIRST + _LAST else f"{text[:_FIRST]}\n...\n{text[-_LAST:]}"
+
+
+def _lines(text: str) -> str:
+    """The lines of a text without those that SSH prints for debugging."""
+    lines = (" ".join(line.split()) for line in _FRAME.sub(r"\1:\n", text).splitlines() if not _DEBUG.match(line))
+    return "\n".join(filter(None, lines))
 
 
 def _too_old_for(reading: Reading, core: str, newest: str, python: str) -> Problem:

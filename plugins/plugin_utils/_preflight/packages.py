@@ -36,6 +36,13 @@ _UNREAD = (
         "The repository requires a user and a password: set cluster_apt_credentials",
     ),
     (
+        r"\b403\b|Forbidden",
+        "The server or a proxy in between does not let this host read the address: add the host to the mirror's "
+        "permissions (cluster_apt_credentials if it requires a user), or the server to the proxy's allow list",
+        "The proxy does not let this host read the address, or the server does not: add the server to the proxy's "
+        "allow list, leave it out with cluster_no_proxy, or correct the mirror's permissions",
+    ),
+    (
         r"[Cc]onnection refused",
         "No server listens there: check the address and its port; if this host needs a proxy, set cluster_http_proxy "
         "and cluster_https_proxy",

@@ -711,6 +711,8 @@ def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
     [
         ("Tunnel connection failed: 407 Proxy Authentication Required", True, "The proxy rejects this user"),
         ("the server answered 407 authenticationrequired", False, "requires a user"),
+        ("Tunnel connection failed: 403 Forbidden", True, "allow list"),
+        ("the server answered 403 Forbidden", False, "mirror's permissions"),
         ("[Errno 111] Connection refused", True, "No proxy listens at that address"),
         ("[Errno 111] Connection refused", False, "No server listens there"),
         ("[Errno -2] Name or service not known", True, "Check the proxy's name"),
@@ -745,7 +747,7 @@ def test_a_repository_that_can_not_be_read_has_the_remedy_of_its_cause(error: st
         ),
         (
             {"msg": "ansible-core requires a minimum of Python version 3.9. Current version: 3.7.3 (default)"},
-            ["no Python that it can use", "3.7.3"],
+            ["Python is too old", "3.7.3", "ansible_python_interpreter"],
         ),
         ({"msg": "x", "module_stderr": "/bin/sh: 1: /usr/bin/python3: not found"}, ["apt-get install python3"]),
         (
