@@ -78,6 +78,12 @@ def _end(verification: Verification, path: Path, write: bool) -> int:
     if write and not verification.answered():
         _say(f"{path.name} was left as it is, because nothing answered. Check the network, or the proxy (HTTPS_PROXY).")
         return _DIFFERS
+    if verification.silent():
+        _say(
+            f"{path.name} could not be compared, because nothing answered. Check the network, or the proxy "
+            "(HTTPS_PROXY)."
+        )
+        return _DIFFERS
     if write:
         save(path, verification.renewed())
         for text in leftover:
@@ -86,8 +92,12 @@ def _end(verification: Verification, path: Path, write: bool) -> int:
         _say(f"{path.name} is renewed{dated}. Read its diff, and let tests/unit/upstream say what the product needs.")
         return _DIFFERS if leftover else 0
     if verification.differs():
-        count = sum(len(report.differs) + len(report.stays) for report in verification.reports)
-        _say(f"{count} differ from {path.name} ({learned} more could be learned). WRITE=1 renews it.")
+        asked = [report for report in verification.reports if not report.unreachable]
+        count = sum(len(report.differs) + len(report.stays) for report in asked)
+        unasked = len(verification.reports) - len(asked)
+        parts = f"{learned} more could be learned" + (f"; questions without an answer: {unasked}" if unasked else "")
+        renewal = " WRITE=1 renews it." if learned or any(report.differs for report in asked) else ""
+        _say(f"{count} differ from {path.name} ({parts}).{renewal}")
         return _DIFFERS
     _say(f"Nothing differs from {path.name}." + (f" {learned} could be learned, WRITE=1 does." if learned else ""))
     return 0

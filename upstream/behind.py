@@ -1,7 +1,7 @@
 """What the version table pins and upstream has a newer release of, with the lines that name the pinned version.
 
-Releases are asked of the Go module proxy (GOPROXY) and of PyPI (PIP_INDEX_URL). Drivers and the packages' own versions
-come from the repositories, see `upstream.compare`.
+Releases are asked of the Go module proxy (GOPROXY, a list as in Go) and of PyPI (PIP_INDEX_URL). Drivers and the
+packages' own versions come from the repositories, see `upstream.compare`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from upstream.web import Web, WebError
+from upstream.web import Answer, Web, WebError, shown, split
 
 _GO_PROXY, _PYPI = "https://proxy.golang.org", "https://pypi.org/simple"
 _RELEASE = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?:\+incompatible)?")
@@ -25,6 +25,8 @@ _GENERATED = ("docs/reference/", "docs/variables.md", "docs/cuda.md")
 _SUFFIXES = {".yml", ".yaml", ".py", ".md", ".j2", ".lock", ".ini"}
 _SHOWN = 110
 _ENDS_SOON_MONTHS = 6
+# After a comma, Go asks the next proxy only for what is not there; after a pipe, for any error.
+_NOT_THERE = (404, 410)
 
 Version = tuple[int, int, int]
 
@@ -85,13 +87,13 @@ class Behind:
 def ask(versions: Mapping[str, Any], web: Web, say: Callable[[str], None], root: Path, today: date) -> None:
     """Say what of the version table (`cluster_versions`) is behind, and which lines name it."""
     found: list[Behind] = []
-    unknown: list[str] = []
+    unknown: dict[str, list[str]] = {}
     for component in COMPONENTS:
         try:
             found += find(component, versions, releases(component, web))
         except WebError as error:
-            unknown.append(f"{component.title}: {error}")
-    say(f"Versions of the table that are behind: {len(found)}" if found else "None of the table's versions is behind.")
+            unknown.setdefault(str(error), []).append(component.title)
+    say(_headline(len(found), sum(map(len, unknown.values()))))
     for one in found:
         say(f"  . {one}")
         if not one.component.held:
@@ -99,8 +101,16 @@ def ask(versions: Mapping[str, Any], web: Web, say: Callable[[str], None], root:
                 say(f"      {text}")
     for text in ending(versions["nvidia_driver"], today):
         say(f"  . {text}")
-    for text in unknown:
-        say(f"  . not known: {text}")
+    for cause, titles in unknown.items():
+        say(f"  . not known: {', '.join(titles)}: {cause}")
+
+
+def _headline(found: int, unknown: int) -> str:
+    if unknown == len(COMPONENTS):
+        return "It is not known which of the table's versions are behind, because no registry could be asked."
+    text = f"Versions of the table that are behind: {found}" if found else "None of the table's versions is behind."
+    asked = len(COMPONENTS) - unknown
+    return f"{text} (components that were asked: {asked} of {len(COMPONENTS)})" if unknown else text
 
 
 def ending(drivers: Mapping[str, Mapping[str, Any]], today: date) -> Iterator[str]:
@@ -138,15 +148,32 @@ def number_of(version: str) -> Version | None:
 def releases(component: Component, web: Web) -> list[str]:
     """Return the versions that a component's registry lists. Raises WebError."""
     if component.project:
-        url = f"{_setting('PIP_INDEX_URL', _PYPI)}/{component.project}/"
+        url = f"{_address('PIP_INDEX_URL', os.environ.get('PIP_INDEX_URL', '').strip() or _PYPI)}/{component.project}/"
         answer = web.get(url, {"Accept": "application/vnd.pypi.simple.v1+json"})
         try:
             return [str(version) for version in json.loads(answer.body)["versions"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise WebError(f"{url} lists no versions") from error
+            raise WebError(f"{shown(url)} lists no versions") from error
     escaped = re.sub(r"[A-Z]", lambda found: f"!{found[0].lower()}", component.module)
-    answer = web.get(f"{_setting('GOPROXY', _GO_PROXY)}/{escaped}/@v/list")
-    return answer.body.decode("utf-8", "replace").split()
+    return _ask_proxies(web, f"{escaped}/@v/list").body.decode("utf-8", "replace").split()
+
+
+def _ask_proxies(web: Web, path: str) -> Answer:
+    """Return what the first of Go's proxies has that Go would ask. Raises WebError."""
+    failure = WebError("GOPROXY names no module proxy, so releases can't be asked; set it to an HTTPS address")
+    setting = os.environ.get("GOPROXY", "").strip() or _GO_PROXY
+    for entry, separator in re.findall(r"([^,|]+)([,|]?)", setting):
+        if entry.strip() == "off":
+            break
+        if not entry.strip() or entry.strip() == "direct":
+            continue
+        try:
+            return web.get(f"{_address('GOPROXY', entry)}/{path}")
+        except WebError as error:
+            failure = error
+            if separator != "|" and error.status not in _NOT_THERE:
+                break
+    raise failure
 
 
 def lines(root: Path, version: str) -> Iterator[str]:
@@ -171,7 +198,16 @@ def _written(root: Path) -> Iterator[Path]:
         )
 
 
-def _setting(name: str, default: str) -> str:
-    """Return the first address in a variable of Go or pip, without the slash at its end."""
-    first = re.split(r"[,|]", os.environ.get(name, ""))[0].strip().rstrip("/")
-    return first if first.startswith("https://") else default
+def _address(name: str, text: str) -> str:
+    """Return an address of a variable of Go or pip, without the slash at its end. Raises WebError."""
+    address = text.strip().rstrip("/")
+    if not address.startswith("https://"):
+        raise WebError(f"{name} holds {shown(address)}, which is not an HTTPS address")
+    # A sign that is no part of a path: a password with a slash must be escaped.
+    if "@" in address.removeprefix("https://").partition("/")[2]:
+        raise WebError(f"{name} holds an address with an @ after a slash; write / as %2F in a password")
+    try:
+        split(address)
+    except WebError as error:
+        raise WebError(f"{name}: {error}") from error
+    return address

@@ -60,6 +60,10 @@ class Verification:
         """Say whether anything was confirmed or renewed."""
         return any(report.verified for report in self.reports)
 
+    def silent(self) -> bool:
+        """Say whether no host answered."""
+        return bool(self.reports) and all(report.unreachable and not report.verified for report in self.reports)
+
     def complete(self) -> bool:
         """Say whether every host answered."""
         return not any(report.unreachable for report in self.reports)
@@ -122,6 +126,8 @@ def refuse_unwritable(path: Path) -> None:
 def _summary(report: Report) -> str:
     wrong = len(report.stays) + len(report.differs)
     known = f"{report.verified} confirmed or renewed" if report.verified > 1 else "as in the lock"
+    if report.unreachable:
+        return "no answer"
     if wrong:
         return f"{wrong} differ" if wrong > 1 else "1 differs"
     return f"{len(report.learned)} learned" if report.learned else known

@@ -1,7 +1,11 @@
-"""Ask servers over HTTPS: redirects reported, tokens of registries fetched, errors in one sentence."""
+"""Ask servers over HTTPS: redirects reported, tokens of registries fetched, errors in one sentence.
+
+A user and a password in an address become a header, and are never printed.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import http.client
 import json
@@ -25,6 +29,7 @@ _MANIFESTS = ", ".join(
         "application/vnd.docker.distribution.manifest.v2+json",
     )
 )
+_CREDENTIALS = re.compile(r"//[^/?#]*@")
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 _DOCKER_HUB = "docker.io"
 _TRIES = 3
@@ -53,7 +58,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if urllib.parse.urlsplit(newurl).scheme != "https":
-            raise urllib.error.URLError(f"it redirects to {newurl}, which is not HTTPS")
+            raise urllib.error.URLError(f"it redirects to {shown(newurl)}, which is not HTTPS")
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None:
             following.method = req.get_method()
@@ -83,12 +88,13 @@ class Web:
 
     def get(self, url: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
         """Return what lies at an address. Raises WebError."""
+        url, credentials = split(url)
         server = urllib.parse.urlsplit(url).netloc
         for attempt in range(1, _TRIES + 1):
             if server in self._silent:
                 raise WebError(self._silent[server])
             try:
-                return self._get(url, headers or {}, method)
+                return self._get(url, {**credentials, **(headers or {})}, method)
             except WebError as error:
                 if attempt == _TRIES and _took_no_connection(error):
                     self._silent[server] = str(error)
@@ -142,6 +148,30 @@ class Web:
         except (OSError, http.client.HTTPException, ValueError) as error:
             text = str(error) or type(error).__name__
             raise WebError(f"{urllib.parse.urlsplit(url).netloc} can't be asked: {text}") from error
+
+
+def shown(url: str) -> str:
+    """Return an address as it may be printed, without a user and a password."""
+    return _CREDENTIALS.sub("//", url, count=1)
+
+
+def split(url: str) -> tuple[str, dict[str, str]]:
+    """Return an address without its user and password, and the header that has them. Raises WebError."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        valid = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    # The text of a ValueError may contain a part of the password, and a password with a slash is not recognized.
+    if not valid:
+        raise WebError(f"https://{url.rpartition('@')[2].removeprefix('https://')} is not a valid address")
+    login, found, server = parts.netloc.rpartition("@")
+    if not found:
+        return url, {}
+    user, _colon, password = login.partition(":")
+    text = f"{urllib.parse.unquote(user)}:{urllib.parse.unquote(password)}"
+    header = {"Authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}
+    return parts._replace(netloc=server).geturl(), header
 
 
 def _took_no_connection(error: WebError) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import gzip
 import hashlib
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.parse
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -162,6 +164,8 @@ class Upstream:
         self.redirects: dict[str, str] = {}
         self.images: dict[str, str] = {}
         self.asked: list[str] = []
+        self.logins: dict[str, str] = {}
+        self.environ: dict[str, str] = {}
         self.token = "t0ken"
         self.ca, certificate = issued(place)
         outer = self
@@ -192,6 +196,7 @@ class Upstream:
     def answer(self, handler: BaseHTTPRequestHandler, body: bool) -> None:
         path, _question, query = handler.path.partition("?")
         self.asked.append(f"{handler.command} {path}")
+        self.logins[path] = handler.headers.get("Authorization") or ""
         headers: dict[str, str] = {}
         status, content = 404, b""
         if path == "/token":
@@ -277,6 +282,7 @@ class Upstream:
                 "GPULAB_UPSTREAM_PAUSE": "0",
                 "GOPROXY": f"https://{self.host}/go,direct",
                 "PIP_INDEX_URL": f"https://{self.host}/simple/",
+                **self.environ,
             },
             capture_output=True,
             text=True,
@@ -452,8 +458,10 @@ def test_host_that_does_not_answer_is_named(upstream: Upstream) -> None:
     upstream.lock["downloads"]["file"]["url"] = "https://127.0.0.1:1/file"
     status, output = upstream.verify()
     assert status == 1
+    assert "] file: no answer\n" in output
     assert "127.0.0.1:1 can't be asked: " in output
     assert "refused" in output
+    assert output.endswith("0 differ from upstream.lock (0 more could be learned; questions without an answer: 1).\n")
 
 
 def test_unknown_authority_is_named(upstream: Upstream) -> None:
@@ -521,6 +529,52 @@ def test_renewal_without_an_answer_leaves_the_file(upstream: Upstream) -> None:
     assert status == 1
     assert output.endswith("left as it is, because nothing answered. Check the network, or the proxy (HTTPS_PROXY).\n")
     assert upstream.path.read_text() == text
+
+
+def test_without_a_network_nothing_differs_and_nothing_is_advised(upstream: Upstream) -> None:
+    upstream.path.write_text(render.render("# The head.\n", upstream.lock).replace(upstream.host, "127.0.0.1:1"))
+    upstream.environ = {"GOPROXY": "https://127.0.0.1:1", "PIP_INDEX_URL": "https://127.0.0.1:1/simple"}
+    status, output = upstream.verify()
+    assert status == 1
+    assert "differ" not in output and "WRITE=1" not in output and "None of" not in output
+    assert output.endswith(
+        "could not be compared, because nothing answered. Check the network, or the proxy (HTTPS_PROXY).\n"
+    )
+    assert "It is not known which of the table's versions are behind, because no registry could be asked." in output
+    assert output.count("not known: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("registries", "headline"),
+    [
+        (len(behind.COMPONENTS), "None of the table's versions is behind."),
+        (4, "None of the table's versions is behind. (components that were asked: 4 of 10)"),
+        (0, "It is not known which of the table's versions are behind, because no registry could be asked."),
+    ],
+)
+def test_none_is_behind_only_if_all_were_asked(
+    registries: int, headline: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answering = [component.title for component in behind.COMPONENTS[:registries]]
+
+    def releases(component: behind.Component, _web: Web) -> list[str]:
+        if component.title not in answering:
+            raise WebError("it can't be asked")
+        return []
+
+    monkeypatch.setattr(behind, "releases", releases)
+    said: list[str] = []
+    versions = yaml.safe_load(check.TABLE.read_text())["cluster_versions"] | {"nvidia_driver": {}}
+    behind.ask(versions, Web(), said.append, tmp_path, TODAY)
+    assert said[0] == headline
+    assert len(said) == 1 + (registries < len(behind.COMPONENTS))
+
+
+def test_renewal_is_advised_only_if_it_ends_a_difference(upstream: Upstream) -> None:
+    upstream.publish(PACKAGES.replace("Version: 580.1-1", "Version: 585.1-1"))
+    assert upstream.verify()[1].endswith("1 differ from upstream.lock (0 more could be learned).\n")
+    upstream.images["pause:1"] = "sha256:" + "2" * 64
+    assert upstream.verify()[1].endswith("2 differ from upstream.lock (0 more could be learned). WRITE=1 renews it.\n")
 
 
 def test_server_that_takes_no_connection_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -603,13 +657,65 @@ def test_newer_releases_are_shown_with_the_lines_to_change(upstream: Upstream) -
     upstream.files["/simple/wandb/"] = json.dumps({"versions": ["0.1.0", "99.0.0", "99.0.1rc1"]}).encode()
     status, output = upstream.verify()
     assert status == 0, "being behind is not a difference"
-    assert "Versions of the table that are behind: 3" in output
+    assert "Versions of the table that are behind: 3 (components that were asked: 3 of 10)" in output
     versions = yaml.safe_load(check.TABLE.read_text())["cluster_versions"]
     assert f"flannel {versions['flannel']}: v0.99.0 is out\n" in output
     assert f"      roles/cluster/vars/main/versions.yml:{_line(versions['flannel'])}: flannel: " in output
     assert f"wandb {versions['wandb']}: 99.0.0 is out\n" in output
     assert f"NVIDIA device plugin {versions['nvidia_device_plugin']}: v0.99.0 is out; it stays, because " in output
     assert "not known: Kubernetes: https://" in output
+
+
+@pytest.mark.parametrize("login", ["user:s3cret", "us%40er:s3cr%2Fet", "s3cret"])
+def test_a_password_in_an_address_is_sent_and_not_printed(upstream: Upstream, login: str) -> None:
+    upstream.environ = {
+        "GOPROXY": f"https://{login}@{upstream.host}/go",
+        "PIP_INDEX_URL": f"https://{login}@{upstream.host}/simple",
+    }
+    upstream.files["/go/github.com/flannel-io/flannel/@v/list"] = b"v0.99.0\n"
+    upstream.files["/simple/wandb/"] = b"<html>no list</html>"
+    output = upstream.verify()[1]
+    assert "s3cr" not in output and "Traceback" not in output
+    assert "v0.99.0 is out" in output
+    assert f"not known: wandb: https://{upstream.host}/simple/wandb/ lists no versions" in output
+    user, _colon, password = map(urllib.parse.unquote, login.partition(":"))
+    expected = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    assert upstream.logins["/simple/wandb/"] == expected
+    assert upstream.logins["/go/github.com/flannel-io/flannel/@v/list"] == expected
+    assert upstream.logins["/repo/InRelease"] == ""
+
+
+@pytest.mark.parametrize(
+    ("proxy", "said"),
+    [
+        ("https://[bad", "GOPROXY: https://[bad is not a valid address"),
+        ("https://user:s3cret@[bad", "GOPROXY: https://[bad is not a valid address"),
+        ("https://user:s3/cret@127.0.0.1:1", "GOPROXY holds an address with an @ after a slash"),
+        ("https://user:s3#cret@127.0.0.1:1", "GOPROXY: https://127.0.0.1:1 is not a valid address"),
+        ("https://", "GOPROXY holds https:, which is not an HTTPS address"),
+        ("http://user:s3cret@127.0.0.1:1", "GOPROXY holds http://127.0.0.1:1, which is not an HTTPS address"),
+        ("off", "GOPROXY names no module proxy"),
+        ("direct", "GOPROXY names no module proxy"),
+        (",|", "GOPROXY names no module proxy"),
+        ("off,https://127.0.0.1:1", "GOPROXY names no module proxy"),
+        ("https://127.0.0.1:1,https://127.0.0.1:2", "127.0.0.1:1 can't be asked"),
+        ("https://127.0.0.1:1|https://127.0.0.1:2", "127.0.0.1:2 can't be asked"),
+        ("https://127.0.0.1:1 | direct", "127.0.0.1:1 can't be asked"),
+    ],
+)
+def test_a_proxy_of_go_that_can_not_be_asked_is_named(proxy: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOPROXY", proxy)
+    monkeypatch.setenv("GPULAB_UPSTREAM_PAUSE", "0")
+    with pytest.raises(WebError) as error:
+        behind.releases(behind.COMPONENTS[0], Web(timeout=5))
+    assert str(error.value).startswith(said)
+    assert "s3" not in str(error.value)
+
+
+def test_the_next_proxy_of_go_is_asked_for_what_is_not_there(upstream: Upstream) -> None:
+    upstream.environ = {"GOPROXY": f"https://{upstream.host}/none,https://{upstream.host}/go"}
+    upstream.files["/go/github.com/flannel-io/flannel/@v/list"] = b"v0.99.0\n"
+    assert "v0.99.0 is out" in upstream.verify()[1]
 
 
 def _line(version: str) -> int:
