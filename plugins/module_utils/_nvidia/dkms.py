@@ -20,9 +20,19 @@ _TELLING = re.compile(
     r"|\b(?:ошибка|помилка|erreur|fehler|errore|erro|błąd|hata|chyba)\b|错误|錯誤|エラー|오류",
     re.IGNORECASE,
 )
-# make repeats at each of its levels that something below it failed, and that it waits for the rest, in any language.
+# make repeats at each of its levels that something below it failed, and that it waits for the rest; collect2 that ld
+# failed. In any language: by the form, not by the words.
 _ECHO = re.compile(
-    r"^g?make(?:\[\d+\])?: (?:\*\*\* (?:\[|.*(?:\.{3}|…)$)|(?:Entering|Leaving) )|warning:", re.IGNORECASE
+    r"^g?make(?:\[\d+\])?: (?:\*\*\* |(?:Entering|Leaving) )|warning:"
+    r"|^(?:\S{0,80}[/-])?collect2(?:-[\d.]{1,9})?: .{0,200}\bld\b",
+    re.IGNORECASE,
+)
+# What make itself gives up for has a second sentence: "No rule to make target 'a'.  Stop."
+_GIVES_UP = re.compile(r"^g?make(?:\[\d+\])?: \*\*\* (?!\[).{1,1000}(?:\.\s{1,2}|[。\uff0e]\s?)\S[^.。]{0,40}[.。!]$")
+_FAILED_TARGET = re.compile(r"^g?make(?:\[\d+\])?: \*\*\* \[")
+# The linker names what it does not find, without a word that says error. A line that ends with a colon only says where.
+_LINKER = re.compile(
+    r"^(?:(?:\S{0,80}[/-])?ld(?:\.\w{1,8})?(?:-[\d.]{1,9})?: |[^\s:]{1,200}:\(\.[\w.]{1,80}\+0x[0-9a-f]{1,16}\): )"
 )
 # "nv.c:606:23: error: ..." of a compiler, "cc: error: ..." of a program, in any language.
 # Chinese and Japanese have a colon of their own.
@@ -98,7 +108,13 @@ def telling_lines(log: str) -> list[str]:
     """The lines of a make.log that say why it failed: the first few, since what follows is their consequence."""
     lines = list(_output(log))
     telling = [line for line in lines if _tells(line)]
-    found = [line for line in telling if not _ECHO.search(line)] or telling or [line for line in lines if line][-3:]
+    found = (
+        [line for line in telling if not _ECHO.search(line)]
+        or [line for line in telling if _GIVES_UP.search(line)]
+        or [line for line in telling if _FAILED_TARGET.search(line)]
+        or telling
+        or [line for line in lines if line][-3:]
+    )
     return list(dict.fromkeys(line[:_WIDTH] for line in found))[:_LINES]
 
 
@@ -113,7 +129,14 @@ def _output(log: str) -> Iterator[str]:
 
 
 def _tells(line: str) -> bool:
+    match = _LINKER.match(line)
+    if match:
+        return not line.endswith(":") and not any(map(_is_harmless, re.split(r"[:\uff1a]", line[match.end() :])[:-1]))
     match = _DIAGNOSTIC.match(line)
     if match:
-        return re.sub(r"\s+", "_", match["word"].lower()) not in _HARMLESS
+        return not _is_harmless(match["word"])
     return bool(_TELLING.search(line))
+
+
+def _is_harmless(word: str) -> bool:
+    return "_".join(word.lower().split()) in _HARMLESS

@@ -112,6 +112,7 @@ def test_status(line: str, expected: tuple[str, ...]) -> None:
          ["make: *** /lib/modules/6.1.0/build: No such file or directory.  Stop."]),
         ("cc: предупреждение: x\nmake[1]: *** Нет правила для сборки цели «a».  Останов.\nmake: *** [b] Ошибка 2\n",
          ["make[1]: *** Нет правила для сборки цели «a».  Останов."]),
+        ("cc: Fehler: x\nmake: *** Keine Regel, um \u201ea\u201c zu erstellen.  Schluss.\n", ["cc: Fehler: x"]),
         ("make[2]: cc: Command not found\nmake[2]: *** [x] Error 127\n", ["make[2]: cc: Command not found"]),
         ("  9 | #define A \\\n    |  ^\nnv.c:9:1: error: b\n", ["nv.c:9:1: error: b"]),
     ],
@@ -147,6 +148,33 @@ def test_logs_in_another_language(language: str) -> None:
     ]
     assert telling_lines("\n".join(lines)) == [lines[2]]
     assert telling_lines("\n".join([f"cc: {error}x", *lines[3:]])) == [f"cc: {error}x"]
+    # Some languages wait with one full stop.
+    lines[-1] = f"make[4]: *** {waiting.rstrip('.…')}."
+    assert telling_lines("\n".join(lines)) == [lines[2]]
+    assert telling_lines("\n".join(lines[4:])) == [lines[4]]
+    assert telling_lines(f"ld: {warning}x\nld: nv.o: {warning}x\n{lines[4]}") == [lines[4]]
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "/usr/bin/ld: cannot find -lgcc: No such file or directory",
+        "/usr/bin/ld: -lgcc kann nicht gefunden werden",
+        "/usr/bin/ld: n\u00e3o foi poss\u00edvel localizar -lgcc",
+        "x86_64-linux-gnu-ld.bfd: nv.o: tipo de arquivo n\u00e3o reconhecido",
+        "/usr/bin/ld: nv.c:(.text+0x1c): Nicht definierter Verweis auf \u00bbfoo\u00ab",
+        "nv.c:(.text+0x1c): r\u00e9f\u00e9rence ind\u00e9finie vers \u00ab foo \u00bb",
+    ],
+)
+@pytest.mark.parametrize(
+    "end",
+    ["error: ld returned 1 exit status", "erro: ld retornou o status de sa\u00edda 1", "Fehler: ld gab 1 zur\u00fcck"],
+)
+def test_what_the_linker_says_is_the_reason_in_any_language(cause: str, end: str) -> None:
+    where = "/usr/bin/ld: nv.o: na fun\u00e7\u00e3o \u00abfoo\u00bb:"
+    make = "make[2]: *** [Makefile:80: nvidia.ko] Erro 1\nmake[2]: *** Esperando que outros processos terminem."
+    assert telling_lines(f"{where}\n{cause}\ncollect2: {end}\n{make}") == [cause]
+    assert telling_lines(f"collect2: {end}\n{make}") == ["make[2]: *** [Makefile:80: nvidia.ko] Erro 1"]
 
 
 @pytest.fixture
