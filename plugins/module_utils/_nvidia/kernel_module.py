@@ -38,7 +38,14 @@ _FURTHER = tuple(name for name in _MODULES if name not in ("nvidia", *_COMPANION
 
 
 # What modprobe says -> what to do. The kernel's words for an error number come with "could not insert 'nvidia'".
+_ENROLL = "enroll DKMS's key (mokutil --import {key_file}, then reboot and confirm at the console)"
 _REFUSALS = (
+    (
+        r"Key was rejected|Required key not available|Key has (?:expired|been revoked)|unsigned module"
+        r"|module signature",
+        "Secure Boot is on and the module is not signed with a key that this machine trusts. Turn off Secure Boot, or "
+        f"{_ENROLL}.",
+    ),
     (
         r"Error running (?:install|remove) command|install command",
         "A line beginning with install in /etc/modprobe.d or /usr/lib/modprobe.d runs another command in place of the "
@@ -50,9 +57,10 @@ _REFUSALS = (
     ),
     (
         r"Operation not permitted|Lockdown",
-        "The kernel lets no module be loaded: it is locked down (cat /sys/kernel/security/lockdown), loading was "
-        "turned off until the next boot (sysctl kernel.modules_disabled), or this is a container. Load it on the host "
-        "itself, or reboot without that setting.",
+        "If Secure Boot is on (mokutil --sb-state) or the kernel is locked down (cat /sys/kernel/security/lockdown), "
+        f"the module is not signed with a key that this machine trusts: turn off Secure Boot, or {_ENROLL}. If loading "
+        "was turned off until the next boot (sysctl kernel.modules_disabled is 1), reboot without that setting. Only "
+        "if this is a container: load the module on the host itself.",
     ),
     (
         r"Exec format error|Invalid module format|disagrees about version",
@@ -108,14 +116,9 @@ def parse_modules(text: str) -> str:
 
 def advice(said: str, release: str, key_file: str) -> str:
     """Return what to do when modprobe refuses, by its words; ``key_file`` is the file with DKMS's key."""
-    if "Key was rejected" in said or "Required key not available" in said:
-        return (
-            "Secure Boot is on and the module is not signed with a key that this machine trusts. Turn off Secure "
-            f"Boot, or enroll DKMS's key (mokutil --import {key_file}, then reboot and confirm at the console)."
-        )
     for words, do in _REFUSALS:
         if re.search(words, said, re.IGNORECASE):
-            return do.format(release=release)
+            return do.format(release=release, key_file=key_file)
     return "See the kernel's log (dmesg) for lines with NVRM, and: dkms status"
 
 

@@ -134,6 +134,27 @@ def test_each_failure_has_its_advice(host: Host, said: str, advice: str) -> None
     assert result["failed"] and said in result["msg"] and advice in result["msg"] and VERSION in result["msg"]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Operation not permitted",
+        "Key was rejected by service",
+        "Required key not available",
+        "Key has been revoked",
+        "Loading of unsigned module is rejected",
+        "Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7",
+        "Lockdown: modprobe: direct PCI access is restricted",
+    ],
+)
+def test_a_module_without_a_trusted_signature_leads_to_its_enrollment(host: Host, said: str) -> None:
+    host.modprobe(error=f"modprobe: ERROR: could not insert 'nvidia': {said}")
+    advice = host.run()["msg"].partition(said)[2]
+    assert 0 < advice.index("Secure Boot") < advice.index("mokutil --import /var/lib/dkms/mok.pub")
+    assert advice.partition("on the host itself")[0].endswith("Only if this is a container: load the module ") or (
+        "on the host itself" not in advice
+    )
+
+
 @pytest.mark.parametrize("since", ["before the call", "by this call"])
 def test_a_module_that_finds_no_gpu_fails_with_the_reason_of_the_kernel(host: Host, since: str) -> None:
     record = {
