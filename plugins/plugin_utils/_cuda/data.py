@@ -332,6 +332,8 @@ NAMES = (
     Name(_MODEL + "m60|m40|m10|m6|m4" + _END, MAXWELL, True),
     Name(_MODEL + "p100|p40|p10|p6|p4" + _END, PASCAL, True),
     Name(_MODEL + "v100" + _END, VOLTA, True),
+    # A V100 that bears the name of its board.
+    Name(r"(?:tesla )?pg503-[0-9]{3}(?![a-z0-9])", VOLTA, True),
     Name(_MODEL + "t4" + _END, TURING, True),
     Name(_MODEL + "a100|a30" + _END, AMPERE, True),
     Name(_MODEL + "a800|ax800" + _END, AMPERE),
@@ -347,8 +349,9 @@ NAMES = (
     Name(r"geforce gt 7[123]0(?![a-z0-9])", KEPLER, False),
     Name(r"geforce gt 740(?![a-z0-9])", KEPLER_GK10X, False),
     Name(r"geforce gt 10[13]0(?![a-z0-9])", PASCAL, False),
-    # For mining: P104 and P106 are GP104 and GP106, the CMP HX are Turing and Ampere.
+    # For mining: P104 and P106 are GP104 and GP106, the CMP 100 are GV100, the CMP HX are Turing and Ampere.
     Name(r"p10[2-6]-[0-9]{2,3}(?![a-z0-9])", PASCAL, False),
+    Name(r"cmp 100-[0-9]{3}(?![a-z0-9])", VOLTA, False),
     Name(r"cmp [345]0hx(?![a-z0-9])", TURING, False),
     Name(r"cmp [79]0hx(?![a-z0-9])", AMPERE_GA10X, False),
     Name(r"cmp 170hx(?![a-z0-9])", AMPERE, False),
@@ -357,6 +360,13 @@ NAMES = (
     Name(r"nvs 810(?![a-z0-9])", MAXWELL, False),
     Name(r"geforce gtx 780(?: ti)?$", KEPLER, False),
     Name(r"geforce gtx (?:650|660|670|680|690|760|770)(?: ti| ti boost)?$", KEPLER_GK10X, False),
+    Name(r"geforce gt[sx]? [45][0-9]{2}m?(?![a-z0-9])|geforce gt 6[12]0(?![a-z0-9])", FERMI, False),
+    # There is a GT 640 with a GK208, too: the device ID tells.
+    Name(r"geforce gt 640m?(?![a-z0-9])(?! le)", KEPLER_GK10X, False),
+    Name(r"geforce gtx 8[78]0m(?![a-z0-9])", KEPLER_GK10X, False),
+    Name(r"geforce 920m(?![a-z0-9])", KEPLER, False),
+    Name(r"geforce gtx (?:745|750|850m)(?![a-z0-9])", MAXWELL, False),
+    Name(r"geforce (?:8[34]0m|845m|920mx|9[34]0mx?)(?![a-z0-9])", MAXWELL, False),
     Name(r"geforce gtx titan x$", MAXWELL, False),
     Name(r"geforce gtx 9[5-8][05]m?(?![a-z0-9])", MAXWELL, False),
     Name(r"geforce mx1[13]0(?![a-z0-9])", MAXWELL, False),

@@ -64,6 +64,23 @@ def test_everything_about_a_gpu_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("name", "device_id", "family", "last"),
     [
+        ("NVIDIA GeForce GTX 745", "0x1382", "Maxwell", 580),
+        ("NVIDIA GeForce GTX 750", "0x1381", "Maxwell", 580),
+        ("GeForce GTX 750 Ti", "0x1380", "Maxwell", 580),
+        ("GeForce GTX 850M", "0x1391", "Maxwell", 580),
+        ("GeForce 830M", "0x1340", "Maxwell", 580),
+        ("GeForce 840M", "0x1341", "Maxwell", 580),
+        ("GeForce 930M", "0x1346", "Maxwell", 580),
+        ("NVIDIA GeForce 940MX", "0x134d", "Maxwell", 580),
+        ("GeForce 920MX", "0x134f", "Maxwell", 580),
+        ("GeForce 920M", "0x1299", "Kepler", 470),
+        ("GeForce GTX 880M", "0x1198", "Kepler", 470),
+        ("GeForce GT 640", "0x0fc1", "Kepler", 470),
+        ("GeForce GT 610", "0x104a", "Fermi", 390),
+        ("GeForce GTX 560 Ti", "0x1200", "Fermi", 390),
+        ("GeForce GTX 480", "0x06c0", "Fermi", 390),
+        ("Tesla PG503-216", "0x1db6", "Volta", 580),
+        ("NVIDIA CMP 100-210", "0x1df4", "Volta", 580),
         ("GeForce GT 1030", "0x1d01", "Pascal", 580),
         ("GeForce GT 1010", "0x1d02", "Pascal", 580),
         ("P106-100", "0x1bc7", "Pascal", 580),
@@ -85,6 +102,11 @@ def test_names_say_the_same_as_device_ids(name: str, device_id: str, family: str
 def test_one_name_can_be_two_chips() -> None:
     """The GT 730 is a Kepler as a rule; the device ID tells the Fermi that is sold under the same name."""
     assert describe("0x0f02")["family"] == "Fermi" and describe("GeForce GT 730")["family"] == "Kepler"
+
+
+@pytest.mark.parametrize("gpu", ["GeForce GT 640M LE", "GeForce GTX 860M", "GeForce 405", "GeForce GT 630"])
+def test_a_name_that_chips_of_two_families_have_is_not_judged(gpu: str) -> None:
+    assert describe(gpu)["family"] is None
 
 
 @pytest.mark.parametrize("gpu", ["0xffff", "0x3000", "", "NVIDIA R100", "0x0040", "2080"])
