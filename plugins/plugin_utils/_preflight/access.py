@@ -487,7 +487,7 @@ _HOST = (
     _cause(
         "remote_tmp",
         r"[Ff]ailed to create (?:a )?temporary directory|remote temporary directory|mkdir: can(?:not|'t) create "
-        r"directory|(?:\.ansible/tmp|ansible-tmp-)\S{0,200}(?: .{0,80})?: [Pp]ermission denied",
+        r"directory|(?:\.ansible/tmp|ansible-tmp-)\S{0,200}(?: .{0,80})?: (?:\[Errno 13\] )?[Pp]ermission denied",
         "The host can be reached, but Ansible can't create its temporary directory",
         "home of the user on the host, ansible_remote_tmp",
         "Ansible copies its modules there",

@@ -299,6 +299,11 @@ FAILED = [
     ({"msg": "Task failed: 'vault_proxy' is undefined"}, "variable_undefined", "Define vault_proxy"),
     ({"msg": "Attempting to decrypt but no vault secrets found."}, "vault_locked", "--ask-vault-pass"),
     ({"msg": "x", "module_stderr": "/tmp/ansible-tmp-1/AnsiballZ_x.py: Permission denied"}, "remote_tmp", "noexec"),
+    (
+        {"msg": "x", "module_stderr": "python3: can't open file '/x/.ansible/tmp/a.py': [Errno 13] Permission denied"},
+        "remote_tmp",
+        "ansible_remote_tmp",
+    ),
     ({"msg": "x", "module_stderr": "su: must be run from a terminal"}, "become_needs_terminal", "PIPELINING"),
     (
         {"msg": "Invalid become method specified, could not find matching plugin: 'sudu'. Use `ansible-doc`"},
