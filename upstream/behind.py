@@ -108,9 +108,10 @@ def ask(versions: Mapping[str, Any], web: Web, say: Callable[[str], None], root:
 def _headline(found: int, unknown: int) -> str:
     if unknown == len(COMPONENTS):
         return "It is not known which of the table's versions are behind, because no registry could be asked."
-    text = f"Versions of the table that are behind: {found}" if found else "None of the table's versions is behind."
-    asked = len(COMPONENTS) - unknown
-    return f"{text} (components that were asked: {asked} of {len(COMPONENTS)})" if unknown else text
+    if unknown:
+        rest = f"{unknown} of {len(COMPONENTS)} components could not be asked"
+        return f"Versions of the table that are behind: {found} ({rest})"
+    return f"Versions of the table that are behind: {found}" if found else "None of the table's versions is behind."
 
 
 def ending(drivers: Mapping[str, Mapping[str, Any]], today: date) -> Iterator[str]:
