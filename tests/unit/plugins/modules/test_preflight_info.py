@@ -406,7 +406,14 @@ def test_worker_that_tries_the_api_server(read: Read, host: Host) -> None:
 
 
 def packet_filter(tool: str, blocks: list[str]) -> dict[str, Any]:
-    return {"tool": tool, "active": bool(tool), "blocks": blocks, "interfaces": {"eth0": blocks}, "forward": ""}
+    return {
+        "tool": tool,
+        "active": bool(tool),
+        "blocks": blocks,
+        "interfaces": {"eth0": blocks},
+        "forward": "",
+        "forwards": {"eth0": ""},
+    }
 
 
 TAILSCALE = """\
@@ -453,8 +460,10 @@ def test_ports_that_are_open_on_another_interface_only(read: Read, host: Host, p
         **packet_filter("iptables", closed),
         "interfaces": {"eth0": closed, "tailscale0": []},
         "forward": "FORWARD",
+        "forwards": {"eth0": "FORWARD", "tailscale0": "FORWARD"},
     }
-    assert read(**wanted, pod_interfaces=["cni0", ""])["firewall"]["forward"] == "FORWARD"
+    routed = read(**wanted, pod_interfaces=["cni0", ""])["firewall"]
+    assert (routed["forward"], routed["forwards"]) == ("FORWARD", {"eth0": "FORWARD", "tailscale0": ""})
     assert read(**wanted)["firewall"]["forward"] == ""
 
 
@@ -486,7 +495,7 @@ def test_firewall_of_firewalld(read: Read, programs: Any) -> None:
 
 def test_firewall_that_may_not_be_read(read: Read, programs: Any, host: Host) -> None:
     programs.add("iptables-save", "echo 'Permission denied (you must be root)' >&2; exit 4")
-    unread: dict[str, Any] = {"blocks": None, "interfaces": {}, "forward": ""}
+    unread: dict[str, Any] = {"blocks": None, "interfaces": {}, "forward": "", "forwards": {}}
     assert read()["firewall"] == {**unread, "tool": "", "active": False}
     host.write("etc/ufw/ufw.conf", "# x\nENABLED=yes\n")
     assert read()["firewall"] == {**unread, "tool": "ufw", "active": True}
