@@ -201,6 +201,28 @@ def test_an_archive_can_have_another_version_of_each_kind_of_modules(gpu: str, r
     assert {"settings": {"nvidia_driver_version": remedy["nvidia_driver_version"]}} in problem["remedies"]
 
 
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [
+        ("550.163.01", True),
+        ("580.82.07", True),
+        ("470.99.01", True),
+        ("580.95.05", False),
+        # The archive may have them, though apt's lists don't know them yet.
+        ("580.126.09", False),
+        ("570.211.01", False),
+        ("590.48.01", False),
+    ],
+)
+def test_a_version_that_is_newer_than_those_of_apt_s_lists_is_not_refused(version: str, refused: bool) -> None:
+    host = machine("Ubuntu 24.04", ["T4"], nvidia_driver_source="distribution")
+    versions = ("550.163.02", "570.195.03", "580.95.05")
+    host["facts"]["distribution_versions"] = [{"version": each, "modules": "open"} for each in versions]
+    host["settings"]["nvidia_driver_version"] = version
+    found = {each["kind"] for each in judge(host, dict(SHARED))}
+    assert ("driver_version_not_offered" in found) is refused, found
+
+
 def test_two_gpus_without_a_common_driver() -> None:
     problem = only(machine("Ubuntu 24.04", ["GTX 1080", "RTX 5090"], nvidia_driver_source="cuda_repository"))
     assert problem["kind"] == "gpus_need_different_drivers"
