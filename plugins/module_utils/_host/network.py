@@ -165,7 +165,9 @@ def firewall(runner: Runner, root: str, traffic: Traffic) -> dict[str, Any]:
         interface: [
             (tool, chain)
             for tool, found in filters
-            if (chain := found.rejects_pods(traffic.pod_network, [name or interface for name in traffic.pod_interfaces]))
+            if (
+                chain := found.rejects_pods(traffic.pod_network, [name or interface for name in traffic.pod_interfaces])
+            )
         ]
         for interface in blocked
     }

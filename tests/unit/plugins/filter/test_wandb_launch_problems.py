@@ -16,7 +16,10 @@ def node(name: str, gpus: int = 0, cpu: str = "8", memory: str = "32Gi", **more:
     return {
         "metadata": {"name": name, "labels": more.get("labels")},
         "spec": {"taints": more.get("taints")},
-        "status": {"capacity": {"nvidia.com/gpu": str(gpus), **more.get("has", {})}, "allocatable": {"cpu": cpu, "memory": memory}},
+        "status": {
+            "capacity": {"nvidia.com/gpu": str(gpus), **more.get("has", {})},
+            "allocatable": {"cpu": cpu, "memory": memory},
+        },
     }
 
 

@@ -635,7 +635,8 @@ def test_nodes_whose_gpus_dra_offers(read: Read, control_plane: ApiServer) -> No
         {"items": [resource_slice("gpu1", device("gpu-0")), resource_slice("gpu2", device("gpu-0")), 7]},
     )
     left_out = {"name": "gpu2", "labels": {"nvidia.com/gpu.deploy.device-plugin": "false"}}
-    control_plane.answers["/api/v1/nodes"] = (200, {"items": [{"metadata": {"name": "gpu1"}}, {"metadata": left_out}]})
+    wanted = {"name": "gpu1", "labels": {"gpulab.io/gpu": "true"}}
+    control_plane.answers["/api/v1/nodes"] = (200, {"items": [{"metadata": wanted}, {"metadata": left_out}]})
     assert read()["control_plane"]["gpus_twice"] == {"nodes": ["gpu1"], "classes": {}}
 
 
