@@ -160,6 +160,30 @@ def test_advice_ends_with_a_driver_that_serves_the_gpus() -> None:
         )
 
 
+def test_no_advice_leads_in_a_circle_if_a_driver_is_to_be_upgraded() -> None:
+    """Each remedy, also one that is done on the host, ends the problem that it is for."""
+    seen = set()
+    every = list(itertools.product(SYSTEMS, DRIVERS, SOURCES, ("auto", "open")))
+    for system, driver, source, modules in random.Random(37).sample(every, 60):
+        for gpus in (["T4"], ["V100"], ["A100", "K80"]):
+            settings = {"nvidia_driver_source": source, "nvidia_driver_modules": modules}
+
+            def upgraded(values: dict[str, Any], names: Any = (system, gpus, driver)) -> dict[str, Any]:
+                host = machine(*names, **values)
+                host["settings"]["nvidia_driver_upgrading"] = True
+                return host
+
+            for problem in judge(upgraded(settings), dict(SHARED)):
+                assert problem["do"], problem
+                for remedy in problem.get("remedies", []):
+                    host, shared = upgraded(settings), dict(SHARED)
+                    follow(host, shared, remedy)
+                    left = {(each["kind"], each["what"]) for each in judge(host, shared)}
+                    assert (problem["kind"], problem["what"]) not in left, (system, gpus, driver, source, remedy)
+                    seen.add(problem["kind"])
+    assert "driver_upgrade_without_version" in seen
+
+
 def only(host: dict[str, Any]) -> dict[str, Any]:
     (problem,) = judge(host, dict(SHARED))
     return problem
