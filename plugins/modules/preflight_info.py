@@ -418,6 +418,7 @@ nvidia_driver:
     loaded_version: 580.178.04
     loaded_modules: open
     profiling: administrators
+    profiling_files: []
     packages: {nvidia-open-580: 580.178.04-1}
     origin: cuda_repository
     nouveau_loaded: false

@@ -148,6 +148,27 @@ def test_who_may_read_performance_counters(read: Read, host: Host, params: str, 
     assert read()["nvidia_driver"]["profiling"] == profiling
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("/etc/modprobe.d/mine.conf", "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n", True),
+        (
+            "/usr/lib/modprobe.d/a.conf",
+            "options nvidia NVreg_X=1 NVreg_RestrictProfilingToAdminUsers=0 NVreg_Y=1",
+            True,
+        ),
+        ("/proc/cmdline", "quiet nvidia.NVreg_RestrictProfilingToAdminUsers=0 ro\n", True),
+        ("/etc/modprobe.d/gpulab-profiling.conf", "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n", False),
+        ("/etc/modprobe.d/mine.conf", "# options nvidia NVreg_RestrictProfilingToAdminUsers=0\n", False),
+        ("/etc/modprobe.d/mine.conf", "options nvidia NVreg_RestrictProfilingToAdminUsers=1\n", False),
+        ("/etc/modprobe.d/mine.bak", "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n", False),
+    ],
+)
+def test_who_has_opened_the_performance_counters(read: Read, host: Host, path: str, text: str, found: bool) -> None:
+    host.write(path.lstrip("/"), text)
+    assert read()["nvidia_driver"]["profiling_files"] == [path] * found
+
+
 def test_limits_of_inotify(read: Read, host: Host) -> None:
     assert read()["inotify"] == {}
     host.write("proc/sys/fs/inotify/max_user_instances", "128\n")
