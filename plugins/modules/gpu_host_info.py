@@ -39,6 +39,14 @@ options:
     type: bool
     default: false
     version_added: 0.2.0
+  ignored_gpus:
+    description: >-
+      GPUs that are not for Kubernetes, as in M(gpulab.kubernetes.preflight_info). These GPUs, and GPUs with the
+      C(vfio-pci) driver, are not in RV(pci), and the kernel's messages about them don't count.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   nvidia_smi:
     description:
       - How to query the driver for RV(nvidia_smi). If unset, the driver is not queried.
@@ -74,7 +82,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pci:
-  description: NVIDIA GPUs on the PCI bus, by address.
+  description: NVIDIA GPUs on the PCI bus, by address, without those of O(ignored_gpus).
   returned: success
   type: list
   elements: dict

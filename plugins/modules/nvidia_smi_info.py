@@ -66,6 +66,14 @@ options:
     type: str
     default: ""
     version_added: 0.2.0
+  ignored_gpus:
+    description: >-
+      GPUs that are not for Kubernetes, as in M(gpulab.kubernetes.preflight_info). The kernel's messages about these
+      GPUs, and about GPUs with the C(vfio-pci) driver, are ignored unless nvidia-smi lists the GPU.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
   fail_on:
     description: States that make the module fail. The return values are the same.
     type: list
@@ -502,6 +510,7 @@ def main() -> None:
                 "default": ["gpus", "mig", "processes"],
             },
             "xids_since": {"type": "str", "default": ""},
+            "ignored_gpus": {"type": "list", "elements": "str", "default": []},
             "fail_on": {
                 "type": "list",
                 "elements": "str",

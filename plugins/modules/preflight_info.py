@@ -366,11 +366,17 @@ listeners:
 firewall:
   description: >-
     The packet filter. C(blocks) contains the O(reachable_ports) that it blocks on the interface of the default route,
-    or null if it can't be read, C(interfaces) the same for each interface with an IPv4 address, and C(forward) the
-    chain that rejects the packets of pods, empty if there is none.
+    or null if it can't be read, and C(forward) the chain that rejects the packets of pods, empty if there is none.
+    C(interfaces) and C(forwards) contain the same for each interface with an IPv4 address.
   returned: always
   type: dict
-  sample: {tool: ufw, active: true, blocks: [6443/tcp], interfaces: {eth0: [6443/tcp]}, forward: ""}
+  sample:
+    tool: ufw
+    active: true
+    blocks: [6443/tcp]
+    interfaces: {eth0: [6443/tcp]}
+    forward: ""
+    forwards: {eth0: ""}
 gpus:
   description: >-
     NVIDIA GPUs on the PCI bus, regardless of their driver, each with its name (empty if the host has no list of PCI
@@ -412,6 +418,7 @@ nvidia_driver:
     loaded_version: 580.178.04
     loaded_modules: open
     profiling: administrators
+    profiling_files: []
     packages: {nvidia-open-580: 580.178.04-1}
     origin: cuda_repository
     nouveau_loaded: false

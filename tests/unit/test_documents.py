@@ -250,6 +250,8 @@ Module nvidia is in use
 Your kernel headers for kernel
 CUDA Version: ERR!
 License Status: Unlicensed
+failed to stat CDI host device "/dev/nvidia-uvm": no such file or directory
+unresolvable CDI devices
 no runtime for "nvidia" is configured
 0/3 nodes are available: 3 Insufficient nvidia.com/gpu
 """

@@ -85,6 +85,11 @@ _WORDS = (
         r"no kernel image is available",
         "The image's programs were not built for this GPU: choose an image whose CUDA version supports it. " + PROVE,
     ),
+    (
+        r"/dev/nvidia-uvm\b.*[Nn]o such file",
+        "The module nvidia_uvm is not loaded: load it (modprobe nvidia_uvm), also at each boot, see "
+        f"docs/troubleshooting.md. {PROVE}",
+    ),
     (r"ERR_NVGPUCTRPERM", "Only administrators may read the GPU's performance counters: see docs/troubleshooting.md."),
     (r"uncorrectable (?:NVLink|ECC) error|ECC uncorrectable", f"{DO_RESET} {PROVE}"),
 )

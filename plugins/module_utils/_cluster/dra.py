@@ -28,6 +28,8 @@ DRIVER = "gpu.nvidia.com"
 _RESOURCES = "nvidia.com/"
 # Keeps a device plugin off a node, that of the GPU Operator as that of this collection.
 _LEFT_OUT = "nvidia.com/gpu.deploy.device-plugin"
+# A device plugin comes to a node with one of these labels (affinity.yml.j2 of the role nvidia_device_plugin).
+_OF_PLUGIN = ("gpulab.io/gpu", "feature.node.kubernetes.io/pci-10de.present", "nvidia.com/gpu.present")
 _ABSENT = 404
 
 
@@ -143,12 +145,18 @@ def device_classes(items: Iterable[Any]) -> dict[str, str]:
 
 def nodes_offered_twice(gpus: Mapping[str, int], nodes: Iterable[Any], with_plugin: Collection[str] = ()) -> list[str]:
     """Nodes whose GPUs the DRA driver offers (``gpus``) and a device plugin, too, or as soon as it is installed."""
-    left_out = set()
+    chosen = set(with_plugin)
     for node in nodes:
         metadata = as_mapping(as_mapping(node).get("metadata"))
-        if as_mapping(metadata.get("labels")).get(_LEFT_OUT) == "false":
-            left_out.add(as_text(metadata.get("name")))
-    return sorted(name for name in gpus if name in with_plugin or name not in left_out)
+        if _is_for_plugin(as_mapping(metadata.get("labels"))):
+            chosen.add(as_text(metadata.get("name")))
+    return sorted(name for name in gpus if name in chosen)
+
+
+def _is_for_plugin(labels: Object) -> bool:
+    """Whether a device plugin runs on a node as soon as it is installed. The GPU Operator asks for its own label."""
+    own = as_text(labels.get(_LEFT_OUT))
+    return own != "false" and (bool(own) or any(labels.get(name) == "true" for name in _OF_PLUGIN))
 
 
 def twice_problem(nodes: Collection[str], classes: Mapping[str, str]) -> Problem:
@@ -170,11 +178,10 @@ def twice_problem(nodes: Collection[str], classes: Mapping[str, str]) -> Problem
 def _claim_names(pod: Object) -> Iterator[tuple[str, frozenset[str]]]:
     """Each claim that a pod refers to, with those of its requests that the containers' resources count already."""
     spec, status = as_mapping(pod.get("spec")), as_mapping(pod.get("status"))
-    made = {
-        each.get("name"): each.get("resourceClaimName") for each in as_mappings(status.get("resourceClaimStatuses"))
-    }
+    statuses = as_mappings(status.get("resourceClaimStatuses"))
+    made = {as_text(each.get("name")): each.get("resourceClaimName") for each in statuses}
     for each in as_mappings(spec.get("resourceClaims")):
-        name = as_text(each.get("resourceClaimName")) or as_text(made.get(each.get("name")))
+        name = as_text(each.get("resourceClaimName")) or as_text(made.get(as_text(each.get("name"))))
         if name:
             yield name, frozenset()
     extended = as_mapping(status.get("extendedResourceClaimStatus"))

@@ -15,10 +15,19 @@ from .._json import as_mapping, as_mappings
 from .packet_filter import Condition, Filter, Rule
 
 # Tables of the cluster itself, which never stand in its way.
+_OF_IPTABLES = ("ip", "filter")
 _CLUSTER_TABLES = {"kube-proxy", "flannel-ipv4", "flannel-ipv6", "flannel", "docker", "cilium"}
 _DROPS = {"DROP", "REJECT"}
+# A program decides (or the kernel, with SYN cookies), which is given the benefit of the doubt.
+_DECIDED_ELSEWHERE = {"NFQUEUE", "QUEUE", "SYNPROXY"}
 # Options of iptables that do not narrow what a rule matches, with their number of values.
 _NEUTRAL = {"-m": 1, "--match": 1, "--comment": 1, "--reject-with": 1, "--log-prefix": 1, "--log-level": 1}
+_TARGETS = {
+    "ACCEPT": "accept",
+    "RETURN": "return",
+    **dict.fromkeys(_DROPS, "drop"),
+    **dict.fromkeys(_DECIDED_ELSEWHERE, "accept"),
+}
 _PROTOCOLS = {"6": "tcp", "17": "udp", "1": "icmp", "0": "all"}
 # Options of iptables with what they look at, and how their values are separated.
 _OPTIONS = {
@@ -78,7 +87,7 @@ def _iptables_rule(words: list[str]) -> Rule:
             continue
         has_value = word in _NEUTRAL or bool(value and not value.startswith("-") and value != "!")
         if word in ("-j", "--jump", "-g", "--goto"):
-            verdict = {"ACCEPT": "accept", "RETURN": "return", **dict.fromkeys(_DROPS, "drop")}.get(value)
+            verdict = _TARGETS.get(value)
             rule.verdict, rule.target = verdict or ("goto" if word in ("-g", "--goto") else "jump"), value
         elif word in _OPTIONS:
             subject = _OPTIONS[word]
@@ -105,7 +114,7 @@ def nft_tables(text: str, iptables_too: bool, hooks: Collection[str] = ("input",
     tables = {}
     for chain in _items(text)["chain"]:
         table = (str(chain.get("family")), str(chain.get("table")))
-        of_iptables = table == ("ip", "filter") and iptables_too
+        of_iptables = table == _OF_IPTABLES and iptables_too
         if chain.get("hook") in hooks and table[0] in ("ip", "inet") and not of_iptables:
             tables[table] = table[1] not in _CLUSTER_TABLES
     return [table for table, wanted in tables.items() if wanted]
@@ -123,7 +132,7 @@ def read_nft(text: str) -> Filter:
         elif chain.get("hook") == "forward":
             # Only in iptables' own table can the pod network's rules come before the policy: each table has the last
             # word on what it drops.
-            result.forwards[name] = drops and chain.get("table") != "filter"
+            result.forwards[name] = drops and (chain.get("family"), chain.get("table")) != _OF_IPTABLES
     for item in items["rule"]:
         result.chains.setdefault(str(item.get("chain")), []).extend(_nft_rules(item.get("expr", []), sets))
     return result
@@ -134,7 +143,7 @@ def _items(text: str) -> Mapping[str, list[Mapping[str, Any]]]:
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     try:
         listed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return found
     for entry in as_mappings(as_mapping(listed).get("nftables")):
         for kind, item in entry.items():
@@ -147,6 +156,7 @@ def _nft_rules(expressions: Any, sets: Mapping[str, Any]) -> list[Rule]:
     rule = Rule()
     for expression in expressions if isinstance(expressions, list) else ():
         if not isinstance(expression, dict):
+            rule.conditions.append(Condition(f"statement {expression}"))
             continue
         for kind, value in expression.items():
             if kind == "vmap" and isinstance(value, dict):
@@ -168,16 +178,22 @@ def _vmap(value: Mapping[str, Any], outer: Rule, sets: Mapping[str, Any]) -> Ite
 
 
 def _verdict(rule: Rule, kind: str, value: Any) -> None:
-    if kind in ("accept", "return"):
+    """Add a statement. One that may narrow the rule, such as a limit for each address, is an unknown condition."""
+    of_iptables = str(value.get("name")) if kind == "xt" and isinstance(value, dict) else ""
+    if kind in ("queue", "synproxy") or of_iptables in _DECIDED_ELSEWHERE:
+        rule.verdict = "accept"
+    elif kind in ("accept", "return"):
         rule.verdict = kind
     elif kind in ("drop", "reject"):
         rule.verdict = "drop"
     elif kind in ("jump", "goto") and isinstance(value, dict):
         rule.verdict, rule.target = kind, str(value.get("target"))
-    elif kind in ("xt", "limit"):
-        rule.conditions.append(Condition(kind))
+    elif kind not in _HARMLESS:
+        rule.conditions.append(Condition(f"statement {kind}"))
 
 
+# Statements that neither narrow a rule nor decide.
+_HARMLESS = {"counter", "log", "mangle", "comment", "notrack", "snat", "dnat", "masquerade", "redirect"}
 # What nftables looks at, by the kind of expression and its field.
 _FIELDS = {
     ("payload", "dport"): "dport",

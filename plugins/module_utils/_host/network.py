@@ -139,8 +139,8 @@ def node_interfaces(found: Iterable[Mapping[str, Any]], table: Iterable[Mapping[
 def firewall(runner: Runner, root: str, traffic: Traffic) -> dict[str, Any]:
     """The packet filter: tool, active, blocks (wanted ports that it refuses; null when it can't be read), forward.
 
-    ``blocks`` is right for the usual interface, ``interfaces`` has the same for each; ``forward`` is the chain that
-    rejects the packets of pods.
+    ``forward`` is the chain that rejects the packets of pods. Both are right for the usual interface; ``interfaces``
+    and ``forwards`` have the same for each.
     """
     try:
         filters, said = _filters(runner)
@@ -149,7 +149,7 @@ def firewall(runner: Runner, root: str, traffic: Traffic) -> dict[str, Any]:
     if filters is None:
         enabled = bool(re.search(r"^\s*ENABLED=yes", text_or_nothing(root, "/etc/ufw/ufw.conf"), re.MULTILINE))
         tool = "ufw" if enabled else ""
-        return {"tool": tool, "active": enabled, "blocks": None, "interfaces": {}, "forward": ""}
+        return {"tool": tool, "active": enabled, "blocks": None, "interfaces": {}, "forward": "", "forwards": {}}
     blocked = {
         interface: [port for port in traffic.ports if any(found.blocks(port, interface) for _tool, found in filters)]
         for interface in traffic.interfaces or [""]
@@ -161,18 +161,26 @@ def firewall(runner: Runner, root: str, traffic: Traffic) -> dict[str, Any]:
         if any(found.entries.values()) or any(found.blocks(port, name) for name in blocked for port in every)
     ]
     usual = next(iter(blocked))
-    between = [name or usual for name in traffic.pod_interfaces]
-    rejecting = [
-        (tool, chain) for tool, found in filters if (chain := found.rejects_pods(traffic.pod_network, between))
-    ]
+    rejecting = {
+        interface: [
+            (tool, chain)
+            for tool, found in filters
+            if (
+                chain := found.rejects_pods(traffic.pod_network, [name or interface for name in traffic.pod_interfaces])
+            )
+        ]
+        for interface in blocked
+    }
+    chains = {interface: found[0][1] if found else "" for interface, found in rejecting.items()}
     marked = (tool for mark, tool in (("ufw-", "ufw"), ("firewalld", "firewalld")) if mark in said)
-    acting = [*drops, *(tool for tool, _chain in rejecting)]
+    acting = [*drops, *(tool for found in rejecting.values() for tool, _chain in found)]
     return {
         "tool": next(marked, "") or (acting[0] if acting else ""),
         "active": bool(acting),
         "blocks": blocked[usual],
         "interfaces": {name: ports for name, ports in blocked.items() if name},
-        "forward": rejecting[0][1] if rejecting else "",
+        "forward": chains[usual],
+        "forwards": {name: chain for name, chain in chains.items() if name},
     }
 
 

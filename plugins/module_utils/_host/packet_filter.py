@@ -219,7 +219,9 @@ def _is_packet_type(values: Sequence[str], packet: Packet) -> bool:
 
 
 def _is_marked(values: Sequence[str], packet: Packet) -> bool | None:
-    return False if all(value.partition("/")[0] in _MARKS for value in values) else None
+    # Tailscale marks what comes in by its interface.
+    own = packet.arrives.startswith("tailscale")
+    return False if all(value.partition("/")[0] in _MARKS for value in values) and not own else None
 
 
 def _is_flagged(values: Sequence[str], packet: Packet) -> bool:

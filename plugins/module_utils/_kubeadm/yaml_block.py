@@ -13,10 +13,16 @@ from typing import Any
 _KEY = re.compile(r"""(?P<key>"[^"]*"|'[^']*'|[^\s"'#:{}\[\],&*!|>%@`][^:#]*):(?:[ \t]+(?P<value>.*))?$""")
 _COMMENT = re.compile(r"\s#")
 # The beginning of a text that stands in the lines below, as lines (|) or as one line (>).
-_TEXT = re.compile(r"(?P<style>[|>])[1-9]?[+-]?(?:\s+#.*)?")
+# With + all empty lines at its end stay, with - not even the last newline.
+_TEXT = re.compile(r"(?P<style>[|>])(?=[^+-]*(?P<end>[+-])?)(?:[1-9][+-]?|[+-][1-9]?)?(?:\s+#.*)?")
 # A text without quotes in {} or [].
 _PLAIN = re.compile(r"(?![&*!|>%@`\"'?])(?:[^\s,\[\]{}:#]|:(?=[^\s,\[\]{}])|(?<=\S)#|[ \t]+(?=[^\s,\[\]{}:#]))+")
 _QUOTED = {'"': re.compile(r'"(?:[^"\\]|\\.)*"'), "'": re.compile(r"'(?:[^']|'')*'")}
+_OPENING, _CLOSING = ("{", "["), ("}", "]")
+# A part of a text in flow style, whatever its place.
+_FLOW_PART = re.compile(
+    rf"""\s+|(?P<plain>{_PLAIN.pattern})|{"|".join(pattern.pattern for pattern in _QUOTED.values())}|[\[\]{{}},:]"""
+)
 _CLOSED = {mark: re.compile(rf"(?P<text>{pattern.pattern})(?:\s+#.*)?") for mark, pattern in _QUOTED.items()}
 _BLANK = re.compile(r"\s*")
 _NOTHING = {"null": None, "~": None}
@@ -117,8 +123,9 @@ class _Block:
 
     def _scalar(self, text: str, indent: int) -> Any:
         """The value of a text on the line before the position, which may continue in lines that are further in."""
-        if _TEXT.fullmatch(text):
-            return self._lines_below(text[0], indent)
+        header = _TEXT.fullmatch(text)
+        if header:
+            return self._lines_below(header["style"], header["end"] or "", indent)
         if text[0] in "{[":
             return self._flow(text)
         if text[0] in "\"'":
@@ -151,7 +158,7 @@ class _Block:
             text = self._extended(text, first)
         return _unquoted(match["text"])
 
-    def _lines_below(self, style: str, indent: int) -> str:
+    def _lines_below(self, style: str, end_of_text: str, indent: int) -> str:
         """The text in the lines below, whatever they hold, up to the first that is not further in."""
         found = []
         for line in self._raw[self._numbers[self._position - 1] :]:
@@ -161,27 +168,46 @@ class _Block:
         end = self._numbers[self._position - 1] + len(found)
         while self._position < len(self._lines) and self._numbers[self._position] <= end:
             self._position += 1
-        return ("\n" if style == "|" else " ").join(found).strip() + "\n"
+        text = ("\n" if style == "|" else " ").join(found).strip()
+        empty = next((count for count, line in enumerate(reversed(found)) if line), len(found))
+        newlines = {"-": 0, "+": empty + bool(text)}.get(end_of_text, bool(text))
+        return text + "\n" * newlines
 
     def _flow(self, text: str) -> Any:
-        first = self._position - 1
-        while True:
-            try:
-                return _Flow(text).document()
-            except EOFError as end:
-                if self._peek()[0] < 0:
-                    break
-                text = self._extended(text, first, between=not isinstance(end, _OpenQuoteError) and text[-1] in ",[{")
-            except ValueError:
-                break
-        raise ValueError(
-            f"can't make sense of line {self._numbers[first]}, which is in flow style ({{}} or []); kubectl config "
-            "view --raw writes the usual form"
-        )
+        first, brackets = self._position - 1, _Brackets()
+        while brackets.are_open(text) and self._peek()[0] >= 0:
+            text = self._extended(text, first, between=not brackets.in_quotes and text[-1] in ",[{")
+        try:
+            return _Flow(text).document()
+        except (ValueError, EOFError):
+            raise ValueError(
+                f"can't make sense of line {self._numbers[first]}, which is in flow style ({{}} or []); kubectl config "
+                "view --raw writes the usual form"
+            ) from None
 
 
-class _OpenQuoteError(EOFError):
-    """The end of a text in quotes is missing."""
+class _Brackets:
+    """Whether a text in flow style goes on; a text that was extended is not read from its beginning again."""
+
+    def __init__(self) -> None:
+        self.in_quotes = False
+        self._position = self._depth = 0
+
+    def are_open(self, text: str) -> bool:
+        self.in_quotes = False
+        while self._position < len(text):
+            match = _FLOW_PART.match(text, self._position)
+            if not match:
+                self.in_quotes = text[self._position] in _QUOTED
+                return self.in_quotes
+            # The next line may go on with a text without quotes.
+            if match["plain"] and match.end() == len(text):
+                return True
+            self._depth += (match[0] in _OPENING) - (match[0] in _CLOSING)
+            self._position = match.end()
+            if self._depth == 0:
+                return False
+        return True
 
 
 class _Flow:
@@ -220,7 +246,7 @@ class _Flow:
     def _quoted(self, mark: str) -> str:
         match = _QUOTED[mark].match(self._text, self._position)
         if not match:
-            raise _OpenQuoteError
+            raise EOFError
         self._position = match.end()
         return _unquoted(match[0])
 

@@ -27,6 +27,10 @@ _OF_CUDA_REPOSITORY = re.compile(
 _OF_EITHER = re.compile(r"(?:nvidia-dkms-\d+(?:-open)?|libnvidia-compute-\d+)\Z")
 # Programs and settings that are no driver: they are shared by several, or stay when one is removed.
 _HELPER = re.compile(r"(?:nvidia-modprobe|nvidia-driver-pinning)(?:-.*)?\Z")
+_MODPROBE = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d")
+# Written by the role nvidia_driver.
+_PROFILING_FILE = "gpulab-profiling.conf"
+_OPENED = re.compile(r"^[^#\n]*\bNVreg_RestrictProfilingToAdminUsers=0\b", re.MULTILINE)
 _REVISION_OF_NVIDIA = re.compile(r"-[1-9]\d*ubuntu\d+\Z")
 
 
@@ -48,6 +52,7 @@ def driver_facts(root: str, database: Database) -> dict[str, Any]:
         "loaded_version": loaded,
         "loaded_modules": parse_modules(text),
         "profiling": _profiling(text_or_nothing(root, "/proc/driver/nvidia/params")),
+        "profiling_files": _profiling_files(root),
         "packages": packages,
         "origin": origin,
         "nouveau_loaded": "nouveau" in loaded_modules(text_or_nothing(root, "/proc/modules")),
@@ -58,6 +63,17 @@ def _profiling(text: str) -> str:
     """Who may read the performance counters, by the parameters of the loaded module; empty if that is unknown."""
     found = re.search(r"^RmProfilingAdminOnly: *(\d+)", text, re.MULTILINE)
     return "" if not found else "all" if found[1] == "0" else "administrators"
+
+
+def _profiling_files(root: str) -> list[str]:
+    """Files of the host's own that let all users read the performance counters."""
+    found = ["/proc/cmdline"] if _OPENED.search(text_or_nothing(root, "/proc/cmdline")) else []
+    for name in _MODPROBE:
+        directory = under(root, name)
+        for path in sorted(directory.glob("*.conf")) if directory.is_dir() else ():
+            if path.name != _PROFILING_FILE and _OPENED.search(text_or_nothing(root, f"{name}/{path.name}")):
+                found.append(f"{name}/{path.name}")
+    return found
 
 
 def is_helper(name: str) -> bool:

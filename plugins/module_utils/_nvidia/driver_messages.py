@@ -94,7 +94,7 @@ PATTERNS = (
     ),
     _pattern(
         "gpu_not_supported",
-        r"NVRM: The NVIDIA (?P<name>\S.{0,60}) GPU installed in this system is supported through the NVIDIA "
+        r"NVRM: The NVIDIA (?P<name>\w[\w ()./+-]{0,60}) GPU installed in this system is supported through the NVIDIA "
         r"(?P<n>\d[\d.x]{0,12}) Legacy drivers",
         "{name} needs a driver of the discontinued branch {n}",
         _OTHER_VERSION,
@@ -108,14 +108,14 @@ PATTERNS = (
     ),
     _pattern(
         "gsp_firmware_missing",
-        r"nvidia ADDRESS: Direct firmware load for (?P<n>nvidia/\S{1,60}) failed",
+        r"nvidia ADDRESS: Direct firmware load for (?P<n>nvidia/[\w./-]{1,60}) failed",
         "lacks its firmware, {n}",
         "Install the firmware package of the driver in the same version (site.yml does); then reboot, or load the "
         "modules again.",
     ),
     _pattern(
         "gpu_taken",
-        r"NVRM: GPU ADDRESS is already bound to (?P<n>\S{1,40}?)\.?(?:\s|$)",
+        r"NVRM: GPU ADDRESS is already bound to (?P<n>[\w.-]{1,40}?)\.?(?:\s|$)",
         "is owned by {n}",
         _TAKEN,
         WARNING,

@@ -15,6 +15,7 @@ from .._nvidia_smi.facts import NvidiaSmi
 from .driver_messages import read_messages
 from .health import UNEXPLAINED, complete
 from .kernel_log import boot_id, kernel_records
+from .pci import address_of, left_out
 from .root import NVIDIA_SMI, nvidia_smi
 from .xid import findings, moment, read_records, written
 
@@ -25,12 +26,15 @@ def gpu_state(
     *,
     driver_root: str,
     xids_since: str,
+    ignored_gpus: Sequence[str] = (),
+    root: str = "/",
     executable: str = NVIDIA_SMI,
     timeout: int = 60,
 ) -> dict[str, Any]:
     """Return the values of nvidia_smi_info; ``timeout`` is the limit of each call in seconds.
 
-    What is wrong with GPUs is in them. Raises DomainError for arguments that are not valid.
+    The kernel's messages about ``ignored_gpus`` that nvidia-smi does not list are left out. What is wrong with GPUs is
+    in the values. Raises DomainError for arguments that are not valid.
     """
     if timeout < 1:
         raise DomainError(f"Error while reading the GPUs: timeout is {timeout} s; set it to 1 s or more")
@@ -48,8 +52,12 @@ def gpu_state(
     records, failure = None, None
     if wanted or facts["state"] in UNEXPLAINED:
         records, failure = kernel_records(Runner(module, timeout=timeout).run)
-    found = findings(read_records(records or []), since) if wanted else []
-    messages = read_messages(records or [], since)
+    apart = left_out(root, ignored_gpus) - {address_of(str(gpu["pci_bus_id"])) for gpu in facts["gpus"]}
+    every = findings(read_records(records or []), since) if wanted else []
+    found = [each for each in every if address_of(each.address) not in apart]
+    messages = [
+        each for each in read_messages(records or [], since) if each.switch or address_of(each.address) not in apart
+    ]
     known = wanted and records is not None
     return {
         **complete(facts, found, messages),

@@ -34,6 +34,13 @@ def usable(
     return found
 
 
+def left_out(root: str, ignored: Iterable[str]) -> set[str]:
+    """Return the PCI addresses of the GPUs that are left out, in the kernel's form, of those without a device, too."""
+    entries = [str(entry) for entry in ignored]
+    found = {str(gpu["address"]) for gpu in usable(gpus(root)[0], entries)[1]}
+    return {address for address in (*map(address_of, entries), *found) if address}
+
+
 def selects(entry: str, gpu: Mapping[str, Any]) -> bool:
     """Whether an entry of cluster_ignored_gpus means this GPU: by its address, its PCI ID, or a part of its name."""
     wanted = entry.strip().lower()

@@ -19,13 +19,18 @@ SEVERITIES = (INFO, WARNING, CRITICAL)
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/"
 
-RESET, REBOOT, RESTART, SUPPORT = "reset", "reboot", "restart", "support"
+RESET, REBOOT, RESTART, SUPPORT, FIRMWARE = "reset", "reboot", "restart", "support", "firmware"
 CABLES, NVLINK, REMAP, UPDATE, NOTHING, LOOK_UP = "cables", "nvlink", "remap", "update", "nothing", "look_up"
 
 # Action -> (how bad an Xid is that asks for it, what to do).
 ACTIONS = {
     RESET: (CRITICAL, DO_RESET),
     REBOOT: (CRITICAL, DO_REBOOT),
+    FIRMWARE: (
+        CRITICAL,
+        "Stop all programs that use the GPU and reset it (nvidia-smi --gpu-reset), or reboot the host. If it happens "
+        'again, see docs/troubleshooting.md, section "Xid 119 or 120 (GSP)".',
+    ),
     SUPPORT: (CRITICAL, DO_SUPPORT),
     NVLINK: (CRITICAL, DO_LINKS),
     RESTART: (
@@ -114,8 +119,8 @@ XIDS = {
     108: Xid("an address of another GPU could not be translated", NOTHING),
     109: Xid("a context switch did not end in time", RESET),
     110: Xid("security fault", RESET),
-    119: Xid("the GPU's system processor (GSP) does not respond", RESET),
-    120: Xid("error of the GPU's system processor (GSP)", RESET),
+    119: Xid("the GPU's system processor (GSP) does not respond", FIRMWARE),
+    120: Xid("error of the GPU's system processor (GSP)", FIRMWARE),
     121: Xid("corrected error between CPU and GPU (C2C)", NOTHING),
     **_several(range(126, 136), "error of a copy engine", RESTART),
     136: Xid("an NVLink connection could not be trained", RESET),

@@ -20,7 +20,7 @@ from .._nvidia.gpu_state import gpu_state
 from .._nvidia.installed import read
 from .._nvidia.kernel_log import given_back
 from .._nvidia.kubelet_devices import held, running_gpu_pods
-from .._nvidia.pci import gpus
+from .._nvidia.pci import gpus, usable
 
 _NVIDIA_SMI: dict[str, dict[str, Any]] = {
     "driver_root": {"type": "path", "default": "/"},
@@ -35,7 +35,7 @@ def ensure(module: Any) -> dict[str, Any]:
     pods = running_gpu_pods(root / "var/lib/kubelet", root / "proc", root / "var/log/pods")
     config, drop_ins = params["containerd_config"], params["containerd_drop_ins"]
     files = config_files(top, config, drop_ins) if config else []
-    pci, settled = gpus(top)[0], given_back(top)
+    pci, settled = usable(gpus(top)[0], params["ignored_gpus"])[0], given_back(top)
     return {
         "pci": [{name: gpu[name] for name in ("address", "device_id")} for gpu in pci],
         "held": held(pods),
@@ -54,7 +54,14 @@ def _nvidia_smi(module: Any, pci: int, settled: str) -> dict[str, Any]:
     if not asked or not max(pci, asked["expected_gpus"]):
         return {}
     since = asked["xids_since"] or settled
-    return gpu_state(module, ["gpus", "mig", "topology", "xids"], driver_root=asked["driver_root"], xids_since=since)
+    return gpu_state(
+        module,
+        ["gpus", "mig", "topology", "xids"],
+        driver_root=asked["driver_root"],
+        xids_since=since,
+        ignored_gpus=module.params["ignored_gpus"],
+        root=module.params["root"],
+    )
 
 
 def _certificates(module: Any) -> dict[str, Any]:
@@ -70,6 +77,7 @@ SPECIFICATION: dict[str, Any] = {
         "containerd_config": {"type": "path"},
         "containerd_drop_ins": {"type": "path", "default": "/etc/containerd/conf.d/*.toml"},
         "certificates": {"type": "bool", "default": False},
+        "ignored_gpus": {"type": "list", "elements": "str", "default": []},
         "nvidia_smi": {"type": "dict", "options": _NVIDIA_SMI},
         "root": {"type": "path", "default": "/"},
     },

@@ -66,6 +66,7 @@ def problems(
             f"docker_default_runtime is {runtime}, but no runtime of that name is declared: add it with its path to "
             "runtimes in docker_daemon_settings."
         )
+    yield from _default_runtime_problems(found, gpus, settings)
     if gpus != "none" and (settings.get("features") or {}).get("cdi") is False:
         yield (
             "docker_daemon_settings disables features.cdi, without which containers do not get GPUs: remove it, or set "
@@ -84,6 +85,22 @@ def problems(
                 f"docker_daemon_settings contains {name}, which Docker's systemd unit already passes as an option, "
                 "and Docker does not start with both: remove the setting, or change the unit with your own drop-in."
             )
+
+
+def _default_runtime_problems(found: Mapping[str, Any], gpus: str, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Docker also knows the runtimes of its daemon.json, those with a path, and those of containerd by their names."""
+    name = str(settings.get("default-runtime") or "")
+    declared = (*_RUNTIMES, *(settings.get("runtimes") or {}), *(["nvidia"] if gpus == "runtime" else []))
+    if name not in declared and not found["configured"] and not {".", "/"} & set(name):
+        yield (
+            f"docker_daemon_settings: default-runtime is {name}, but no runtime of that name is declared, and Docker "
+            + (
+                "would not start: set docker_gpus=runtime on a host with GPUs, or remove it; with docker_gpus=cdi "
+                "containers get GPUs with the usual runtime."
+                if name == "nvidia"
+                else "would not start: add it with its path to runtimes."
+            )
+        )
 
 
 def _visible_device_problems(gpus: str, runtime: str, kubernetes: bool) -> Iterator[str]:

@@ -117,8 +117,12 @@ def _reboot_reason(host: Facts) -> str:
 
 
 def _profiling(driver: Facts, wanted: Wanted) -> str:
-    """Return what keeps the setting for performance counters from having effect, empty if nothing does."""
-    if wanted.source not in INSTALLED or driver.get("profiling", "") in ("", wanted.profiling):
+    """Return what keeps the setting for performance counters from having effect, empty if nothing does.
+
+    Counters that are restricted by default may be opened by a file of the host's own, which stays.
+    """
+    opened = wanted.profiling == "administrators" and driver.get("profiling_files")
+    if opened or wanted.source not in INSTALLED or driver.get("profiling", "") in ("", wanted.profiling):
         return ""
     return (
         f"The loaded driver lets {driver['profiling']} read the GPU's performance counters. "

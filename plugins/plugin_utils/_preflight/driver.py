@@ -11,7 +11,7 @@ from ...module_utils._problem import Problem
 from .._cuda import compatibility
 from .._driver.archive import builds
 from .._driver.fit import AUTO, branch_of, devices_of, kind_for
-from .._driver.packages import available, foreign_kernel, headers_problem, installed_versions, modules_of
+from .._driver.packages import available, foreign_kernel, headers_problem, installed_versions, modules_of, newest
 from .._driver.plan import INSTALLED
 from .._driver.version import Host, fitting
 from .model import Cluster, Facts, Reading, listing
@@ -63,10 +63,18 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _archive(reading: Reading, version: str) -> Iterator[Problem]:
-    """A version that apt does not know with the wanted modules, nor is it installed. Both kinds are built apart."""
+    """A version that apt does not know with the wanted modules, nor is it installed. Both kinds are built apart.
+
+    The lists of apt may be older than the archive: what is newer than one of theirs, of its own branch if they have any
+    of it, may be there as soon as the run has refreshed them.
+    """
     facts, modules = reading.facts, wanted_modules(reading)
     read = sorted({(str(each["version"]), str(each["modules"])) for each in facts.get("distribution_versions") or ()})
-    if read and (version, modules) not in read and version not in installed_versions(facts["nvidia_driver"]):
+    versions = {each for each, _modules in read}
+    compared = {each for each in versions if branch_of(each) == branch_of(version)} or versions
+    outdated = version not in versions and any(newest((version, each)) == version for each in compared)
+    known = (version, modules) in read or version in installed_versions(facts["nvidia_driver"])
+    if read and not known and not outdated:
         yield reading.problem(
             "driver_version_not_offered",
             f"nvidia_driver_version is {version}, which the archive of {facts['os']['key']} does not have with the "

@@ -68,7 +68,8 @@ def firewall(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 def forwarding(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     found = reading.facts["firewall"]
-    chain, tool, pods = found.get("forward"), found["tool"] or "packet filter", cluster.settings["cluster_pod_network"]
+    chain = (found.get("forwards") or {}).get(_node_interface(reading), found.get("forward"))
+    tool, pods = found["tool"] or "packet filter", cluster.settings["cluster_pod_network"]
     if not chain:
         return
     if tool == "firewalld":

@@ -38,6 +38,8 @@ _EXTRAS: tuple[dict[str, Any], ...] = (
 )
 # What no setting cures. A remedy of something else may leave it as it is.
 _OF_HOST = {"secure_boot", "kernel_headers_missing"}
+# What was asked for is incomplete: no driver on the host changes that.
+_OF_REQUEST = {"driver_upgrade_without_version"}
 # What a person does on the host, by the problem that this ends.
 _BY_HAND: dict[str, Callable[[Reading], tuple[str, str]]] = {
     "secure_boot": lambda reading: (
@@ -104,7 +106,7 @@ def _all(reading: Reading, cluster: Cluster, kind: str, find: Find, left: frozen
     if len(needed) < len(ignored):
         yield from accepted({IGNORED: needed})
     same = [remedy for remedy in packaged if SOURCE not in dict(remedy.settings)]
-    if same or kind in _BY_HAND:
+    if same or kind in _BY_HAND or kind in _OF_REQUEST:
         return
     for drivers in fit.driver_ranges(fit.devices_of(reading.facts)):
         wish = (("branches", f"{drivers.first}-{drivers.last or ''}"), ("modules", drivers.modules))

@@ -58,7 +58,7 @@ def limit_problems(template: PodTemplate) -> Iterator[str]:
     """Say which requests the API refuses: what is not shared must have a limit, and request as much."""
     for place, container in template.containers():
         resources = container.get("resources")
-        requests, limits = (as_mapping(as_mapping(resources).get(key)) for key in ("requests", "limits"))
+        requests, limits = (_by_name(as_mapping(resources).get(key)) for key in ("requests", "limits"))
         for name, amount in requests.items():
             if (_is_extended(name) or name.startswith("hugepages-")) and not _are_equal(limits.get(name), amount):
                 yield (
@@ -68,9 +68,16 @@ def limit_problems(template: PodTemplate) -> Iterator[str]:
 
 
 def fit_problems(
-    queue: Mapping[str, Any], pod: Mapping[str, Any], labeled: Sequence[Mapping[str, Any]], who: str = "its jobs"
+    queue: Mapping[str, Any],
+    pod: Mapping[str, Any],
+    labeled: Sequence[Mapping[str, Any]],
+    every: Sequence[Mapping[str, Any]],
+    who: str = "its jobs",
 ) -> Iterator[str]:
-    """Say what none of the nodes ``labeled`` has for the greatest pod of the queue."""
+    """Say what none of the nodes ``labeled`` has for the greatest pod of the queue.
+
+    A resource that none of ``every`` node has may be offered otherwise (by DRA), or later: it is not judged.
+    """
     refused = {objects.name(node): taint for node in labeled if (taint := _untolerated_taint(node, pod))}
     nodes = [node for node in labeled if objects.name(node) not in refused]
     if not nodes:
@@ -81,7 +88,8 @@ def fit_problems(
             else "no node has the labels of node_selector: correct it"
         )
         return
-    wanted = {name: _requested_amount(queue, pod, name) for name in (*_RESOURCES, *_other_resources(pod))}
+    others = [name for name in _other_resources(pod) if any(_offered_amount(node, name) for node in every)]
+    wanted = {name: _requested_amount(queue, pod, name) for name in (*_RESOURCES, *others)}
     has = {objects.name(node): {name: _offered_amount(node, name) for name in wanted} for node in nodes}
     short = False
     for name in wanted:
@@ -151,7 +159,11 @@ def _requested_amount(queue: Mapping[str, Any], pod: Mapping[str, Any], name: st
 def _amounts(part: Mapping[str, Any]) -> dict[str, Any]:
     """What a container or pod requests; what has only a limit requests that."""
     resources = as_mapping(part.get("resources"))
-    return {**as_mapping(resources.get("limits")), **as_mapping(resources.get("requests"))}
+    return {**_by_name(resources.get("limits")), **_by_name(resources.get("requests"))}
+
+
+def _by_name(amounts: Any) -> dict[str, Any]:
+    return {str(name): amount for name, amount in as_mapping(amounts).items()}
 
 
 def _other_resources(pod: Mapping[str, Any]) -> list[str]:

@@ -168,7 +168,7 @@ def _cluster_problems(queue: Mapping[str, Any], cluster: Cluster, own_namespace:
         yield from _claim_problems(template.spec, namespace, cluster)
         who = "its jobs" if len(templates) == 1 else f"its pods of {template.place}"
         nodes = cluster.with_labels(template.spec.get("nodeSelector") or {})
-        yield from fit_problems(queue, template.spec, nodes, who)
+        yield from fit_problems(queue, template.spec, nodes, cluster.with_labels({}), who)
 
 
 def _claim_problems(pod: Mapping[str, Any], namespace: str, cluster: Cluster) -> Iterator[str]:

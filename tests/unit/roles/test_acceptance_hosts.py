@@ -86,7 +86,9 @@ def test_what_the_driver_says_is_of_the_host_and_in_the_report(
 
 def test_a_driver_in_a_pod_is_read_by_the_same_module(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    play(site, FINE, cluster_expected_gpus=2, nvidia_driver_source="daemonset", acceptance_xids_since="2026")
+    more = {"cluster_expected_gpus": 2, "cluster_ignored_gpus": ["10de:128b"], "acceptance_xids_since": "2026"}
+    play(site, FINE, nvidia_driver_source="daemonset", **more)
+    assert [each["ignored_gpus"] for each in site.asked("gpu_host_info")] == [["10de:128b"]]
     asked = {"driver_root": "/opt/nvidia/driver", "expected_gpus": 2, "xids_since": "2026"}
     assert [each["nvidia_smi"] for each in site.asked("gpu_host_info")] == [asked]
     assert site.asked("nvidia_smi_info") == site.asked("nvidia_mig") == []

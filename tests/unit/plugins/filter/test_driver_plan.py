@@ -432,6 +432,9 @@ def test_a_version_that_is_not_decided_or_not_one_has_a_plan(
     ("loaded", "read", "wanted", "words"),
     [
         (OLD, "administrators", {}, ""),
+        # A file of the host's own opens them.
+        (OLD, "all", {"files": ["/etc/modprobe.d/mine.conf"]}, ""),
+        (OLD, "administrators", {"files": ["/etc/modprobe.d/mine.conf"], "profiling": "all"}, "has effect when"),
         (
             OLD,
             "administrators",
@@ -451,5 +454,7 @@ def test_a_setting_for_performance_counters_that_waits(
     loaded: str, read: str, wanted: dict[str, Any], words: str
 ) -> None:
     driver = {"loaded_version": loaded, "profiling": read, "packages": {}, "origin": "cuda_repository"}
+    wanted = dict(wanted)
+    driver["profiling_files"] = wanted.pop("files", [])
     found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, OLD, **wanted)["profiling"]
     assert words in found and bool(found) == bool(words)

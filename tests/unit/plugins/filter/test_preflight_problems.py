@@ -373,6 +373,12 @@ def test_disk_for_a_driver_where_one_will_be_installed(
                 ("nftables", "ip saddr 10.244.0.0/16 accept"),
             )
         ),
+        # The packets of pods are rejected on the interface that has the node's address.
+        (
+            {"gpu1.facts.firewall": {**REJECTING, "tool": "iptables", "forward": "", "forwards": {"eth0": "mine"}}},
+            "gpu1",
+            ["pods of different nodes", "chain mine"],
+        ),
         ({"gpu1.settings.node_name": "gpu_1"}, "gpu1", ["'gpu_1'", "cluster_node_name"]),
         ({"gpu1.settings.node_name": "localhost"}, "gpu1", ["localhost"]),
         ({"gpu1.settings.node_name": ""}, "gpu1", ["''"]),

@@ -160,6 +160,30 @@ def test_advice_ends_with_a_driver_that_serves_the_gpus() -> None:
         )
 
 
+def test_no_advice_leads_in_a_circle_if_a_driver_is_to_be_upgraded() -> None:
+    """Each remedy, also one that is done on the host, ends the problem that it is for."""
+    seen = set()
+    every = list(itertools.product(SYSTEMS, DRIVERS, SOURCES, ("auto", "open")))
+    for system, driver, source, modules in random.Random(37).sample(every, 60):
+        for gpus in (["T4"], ["V100"], ["A100", "K80"]):
+            settings = {"nvidia_driver_source": source, "nvidia_driver_modules": modules}
+
+            def upgraded(values: dict[str, Any], names: Any = (system, gpus, driver)) -> dict[str, Any]:
+                host = machine(*names, **values)
+                host["settings"]["nvidia_driver_upgrading"] = True
+                return host
+
+            for problem in judge(upgraded(settings), dict(SHARED)):
+                assert problem["do"], problem
+                for remedy in problem.get("remedies", []):
+                    host, shared = upgraded(settings), dict(SHARED)
+                    follow(host, shared, remedy)
+                    left = {(each["kind"], each["what"]) for each in judge(host, shared)}
+                    assert (problem["kind"], problem["what"]) not in left, (system, gpus, driver, source, remedy)
+                    seen.add(problem["kind"])
+    assert "driver_upgrade_without_version" in seen
+
+
 def only(host: dict[str, Any]) -> dict[str, Any]:
     (problem,) = judge(host, dict(SHARED))
     return problem
@@ -199,6 +223,28 @@ def test_an_archive_can_have_another_version_of_each_kind_of_modules(gpu: str, r
     problem = only(host) if gpu == "V100" else judge(host, dict(SHARED))[0]
     assert problem["kind"] == "driver_version_not_offered"
     assert {"settings": {"nvidia_driver_version": remedy["nvidia_driver_version"]}} in problem["remedies"]
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [
+        ("550.163.01", True),
+        ("580.82.07", True),
+        ("470.99.01", True),
+        ("580.95.05", False),
+        # The archive may have them, though apt's lists don't know them yet.
+        ("580.126.09", False),
+        ("570.211.01", False),
+        ("590.48.01", False),
+    ],
+)
+def test_a_version_that_is_newer_than_those_of_apt_s_lists_is_not_refused(version: str, refused: bool) -> None:
+    host = machine("Ubuntu 24.04", ["T4"], nvidia_driver_source="distribution")
+    versions = ("550.163.02", "570.195.03", "580.95.05")
+    host["facts"]["distribution_versions"] = [{"version": each, "modules": "open"} for each in versions]
+    host["settings"]["nvidia_driver_version"] = version
+    found = {each["kind"] for each in judge(host, dict(SHARED))}
+    assert ("driver_version_not_offered" in found) is refused, found
 
 
 def test_two_gpus_without_a_common_driver() -> None:

@@ -16,16 +16,20 @@ def node(name: str, gpus: int = 0, cpu: str = "8", memory: str = "32Gi", **more:
     return {
         "metadata": {"name": name, "labels": more.get("labels")},
         "spec": {"taints": more.get("taints")},
-        "status": {"capacity": {"nvidia.com/gpu": str(gpus)}, "allocatable": {"cpu": cpu, "memory": memory}},
+        "status": {
+            "capacity": {"nvidia.com/gpu": str(gpus), **more.get("has", {})},
+            "allocatable": {"cpu": cpu, "memory": memory},
+        },
     }
 
 
 TAINT = {"key": "pool", "value": "a", "effect": "NoSchedule"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 SOFT = {"key": "soft", "effect": "PreferNoSchedule"}
+MIG = "nvidia.com/mig-3g.20gb"
 NODES = [
     node("a", 4, labels={"pool": "a"}),
-    node("b", 8, "15900m", "66060288Ki", labels={}, taints=[CORDON, SOFT]),
+    node("b", 8, "15900m", "66060288Ki", labels={}, taints=[CORDON, SOFT], has={MIG: "2", "down.example.com/nic": "0"}),
     {"metadata": {"name": "c"}, "status": {}},
     node("d", 16, "64", "1Ti", labels={"pool": "d"}, taints=[TAINT]),
 ]
@@ -49,6 +53,10 @@ def pods(**spec: Any) -> dict[str, Any]:
 
 def huge_pages(requested: str, limit: str) -> dict[str, Any]:
     return {"resources": {"requests": {"hugepages-2Mi": requested}, "limits": {"hugepages-2Mi": limit}}}
+
+
+def limits(amounts: dict[Any, Any]) -> dict[str, Any]:
+    return {"resources": {"limits": amounts}}
 
 
 SIDECAR = requests(1, restartPolicy="Always")
@@ -148,9 +156,21 @@ SIDECAR = requests(1, restartPolicy="Always")
             },
             "",
         ),
+        ({"resource_args": pods(containers=[limits({MIG: 2})])}, ""),
+        ({"resource_args": pods(containers=[limits({MIG: 3})])}, f"may request 3 {MIG}, but no node on which they may"),
+        # Another node has it.
         (
-            {"resource_args": pods(containers=[{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}])},
-            "may request 1 nvidia.com/mig-1g.5gb, but no node on which they may run has more than 0",
+            {"node_selector": {"pool": "a"}, "resource_args": pods(containers=[limits({MIG: 1})])},
+            f"may request 1 {MIG}, but no node on which they may run has more than 0",
+        ),
+        # None of the nodes has it: it is offered by DRA, or its plugin is not there yet.
+        ({"resource_args": pods(containers=[limits({"nvidia.com/mig-1g.5gb": 1})])}, ""),
+        ({"resource_args": pods(containers=[limits({"example.com/nic": 4})])}, ""),
+        ({"resource_args": pods(containers=[limits({"down.example.com/nic": 4})])}, ""),
+        ({"resource_args": pods(containers=[limits({1: 4, None: 1, "cpu": "64"})])}, "may request 64 CPUs"),
+        (
+            {"resource_args": pods(containers=[{"resources": {"requests": {7: 1}, "limits": {7: 1}}}])},
+            "",
         ),
         (
             {

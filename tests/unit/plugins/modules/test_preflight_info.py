@@ -148,6 +148,27 @@ def test_who_may_read_performance_counters(read: Read, host: Host, params: str, 
     assert read()["nvidia_driver"]["profiling"] == profiling
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("/etc/modprobe.d/mine.conf", "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n", True),
+        (
+            "/usr/lib/modprobe.d/a.conf",
+            "options nvidia NVreg_X=1 NVreg_RestrictProfilingToAdminUsers=0 NVreg_Y=1",
+            True,
+        ),
+        ("/proc/cmdline", "quiet nvidia.NVreg_RestrictProfilingToAdminUsers=0 ro\n", True),
+        ("/etc/modprobe.d/gpulab-profiling.conf", "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n", False),
+        ("/etc/modprobe.d/mine.conf", "# options nvidia NVreg_RestrictProfilingToAdminUsers=0\n", False),
+        ("/etc/modprobe.d/mine.conf", "options nvidia NVreg_RestrictProfilingToAdminUsers=1\n", False),
+        ("/etc/modprobe.d/mine.bak", "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n", False),
+    ],
+)
+def test_who_has_opened_the_performance_counters(read: Read, host: Host, path: str, text: str, found: bool) -> None:
+    host.write(path.lstrip("/"), text)
+    assert read()["nvidia_driver"]["profiling_files"] == [path] * found
+
+
 def test_limits_of_inotify(read: Read, host: Host) -> None:
     assert read()["inotify"] == {}
     host.write("proc/sys/fs/inotify/max_user_instances", "128\n")
@@ -406,7 +427,14 @@ def test_worker_that_tries_the_api_server(read: Read, host: Host) -> None:
 
 
 def packet_filter(tool: str, blocks: list[str]) -> dict[str, Any]:
-    return {"tool": tool, "active": bool(tool), "blocks": blocks, "interfaces": {"eth0": blocks}, "forward": ""}
+    return {
+        "tool": tool,
+        "active": bool(tool),
+        "blocks": blocks,
+        "interfaces": {"eth0": blocks},
+        "forward": "",
+        "forwards": {"eth0": ""},
+    }
 
 
 TAILSCALE = """\
@@ -453,8 +481,10 @@ def test_ports_that_are_open_on_another_interface_only(read: Read, host: Host, p
         **packet_filter("iptables", closed),
         "interfaces": {"eth0": closed, "tailscale0": []},
         "forward": "FORWARD",
+        "forwards": {"eth0": "FORWARD", "tailscale0": "FORWARD"},
     }
-    assert read(**wanted, pod_interfaces=["cni0", ""])["firewall"]["forward"] == "FORWARD"
+    routed = read(**wanted, pod_interfaces=["cni0", ""])["firewall"]
+    assert (routed["forward"], routed["forwards"]) == ("FORWARD", {"eth0": "FORWARD", "tailscale0": ""})
     assert read(**wanted)["firewall"]["forward"] == ""
 
 
@@ -486,7 +516,7 @@ def test_firewall_of_firewalld(read: Read, programs: Any) -> None:
 
 def test_firewall_that_may_not_be_read(read: Read, programs: Any, host: Host) -> None:
     programs.add("iptables-save", "echo 'Permission denied (you must be root)' >&2; exit 4")
-    unread: dict[str, Any] = {"blocks": None, "interfaces": {}, "forward": ""}
+    unread: dict[str, Any] = {"blocks": None, "interfaces": {}, "forward": "", "forwards": {}}
     assert read()["firewall"] == {**unread, "tool": "", "active": False}
     host.write("etc/ufw/ufw.conf", "# x\nENABLED=yes\n")
     assert read()["firewall"] == {**unread, "tool": "ufw", "active": True}
@@ -626,7 +656,8 @@ def test_nodes_whose_gpus_dra_offers(read: Read, control_plane: ApiServer) -> No
         {"items": [resource_slice("gpu1", device("gpu-0")), resource_slice("gpu2", device("gpu-0")), 7]},
     )
     left_out = {"name": "gpu2", "labels": {"nvidia.com/gpu.deploy.device-plugin": "false"}}
-    control_plane.answers["/api/v1/nodes"] = (200, {"items": [{"metadata": {"name": "gpu1"}}, {"metadata": left_out}]})
+    wanted = {"name": "gpu1", "labels": {"gpulab.io/gpu": "true"}}
+    control_plane.answers["/api/v1/nodes"] = (200, {"items": [{"metadata": wanted}, {"metadata": left_out}]})
     assert read()["control_plane"]["gpus_twice"] == {"nodes": ["gpu1"], "classes": {}}
 
 

@@ -48,6 +48,10 @@ def test_a_problem_of_an_unknown_kind_counts_as_one_of_a_gpu() -> None:
         ("no kernel image is available for execution on the device", "were not built for this GPU"),
         ("uncorrectable ECC error encountered", "--gpu-reset"),
         ("ERR_NVGPUCTRPERM - The user does not have permission", "performance counters"),
+        (
+            'failed to inject CDI devices: failed to stat CDI host device "/dev/nvidia-uvm": no such file or directory',
+            "modprobe nvidia_uvm",
+        ),
         ("exit status 1", ""),
         ("took 802 ms", ""),
     ],

@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,18 +165,40 @@ def test_device_classes_of_nvidia() -> None:
 @pytest.mark.parametrize(
     ("labels", "with_plugin", "want"),
     [
-        ({}, [], ["gpu1"]),
+        ({}, [], []),
+        ({}, ["gpu1"], ["gpu1"]),
+        ({"gpulab.io/gpu": "true"}, [], ["gpu1"]),
+        ({"gpulab.io/gpu": "false"}, [], []),
+        ({"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.device-plugin": "false"}, [], []),
+        ({"feature.node.kubernetes.io/pci-10de.present": "true"}, [], ["gpu1"]),
         ({"nvidia.com/gpu.deploy.device-plugin": "true"}, [], ["gpu1"]),
         ({"nvidia.com/gpu.deploy.device-plugin": "false"}, [], []),
         ({"nvidia.com/gpu.deploy.device-plugin": "false"}, ["gpu1"], ["gpu1"]),
         ({"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"}, ["gpu2"], ["gpu1"]),
     ],
 )
-def test_a_plugin_would_come_to_each_node_that_is_not_left_out(
+def test_a_plugin_would_come_to_each_node_that_its_affinity_asks_for(
     labels: dict[str, str], with_plugin: list[str], want: list[str]
 ) -> None:
     nodes = [{"metadata": {"name": "gpu1", "labels": labels}}, {"metadata": {"name": "gpu2"}}]
     assert dra.nodes_offered_twice({"gpu1": 2}, nodes, with_plugin) == want
+
+
+def test_the_labels_are_those_of_the_plugins_affinity() -> None:
+    text = (Path(__file__).parents[5] / "roles/nvidia_device_plugin/templates/affinity.yml.j2").read_text()
+    asked = re.search(r"for gpu in (\[.*?\])", text)
+    assert asked
+    for label in json.loads(asked[1].replace("'", '"')):
+        assert dra.nodes_offered_twice({"gpu1": 1}, [{"metadata": {"name": "gpu1", "labels": {label: "true"}}}]) == [
+            "gpu1"
+        ]
+
+
+@pytest.mark.parametrize("name", [["gpu"], {"a": 1}, None, 7])
+def test_a_claim_without_a_name_is_read(name: Any) -> None:
+    status = {"resourceClaimStatuses": [{"name": name, "resourceClaimName": "c"}]}
+    odd = {**pod("a", {"name": name, "resourceClaimTemplateName": "t"}), "status": status}
+    assert not dra.NO_CLAIMS.devices_of(odd)
 
 
 def test_the_problem_names_the_nodes_the_class_and_two_ways_out() -> None:

@@ -102,6 +102,9 @@ def blocked(text: str) -> list[str]:
         (iptables("-s 203.0.113.7/32 -j DROP", "! -i eth0 -j DROP"), []),
         (iptables("-i docker0 -j ACCEPT", "-m conntrack --ctstatus DNAT -j ACCEPT", policy="DROP"), PORTS),
         (iptables("-p tcp -m tcp --dport 1:1023 -j RETURN", "-j DROP"), PORTS[1:]),
+        # A program, or the kernel's SYN proxy, decides.
+        (iptables("-j NFQUEUE --queue-num 0 --queue-bypass", policy="DROP"), []),
+        (iptables("-p tcp -m tcp --dport 1:7000 -j SYNPROXY", policy="DROP"), ["10250/tcp", "8472/udp"]),
         (UFW, ["10250/tcp", "8472/udp"]),
         (KUBERNETES, []),
         ("*filter\n:INPUT ACCEPT\n:a -\n-A INPUT -j a\n-A a -g b\n-A b -p tcp -j DROP\n", PORTS[:3]),
@@ -378,6 +381,8 @@ TRUSTED = rule(payload("saddr", {"prefix": {"addr": "10.244.0.0", "len": 16}}), 
         ({**FORWARD, "policy": "accept"}, [], False),
         # iptables' own table, in which flannel's rules come before the policy.
         ({**FORWARD, "family": "ip", "table": "filter"}, [], False),
+        ({**FORWARD, "family": "ip", "table": "mine"}, [], True),
+        ({**FORWARD, "table": "mine"}, [], True),
         ({**FORWARD, "policy": "accept"}, FIREWALLD, True),
         ({**FORWARD, "policy": "accept"}, [TRUSTED, *FIREWALLD], False),
         (FORWARD, [TRUSTED], False),
@@ -387,8 +392,69 @@ TRUSTED = rule(payload("saddr", {"prefix": {"addr": "10.244.0.0", "len": 16}}), 
 def test_whether_nftables_forwards_packets_of_pods(
     chain: dict[str, Any], rules: list[dict[str, Any]], rejects: bool
 ) -> None:
-    chain = {**chain, "table": chain["table"] if chain["family"] == "ip" else "mine"}
     assert read_nft(table([chain], rules)).rejects_pods(PODS, VXLAN) == ("forward" if rejects else "")
+
+
+NEW = match({"ct": {"key": "state"}}, "new", "in")
+LIMIT = {"limit": {"rate": 10, "per": "second", "inv": True}}
+FLOOD = {"op": "add", "elem": {"payload": {"protocol": "ip", "field": "saddr"}}, "set": "@flood"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        {"set": {**FLOOD, "stmt": [LIMIT]}},
+        {"set": FLOOD},
+        {"meter": {"name": "m", "key": FLOOD["elem"], "size": 65535, "stmt": LIMIT}},
+        {"ct count": {"val": 50, "inv": True}},
+        {"quota": {"val": 10, "val_unit": "mbytes", "inv": True}},
+        {"last": None},
+        {"match": None},
+        {"something new": {"val": 1}},
+        {"xt": {"type": "match", "name": "hashlimit"}},
+        "limit",
+        LIMIT,
+    ],
+)
+def test_a_statement_that_may_narrow_a_rule_gives_the_benefit_of_the_doubt(statement: Any) -> None:
+    for rules in ([rule(NEW, statement, {"drop": None})], [rule(statement, {"jump": {"target": "mine"}})]):
+        text = table([OPEN], [*rules, rule({"drop": None}, chain="mine")])
+        assert [port for port in PORTS if read_nft(text).blocks(port)] == []
+    assert not read_nft(table([INPUT], [rule(statement, {"accept": None})])).blocks("22/tcp")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        {"counter": {"packets": 1, "bytes": 2}},
+        {"log": {"prefix": "x"}},
+        {"log": None},
+        {"mangle": {"key": {"meta": {"key": "mark"}}, "value": 1}},
+        {"notrack": None},
+    ],
+)
+def test_a_statement_that_narrows_nothing_does_not_keep_a_rule_from_blocking(statement: dict[str, Any]) -> None:
+    assert read_nft(table([OPEN], [rule(statement, {"drop": None})])).blocks("22/tcp")
+    assert read_nft(table([INPUT], [rule(statement)])).blocks("22/tcp")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        {"queue": {"num": 0, "flags": "bypass"}},
+        {"queue": None},
+        {"synproxy": {"mss": 1460}},
+        {"xt": {"type": "target", "name": "NFQUEUE"}},
+    ],
+)
+def test_what_a_program_decides_is_not_blocked(statement: dict[str, Any]) -> None:
+    assert not read_nft(table([INPUT], [rule(statement)])).blocks("22/tcp")
+    assert read_nft(table([INPUT], [rule(dport(6443), statement)])).blocks("22/tcp")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"nftables": ' + "[" * 100_000 + "]" * 100_000 + "}"])
+def test_a_list_that_is_nested_too_deeply_says_nothing(text: str) -> None:
+    assert read_nft(text).chains == {} and nft_tables(text, iptables_too=True) == []
 
 
 @pytest.mark.parametrize(

@@ -302,3 +302,45 @@ def test_an_error_names_the_line_and_not_what_it_says(text: str, words: str) -> 
     with pytest.raises(KubeconfigError, match=words) as caught:
         read_kubeconfig(text)
     assert "c8Zt" not in str(caught.value)
+
+
+@pytest.mark.parametrize("style", ["|", ">"])
+@pytest.mark.parametrize("header", ["", "-", "+", "2-", "-2", "2+", "- # comment"])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n\n"])
+@pytest.mark.parametrize("lines", ["  abc\n", ""])
+def test_the_end_of_a_text_below_is_that_of_pyyaml(style: str, header: str, end: str, lines: str) -> None:
+    text = f"key: {style}{header}\n{lines}{end}other: x\n"
+    assert read_yaml(text) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("style", [">-", "|-"])
+def test_a_server_and_a_token_in_lines_below(style: str) -> None:
+    below = f"{style}\n      "
+    text = (
+        f"clusters:\n- name: k\n  cluster:\n    server: {below}https://10.0.0.10:6443\n"
+        f"users:\n- name: u\n  user:\n    token: {below}abc\n"
+        "contexts:\n- name: c\n  context: {cluster: k, user: u}\ncurrent-context: c\n"
+    )
+    found = read_kubeconfig(text)
+    assert (found.host, found.port, found.token) == ("10.0.0.10", 6443, "abc")
+
+
+def test_a_list_of_many_long_lines_is_read_in_linear_time() -> None:
+    line = " " + "a," * 250
+    begin = time.process_time()
+    found = read_yaml("a: [\n" + f"{line}\n" * 198 + " ]\n")
+    assert len(found["a"]) == 250 * 198 and time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [x,\n  'b]', \"c}\",\n  d]\n",
+        "a: {b: 'one\n  two]', c: [d\n  e, f]}\n",
+        "a: [it's,\n  b]\ne: f\n",
+        "a: {b: [c, {d: e}],\n\n  f: g}\n",
+        "a: ['it''s',\n  \"q\\\"]\"]\n",
+    ],
+)
+def test_brackets_in_texts_do_not_end_a_list(text: str) -> None:
+    assert read_yaml(text) == yaml.safe_load(text)

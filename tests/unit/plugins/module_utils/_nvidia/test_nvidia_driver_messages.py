@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.driver_messages import (
     Message,
+    read_message,
     read_messages,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.health import complete
@@ -221,3 +222,16 @@ def test_much_is_read_quickly() -> None:
         begun = time.monotonic()
         read_messages(dmesg_records(text))
         assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NVRM: GPU 0000:3b:00.0 is already bound to \x1b[31mevil",
+        "nvidia 0000:3b:00.0: Direct firmware load for nvidia/\x1b[31m/x.bin failed with error -2",
+        "NVRM: The NVIDIA \x1b[3GT GPU installed in this system is supported through the NVIDIA 470.xx Legacy drivers",
+    ],
+)
+def test_no_control_character_gets_into_what_is_said(text: str) -> None:
+    message = read_message(text)
+    assert message is None or message.what.isprintable()

@@ -314,3 +314,12 @@ def test_prometheus_alerts_on_the_critical_ones() -> None:
     assert pattern
     critical = {number for number, xid in data.XIDS.items() if data.ACTIONS[xid.action][0] == data.CRITICAL}
     assert {number for number in range(1000) if re.fullmatch(pattern[1], str(number))} == critical
+
+
+@pytest.mark.parametrize("number", [119, 120])
+def test_errors_of_the_gsp_name_their_section(number: int) -> None:
+    (found,) = findings(read_dmesg(f"NVRM: Xid (PCI:0000:3b:00): {number}, Timeout after 6s of waiting for RPC"))
+    assert found.severity == "critical" and "--gpu-reset" in found.advice
+    section = found.advice.partition('section "')[2].partition('"')[0]
+    text = (Path(__file__).parents[5] / "docs/troubleshooting.md").read_text()
+    assert f"### {section}\n" in text and "NVreg_EnableGpuFirmware=0" in text.partition(f"### {section}\n")[2]
