@@ -105,10 +105,14 @@ def variable_problems(
     if groups is not None:
         found += variables.addresses(members_values)
         found += variables.servers(members_values, known, groups, hostvars)
-    raw_of = getattr(hostvars, "raw_get", values.__getitem__)
+    raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
     names = {*known, *later}
+
+    def other(host: str) -> Mapping[str, Any] | None:
+        return raw_of(host) if host in hostvars else None
+
     for host in hosts:
-        found += variables.find(host, values[host], known, Scope(raw_of(host), names))
+        found += variables.find(host, values[host], known, Scope(raw_of(host), names, other))
     return [problem.fields() for problem in found]
 
 

@@ -106,8 +106,8 @@ def as_ansible(path: Path) -> Outcome | None:
                 plugin.parse(inventory, DataLoader(), str(path.absolute()), cache=False)
                 return Outcome(frozenset(inventory.hosts))
             # Whatever Ansible raises, a RecursionError among others, is what it could not read.
-            except Exception as error:
-                found.append((name, error))
+            except Exception as unread:
+                found.append((name, unread))
     if not found or any(_keeps_hosts(error) for _name, error in found):
         return None
     is_yaml = path.suffix in _YAML or "hosts:" in decode(path.read_bytes())

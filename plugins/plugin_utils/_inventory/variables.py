@@ -134,11 +134,20 @@ def across(
 
 def addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """What is wrong with the names and addresses of the hosts of a cluster side by side."""
-    yield from members.names(hosts)
     names = (*_PLACES, "cluster_node_name", "cluster_node_address")
     known = {host: known_values(names, variables) for host, variables in hosts.items()}
+    yield from members.names({host: values for host, values in known.items() if not _is_reached_elsewhere(hosts[host])})
     yield from members.same_address(known)
     yield from members.same_node(known)
+
+
+def _is_reached_elsewhere(variables: Mapping[str, Any]) -> bool:
+    """Whether the address is not the host's name, but one that is not known yet, such as one of another host."""
+    try:
+        _plain(variables.get("ansible_host"))
+    except (UndefinedError, AnsibleError):
+        return True
+    return False
 
 
 def places(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -148,13 +157,15 @@ def places(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def known_values(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Of these variables those that the inventory sets to a value that is known."""
+    """Of these variables those that the inventory sets to a value that is known; null and omit don't set them."""
     found = {}
     for name in names:
         if name in variables:
             # It may refer to facts.
             with contextlib.suppress(UndefinedError, AnsibleError):
-                found[name] = _plain(variables[name])
+                value = _plain(variables[name])
+                if not references.is_unset(value):
+                    found[name] = value
     return found
 
 

@@ -17,7 +17,11 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_members import
 from ansible_collections.gpulab.kubernetes.plugins.filter.inventory_hints import inventory_hints
 from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import variable_problems
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.references import CONNECTION
+from jinja2 import StrictUndefined
 
+# A template that refers to what is not known yet, and one whose result is omit.
+UNKNOWN = StrictUndefined("hostvars")
+OMIT = type("_OmitType", (), {"__str__": lambda _self: "<<Omit>>"})()
 NAMES = {"cluster_control_plane_group": "control_plane", "cluster_workers_group": "workers"}
 
 
@@ -35,9 +39,17 @@ def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
         ("<worker>", "one name per line"),
         ("gpu1,", "one name per line"),
         ("gpu[01-04]", "gpu[01:04]"),
-        ("admin@gpu1", "ansible_user"),
         ("gpu1;", "Use letters"),
         ("-gpu1", "Use letters"),
+        ("gpu\x1b[0m", "Use letters"),
+        ("192.0.2.321", "at most 255"),
+        ("root@10.0.0.256", "at most 255"),
+        ("http://192.0.2.1", "such as 192.0.2.21"),
+        # ssh takes these.
+        ("root@192.0.2.1", ""),
+        ("admin@gpu1", ""),
+        ("gpü", ""),
+        ("rack1/gpu1", ""),
         ("GPU_1.example.org", ""),
         ("192.0.2.7", ""),
         ("2001:db8::7", ""),
@@ -46,6 +58,8 @@ def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
 def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
     found = find({"cp1": {}, name: {}})
     assert [(problem["kind"], do in problem["do"]) for problem in found] == [("host_name_wrong", True)] * bool(do)
+    for variables in ({"ansible_host": "192.0.2.8"}, {"ansible_host": UNKNOWN}, {"ansible_connection": "local"}):
+        assert find({"cp1": {}, name: variables}) == []
 
 
 @pytest.mark.parametrize(
@@ -55,13 +69,53 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         ({"ansible_become_passwrd": "x"}, "ansible_become_passwrd", "Write ansible_become_password,"),
         ({"ansible_ssh_private_keyfile": "x"}, "ansible_ssh_private_keyfile", "Write ansible_ssh_private_key_file,"),
         ({"ansible_username": "x"}, "ansible_username", "Write ansible_user,"),
+        *(
+            ({wrong: "x"}, wrong, f"Write {right},")
+            for wrong, right in (
+                ("ansible_pasword", "ansible_password"),
+                ("ansible_become_passwd", "ansible_become_password"),
+                ("ansible_hots", "ansible_host"),
+                ("ansible_prot", "ansible_port"),
+                ("ansible_ssh_privat_key_file", "ansible_ssh_private_key_file"),
+                ("ansible_pyhton_interpreter", "ansible_python_interpreter"),
+                ("ansbile_host", "ansible_host"),
+                ("asnible_ssh_private_key_file", "ansible_ssh_private_key_file"),
+                ("ansible-host", "ansible_host"),
+                ("ansible-become-password", "ansible_become_password"),
+            )
+        ),
+        # Two words differ, a word is another one, or the value is not a text.
+        *(
+            ({name: "x"}, "", "")
+            for name in ("ansbile_hots", "ansible_host2", "ansible_user_id", "sensible_host", "ansible_site_user")
+        ),
+        ({"ansible_users": ["a"], "ansible_hosts": {"a": "b"}}, "", ""),
         ({"ansible_host": "192.0.2.1:2222"}, "ansible_host", "Write ansible_host=192.0.2.1 ansible_port=2222"),
         ({"ansible_host": "192.0.2.1/24"}, "ansible_host", "without the length of its network: 192.0.2.1"),
-        ({"ansible_host": "admin@gpu1"}, "ansible_host", "ansible_user"),
+        ({"ansible_host": "admin@gpu1"}, "", ""),
         ({"ansible_host": "ssh://gpu1"}, "ansible_host", "Write an address or a DNS name"),
+        ({"ansible_host": "http://192.0.2.1"}, "ansible_host", "Write an address or a DNS name"),
+        ({"ansible_host": "gpu 1"}, "ansible_host", "Write an address or a DNS name"),
+        ({"ansible_host": "10.0.0.256"}, "ansible_host", "at most 255"),
+        ({"ansible_ssh_host": "192.0.2.321"}, "ansible_host", "at most 255"),
         ({"ansible_host": ""}, "ansible_host", "Replace it"),
+        ({"ansible_host": "CHANGE_ME"}, "ansible_host", "Replace it"),
         ({"ansible_user": "<user>"}, "ansible_user", "Replace it"),
-        ({"ansible_password": "CHANGE_ME"}, "ansible_password", "Replace it"),
+        ({"ansible_user": ""}, "", ""),
+        ({"ansible_password": "<CHANGE_ME>"}, "ansible_password", "Replace it"),
+        ({"ansible_password": "changeme", "ansible_become_password": "CHANGE_ME", "ansible_user": "a"}, "", ""),
+        # Ansible's own default.
+        *(
+            ({name: value}, "", "")
+            for name in (
+                "ansible_host",
+                "ansible_user",
+                "ansible_port",
+                "ansible_become_password",
+                "ansible_connection",
+            )
+            for value in (None, OMIT)
+        ),
         ({"ansible_port": "ssh"}, "ansible_port", "from 1 to 65535"),
         ({"ansible_port": 70000}, "ansible_port", "from 1 to 65535"),
         ({"cluster_node_address": "2001:db8::21"}, "cluster_node_address", ""),
@@ -77,7 +131,13 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         # Variables of plugins that other collections bring.
         *(
             ({f"ansible_{name}": "x"}, "", "")
-            for name in ("doas_pass", "runas_user", "dzdo_exe", "winrm_port", "ruby_interpreter")
+            for name in (
+                *("doas_pass", "runas_user", "dzdo_exe", "ksu_exe", "winrm_port", "ruby_interpreter", "docker_host"),
+                *("lxd_executable", "lxc_executable", "lxc_host", "podman_executable", "podman_extra_args"),
+                *("kubectl_host", "kubectl_username", "kubectl_password", "kubectl_extra_args", "incus_remote"),
+                *("incus_project", "docker_user", "docker_extra_args", "netconf_host_key_checking", "buildah_user"),
+                *("aws_ssm_timeout", "httpapi_use_ssl", "httpapi_port", "network_os", "libssh_host_key_checking"),
+            )
         ),
     ],
 )
@@ -114,6 +174,7 @@ def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
         ({"a": {"ansible_host": "x", "ansible_ssh_common_args": "-J s1"}, "b": {"ansible_host": "x"}}, ""),
         ({"a": {"ansible_host": "gw", "ansible_ssh_port": 1}, "b": {"ansible_host": "gw", "ansible_ssh_port": 2}}, ""),
         ({"a": {"ansible_connection": "local"}, "b": {"ansible_connection": "local"}}, ""),
+        *(({"a": {"ansible_host": value}, "b": {"ansible_host": value}}, "") for value in (None, OMIT, UNKNOWN)),
         (
             {"a": {"cluster_node_address": "192.0.2.1"}, "b": {"cluster_node_address": "192.0.2.1"}},
             "node_address_twice",

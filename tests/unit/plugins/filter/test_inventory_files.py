@@ -11,6 +11,7 @@ import pytest
 from ansible import constants
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.utils.vars import load_extra_vars
 from ansible_collections.gpulab.kubernetes.plugins.filter.inventory_hints import inventory_hints
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.sources import problems
 
@@ -22,6 +23,8 @@ VAULTED = "x: !vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6161\n"
 def _default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """This repository's ansible.cfg lets Ansible stop at files that it can't read; by default it goes on."""
     monkeypatch.setattr(constants, "INVENTORY_ANY_UNPARSED_IS_FAILED", False)
+    # The plugin constructed sets it for the whole process.
+    monkeypatch.setattr(load_extra_vars, "extra_vars", {}, raising=False)
 
 
 def inventory(path: Path) -> InventoryManager:
