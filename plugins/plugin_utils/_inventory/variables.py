@@ -136,15 +136,21 @@ def addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """What is wrong with the names and addresses of the hosts of a cluster side by side."""
     names = (*_PLACES, "cluster_node_name", "cluster_node_address")
     known = {host: known_values(names, variables) for host, variables in hosts.items()}
-    yield from members.names({host: values for host, values in known.items() if not _is_reached_elsewhere(hosts[host])})
-    yield from members.same_address(known)
+    yield from members.names(_certain(("ansible_host", "ansible_ssh_host"), known, hosts))
+    yield from members.same_address(_certain(_PLACES, known, hosts))
     yield from members.same_node(known)
 
 
-def _is_reached_elsewhere(variables: Mapping[str, Any]) -> bool:
-    """Whether the address is not the host's name, but one that is not known yet, such as one of another host."""
+def _certain(
+    names: Iterable[str], known: Mapping[str, dict[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the known values of those hosts for which these variables don't refer to what is not known yet."""
+    return {host: values for host, values in known.items() if not any(_is_unknown(hosts[host], name) for name in names)}
+
+
+def _is_unknown(variables: Mapping[str, Any], name: str) -> bool:
     try:
-        _plain(variables.get("ansible_host"))
+        _plain(variables.get(name))
     except (UndefinedError, AnsibleError):
         return True
     return False

@@ -174,6 +174,10 @@ def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
         ({"a": {"ansible_host": "x", "ansible_ssh_common_args": "-J s1"}, "b": {"ansible_host": "x"}}, ""),
         ({"a": {"ansible_host": "gw", "ansible_ssh_port": 1}, "b": {"ansible_host": "gw", "ansible_ssh_port": 2}}, ""),
         ({"a": {"ansible_connection": "local"}, "b": {"ansible_connection": "local"}}, ""),
+        (
+            {name: {"ansible_host": "x", "ansible_ssh_common_args": UNKNOWN} for name in ("a", "b")},
+            "",
+        ),
         *(({"a": {"ansible_host": value}, "b": {"ansible_host": value}}, "") for value in (None, OMIT, UNKNOWN)),
         (
             {"a": {"cluster_node_address": "192.0.2.1"}, "b": {"cluster_node_address": "192.0.2.1"}},
