@@ -25,6 +25,12 @@ OMIT = type("_OmitType", (), {"__str__": lambda _self: "<<Omit>>"})()
 NAMES = {"cluster_control_plane_group": "control_plane", "cluster_workers_group": "workers"}
 
 
+@pytest.fixture(autouse=True)
+def _no_extra_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugins of inventories would set them for the whole process, and so for other tests."""
+    monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", {}, raising=False)
+
+
 def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
     """The first host is the control plane, all others are workers."""
     names = list(hosts)
@@ -121,6 +127,15 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         ({"cluster_node_address": "2001:db8::21"}, "cluster_node_address", ""),
         ({"cluster_node_address": "gpu1.example.org"}, "cluster_node_address", ""),
         ({"cluster_node_address": "[10.0.0.1]"}, "cluster_node_address", ""),
+        *(
+            ({"cluster_node_address": address}, "cluster_node_address", "")
+            for address in ("127.0.0.1", "127.0.1.1", "0.0.0.0", "10.0.0.256", "224.0.0.1", "255.255.255.255")
+        ),
+        *(
+            ({"cluster_api_endpoint": endpoint}, "cluster_api_endpoint", "")
+            for endpoint in ("[2001:db8::1]:6443", "10.0.0.256:6443", "[gpu1]:6443", "192.0.2.1:0")
+        ),
+        *(({"cluster_api_endpoint": f"{host}:6443"}, "", "") for host in ("192.0.2.1", "10.example.org", "cp1")),
         ({"cluster_node_name": "GPU_1"}, "cluster_node_name", ""),
         ({"cluster_node_name": "localhost"}, "cluster_node_name", ""),
         ({"cluster_api_endpoint": "api.example.org:70000"}, "cluster_api_endpoint", ""),
@@ -188,6 +203,19 @@ def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
 )
 def test_each_machine_has_one_name_and_each_name_one_machine(hosts: dict[str, Any], kind: str) -> None:
     assert [problem["kind"] for problem in find(hosts)] == [kind] * bool(kind)
+
+
+@pytest.mark.parametrize("name", ["ansible_host", "cluster_node_name", "cluster_node_address"])
+def test_what_a_message_shows_does_not_control_the_terminal(tmp_path: Path, name: str) -> None:
+    value = "\x1b]0;x\x07a"
+    hosts: dict[str, dict[str, Any]] = {host: {name: value} for host in ("a", "b")}
+    (tmp_path / "h").write_text(f"a ansible_host={value}\na ansible_host={value}b\nc\x1b d\n")
+    sources = [str(tmp_path / "h")]
+    texts = [str(entry) for problem in find(hosts, sources=sources) for entry in problem.values()]
+    texts += [inventory_hints({"all": []}, {}, sources)]
+    texts += cluster_members(hosts, ["a", "b"], {"a": ["a"], "b": ["b"]}, ["a"]).splitlines()
+    assert any("same" in text for text in texts)
+    assert all(letter.isprintable() or letter == "\n" for text in texts for letter in text)
 
 
 INI = "[control_plane]\ncp1\n[workers]\n{}\n"

@@ -23,7 +23,7 @@ VAULTED = "x: !vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6161\n"
 def _default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """This repository's ansible.cfg lets Ansible stop at files that it can't read; by default it goes on."""
     monkeypatch.setattr(constants, "INVENTORY_ANY_UNPARSED_IS_FAILED", False)
-    # The plugin constructed sets it for the whole process.
+    # Plugins of inventories set it for the whole process.
     monkeypatch.setattr(load_extra_vars, "extra_vars", {}, raising=False)
 
 
