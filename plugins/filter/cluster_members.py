@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ..plugin_utils._inventory import hosts, variables
+from ..plugin_utils._progress.text import printable
 
 DOCUMENTATION = r"""
 name: cluster_members
@@ -60,7 +61,8 @@ def cluster_members(
 ) -> str:
     wanted = dict(zip(("Control plane", "Workers"), names))
     members = [host for name in names for host in groups.get(name, [])]
-    return "\n".join(hosts.lines(wanted, groups, variables.places({host: hostvars[host] for host in members}), run))
+    places = variables.places({host: hostvars[host] for host in members})
+    return "\n".join(printable(line) for line in hosts.lines(wanted, groups, places, run))
 
 
 class FilterModule:

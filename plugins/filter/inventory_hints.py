@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from ..plugin_utils._inventory import hosts
 from ..plugin_utils._inventory.sources import problems as source_problems
+from ..plugin_utils._progress.text import printable
 
 DOCUMENTATION = r"""
 name: inventory_hints
@@ -60,7 +61,7 @@ def inventory_hints(groups: Mapping[str, Sequence[str]], names: Mapping[str, str
         if meant:
             hint = hosts.rename(meant, name, variable, groups)
             found.append(f"{hint[0].upper()}{hint[1:]}.")
-    return " ".join(found)
+    return printable(" ".join(found))
 
 
 class FilterModule:

@@ -57,7 +57,7 @@ def preflight_notes(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> li
         found = [note for cluster_rule in cluster_rules.NOTES for note in cluster_rule(cluster)]
         judged = [reading for reading in cluster.read if not reading.left_out]
         found += [note for rule in host_rules.NOTES for reading in judged for note in rule(reading, cluster)]
-        return [f"{note.host}: {note.what}. {note.why}. {note.do}." for note in found]
+        return [f"{f'{note.host}: ' if note.host else ''}{note.what}. {note.why}. {note.do}." for note in found]
     except (KeyError, TypeError, AttributeError) as error:
         raise AnsibleFilterError(f"Error while listing the notes of preflight: bad input ({error!r})") from error
 

@@ -14,6 +14,7 @@ from ..plugin_utils._inventory import variables
 from ..plugin_utils._inventory.cluster import GROUP_VARIABLES, unused_groups
 from ..plugin_utils._inventory.references import Scope
 from ..plugin_utils._inventory.sources import problems as source_problems
+from ..plugin_utils._progress.text import printable
 
 DOCUMENTATION = r"""
 name: variable_problems
@@ -99,17 +100,32 @@ def variable_problems(
     values = {host: hostvars[host] for host in dict.fromkeys((*everybody, *hosts))}
     members_values = {host: values[host] for host in everybody}
     found = list(source_problems(sources, set(hostvars), groups or {}))
-    found += variables.across(members_values, known, groups)
+    # An upgrade that failed may have come back to a version of before, which is kept by asking for it.
+    is_upgrade = "nvidia_driver_upgrading" in later
+    found += [
+        problem
+        for problem in variables.across(members_values, known, groups)
+        if not (is_upgrade and problem.kind == "driver_version_unknown")
+    ]
     group_names = {host: variables.known_values(GROUP_VARIABLES, each) for host, each in values.items()}
     found += unused_groups(group_names, _extra_variables(), play_groups)
     if groups is not None:
         found += variables.addresses(members_values)
         found += variables.servers(members_values, known, groups, hostvars)
-    raw_of = getattr(hostvars, "raw_get", values.__getitem__)
+    raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
     names = {*known, *later}
+
+    def other(host: str) -> Mapping[str, Any] | None:
+        return raw_of(host) if host in hostvars else None
+
     for host in hosts:
-        found += variables.find(host, values[host], known, Scope(raw_of(host), names))
-    return [problem.fields() for problem in found]
+        found += variables.find(host, values[host], known, Scope(raw_of(host), names, other))
+    return [_printable(problem.fields()) for problem in found]
+
+
+def _printable(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a problem as a terminal can show it, whatever is in the values that it names."""
+    return {name: printable(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def _extra_variables() -> Collection[str]:

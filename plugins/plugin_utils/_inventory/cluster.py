@@ -33,6 +33,7 @@ GROUP_VARIABLES = (*GROUPS, *_OTHER_GROUPS)
 # The group that a run about minikube makes.
 _MINIKUBE = "gpulab_minikube"
 _KUBERNETES, _CONTAINERD = "cluster_kubernetes_version", "containerd_version"
+_DRIVER, _SOURCE = "nvidia_driver_version", "nvidia_driver_source"
 # By variable the part of the table of versions that knows them.
 _VERSIONS = {
     _KUBERNETES: "kubernetes",
@@ -133,6 +134,24 @@ def _known_version(name: str) -> Callable[[Mapping[str, Values]], Iterator[Probl
     return rule
 
 
+def _known_driver(hosts: Mapping[str, Values]) -> Iterator[Problem]:
+    """A driver that no distribution has; those that only some have are judged when the hosts are read."""
+    known = list(_table()["nvidia_driver"])
+    wanted: dict[str, list[str]] = {}
+    for host, values in hosts.items():
+        if values[_SOURCE] == "cuda_repository":
+            wanted.setdefault(str(values[_DRIVER]), []).append(host)
+    for version, names in wanted.items():
+        if version not in (*known, "auto"):
+            yield Problem(
+                "driver_version_unknown",
+                f"{_DRIVER} is {version} for {listing(names)}, which is not in the table of versions",
+                _DRIVER,
+                "From NVIDIA's repository, only versions that were tried with all other parts are installed",
+                f"Choose one of {listing(known)}, or auto; {_SOURCE}=preinstalled keeps a driver that is installed",
+            )
+
+
 def _containerd_is_new_enough(hosts: Mapping[str, Values]) -> Iterator[Problem]:
     table = _table()
     for kubernetes, version in dict.fromkeys((values[_KUBERNETES], values[_CONTAINERD]) for values in hosts.values()):
@@ -214,6 +233,7 @@ RULES: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Values]], Iterable[Pr
         for name in (_KUBERNETES, _PODS, _SERVICES, "cluster_dns_domain", "cluster_network_plugin", "flannel_backend")
     ),
     *(((name,), _known_version(name)) for name in _VERSIONS),
+    ((_DRIVER, _SOURCE), _known_driver),
     ((_KUBERNETES, _CONTAINERD), _containerd_is_new_enough),
     ((_PODS, _SERVICES), _networks),
 )

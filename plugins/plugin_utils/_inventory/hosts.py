@@ -21,20 +21,21 @@ from .references import CONNECTION
 
 Groups = Mapping[str, Sequence[str]]
 
-_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+# What ssh refuses in the name of a host (valid_hostname in ssh.c), and the comma, which no name in DNS has.
+_NEVER_A_NAME = re.compile(r"""-.*|.*[\s,'`"$\\;&<>|(){}\x00-\x1f\x7f].*""", re.DOTALL)
 _RANGE = re.compile(r"\[[0-9a-z]+[-:.]+[0-9a-z]+\]", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"<.*>|change[-_ ]?me!?|your[-_ ].*|x+\.x+\.x+\.x+|todo|replace[-_ ]?me|xxx+", re.IGNORECASE)
-_ADDRESS = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+_PASSWORD_PLACEHOLDER = re.compile(r"<.*>")
+_NETWORK = re.compile(r"(?P<address>[0-9.]+|[0-9a-f:]+)/[0-9]+", re.IGNORECASE)
+_FOUR_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _HOST_AND_PORT = re.compile(r"(?P<host>[^:\s]+):(?P<port>[0-9]+)")
 # Values that people put in the place of their own, or leave empty.
 _GIVEN = ("ansible_host", "ansible_user", "ansible_password", "ansible_become_password", "ansible_ssh_private_key_file")
-_NEVER_EMPTY = ("ansible_host", "ansible_user")
 _SSH = ("ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh", "")
-_MISSPELT_CONNECTION = 0.86
-# Variables of plugins that come with other collections, and interpreters of other languages.
-_OF_OTHER_PLUGINS = re.compile(
-    r"ansible_(?:(?:doas|dzdo|ksu|machinectl|pbrun|pfexec|pmrun|psrp|runas|sesu|winrm)_|(?!python)\w+_interpreter$)"
-)
+# Of two words of a name: a letter that is missing, doubled or exchanged, but not another word.
+_MISSPELT_WORD, _MISSPELT_PREFIX = 0.75, 0.85
+# Variables of plugins that come with other collections.
+_OF_OTHER_PLUGINS = re.compile(r"ansible_(?:doas|dzdo|ksu|machinectl|pbrun|pfexec|pmrun|psrp|runas|sesu|winrm)_")
 # Other names for what Ansible calls differently.
 _CALLED = {
     "ansible_ip": "ansible_host",
@@ -62,18 +63,20 @@ _ALIASES = {
 _SHOWN = 20
 
 
-def names(members: Iterable[str]) -> Iterator[Problem]:
-    for host in members:
-        if _NAME.fullmatch(host) or _is_address(host):
+def names(members: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Names to which SSH can't connect; ``members``: by host the known values of variables that replace its name."""
+    for host, values in members.items():
+        if _address(values) or not _uses_ssh(values) or _is_address(host):
             continue
         if _RANGE.search(host):
             do = "Write a range of hosts with a colon, as in gpu[01:04]"
-        elif "@" in host:
-            do = "Write the name alone, and the user as ansible_user"
+        elif not _NEVER_A_NAME.fullmatch(host) and not _wrong_address(host):
+            continue
         elif host.startswith("<") or "," in host or " " in host.strip():
             do = "Write one name per line, without commas, blanks and brackets, such as gpu1"
         else:
-            do = "Use letters, digits, '-', '_' and '.', such as gpu1, and set ansible_host to the address"
+            name = "Use letters, digits, '-', '_' and '.', such as gpu1, and set ansible_host to the address"
+            do = _wrong_address(host) or name
         yield Problem(
             "host_name_wrong",
             f"{host!r} is not a valid name for a host",
@@ -87,23 +90,27 @@ def names(members: Iterable[str]) -> Iterator[Problem]:
 def connections(host: str, values: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Misspelt names and impossible values of connection variables; ``values`` are those that are known."""
     facts = raw.get("ansible_facts") or {}
-    for name in raw:
-        if name.startswith("ansible_") and name not in CONNECTION and name.removeprefix("ansible_") not in facts:
-            near = [_CALLED[name]] if name in _CALLED else _near_connection(name)
-            if near:
-                yield Problem(
-                    "variable_unknown",
-                    f"Ansible has no variable {name}",
-                    name,
-                    f"It looks like a misspelling of {near[0]}, which would keep its default",
-                    f"Write {near[0]}, or choose a more different name for your own variable",
-                    host,
-                )
+    for name, value in raw.items():
+        # A list is not a misspelling of what takes a text.
+        if name.removeprefix("ansible_") in facts or isinstance(value, (list, tuple, Mapping)):
+            continue
+        near = _near_connection(name)
+        if near:
+            yield Problem(
+                "variable_unknown",
+                f"Ansible has no variable {name}",
+                name,
+                f"It looks like a misspelling of {near}, which would keep its default",
+                f"Write {near}, or choose a more different name for your own variable",
+                host,
+            )
     for name in _GIVEN:
         value = values.get(name)
-        # A template may be empty on purpose, such as that of a password that is not needed.
-        empty = name in _NEVER_EMPTY and str(raw.get(name, "x")).strip() == ""
-        if empty or _PLACEHOLDER.fullmatch(str(value or "").strip()):
+        form = _PASSWORD_PLACEHOLDER if "password" in name else _PLACEHOLDER
+        # A template may be empty on purpose. Without a user, ssh takes its own default.
+        literal = raw.get(name)
+        empty = name == "ansible_host" and isinstance(literal, str) and not literal.strip()
+        if empty or (isinstance(value, str) and form.fullmatch(value.strip())):
             yield Problem(
                 "placeholder",
                 f"{name} is empty" if empty else f"{name} is still a placeholder",
@@ -112,15 +119,44 @@ def connections(host: str, values: Mapping[str, Any], raw: Mapping[str, Any]) ->
                 "Replace it with your own value, or remove the variable",
                 host,
             )
-    if str(values.get("ansible_connection", "ssh")) in _SSH:
-        yield from _host(host, str(values.get("ansible_host", "x")).strip())
+    if _uses_ssh(values):
+        yield from _host(host, values)
         yield from _port(host, values)
 
 
-def _near_connection(name: str) -> list[str]:
-    if name in _MAGIC or _OF_OTHER_PLUGINS.match(name):
-        return []
-    return difflib.get_close_matches(name, CONNECTION, n=1, cutoff=_MISSPELT_CONNECTION)
+def _uses_ssh(values: Mapping[str, Any]) -> bool:
+    return str(values.get("ansible_connection", "ssh")) in _SSH
+
+
+def _address(values: Mapping[str, Any]) -> str:
+    """Return the address that the inventory gives to a host, empty for none."""
+    return str(values.get("ansible_host", values.get("ansible_ssh_host", ""))).strip()
+
+
+def _near_connection(name: str) -> str:
+    """Return the connection variable that was meant, empty if it is one, or probably another variable."""
+    if name in _CALLED:
+        return _CALLED[name]
+    if name in CONNECTION or name in _MAGIC or _OF_OTHER_PLUGINS.match(name):
+        return ""
+    words = re.split(r"[-_]", name)
+    if words[0] != "ansible" and not _is_same_word(words[0], "ansible", _MISSPELT_PREFIX):
+        return ""
+    meant = [known for known in sorted(CONNECTION) if _is_misspelling(words, known.split("_"))]
+    return next(iter(difflib.get_close_matches(name, meant, n=1, cutoff=0)), "")
+
+
+def _is_misspelling(words: Sequence[str], known: Sequence[str]) -> bool:
+    """Whether one word differs a little, or nothing but the signs between words."""
+    different = [(one, other) for one, other in zip(words, known) if one != other]
+    if len(words) == len(known) and len(different) == 1:
+        return _is_same_word(*different[0], _MISSPELT_WORD)
+    return "".join(words) == "".join(known)
+
+
+def _is_same_word(one: str, other: str, least: float) -> bool:
+    near = sorted(one) == sorted(other) or difflib.SequenceMatcher(None, one, other).ratio() >= least
+    return one.isalpha() and near
 
 
 # Ansible's own, which are among the variables of every host.
@@ -153,26 +189,35 @@ _MAGIC = {
 }
 
 
-def _host(host: str, address: str) -> Iterator[Problem]:
-    if not address or _ADDRESS.fullmatch(address) or _is_address(address) or _PLACEHOLDER.fullmatch(address):
-        return
-    found = _HOST_AND_PORT.fullmatch(address)
+def _host(host: str, values: Mapping[str, Any]) -> Iterator[Problem]:
+    address = _address(values)
+    if address and not _is_address(address) and not _PLACEHOLDER.fullmatch(address):
+        do = _wrong_address(address)
+        if not do and _NEVER_A_NAME.fullmatch(address):
+            do = "Write an address or a DNS name, such as 192.0.2.21"
+        if do:
+            yield Problem(
+                "ansible_host_wrong",
+                f"ansible_host is {address!r}, which is not an address or a name",
+                "ansible_host",
+                "SSH could not connect to it",
+                do,
+                host,
+            )
+
+
+def _wrong_address(text: str) -> str:
+    """Return what to do about a text that is neither an address nor a name, as far as it looks like an address."""
+    found, network = _HOST_AND_PORT.fullmatch(text), _NETWORK.fullmatch(text)
+    if "://" in text:
+        return "Write an address or a DNS name, such as 192.0.2.21"
     if found:
-        do = f"Write ansible_host={found['host']} ansible_port={found['port']}"
-    elif "@" in address:
-        do = "Write the address alone, and the user as ansible_user"
-    elif "/" in address and "://" not in address:
-        do = f"Write the address without the length of its network: {address.partition('/')[0]}"
-    else:
-        do = "Write an address or a DNS name, such as 192.0.2.21"
-    yield Problem(
-        "ansible_host_wrong",
-        f"ansible_host is {address!r}, which is not an address or a name",
-        "ansible_host",
-        "SSH could not connect to it",
-        do,
-        host,
-    )
+        return f"Write ansible_host={found['host']} ansible_port={found['port']}"
+    if network:
+        return f"Write the address without the length of its network: {network['address']}"
+    if _FOUR_NUMBERS.fullmatch(text.rpartition("@")[2]):
+        return "" if _is_address(text.rpartition("@")[2]) else "Write an address whose numbers are at most 255"
+    return ""
 
 
 def _port(host: str, values: Mapping[str, Any]) -> Iterator[Problem]:
@@ -192,8 +237,8 @@ def same_address(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """Members that are reached at the same place; ``hosts`` are the known values of connection variables."""
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for host, values in hosts.items():
-        if str(values.get("ansible_connection", "ssh")) in _SSH:
-            address = str(values.get("ansible_host", values.get("ansible_ssh_host", host))).strip().lower()
+        if _uses_ssh(values):
+            address = (_address(values) or host).lower()
             way = [str(values.get(f"ansible_ssh_{name}", "")) for name in ("args", "common_args", "extra_args")]
             port = str(values.get("ansible_port", values.get("ansible_ssh_port", 22)))
             found[(address, port, *way)].append(host)

@@ -10,7 +10,7 @@ variables can't: Ansible needs them before it reads a fact.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,11 +22,23 @@ from jinja2 import Undefined, UndefinedError
 from ...module_utils._problem import Problem
 
 _COLLECTION = Path(__file__).resolve().parents[3]
+_NEEDED_TO_CONNECT = "Ansible needs the value to connect to the host"
 _NAME = re.compile(r"'(\w+)' is undefined")
 _ATTRIBUTE = re.compile(r"has no (?:attribute|element) '?([\w.-]+)'?")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINED = re.compile(r"^[ -]*([a-z]\w*):|register: (\w+)", re.MULTILINE)
 _TEMPLATE = re.compile(r"\{[{%].*?[}%]\}", re.DOTALL)
+_METHODS = {"get", "items", "keys", "values"}
+_GUARDED = re.compile(r"\{%|\b(?:default|if|defined|undefined)\b|\|\s*d\b")
+_GROUP = re.compile(
+    r"""(?<![\w.])groups\s*(?:\[\s*(['"])(?P<quoted>[^'"]+)\1\s*\]|\.(?P<dotted>[A-Za-z_]\w*))"""
+    r"""(?P<item>\s*(?:\[\s*-?[0-9]+\s*\]|\|\s*(?:first|last|random)\b))?"""
+)
+_HOSTVARS = re.compile(
+    r"""(?<![\w.])hostvars\s*"""
+    r"""(?:\[\s*(?:(['"])(?P<quoted>[^'"]+)\1|(?P<inner>groups(?:[^][]|\[[^][]*\])*))\s*\]|\.(?P<dotted>[A-Za-z_]\w*))"""
+    r"""(?:\.(?P<attribute>[A-Za-z_]\w*)|\[\s*(['"])(?P<key>\w+)['"]\s*\])?"""
+)
 # hostvars are not there while hostvars are evaluated.
 _NEVER_JUDGED = {"hostvars", "vars", "omit"}
 _FACTS = {*_NEVER_JUDGED, "ansible_facts", "ansible_local", "preflight_host"}
@@ -62,26 +74,46 @@ def _names_in_roles() -> set[str]:
 
 @dataclass(frozen=True)
 class Scope:
-    """``raw`` are a host's variables before templates are evaluated, ``later`` names that are defined elsewhere."""
+    """``raw`` are a host's variables before templates are evaluated, ``later`` names that are defined elsewhere.
+
+    ``host`` returns the variables of another host of the inventory, None if there is no such host.
+    """
 
     raw: Mapping[str, Any]
     later: Collection[str] = ()
+    host: Callable[[str], Mapping[str, Any] | None] | None = None
 
     def defines_later(self, name: str, connection: bool) -> bool:
         if name in _NEVER_JUDGED or name in self.later:
             return True
         return not connection and (name in _FACTS or bool(_DEFINED_LATER.match(name)) or name in _names_in_roles())
 
+    def templates(self, name: str) -> Iterator[str]:
+        """Yield the templates of a variable, and of those that it refers to."""
+        left, seen = [name], {name}
+        while left:
+            for text in _texts(self.raw.get(left.pop())):
+                for template in _TEMPLATE.findall(text):
+                    yield template
+                    new = {word for word in _WORD.findall(template) if word in self.raw} - seen
+                    seen |= new
+                    left += sorted(new)
+
     def words(self, name: str) -> set[str]:
         """All identifiers in the templates of a variable, and of those that it refers to."""
-        found: set[str] = set()
-        left = [name]
-        while left:
-            for template in _TEMPLATE.findall(str(self.raw.get(left.pop(), ""))):
-                new = {word for word in _WORD.findall(template) if word not in found}
-                found |= new
-                left += [word for word in new if word in self.raw]
-        return found
+        return {word for template in self.templates(name) for word in _WORD.findall(template)}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the strings in a value. What is encrypted is not one: as a text it would be decrypted."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for entry in value.values():
+            yield from _texts(entry)
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from _texts(entry)
 
 
 def plain(value: Any) -> Any:
@@ -96,10 +128,19 @@ def plain(value: Any) -> Any:
     return [plain(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
+def is_unset(value: Any) -> bool:
+    """Whether a value is null or ``omit``, with which Ansible takes its own default."""
+    return value is None or type(value).__name__ == "_OmitType"
+
+
 def connection_variables(scope: Scope) -> list[str]:
     """Return the connection variables whose values have to be evaluated: templates and encrypted values."""
     found = [(name, value) for name, value in scope.raw.items() if name in CONNECTION]
-    return [name for name, value in found if "{" in str(value) or not isinstance(value, (str, int, float, type(None)))]
+    return [name for name, value in found if not _is_literal(value)]
+
+
+def _is_literal(value: Any) -> bool:
+    return "{" not in value if isinstance(value, str) else isinstance(value, (int, float, type(None)))
 
 
 def problems(host: str, name: str, variables: Mapping[str, Any], scope: Scope, connection: bool) -> Iterator[Problem]:
@@ -107,14 +148,66 @@ def problems(host: str, name: str, variables: Mapping[str, Any], scope: Scope, c
     try:
         str(plain(variables[name]))
     except (UndefinedError, AnsibleError) as error:
-        yield from _judged(host, name, error, scope, connection)
+        found = dict.fromkeys(_missing(name, scope)) if connection else {}
+        for what, do in found:
+            yield Problem("variable_undefined", what, name, _NEEDED_TO_CONNECT, do, host)
+        if not found:
+            yield from _judged(host, name, error, scope, connection)
+
+
+def _missing(name: str, scope: Scope) -> Iterator[tuple[str, str]]:
+    """Yield what templates name of other hosts and groups and the inventory lacks, and what to do.
+
+    Templates with conditions and defaults have a value without it.
+    """
+    groups = scope.raw.get("groups") or {}
+    for template in scope.templates(name):
+        if _GUARDED.search(template):
+            continue
+        for found in _GROUP.finditer(template):
+            group = found["quoted"] or found["dotted"]
+            is_right = group in groups and (groups[group] or not found["item"])
+            if groups and group not in _METHODS and not is_right:
+                lack = "is empty" if group in groups else "the inventory does not have"
+                yield (
+                    f"{name} refers to the group {group}, which {lack}",
+                    f"Add {f'hosts to the group {group}' if group in groups else f'the group {group} with its hosts'} "
+                    "in the inventory, or correct the name",
+                )
+        for found in _HOSTVARS.finditer(template):
+            yield from _missing_of_host(name, scope, _named_host(found, groups), found["key"] or found["attribute"])
+
+
+def _named_host(found: re.Match[str], groups: Mapping[str, Any]) -> str:
+    """Return the host that a template names, literally or as the first one of a group; empty for another way."""
+    inner = _GROUP.fullmatch(found["inner"].strip()) if found["inner"] else None
+    if inner:
+        hosts = groups.get(inner["quoted"] or inner["dotted"]) or [""]
+        return str(hosts[0]) if re.search(r"0|first", inner["item"] or "") else ""
+    return found["quoted"] or found["dotted"] or ""
+
+
+def _missing_of_host(name: str, scope: Scope, host: str, attribute: str | None) -> Iterator[tuple[str, str]]:
+    if not scope.host or not host or host in _METHODS:
+        return
+    variables = scope.host(host)
+    if variables is None:
+        yield (
+            f"{name} refers to the host {host}, which is not in the inventory",
+            f"Add the host {host} to the inventory, or correct the name",
+        )
+    elif attribute and attribute not in variables and attribute not in scope.later and attribute not in _METHODS:
+        yield (
+            f"{name} refers to {attribute} of the host {host}, which is not defined",
+            f"Define {attribute} for {host} in the inventory, or correct the name",
+        )
 
 
 def _judged(host: str, name: str, error: Exception, scope: Scope, connection: bool) -> Iterator[Problem]:
     # Ansible hands errors of templates on as undefined values; their cause tells the difference.
     cause = error.__cause__ or (error if isinstance(error, AnsibleError) else None)
     message = " ".join(str(cause or error).split())
-    why = "Ansible needs the value to connect to the host" if connection else "The roles need the value"
+    why = _NEEDED_TO_CONNECT if connection else "The roles need the value"
     missing, attribute = _NAME.search(str(error)), _ATTRIBUTE.search(str(error))
     if cause and "vault" in f"{type(cause).__name__} {message}".lower():
         yield Problem(

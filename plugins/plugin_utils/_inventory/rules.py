@@ -205,6 +205,11 @@ def _kubelet_arguments(value: Any) -> Iterator[str]:
             )
 
 
+# Loopback, multicast, broadcast and no address at all.
+_NO_HOST = re.compile(r"(?:0|127|22[4-9]|23[0-9])\..*|255\.255\.255\.255")
+_LIKE_ADDRESS = re.compile(r"\[.*\]|[0-9]+(?:\.[0-9]+){3}")
+
+
 def _node_name(value: Any) -> Iterator[str]:
     name = str(value)
     if name and not is_node_name(name):
@@ -217,17 +222,27 @@ def _node_name(value: Any) -> Iterator[str]:
 
 def _node_address(value: Any) -> Iterator[str]:
     text = str(value)
+    if text:
+        wrong = list(_not_ipv4(text))
+        yield from wrong
+        if not wrong and _NO_HOST.fullmatch(text):
+            yield f"other hosts can't reach {text}; write the address that they reach, such as 192.0.2.21"
+
+
+def _not_ipv4(text: str) -> Iterator[str]:
     try:
-        if text and ipaddress.ip_address(text).version == 6:
+        if ipaddress.ip_address(text).version == 6:
             yield f"{text} is an IPv6 address; only IPv4 is supported"
     except ValueError:
         yield f"it must be an IPv4 address, such as 192.0.2.21, not {text!r:.120}"
 
 
 def _endpoint(value: Any) -> Iterator[str]:
-    port = str(value).rpartition(":")[2]
+    host, _colon, port = str(value).rpartition(":")
     if value != "" and not 1 <= int(port) <= 65535:
         yield f"{port} is not a port; write a number from 1 to 65535"
+    if value != "" and _LIKE_ADDRESS.fullmatch(host):
+        yield from _not_ipv4(host.strip("[]"))
 
 
 def _server(value: Any) -> Iterator[str]:

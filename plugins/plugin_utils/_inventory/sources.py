@@ -3,89 +3,98 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What inventory files contain that Ansible does not keep: hosts that it could not read, and hosts with two values.
 
-Reads the files on the controller as far as they are plain, INI or YAML; what it does not understand is left out.
+Looks at the files on the controller as far as they are plain, INI or YAML.
 """
 
 from __future__ import annotations
 
-import codecs
 import difflib
 import os
 import re
-import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-import yaml
+from ansible.inventory.manager import IGNORED
 
 from ...module_utils._problem import Problem
 from .._preflight.model import listing
 from .hosts import letters
+from .reading import Source, as_ansible, decode, encoding_problem, has_content, written
 
-_SECTION = re.compile(r"\[\s*(?P<name>[^\]:]*?)\s*(?::\s*(?P<kind>\w+)\s*)?\]\s*(?:#.*)?")
-_HOST = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
-_IGNORED = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".pyo", ".rst", ".md", ".txt", ".json", ".html", ".toml")
-_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_NOT_READ = (".json", ".toml", ".html")
 _LARGEST = 4 * 1024 * 1024
-
-
-@dataclass
-class Source:
-    """The hosts of a file, and for each host and variable the values with the lines on which they stand."""
-
-    path: Path
-    hosts: dict[str, int] = field(default_factory=dict)
-    ranges: int = 0
-    values: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
-
-    def add(self, host: str, line: int, variables: Iterable[Sequence[str]]) -> None:
-        self.hosts.setdefault(host, line)
-        for name, value in variables:
-            self.values.setdefault((host, name), {}).setdefault(value, line)
+# Where a host is reached; of other variables, the last value is often meant.
+_REACHED = ("ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port", "ansible_connection")
 
 
 def problems(sources: Sequence[str], known: Collection[str], groups: Collection[str] = ()) -> Iterator[Problem]:
     """``known`` are the hosts of the inventory as Ansible has read it, ``groups`` its groups, if they are judged."""
     if groups:
         yield from _unused_variables(sources, groups)
-    for path in _files(sources):
+    read = []
+    for path, is_named in _files(sources):
         try:
             raw = path.read_bytes()
         except OSError as error:
             yield _unread(path, f"it can't be opened ({error.strerror})", "Check the path and who may read it")
             continue
-        if len(raw) > _LARGEST:
+        # Ansible may have the password of an encrypted file, and runs scripts.
+        if len(raw) > _LARGEST or raw.startswith((b"$ANSIBLE_VAULT", b"#!")):
             continue
-        source = _read(path, raw)
-        missing = [host for host in source.hosts if host not in known]
-        mark = raw.startswith(_MARKS)
-        if missing or ((mark or source.ranges) and not known):
-            yield _unread(
-                path,
-                f"it has the hosts {listing(missing[:20])}, which are not in the inventory"
-                if missing
-                else "no host of it is in the inventory",
-                "The file begins with a byte order mark, as editors on Windows write it: save it as UTF-8 without BOM"
-                if mark
-                else "See Ansible's warning above, which names the line (ansible-inventory -i FILE --list)",
-            )
+        text = decode(raw)
+        source = written(path, text)
+        lost = _lost(source, text, is_named, encoding_problem(raw), known)
+        if lost:
+            yield lost
         else:
-            yield from _twice(source)
+            read.append(source)
+    yield from _twice(read)
 
 
-def _files(sources: Sequence[str]) -> Iterator[Path]:
+def _lost(source: Source, text: str, is_named: bool, encoding: str, known: Collection[str]) -> Problem | None:
+    """Judge whether Ansible has lost hosts of a file.
+
+    A directory may hold files that are no inventories: they are judged only if they look like one.
+    """
+    outcome = None if source.is_plugin else as_ansible(source.path)
+    if outcome is None:
+        return None
+    missing = [
+        host for host in source.hosts if host not in known and (outcome.error or encoding or host in outcome.hosts)
+    ]
+    is_part_of_name = any(host.startswith("\ufeff") or "\0" in host for host in outcome.hosts)
+    is_inventory = has_content(text) if is_named else source.broken or (source.ranges and not known)
+    if not (missing or is_part_of_name or (outcome.error and is_inventory)):
+        return None
+    if missing:
+        what = f"it has the hosts {listing(missing[:20])}, which are not in the inventory"
+    else:
+        what = outcome.error or "no host of it is in the inventory"
+    if encoding:
+        do = encoding
+    elif outcome.error:
+        line = source.broken[0] if source.broken and source.path.suffix not in (".yml", ".yaml") else 0
+        do = f"Correct {f'line {line}' if line else 'the file'}: {outcome.error}"
+    else:
+        do = "See Ansible's warning above, which names the line (ansible-inventory -i FILE --list)"
+    return _unread(source.path, what, do)
+
+
+def _files(sources: Sequence[str]) -> Iterator[tuple[Path, bool]]:
+    """Each plain file of the inventory, and whether it is named, and not one of a directory."""
     for source in sources:
         path = Path(source)
         if "," in source or not path.exists():
             continue
         for file in _listed(path) if path.is_dir() else [path]:
-            if file.is_file() and not os.access(file, os.X_OK) and file.suffix not in (".json", ".toml"):
-                yield file
+            if file.is_file() and not os.access(file, os.X_OK) and file.suffix not in _NOT_READ:
+                yield file, file == path
 
 
-def _listed(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if not file.name.endswith(_IGNORED))
+def _listed(folder: Path) -> Iterator[Path]:
+    for file in sorted(folder.iterdir()):
+        if not IGNORED.search(os.fsencode(file.name)):
+            yield from _listed(file) if file.is_dir() else [file]
 
 
 def _unused_variables(sources: Sequence[str], groups: Collection[str]) -> Iterator[Problem]:
@@ -126,66 +135,25 @@ def _unread(path: Path, what: str, do: str) -> Problem:
     )
 
 
-def _twice(source: Source) -> Iterator[Problem]:
-    for (host, name), values in source.values.items():
-        if len(values) > 1:
-            places = "; ".join(f"{value} in line {line}" for value, line in values.items())
-            shown = places if name == "ansible_host" else f"lines {listing(values.values())}"
+def _twice(sources: Sequence[Source]) -> Iterator[Problem]:
+    found: dict[tuple[str, str], dict[str, tuple[Path, int]]] = {}
+    for source in sources:
+        for (host, name), values in source.values.items():
+            if name in _REACHED:
+                for value, line in values.items():
+                    found.setdefault((host, name), {}).setdefault(value, (source.path, line))
+    for (host, name), places in found.items():
+        if len(places) > 1:
+            paths = list(dict.fromkeys(str(path) for path, _line in places.values()))
+            several = len(paths) > 1
+            shown = "; ".join(
+                f"{value} in {f'{path}, ' * several}line {line}" for value, (path, line) in places.items()
+            )
             yield Problem(
                 "host_twice",
-                f"{host} has {len(values)} values of {name}: {shown}",
-                str(source.path),
+                f"{host} has {len(places)} values of {name}: {shown}",
+                listing(paths),
                 "Ansible keeps the last one, so a machine that was meant by the other line is not in the cluster",
                 "Give each machine its own name, or remove the line that is wrong",
                 host,
             )
-
-
-def _read(path: Path, raw: bytes) -> Source:
-    encoding = "utf-16" if raw.startswith(_MARKS[1:]) else "utf-8-sig"
-    text = raw.decode(encoding, errors="replace")
-    if path.suffix in (".yml", ".yaml"):
-        return _read_yaml(path, text)
-    return _read_ini(path, text)
-
-
-def _read_ini(path: Path, text: str) -> Source:
-    source, kind = Source(path), ""
-    for number, line in enumerate(text.splitlines(), 1):
-        section = _SECTION.fullmatch(line.strip())
-        if section:
-            kind = section["kind"] or ""
-        elif line.strip() and line.strip()[0] not in "#;[" and not kind:
-            try:
-                first, *rest = shlex.split(line, comments=True)
-            except ValueError:
-                continue
-            source.ranges += first[:1].isalnum() and "[" in first
-            if _HOST.fullmatch(first) and all("=" in word for word in rest):
-                source.add(first, number, [tuple(word.split("=", 1)) for word in rest])
-    return source
-
-
-def _read_yaml(path: Path, text: str) -> Source:
-    source = Source(path)
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError:
-        return source
-    if isinstance(root, yaml.MappingNode) and not any(pair[0].value == "plugin" for pair in root.value):
-        for pair in root.value:
-            _read_group(source, pair[1])
-    return source
-
-
-def _read_group(source: Source, node: yaml.Node) -> None:
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else []:
-        if not isinstance(value, yaml.MappingNode):
-            continue
-        for name, inner in value.value:
-            if key.value == "children":
-                _read_group(source, inner)
-            elif key.value == "hosts" and _HOST.fullmatch(str(name.value)):
-                variables = inner.value if isinstance(inner, yaml.MappingNode) else []
-                pairs = [(k.value, v.value) for k, v in variables if isinstance(v, yaml.ScalarNode)]
-                source.add(name.value, name.start_mark.line + 1, pairs)

@@ -134,11 +134,26 @@ def across(
 
 def addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
     """What is wrong with the names and addresses of the hosts of a cluster side by side."""
-    yield from members.names(hosts)
     names = (*_PLACES, "cluster_node_name", "cluster_node_address")
     known = {host: known_values(names, variables) for host, variables in hosts.items()}
-    yield from members.same_address(known)
+    yield from members.names(_certain(("ansible_host", "ansible_ssh_host"), known, hosts))
+    yield from members.same_address(_certain(_PLACES, known, hosts))
     yield from members.same_node(known)
+
+
+def _certain(
+    names: Iterable[str], known: Mapping[str, dict[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the known values of those hosts for which these variables don't refer to what is not known yet."""
+    return {host: values for host, values in known.items() if not any(_is_unknown(hosts[host], name) for name in names)}
+
+
+def _is_unknown(variables: Mapping[str, Any], name: str) -> bool:
+    try:
+        _plain(variables.get(name))
+    except (UndefinedError, AnsibleError):
+        return True
+    return False
 
 
 def places(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -148,13 +163,15 @@ def places(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def known_values(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Of these variables those that the inventory sets to a value that is known."""
+    """Of these variables those that the inventory sets to a value that is known; null and omit don't set them."""
     found = {}
     for name in names:
         if name in variables:
             # It may refer to facts.
             with contextlib.suppress(UndefinedError, AnsibleError):
-                found[name] = _plain(variables[name])
+                value = _plain(variables[name])
+                if not references.is_unset(value):
+                    found[name] = value
     return found
 
 

@@ -119,8 +119,19 @@ def _own_addresses(readings: list[Reading]) -> dict[str, str]:
 
 def left_out_control_plane(cluster: Cluster) -> Iterator[Problem]:
     """A run that forms the cluster, but without the host that it begins with."""
+    if cluster.settings.get("forms_cluster"):
+        yield from _left_out(cluster)
+
+
+def left_out_of_check(cluster: Cluster) -> Iterator[Problem]:
+    """The same for a run that only checks hosts, which may be a part of them."""
+    if not cluster.settings.get("forms_cluster"):
+        yield from _left_out(cluster)
+
+
+def _left_out(cluster: Cluster) -> Iterator[Problem]:
     first = cluster.control_plane
-    if cluster.settings.get("forms_cluster") and first and first.left_out and not first.finished:
+    if first and first.left_out and not first.finished:
         yield Problem(
             "control_plane_left_out",
             f"--limit leaves out the control plane {first.host}, which has no cluster yet",
@@ -267,4 +278,4 @@ RULES: tuple[ClusterRule, ...] = (
     control_plane_unreached,
     membership,
 )
-NOTES: tuple[ClusterRule, ...] = (control_plane_silent,)
+NOTES: tuple[ClusterRule, ...] = (left_out_of_check, control_plane_silent)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible.parsing.vault import VaultLib, VaultSecret
 from support.programs import run_ansible
 
 PLAYBOOK = "- name: Run it\n  ansible.builtin.import_playbook: gpulab.kubernetes.{name}\n"
@@ -209,6 +210,81 @@ def test_references_to_what_nothing_defines_are_named_before_a_host_is_reached(t
         assert words in output
     for name in ("cluster_node_name", "cluster_no_proxy", "ansible_ssh_extra_args", "kubeadm_repository_url"):
         assert f"where: {name}" not in output
+
+
+OTHERS = """
+[control_plane]
+cp1
+[workers]
+gpu1 ansible_ssh_common_args='-o ProxyCommand="ssh -W %h:%p {{ hostvars["bastion"].ansible_host }}"'
+gpu2 ansible_ssh_common_args='-J {{ hostvars[groups.jump[0]].ansible_host }}'
+gpu3 ansible_ssh_common_args='-J {{ hostvars.cp1.public_address }}'
+gpu4 ansible_ssh_common_args='-J {{ groups["spare"][0] }}'
+gpu5 ansible_ssh_common_args='-J {{ hostvars[groups["spare"] | first]["ansible_host"] }}'
+gpu6 ansible_ssh_common_args='-J {{ hostvars[groups["control_plane"][0]]["nat"] }}'
+gpu7 ansible_ssh_common_args='-J {{ later }}' later='{{ hostvars["gateway"].inventory_hostname }}'
+ok1 ansible_ssh_common_args='-J {{ hostvars["cp1"].ansible_host }}' ansible_user="{{ hostvars.localhost.group_names }}"
+ok2 ansible_ssh_common_args='-J {{ hostvars["no"].x | default("y") }}' ansible_user="{{ groups.no[0] | default('a') }}"
+ok3 ansible_ssh_common_args='-J {{ hostvars[groups["control_plane"] | first].group_names }}'
+[spare]
+[all:vars]
+ansible_host=127.0.0.1
+ansible_port=1
+"""
+ABOUT_OTHERS = {
+    "gpu1": "the host bastion, which is not in the inventory",
+    "gpu2": "the group jump, which the inventory does not have",
+    "gpu3": "public_address of the host cp1, which is not defined",
+    "gpu4, gpu5": "the group spare, which is empty",
+    "gpu6": "nat of the host cp1, which is not defined",
+    "gpu7": "the host gateway, which is not in the inventory",
+}
+
+
+@pytest.mark.parametrize("password", ["", "wrong"])
+def test_references_to_other_hosts_and_encrypted_passwords_are_judged(tmp_path: Path, password: str) -> None:
+    (tmp_path / "hosts.ini").write_text(OTHERS)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "spare.yml").write_text("a: 1\n")
+    secret = VaultLib([("default", VaultSecret(b"right"))]).encrypt(b"secret").decode()
+    locked = "".join(f"  {line}\n" for line in secret.splitlines())
+    (tmp_path / "group_vars" / "control_plane.yml").write_text(f"ansible_become_password: !vault |\n{locked}")
+    (tmp_path / "password").write_text(password)
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    given = ["--vault-password-file", "password"] if password else []
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", *given, "run.yml")
+    assert status != 0 and f"{len(ABOUT_OTHERS) + 1} problems found" in output, output
+    for hosts, words in ABOUT_OTHERS.items():
+        found = output[output.index(f" {hosts}\n") :].splitlines()[1]
+        assert f"ansible_ssh_common_args refers to {words}" in found
+    assert "ansible_become_password is encrypted with Ansible Vault, and the password is missing or wrong" in output
+    assert "Run again with --ask-vault-pass or --vault-password-file FILE" in output
+
+
+SHARES = """
+- name: Set a fact of one host
+  hosts: control_plane:workers
+  gather_facts: false
+  tasks:
+    - name: Set it
+      ansible.builtin.set_fact: {only_here: true, cacheable: true}
+      when: inventory_hostname == 'cp1'
+
+    - name: Show who has it
+      ansible.builtin.debug:
+        msg: "{{ inventory_hostname }} has it: {{ ansible_facts.only_here is defined }}"
+"""
+
+
+def test_hosts_do_not_share_their_facts(tmp_path: Path) -> None:
+    """With run_once, ansible-core keeps one dict of facts for all hosts, if debug is the first that makes one."""
+    (tmp_path / "hosts.ini").write_text(
+        f"[control_plane]\n{HOST.replace('box', 'cp1')}\n[workers]\n{HOST.replace('.1 ', '.2 ')}\n"
+    )
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory") + SHARES)
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml")
+    assert status == 0 and "Control plane: cp1" in output, output
+    assert "cp1 has it: True" in output and "box has it: False" in output, output
 
 
 WHO = "[masters]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu[1:2]\n[store]\nnas\n[all:vars]\nansible_port=1\n"

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from support.hosts import ROOT
 from support.programs import run_ansible
 
 PLAYBOOK = """
@@ -29,6 +31,7 @@ PLAYBOOK = """
         state: touch
         mode: "0600"
 """
+CHECKS = {"site.yml": True, "plan.yml": True, "upgrade_driver.yml": False}
 VERIFY = """
 - name: Verify
   ansible.builtin.import_playbook: gpulab.kubernetes.verify
@@ -311,6 +314,12 @@ def own_address() -> str:
         except OSError as error:
             pytest.skip(f"no route: {error}")
         return str(client.getsockname()[0])
+
+
+@pytest.mark.parametrize(("name", "forms"), CHECKS.items())
+def test_what_forms_the_cluster_or_shows_how_needs_the_control_plane(name: str, forms: bool) -> None:
+    first, *_rest = yaml.safe_load((ROOT / "playbooks" / name).read_text())
+    assert first.get("vars", {}).get("preflight_forms_cluster", False) is forms
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["before", "after"])

@@ -17,8 +17,18 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_members import
 from ansible_collections.gpulab.kubernetes.plugins.filter.inventory_hints import inventory_hints
 from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import variable_problems
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.references import CONNECTION
+from jinja2 import StrictUndefined
 
+# A template that refers to what is not known yet, and one whose result is omit.
+UNKNOWN = StrictUndefined("hostvars")
+OMIT = type("_OmitType", (), {"__str__": lambda _self: "<<Omit>>"})()
 NAMES = {"cluster_control_plane_group": "control_plane", "cluster_workers_group": "workers"}
+
+
+@pytest.fixture(autouse=True)
+def _no_extra_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugins of inventories would set them for the whole process, and so for other tests."""
+    monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", {}, raising=False)
 
 
 def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
@@ -35,9 +45,17 @@ def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
         ("<worker>", "one name per line"),
         ("gpu1,", "one name per line"),
         ("gpu[01-04]", "gpu[01:04]"),
-        ("admin@gpu1", "ansible_user"),
         ("gpu1;", "Use letters"),
         ("-gpu1", "Use letters"),
+        ("gpu\x1b[0m", "Use letters"),
+        ("192.0.2.321", "at most 255"),
+        ("root@10.0.0.256", "at most 255"),
+        ("http://192.0.2.1", "such as 192.0.2.21"),
+        # ssh takes these.
+        ("root@192.0.2.1", ""),
+        ("admin@gpu1", ""),
+        ("gpü", ""),
+        ("rack1/gpu1", ""),
         ("GPU_1.example.org", ""),
         ("192.0.2.7", ""),
         ("2001:db8::7", ""),
@@ -46,6 +64,8 @@ def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
 def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
     found = find({"cp1": {}, name: {}})
     assert [(problem["kind"], do in problem["do"]) for problem in found] == [("host_name_wrong", True)] * bool(do)
+    for variables in ({"ansible_host": "192.0.2.8"}, {"ansible_host": UNKNOWN}, {"ansible_connection": "local"}):
+        assert find({"cp1": {}, name: variables}) == []
 
 
 @pytest.mark.parametrize(
@@ -55,18 +75,67 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         ({"ansible_become_passwrd": "x"}, "ansible_become_passwrd", "Write ansible_become_password,"),
         ({"ansible_ssh_private_keyfile": "x"}, "ansible_ssh_private_keyfile", "Write ansible_ssh_private_key_file,"),
         ({"ansible_username": "x"}, "ansible_username", "Write ansible_user,"),
+        *(
+            ({wrong: "x"}, wrong, f"Write {right},")
+            for wrong, right in (
+                ("ansible_pasword", "ansible_password"),
+                ("ansible_become_passwd", "ansible_become_password"),
+                ("ansible_hots", "ansible_host"),
+                ("ansible_prot", "ansible_port"),
+                ("ansible_ssh_privat_key_file", "ansible_ssh_private_key_file"),
+                ("ansible_pyhton_interpreter", "ansible_python_interpreter"),
+                ("ansbile_host", "ansible_host"),
+                ("asnible_ssh_private_key_file", "ansible_ssh_private_key_file"),
+                ("ansible-host", "ansible_host"),
+                ("ansible-become-password", "ansible_become_password"),
+            )
+        ),
+        # Two words differ, a word is another one, or the value is not a text.
+        *(
+            ({name: "x"}, "", "")
+            for name in ("ansbile_hots", "ansible_host2", "ansible_user_id", "sensible_host", "ansible_site_user")
+        ),
+        ({"ansible_users": ["a"], "ansible_hosts": {"a": "b"}}, "", ""),
         ({"ansible_host": "192.0.2.1:2222"}, "ansible_host", "Write ansible_host=192.0.2.1 ansible_port=2222"),
         ({"ansible_host": "192.0.2.1/24"}, "ansible_host", "without the length of its network: 192.0.2.1"),
-        ({"ansible_host": "admin@gpu1"}, "ansible_host", "ansible_user"),
+        ({"ansible_host": "admin@gpu1"}, "", ""),
         ({"ansible_host": "ssh://gpu1"}, "ansible_host", "Write an address or a DNS name"),
+        ({"ansible_host": "http://192.0.2.1"}, "ansible_host", "Write an address or a DNS name"),
+        ({"ansible_host": "gpu 1"}, "ansible_host", "Write an address or a DNS name"),
+        ({"ansible_host": "10.0.0.256"}, "ansible_host", "at most 255"),
+        ({"ansible_ssh_host": "192.0.2.321"}, "ansible_host", "at most 255"),
         ({"ansible_host": ""}, "ansible_host", "Replace it"),
+        ({"ansible_host": "CHANGE_ME"}, "ansible_host", "Replace it"),
         ({"ansible_user": "<user>"}, "ansible_user", "Replace it"),
-        ({"ansible_password": "CHANGE_ME"}, "ansible_password", "Replace it"),
+        ({"ansible_user": ""}, "", ""),
+        ({"ansible_password": "<CHANGE_ME>"}, "ansible_password", "Replace it"),
+        ({"ansible_password": "changeme", "ansible_become_password": "CHANGE_ME", "ansible_user": "a"}, "", ""),
+        # Ansible's own default.
+        *(
+            ({name: value}, "", "")
+            for name in (
+                "ansible_host",
+                "ansible_user",
+                "ansible_port",
+                "ansible_become_password",
+                "ansible_connection",
+            )
+            for value in (None, OMIT)
+        ),
         ({"ansible_port": "ssh"}, "ansible_port", "from 1 to 65535"),
         ({"ansible_port": 70000}, "ansible_port", "from 1 to 65535"),
         ({"cluster_node_address": "2001:db8::21"}, "cluster_node_address", ""),
         ({"cluster_node_address": "gpu1.example.org"}, "cluster_node_address", ""),
         ({"cluster_node_address": "[10.0.0.1]"}, "cluster_node_address", ""),
+        *(
+            ({"cluster_node_address": address}, "cluster_node_address", "")
+            for address in ("127.0.0.1", "127.0.1.1", "0.0.0.0", "10.0.0.256", "224.0.0.1", "255.255.255.255")
+        ),
+        *(
+            ({"cluster_api_endpoint": endpoint}, "cluster_api_endpoint", "")
+            for endpoint in ("[2001:db8::1]:6443", "10.0.0.256:6443", "[gpu1]:6443", "192.0.2.1:0")
+        ),
+        *(({"cluster_api_endpoint": f"{host}:6443"}, "", "") for host in ("192.0.2.1", "10.example.org", "cp1")),
         ({"cluster_node_name": "GPU_1"}, "cluster_node_name", ""),
         ({"cluster_node_name": "localhost"}, "cluster_node_name", ""),
         ({"cluster_api_endpoint": "api.example.org:70000"}, "cluster_api_endpoint", ""),
@@ -77,7 +146,13 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         # Variables of plugins that other collections bring.
         *(
             ({f"ansible_{name}": "x"}, "", "")
-            for name in ("doas_pass", "runas_user", "dzdo_exe", "winrm_port", "ruby_interpreter")
+            for name in (
+                *("doas_pass", "runas_user", "dzdo_exe", "ksu_exe", "winrm_port", "ruby_interpreter", "docker_host"),
+                *("lxd_executable", "lxc_executable", "lxc_host", "podman_executable", "podman_extra_args"),
+                *("kubectl_host", "kubectl_username", "kubectl_password", "kubectl_extra_args", "incus_remote"),
+                *("incus_project", "docker_user", "docker_extra_args", "netconf_host_key_checking", "buildah_user"),
+                *("aws_ssm_timeout", "httpapi_use_ssl", "httpapi_port", "network_os", "libssh_host_key_checking"),
+            )
         ),
     ],
 )
@@ -115,6 +190,11 @@ def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
         ({"a": {"ansible_host": "gw", "ansible_ssh_port": 1}, "b": {"ansible_host": "gw", "ansible_ssh_port": 2}}, ""),
         ({"a": {"ansible_connection": "local"}, "b": {"ansible_connection": "local"}}, ""),
         (
+            {name: {"ansible_host": "x", "ansible_ssh_common_args": UNKNOWN} for name in ("a", "b")},
+            "",
+        ),
+        *(({"a": {"ansible_host": value}, "b": {"ansible_host": value}}, "") for value in (None, OMIT, UNKNOWN)),
+        (
             {"a": {"cluster_node_address": "192.0.2.1"}, "b": {"cluster_node_address": "192.0.2.1"}},
             "node_address_twice",
         ),
@@ -123,6 +203,19 @@ def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
 )
 def test_each_machine_has_one_name_and_each_name_one_machine(hosts: dict[str, Any], kind: str) -> None:
     assert [problem["kind"] for problem in find(hosts)] == [kind] * bool(kind)
+
+
+@pytest.mark.parametrize("name", ["ansible_host", "cluster_node_name", "cluster_node_address"])
+def test_what_a_message_shows_does_not_control_the_terminal(tmp_path: Path, name: str) -> None:
+    value = "\x1b]0;x\x07a"
+    hosts: dict[str, dict[str, Any]] = {host: {name: value} for host in ("a", "b")}
+    (tmp_path / "h").write_text(f"a ansible_host={value}\na ansible_host={value}b\nc\x1b d\n")
+    sources = [str(tmp_path / "h")]
+    texts = [str(entry) for problem in find(hosts, sources=sources) for entry in problem.values()]
+    texts += [inventory_hints({"all": []}, {}, sources)]
+    texts += cluster_members(hosts, ["a", "b"], {"a": ["a"], "b": ["b"]}, ["a"]).splitlines()
+    assert any("same" in text for text in texts)
+    assert all(letter.isprintable() or letter == "\n" for text in texts for letter in text)
 
 
 INI = "[control_plane]\ncp1\n[workers]\n{}\n"
@@ -134,12 +227,12 @@ KNOWN: dict[str, dict[str, object]] = {"cp1": {}, "gpu1": {}, "gpu2": {}}
     ("name", "text", "words"),
     [
         ("h", INI.format("gpu1 ansible_host=192.0.2.1\ngpu1 ansible_host=192.0.2.2 # new"), "192.0.2.1 in line 4"),
-        ("h", INI.format("gpu1 cluster_expected_gpus=4\ngpu1 cluster_expected_gpus=8"), "lines 4, 5"),
+        ("h", INI.format("gpu1 ansible_port=22\ngpu1 ansible_port=23"), "22 in line 4; 23 in line 5"),
+        ("h", INI.format("gpu1 rank=1 ansible_user=a\n[mpi]\ngpu1 rank=2 ansible_user=b"), ""),
         ("h.yml", YAML.format("gpu1: {ansible_host: a}\n        gpu1: {ansible_host: b}"), "a in line 5; b in line 6"),
         ("h", INI.format("gpu1 ansible_host=a\n[nfs]\ngpu1\n[x:vars]\ngpu9 a=1\n[y:children]\ngpu8"), ""),
         ("h", INI.format("gpu[1:9] x=1\ngpu1 x=2\n# gpu7\n; gpu8\ngpu2 'a=b c' d='e #'"), ""),
         ("h.yml", "plugin: constructed\nhosts: {gpu9: {}}", ""),
-        ("h.yml", "all: [", ""),
         ("h", INI.format("gpu1\ngpu7"), "it has the hosts gpu7, which are not in the inventory"),
         ("h.yml", YAML.format("gpu7:"), "it has the hosts gpu7"),
         ("h.json", "gpu7", ""),
@@ -194,8 +287,8 @@ def test_a_program_is_not_read(tmp_path: Path) -> None:
     [
         (codecs.BOM_UTF8 + b"[workers]\r\ngpu1\r\n", "save it as UTF-8 without BOM"),
         ("[workers]\r\ngpu1\r\n".encode("utf-16"), "save it as UTF-8 without BOM"),
-        (b"[control_plane]\ncp1\n[cluster: children]\ncontrol_plane\n", "which names the line"),
-        (b"[workers]\ngpu[01-04]\n", "no host of it is in the inventory"),
+        (b"[control_plane]\ncp1\n[cluster: children]\ncontrol_plane\n", "Correct the file: Invalid section entry"),
+        (b"[workers]\ngpu[01-04]\n", "host range must be begin:end"),
         (b"[workers]\n", ""),
     ],
 )

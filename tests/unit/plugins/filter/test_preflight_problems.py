@@ -702,8 +702,14 @@ def test_hosts_behind_one_nat_are_told_the_address_that_only_they_have() -> None
 def test_a_new_cluster_begins_with_its_control_plane(forms: bool, hosts: dict[str, Any] | None) -> None:
     found = copy.deepcopy(hosts) if hosts else {**finished(), "gpu2": reading("gpu2", 13, 2)}
     found["cp1"]["left_out"] = True
-    kinds = [problem["kind"] for problem in find(found, {**SETTINGS, "forms_cluster": forms})]
+    settings = {**SETTINGS, "forms_cluster": forms}
+    kinds = [problem["kind"] for problem in find(found, settings)]
     assert kinds == ["control_plane_left_out"] * bool(forms and hosts)
+    # A run that only checks hosts may be about some of them.
+    notes = preflight_notes(found, settings)
+    assert [note.partition(",")[0] for note in notes] == ["--limit leaves out the control plane cp1"] * bool(
+        hosts and not forms
+    )
 
 
 def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:

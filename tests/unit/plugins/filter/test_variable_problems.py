@@ -26,7 +26,7 @@ GOOD: dict[str, Any] = {
     "cluster_no_proxy": [".example.org", "192.0.2.0/24"],
     "cluster_apt_credentials": [{"machine": "mirror.example.org/debs", "username": "ci", "password": "a:b@c#d"}],
     "containerd_registry_credentials": [{"registry": "mirror.example.org:5000", "username": "$t", "password": "a b"}],
-    "cluster_api_endpoint": "[2001:db8::1]:6443",
+    "cluster_api_endpoint": "192.0.2.1:6443",
     "cluster_dns_domain": "cluster.local",
     "kubeadm_repository_url": "file:///srv/debs",
     "containerd_repository_url": "https://mirror.example.org/~user@home/docker",
@@ -250,7 +250,17 @@ def test_wrong_variable_is_named_once_with_what_to_do(name: str, value: Any, wor
         ({"nfs_server_clients": ["192.0.2.0/24"], "nfs_server_insecure_clients": ["192.168.49.0/24"]}, ""),
         ({"nfs_server_clients": ["*"], "nfs_server_any_client": True}, ""),
         ({"nvidia_driver_version": "auto", "kubeadm_resolv_conf": "/etc/resolv.conf", "kubeadm_timeout": 5.0}, ""),
-        ({"nvidia_driver_version": 580.126, "preflight_disk_mib": {"/usr": "10"}}, ""),
+        (
+            {
+                "nvidia_driver_version": 580.126,
+                "nvidia_driver_source": "preinstalled",
+                "preflight_disk_mib": {"/usr": "10"},
+            },
+            "",
+        ),
+        ({"nvidia_driver_version": "580.178.04"}, ""),
+        ({"nvidia_driver_version": "550.54.15", "nvidia_driver_source": "distribution"}, ""),
+        ({"nvidia_driver_version": "550.54.15", "nvidia_driver_source": UNKNOWN}, ""),
     ],
 )
 def test_values_that_contradict_each_other_are_one_problem(values: dict[str, Any], where: str) -> None:
@@ -498,6 +508,14 @@ def test_containerd_must_fit_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None
     hosts = {"cp1": {"containerd_version": "2.1.5", "cluster_kubernetes_version": "1.36.4"}}
     (problem,) = find(hosts, [], ["cp1"])
     assert "containerd 2.1.5 is too old for Kubernetes 1.36.4" in problem["what"] and "2.2.0" in problem["do"]
+
+
+def test_a_driver_that_no_distribution_has_is_refused_with_the_known_ones() -> None:
+    hosts = {"gpu1": {"nvidia_driver_version": "550.54.15"}, "gpu2": {"nvidia_driver_version": "595.91.07"}, "gpu3": {}}
+    (problem,) = find(hosts, list(hosts))
+    assert "nvidia_driver_version is 550.54.15 for gpu1, which is not in the table of versions" in problem["what"]
+    assert "580.178.04, 595.91.07" in problem["do"]
+    assert find(hosts, list(hosts), later=["nvidia_driver_upgrading"]) == []
 
 
 @pytest.mark.parametrize(
