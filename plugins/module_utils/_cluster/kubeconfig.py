@@ -17,6 +17,7 @@ from typing import Any
 from .._kubeadm.kubeconfig import ORIGINAL_SERVER, Kubeconfig, KubeconfigError, host_port, read_kubeconfig
 
 _NAMES = {"cluster": "kubernetes", "user": "kubernetes-admin"}
+_DEEPEST = 50
 _LONGEST = 1024 * 1024
 # Of which kubectl can make data.
 _FILES = {"certificate-authority", "client-certificate", "client-key"}
@@ -94,11 +95,16 @@ def _load(text: str) -> Any:
     # Roles of this collection that need no API load this file, too.
     import yaml
 
+    depth = 0
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             # Merged aliases can make a short text take hours, and tags can make PyYAML fail in many ways.
             if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
                 raise ValueError("it has YAML aliases or tags, which Kubernetes' programs do not write")
+            # Each level makes PyYAML slower.
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         # Its message quotes the file, which holds keys.
