@@ -365,7 +365,7 @@ NAMES = (
     Name(r"geforce gt 640m?(?![a-z0-9])(?! le)", KEPLER_GK10X, False),
     Name(r"geforce gtx 8[78]0m(?![a-z0-9])", KEPLER_GK10X, False),
     Name(r"geforce 920m(?![a-z0-9])", KEPLER, False),
-    Name(r"geforce gtx (?:745|750|850m)(?![a-z0-9])", MAXWELL, False),
+    Name(r"geforce gtx (?:745|850m)(?![a-z0-9])", MAXWELL, False),
     Name(r"geforce (?:8[34]0m|845m|920mx|9[34]0mx?)(?![a-z0-9])", MAXWELL, False),
     Name(r"geforce gtx titan x$", MAXWELL, False),
     Name(r"geforce gtx 9[5-8][05]m?(?![a-z0-9])", MAXWELL, False),

@@ -31,7 +31,7 @@ def problems(sources: Sequence[str], known: Collection[str], groups: Collection[
     """``known`` are the hosts of the inventory as Ansible has read it, ``groups`` its groups, if they are judged."""
     if groups:
         yield from _unused_variables(sources, groups)
-    read = []
+    read: dict[Path, list[Source]] = {}
     for path, is_named in _files(sources):
         try:
             raw = path.read_bytes()
@@ -47,8 +47,10 @@ def problems(sources: Sequence[str], known: Collection[str], groups: Collection[
         if lost:
             yield lost
         else:
-            read.append(source)
-    yield from _twice(read)
+            # What is named later on the command line may replace what is named before.
+            read.setdefault(path if is_named else path.parent, []).append(source)
+    for together in read.values():
+        yield from _twice(together)
 
 
 def _lost(source: Source, text: str, is_named: bool, encoding: str, known: Collection[str]) -> Problem | None:

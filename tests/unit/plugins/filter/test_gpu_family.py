@@ -65,8 +65,6 @@ def test_everything_about_a_gpu_by_its_name() -> None:
     ("name", "device_id", "family", "last"),
     [
         ("NVIDIA GeForce GTX 745", "0x1382", "Maxwell", 580),
-        ("NVIDIA GeForce GTX 750", "0x1381", "Maxwell", 580),
-        ("GeForce GTX 750 Ti", "0x1380", "Maxwell", 580),
         ("GeForce GTX 850M", "0x1391", "Maxwell", 580),
         ("GeForce 830M", "0x1340", "Maxwell", 580),
         ("GeForce 840M", "0x1341", "Maxwell", 580),
