@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible import constants
-from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader, shell_loader
+from ansible.plugins.loader import become_loader, connection_loader, shell_loader
 from ansible.utils import vars as ansible_vars
 from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_members import cluster_members
 from ansible_collections.gpulab.kubernetes.plugins.filter.inventory_hints import inventory_hints
@@ -163,7 +163,6 @@ def test_connection_variables_and_node_names_are_judged(variables: dict[str, Any
 
 
 def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
-    init_plugin_loader()
     plugins = (
         ("connection", connection_loader, ("ssh", "local")),
         ("become", become_loader, ("sudo", "su")),
