@@ -25,7 +25,7 @@ _HOST = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _SETTING = re.compile(r"[^\s=]+\s*=")
 _HOSTS_KEY = re.compile(r"^[ \t]+hosts:[ \t]*(?:#.*)?$", re.MULTILINE)
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_YAML = (".yml", ".yaml")
+YAML = (".yml", ".yaml")
 # Plugins of ansible-core. Others may read files of any form.
 _OF_CORE = {"advanced_host_list", "auto", "constructed", "generator", "host_list", "ini", "script", "toml", "yaml"}
 _CLASS = re.compile(r"\"?<class '(?:[\w.]*\.)?(?:_AnsibleTagged)?(\w+)'>\"?")
@@ -87,12 +87,14 @@ def has_content(text: str) -> bool:
 
 def written(path: Path, text: str) -> Source:
     """Return the hosts of a file as they are written, with lines; what is not understood is left out."""
-    if path.suffix in _YAML or (not path.suffix and isinstance(_composed(text), yaml.MappingNode)):
-        return _read_yaml(path, text)
+    is_yaml = path.suffix in YAML
+    root = _composed(text) if is_yaml or not path.suffix else None
+    if is_yaml or isinstance(root, yaml.MappingNode):
+        return _read_yaml(path, text, root)
     return _read_ini(path, text)
 
 
-def as_ansible(path: Path) -> Outcome | None:
+def as_ansible(path: Path, text: str) -> Outcome | None:
     """Read a file with the plugins yaml and ini of Ansible; None if a plugin of others could read it."""
     enabled = [str(name).removeprefix("ansible.builtin.") for name in constants.INVENTORY_ENABLED]
     if not _OF_CORE.issuperset(enabled):
@@ -110,7 +112,7 @@ def as_ansible(path: Path) -> Outcome | None:
                 found.append((name, unread))
     if not found or any(_keeps_hosts(error) for _name, error in found):
         return None
-    is_yaml = path.suffix in _YAML or "hosts:" in decode(path.read_bytes())
+    is_yaml = path.suffix in YAML or "hosts:" in text
     error = next((error for name, error in found if (name == "yaml") == is_yaml), found[-1][1])
     message = _CLASS.sub(r"\1", " ".join(str(error).split())).replace("Tagged", "")
     return Outcome(error=message.removeprefix("Failed to parse inventory: ").rstrip("."))
@@ -154,8 +156,8 @@ def _composed(text: str) -> yaml.Node | None:
     return node
 
 
-def _read_yaml(path: Path, text: str) -> Source:
-    source, root = Source(path), _composed(text)
+def _read_yaml(path: Path, text: str, root: yaml.Node | None) -> Source:
+    source = Source(path)
     if root is None:
         source.broken = [text.count("\n", 0, found.start()) + 1 for found in _HOSTS_KEY.finditer(text)]
     if isinstance(root, yaml.MappingNode):

@@ -19,7 +19,7 @@ from ansible.inventory.manager import IGNORED
 from ...module_utils._problem import Problem
 from .._preflight.model import listing
 from .hosts import letters
-from .reading import Source, as_ansible, decode, encoding_problem, has_content, written
+from .reading import YAML, Source, as_ansible, decode, encoding_problem, has_content, written
 
 _NOT_READ = (".json", ".toml", ".html")
 _LARGEST = 4 * 1024 * 1024
@@ -58,7 +58,7 @@ def _lost(source: Source, text: str, is_named: bool, encoding: str, known: Colle
 
     A directory may hold files that are no inventories: they are judged only if they look like one.
     """
-    outcome = None if source.is_plugin else as_ansible(source.path)
+    outcome = None if source.is_plugin else as_ansible(source.path, text)
     if outcome is None:
         return None
     missing = [
@@ -75,7 +75,7 @@ def _lost(source: Source, text: str, is_named: bool, encoding: str, known: Colle
     if encoding:
         do = encoding
     elif outcome.error:
-        line = source.broken[0] if source.broken and source.path.suffix not in (".yml", ".yaml") else 0
+        line = source.broken[0] if source.broken and source.path.suffix not in YAML else 0
         do = f"Correct {f'line {line}' if line else 'the file'}: {outcome.error}"
     else:
         do = "See Ansible's warning above, which names the line (ansible-inventory -i FILE --list)"
