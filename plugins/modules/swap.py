@@ -19,7 +19,8 @@ description:
     that systemd detects, and the services of the packages C(dphys-swapfile), C(swapspace), C(systemd-swap),
     C(zram-config) and C(zram-tools).
   - On the system's GPT disk, systemd turns a partition of type swap on as soon as fstab contains no swap. Therefore the
-    units are read again after systemd has been reloaded, and the new ones are masked as well.
+    units are read again after systemd has been reloaded, and the new ones are masked as well. If their names contain
+    the disk's sequence number, which can change with each boot, C(swap.target) is masked instead.
   - Disables the swap file that Azure's agent creates at each boot (C(ResourceDisk.EnableSwap) in C(/etc/waagent.conf)),
     and saves a copy of that file next to it.
   - Does not change scripts that turn swap on at boot (C(/etc/rc.local), C(per-boot) scripts of cloud-init); a warning

@@ -27,6 +27,10 @@ _UNIT_DIRECTORIES = (
     "/run/systemd/generator.late",
 )
 _CONFIGURATION_DIRECTORIES = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
+# systemd 257 names the units of partitions after a number that the disk has until the next boot, so the target that
+# starts them is masked in their place.
+_PASSING_NAME = r"-disk-by\x2ddiskseq-"
+_TARGET = "swap.target"
 _GENERATOR = "/usr/lib/systemd/system-generators/zram-generator"
 _WHAT = re.compile(r"^What[ \t]*=[ \t]*(\S+)", re.MULTILINE)
 # What cloud-init was given, by images and by the user data of this instance.
@@ -64,7 +68,7 @@ def origins(root: str) -> list[Origin]:
     for name, path in _units(root).items():
         text = text_or_nothing(root, _host_path(root, path))
         what = _WHAT.search(text)
-        found.append(Origin(_maker(name, text), _host_path(root, path), what[1] if what else None))
+        found.append(Origin(_maker(name, text), _host_path(root, path), _device(root, what[1]) if what else None))
     found += [
         Origin("zram-generator", "zram-generator.conf", f"/dev/{name[len('dev-') : -len('.swap')]}")
         for name in _zram_units(root)
@@ -88,7 +92,7 @@ def blamed(area: str, found: Iterable[Origin]) -> str:
 
 def units_to_mask(root: str) -> list[str]:
     """Units and services that turn swap on by themselves. Raises DomainError when a file can't be read."""
-    names = set(_units(root))
+    names = {_TARGET if _PASSING_NAME in name else name for name in _units(root)}
     return sorted(names.union(name for name in _zram_units(root) if not _is_masked(root, name)))
 
 
@@ -98,7 +102,14 @@ def _units(root: str) -> dict[str, Path]:
         for pattern in ("*.swap", *swap.SWAP_SERVICES):
             for path in under(root, directory).glob(pattern):
                 found.setdefault(path.name, path)
-    return {name: path for name, path in found.items() if not _harmless(path)}
+    off = _is_dev_null(under(root, f"{MASKS}/{_TARGET}"))
+    return {name: path for name, path in found.items() if not _harmless(path) and not (off and _PASSING_NAME in name)}
+
+
+def _device(root: str, path: str) -> str:
+    """Return the device that a link in /dev/disk leads to, as the kernel names it."""
+    is_link = path.startswith("/dev/disk/") and under(root, path).exists()
+    return _host_path(root, under(root, path).resolve()) if is_link else path
 
 
 def _maker(unit: str, text: str) -> str:
@@ -114,10 +125,14 @@ def _is_masked(root: str, name: str) -> bool:
 
 
 def _harmless(path: Path) -> bool:
-    if path.is_symlink() and str(path.readlink()) == os.devnull:
+    if _is_dev_null(path):
         return True
     text = read_text(path) if path.is_file() else ""
     return not text or (path.suffix == ".swap" and swap.made_from_fstab(text))
+
+
+def _is_dev_null(path: Path) -> bool:
+    return path.is_symlink() and str(path.readlink()) == os.devnull
 
 
 def _zram_units(root: str) -> list[str]:

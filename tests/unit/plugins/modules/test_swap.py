@@ -272,6 +272,23 @@ def test_swap_partition_that_systemd_finds_once_fstab_is_clean(host: Host, parti
     assert not host.run()["changed"]
 
 
+def test_a_unit_whose_name_changes_with_each_boot_is_kept_off_by_its_target(host: Host) -> None:
+    def boot(number: int) -> None:
+        partition = rf"'disk-by\x2ddiskseq-{number}\x2dpart2'"
+        host.programs.add("systemctl", GENERATOR.format(root=host.root, partitions=partition))
+
+    boot(1)
+    host.fstab.write_text(INSTALLED)
+    assert host.run()["units"] == host.masked() == ["swap.target"]
+    assert not host.run()["changed"]
+    boot(3)
+    host.swaps.write_text(HEADER + "/swapfile file 2048 0 7\n")
+    assert host.run()["units"] == []
+    assert [path.name for path in (host.root / "run/systemd/generator.late").iterdir()] == [
+        r"dev-disk-by\x2ddiskseq-3\x2dpart2.swap"
+    ]
+
+
 def test_swap_partition_is_unmasked_if_something_fails(host: Host) -> None:
     """The second reload fails, so that the run can't end with swap that systemd turns on."""
     once = "[ ! -e {root}/run/systemd/generator.late/dev-sda3.swap ] || touch {root}/broken\n"
