@@ -53,7 +53,7 @@ _value:
 
 
 def cluster_plan(reading: Mapping[str, Any], network: str, namespace: str, installers: bool) -> dict[str, list[str]]:
-    if reading.get("failed") or "states" not in reading:
+    if "failed_state" in reading or "states" not in reading:
         roles = ("node_pools", network, "nvidia_driver_installer", "nvidia_device_plugin")
         return {role: ["everything, since the cluster could not be read"] for role in roles}
     states = reading["states"]

@@ -86,9 +86,13 @@ def host_plan(
 
 
 def _unread(reading: Mapping[str, Any], roles: list[str]) -> bool:
-    """Whether what is pending is unknown. A failure of a state that is none of these roles' does not matter."""
-    failed_role, _separator, _state = str(reading.get("failed_state", "")).partition("/")
-    return "states" not in reading or bool(reading.get("failed") and failed_role in ("", *roles))
+    """Whether what is pending is unknown. A failure of a state that is none of these roles' does not matter.
+
+    With failed_when a failure is not called one, but the state that failed and those after it are still missing.
+    """
+    if "states" not in reading:
+        return True
+    return "failed_state" in reading and str(reading["failed_state"]).partition("/")[0] in roles
 
 
 def _restart(result: Mapping[str, Any]) -> str:

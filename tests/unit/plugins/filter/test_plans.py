@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.host_plan import host_
 from ansible_collections.gpulab.kubernetes.plugins.filter.host_states import host_states
 from ansible_collections.gpulab.kubernetes.plugins.filter.plan_lines import plan_lines
 from ansible_collections.gpulab.kubernetes.plugins.filter.plan_summary import plan_summary
+from support.programs import run_ansible
 
 ALL = ["host", "containerd", "nvidia_driver", "nvidia_container_toolkit"]
 UNREAD = {role: ["everything, since the host could not be read"] for role in ALL}
@@ -67,11 +69,13 @@ def test_what_does_not_count_is_not_read(when: bool | str) -> None:
             {"containerd": ["service (restart)"]},
         ),
         # What is wrong is the role's to tell.
-        ({"failed": True, "msg": "apt"}, UNREAD),
+        ({"failed": False, "msg": "apt"}, UNREAD),
         ({"unreachable": True}, UNREAD),
-        ({**reading(host__swap=True), "failed": True, "failed_state": "containerd/service"}, UNREAD),
+        # As failed_when leaves the result of a failure.
+        ({**reading(host__swap=True), "failed": False, "failed_state": "containerd/service"}, UNREAD),
+        ({**reading(host__swap=False), "failed": False, "failed_state": "host/kernel"}, UNREAD),
         # What the verification reads is read again by the role acceptance, which reports the failure.
-        ({**reading(host__swap=True), "failed": True, "failed_state": "acceptance/host"}, {"host": ["swap"]}),
+        ({**reading(host__swap=True), "failed": False, "failed_state": "acceptance/host"}, {"host": ["swap"]}),
         (reading(acceptance__host=False), {}),
     ],
 )
@@ -163,7 +167,40 @@ def test_drivers_of_pods_are_looked_after_in_each_run() -> None:
 
 def test_a_cluster_that_could_not_be_read_is_entered() -> None:
     roles = ["node_pools", "external", "nvidia_driver_installer", "nvidia_device_plugin"]
-    assert list(cluster_plan({"failed": True, "states": {}}, "external", "ours", False)) == roles
+    failure = {"failed": False, "failed_state": "plugins", "states": {"pools": {"changes": {}}}}
+    assert list(cluster_plan(failure, "external", "ours", False)) == roles
+    assert list(cluster_plan({"failed": False, "msg": "no API"}, "external", "ours", False)) == roles
+
+
+PLAY = """
+- name: Plan
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Read what is pending on the host
+      gpulab.kubernetes.host_state:
+        states:
+          - {name: host/swap, module: swap, args: {proc_swaps: "{{ playbook_dir }}/none"}}
+          - {name: containerd/swap, module: swap, args: {proc_swaps: "{{ playbook_dir }}/full"}}
+          - {name: kubeadm/swap, module: swap, args: {proc_swaps: "{{ playbook_dir }}/none"}}
+      check_mode: true
+      failed_when: false
+      register: found
+    - name: Show the plan
+      ansible.builtin.debug:
+        msg: "{{ found | gpulab.kubernetes.host_plan(['host', 'containerd', 'kubeadm']) }} {{ found.failed }}"
+"""
+
+
+def test_a_state_that_can_not_be_read_leaves_no_role_out(tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(PLAY)
+    (tmp_path / "none").touch()
+    # More than fits into the memory of any machine, so that the module fails.
+    (tmp_path / "full").write_text("Filename Type Size Used Priority\n/swapfile file 9999999999999 9999999999999 -2\n")
+    status, output = run_ansible(tmp_path, "-i", "localhost,", "-c", "local", "play.yml")
+    assert status == 0, output
+    said = " ".join(output.split())
+    assert said.count("everything, since the host could not be read") == 3 and "]} False" in said, output
 
 
 def test_each_way_of_sharing_has_a_rollout() -> None:
