@@ -20,15 +20,13 @@ from .._containerd.files import imported_files
 from .._errors import DomainError
 from .._files import read_text, text_or_nothing, under
 from .._systemd import is_active
-from .kernel import builtin_modules, loaded_modules
+from .kernel import builtin_modules, loaded_modules, traces
 from .kernel_packages import read as read_kernel_packages
 from .swap_origins import blamed, origins
 from .swap_state import active_swaps
 
 _NAMES = {"debian": "Debian", "ubuntu": "Ubuntu"}
 _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-# What shows that a module is there although nothing lists it, as in a container or a kernel without modules.
-_TRACES = {"br_netfilter": "/proc/sys/net/bridge", "ip_tables": "/proc/net/ip_tables_names"}
 _RESOLV_CONF = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
 _INOTIFY = ("max_user_instances", "max_user_watches")
 _UNITS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/usr/local/lib/systemd/system")
@@ -133,7 +131,7 @@ def kernel_modules(root: str, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         if name in loaded:
             states[name] = "loaded"
-        elif name in builtin or under(root, _TRACES.get(name, f"/sys/module/{name}")).exists():
+        elif name in builtin or any(under(root, path).exists() for path in traces(name)):
             states[name] = "builtin"
         else:
             states[name] = "available" if name in available else "missing"

@@ -16,6 +16,8 @@ from .._errors import DomainError
 _HEADER = "# Managed by Ansible (gpulab.kubernetes.kernel_settings); changes made here are overwritten.\n"
 _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _KEY = re.compile(r"[A-Za-z0-9_:@-]+(?:[./][A-Za-z0-9_:@-]+)+")
+# What shows that a module is there although nothing lists it, as in a container or a kernel without modules.
+_TRACES = {"br_netfilter": ("/proc/sys/net/bridge",), "ip_tables": ("/proc/net/ip_tables_names",)}
 _ENTRY = re.compile(r"^\s*-?\s*(?P<key>[^#;=\s][^=\s]*)\s*=\s*(?P<value>.*?)\s*$", re.MULTILINE)
 
 
@@ -29,6 +31,11 @@ def module_name(name: str) -> str:
 def loaded_modules(proc_modules: str) -> set[str]:
     """Names in the text of ``/proc/modules``."""
     return {line.split()[0] for line in proc_modules.splitlines() if line.strip()}
+
+
+def traces(module: str) -> list[str]:
+    """Return paths, one of which exists while the kernel has that module, also where nothing lists it."""
+    return [f"/sys/module/{module}", *_TRACES.get(module, ())]
 
 
 def builtin_modules(modules_builtin: str) -> set[str]:

@@ -75,7 +75,7 @@ class KernelSettings:
         present |= kernel.builtin_modules(read_text(under(self._root, f"/lib/modules/{release}/modules.builtin")) or "")
         for name in modules:
             known = kernel.module_name(name)
-            if known not in present and not under(self._root, f"/sys/module/{known}").is_dir():
+            if known not in present and not any(under(self._root, path).exists() for path in kernel.traces(known)):
                 self._modprobe(name, release)
 
     def _modprobe(self, name: str, release: str) -> None:

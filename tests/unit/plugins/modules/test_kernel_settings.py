@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,13 @@ def test_check_mode_predicts_what_a_run_does(run_module: Any, root: Path) -> Non
     assert not run_module("kernel_settings", {**WANTED, "root": str(root)}, check=True)["changed"]
 
 
-def test_builtin_modules_are_not_loaded(run_module: Any, root: Path) -> None:
+@pytest.mark.parametrize("trace", ["sys/module/br_netfilter", "proc/sys/net/bridge"])
+def test_builtin_modules_are_not_loaded(trace: str, run_module: Any, root: Path) -> None:
     path = root / "lib/modules" / os.uname().release / "modules.builtin"
     path.write_text("kernel/fs/overlayfs/overlay.ko\n")
-    (root / "sys/module/br_netfilter").mkdir(parents=True)
+    shutil.rmtree(root / "sys/module/br_netfilter", ignore_errors=True)
+    shutil.rmtree(root / "proc/sys/net/bridge", ignore_errors=True)
+    (root / trace).mkdir(parents=True)
     result = run_module("kernel_settings", {"modules": ["overlay", "br-netfilter"], "root": str(root)})
     assert result["modules_loaded"] == []
     assert result["changed"], "the file for the next boot is new"
