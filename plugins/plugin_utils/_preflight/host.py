@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
@@ -16,8 +16,8 @@ from .model import Cluster, Facts, HostRule, Reading, listing
 
 # kube-proxy works with either.
 _PACKET_FILTERS = {"ip_tables", "nf_tables"}
-
-
+# In percent what the kubelet's DefaultEvictionHard is, by directory.
+_EVICTED_BELOW = {"/var/lib/containerd": ("imagefs.available", 15), "/var/lib/kubelet": ("nodefs.available", 10)}
 # What the role host raises these limits to, if they are lower and not in host_sysctls.
 INOTIFY = {"max_user_instances": 8192, "max_user_watches": 524288}
 
@@ -150,6 +150,25 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "disk",
                 "Images and packages would fill it, and the kubelet evicts pods when it is nearly full",
                 f"Free some space, mount a larger disk there, or lower {' or '.join(variables)}",
+            )
+        elif "evictionHard" not in cluster.settings["kubelet_configuration"]:
+            yield from _evictions(reading, [share[0] for share in shares])
+
+
+def _evictions(reading: Reading, paths: Iterable[str]) -> Iterator[Problem]:
+    """Of these paths those on whose file system the kubelet would evict pods as soon as it runs."""
+    for disk in reading.facts["disks"]:
+        signal, percent = _EVICTED_BELOW.get(disk["path"], ("", 0))
+        least = disk["total_mib"] * percent // 100
+        if disk["path"] in paths and disk["free_mib"] < least:
+            yield reading.problem(
+                "disk_below_eviction_threshold",
+                f"The disk of {disk['path']} has {disk['free_mib']} MiB free, less than {percent} % of its "
+                f"{disk['total_mib']} MiB",
+                "disk, kubeadm_kubelet_configuration",
+                f"Below {percent} % ({signal}), the kubelet evicts pods and takes no new ones",
+                f"Free {least - disk['free_mib']} MiB or more, mount a larger disk there, or set evictionHard in "
+                f"kubeadm_kubelet_configuration, such as {{evictionHard: {{{signal}: 10Gi}}}}",
             )
 
 

@@ -120,10 +120,10 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "memory_available_mib": 6000,
             "swaps": [],
             "disks": [
-                {"path": "/usr", "free_mib": 20000, "device": "1"},
-                {"path": "/var/lib/containerd", "free_mib": 20000, "device": "1"},
-                {"path": "/var/lib/dkms", "free_mib": 20000, "device": "1"},
-                {"path": "/boot", "free_mib": 300, "device": "2"},
+                {"path": "/usr", "free_mib": 20000, "total_mib": 90000, "device": "1"},
+                {"path": "/var/lib/containerd", "free_mib": 20000, "total_mib": 90000, "device": "1"},
+                {"path": "/var/lib/dkms", "free_mib": 20000, "total_mib": 90000, "device": "1"},
+                {"path": "/boot", "free_mib": 300, "total_mib": 400, "device": "2"},
             ],
             "hostname": name,
             "machine_id": f"{number:032x}",
@@ -328,6 +328,11 @@ def test_disk_for_a_driver_where_one_will_be_installed(
             {"gpu1.facts.disks.3.free_mib": 150},
             "gpu1",
             ["The disk of /boot has 150 MiB free, but 200 MiB are needed", "preflight_driver_disk_mib"],
+        ),
+        (
+            {"gpu1.facts.disks.1.total_mib": 140000},
+            "gpu1",
+            ["/var/lib/containerd has 20000 MiB free, less than 15 %", "Free 1000 MiB", "{imagefs.available: 10Gi}"],
         ),
         ({"gpu1.facts.swaps": [SWAP]}, "gpu1", ["7000 MiB", "6000 MiB", "/dev/sda2"]),
         (
@@ -836,6 +841,12 @@ def test_cluster_program_on_a_host_without_a_cluster_is_somebody_elses() -> None
 
 def test_cgroup_v1_on_purpose() -> None:
     assert check({"cp1.facts.cgroup_version": 1}, kubelet_configuration={"failCgroupV1": False}) == []
+
+
+def test_whoever_sets_eviction_thresholds_knows_the_disks() -> None:
+    nearly_full = {"gpu1.facts.disks.1.total_mib": 140000}
+    assert check(nearly_full, kubelet_configuration={"evictionHard": {"imagefs.available": "10Gi"}}) == []
+    assert check({**nearly_full, "gpu1.facts.cluster.finished": True}) == []
 
 
 def test_swap_in_memory_and_swap_that_fits() -> None:
