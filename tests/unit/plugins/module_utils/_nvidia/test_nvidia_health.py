@@ -138,7 +138,10 @@ JOURNAL = json.dumps({"MESSAGE": LOST, "_TRANSPORT": "kernel"})
     ("answers", "numbers", "failure"),
     [
         ({"journalctl": Result((), 0, JOURNAL, "")}, [79], None),
-        ({"journalctl": Result((), 0, "", ""), "dmesg": Result((), 0, LOST, "")}, [], None),
+        ({"journalctl": Result((), 0, "{}\n", ""), "dmesg": Result((), 0, LOST, "")}, [], None),
+        # A journal that does not record the kernel's messages.
+        ({"journalctl": Result((), 0, "", ""), "dmesg": Result((), 0, LOST, "")}, [79], None),
+        ({"journalctl": Result((), 0, "", "")}, None, "journalctl: it has no messages of the kernel"),
         ({"journalctl": Result((), 1, "", "No journal"), "dmesg": Result((), 0, LOST, "")}, [79], None),
         ({"dmesg": Result((), 0, LOST, "")}, [79], None),
         ({"dmesg": Result((), 1, "", "Operation not permitted")}, None, "dmesg: Operation not permitted"),
