@@ -156,20 +156,23 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _evictions(reading: Reading, paths: Iterable[str]) -> Iterator[Problem]:
-    """Of these paths those on whose file system the kubelet would evict pods as soon as it runs."""
-    for disk in reading.facts["disks"]:
-        signal, percent = _EVICTED_BELOW.get(disk["path"], ("", 0))
-        least = disk["total_mib"] * percent // 100
-        if disk["path"] in paths and disk["free_mib"] < least:
+    """Whether the kubelet would evict pods as soon as it runs, for want of space where these paths are."""
+    disks = {disk["path"]: disk for disk in reading.facts["disks"]}
+    # The largest share first.
+    for path, (signal, percent) in _EVICTED_BELOW.items():
+        least = disks[path]["total_mib"] * percent // 100 if path in paths else 0
+        if least and disks[path]["free_mib"] < least:
+            free, total = disks[path]["free_mib"], disks[path]["total_mib"]
             yield reading.problem(
                 "disk_below_eviction_threshold",
-                f"The disk of {disk['path']} has {disk['free_mib']} MiB free, less than {percent} % of its "
-                f"{disk['total_mib']} MiB",
+                f"The disk of {path} has {free} MiB free, less than {percent} % of its {total} MiB",
                 "disk, kubeadm_kubelet_configuration",
                 f"Below {percent} % ({signal}), the kubelet evicts pods and takes no new ones",
-                f"Free {least - disk['free_mib']} MiB or more, mount a larger disk there, or set evictionHard in "
-                f"kubeadm_kubelet_configuration, such as {{evictionHard: {{{signal}: 10Gi}}}}",
+                f"Free {least - free} MiB or more, mount a larger disk there, or set evictionHard in "
+                "kubeadm_kubelet_configuration, with all signals, since those that are left out are off: "
+                "{memory.available: 100Mi, nodefs.available: 5%, nodefs.inodesFree: 5%, imagefs.available: 5%}",
             )
+            return
 
 
 def _mib(by_path: Facts) -> dict[str, int]:

@@ -332,7 +332,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         (
             {"gpu1.facts.disks.1.total_mib": 140000},
             "gpu1",
-            ["/var/lib/containerd has 20000 MiB free, less than 15 %", "Free 1000 MiB", "{imagefs.available: 10Gi}"],
+            ["/var/lib/containerd has 20000 MiB free, less than 15 %", "Free 1000 MiB", "imagefs.available: 5%}"],
         ),
         ({"gpu1.facts.swaps": [SWAP]}, "gpu1", ["7000 MiB", "6000 MiB", "/dev/sda2"]),
         (
