@@ -88,7 +88,7 @@ def host_plan(
 def _unread(reading: Mapping[str, Any], roles: list[str]) -> bool:
     """Whether what is pending is unknown. A failure of a state that is none of these roles' does not matter.
 
-    With failed_when a failure is not called one, but the state that failed and those after it are still missing.
+    failed_when clears ``failed``, but the result still lacks the state that failed and those after it.
     """
     if "states" not in reading:
         return True

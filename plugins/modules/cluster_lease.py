@@ -142,7 +142,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
             return {**nothing, "changed": _tried(holders, patience, Holder.release)}
         before = _tried(holders, patience, lambda holder: _hold(holder, params))
     except (ApiRefusedError, ApiBusyError, ApiConflictError, KubeconfigError) as error:
-        # kubeadm init grants the administrator its rights last; before that there is no cluster to change.
+        # Until kubeadm init has given the administrator its rights, there is no cluster that a run could change.
         if held and isinstance(error, ApiRefusedError) and under(params["root"], RECORD).exists():
             module.warn(_WITHOUT_LEASE.format("taken", error))
             return {**nothing, "api_silent": True}

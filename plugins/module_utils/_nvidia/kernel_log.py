@@ -35,7 +35,7 @@ def kernel_records(run: Callable[[Sequence[str]], Result]) -> tuple[list[Record]
         except CommandError as error:
             trouble.append(str(error))
             continue
-        # A journal without any message of the kernel is one that does not record them (a container, ReadKMsg=no).
+        # A journal without a single kernel message does not record them (in a container, or with ReadKMsg=no).
         if result.rc == 0 and (result.stdout.strip() or read is dmesg_records):
             return list(read(result.stdout)), None
         trouble.append(f"{argv[0]}: {result.said[:500] if result.rc else 'it has no messages of the kernel'}")

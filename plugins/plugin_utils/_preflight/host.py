@@ -16,7 +16,7 @@ from .model import Cluster, Facts, HostRule, Reading, listing
 
 # kube-proxy works with either.
 _PACKET_FILTERS = {"ip_tables", "nf_tables"}
-# In percent what the kubelet's DefaultEvictionHard is, by directory.
+# The kubelet's DefaultEvictionHard in percent, by directory, the largest first.
 _EVICTED_BELOW = {"/var/lib/containerd": ("imagefs.available", 15), "/var/lib/kubelet": ("nodefs.available", 10)}
 # What the role host raises these limits to, if they are lower and not in host_sysctls.
 INOTIFY = {"max_user_instances": 8192, "max_user_watches": 524288}
@@ -158,7 +158,6 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def _evictions(reading: Reading, paths: Iterable[str]) -> Iterator[Problem]:
     """Whether the kubelet would evict pods as soon as it runs, for want of space where these paths are."""
     disks = {disk["path"]: disk for disk in reading.facts["disks"]}
-    # The largest share first.
     for path, (signal, percent) in _EVICTED_BELOW.items():
         least = disks[path]["total_mib"] * percent // 100 if path in paths else 0
         if least and disks[path]["free_mib"] < least:

@@ -843,7 +843,7 @@ def test_cgroup_v1_on_purpose() -> None:
     assert check({"cp1.facts.cgroup_version": 1}, kubelet_configuration={"failCgroupV1": False}) == []
 
 
-def test_whoever_sets_eviction_thresholds_knows_the_disks() -> None:
+def test_disks_are_not_compared_with_thresholds_that_the_inventory_replaces() -> None:
     nearly_full = {"gpu1.facts.disks.1.total_mib": 140000}
     assert check(nearly_full, kubelet_configuration={"evictionHard": {"imagefs.available": "10Gi"}}) == []
     assert check({**nearly_full, "gpu1.facts.cluster.finished": True}) == []
