@@ -120,6 +120,9 @@ def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
         found += _other_key(lock, "docker", release, keys["docker"])
         found += _other_key(lock, "container-toolkit", release, keys["container_toolkit"])
         found += _other_key(lock, "cuda", release, keys["cuda"].get(name, {}))
+    for version, entry in versions["kubernetes"].items():
+        wanted_images = kubernetes_images(version, entry)
+        found += [f"{image}: the lock has no such image" for image in wanted_images if image not in lock.images]
     for version, known in versions["minikube"].items():
         download = lock.downloads.get(f"minikube-v{version}-linux-amd64")
         if download is None or download.value != known["sha256"]:
@@ -132,8 +135,24 @@ def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def kubernetes_images(version: str, entry: Mapping[str, Any]) -> list[str]:
+    """Return the images that kubeadm of this version asks for; ``entry`` is that of the table of versions."""
+    programs = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+    others = (f"coredns/coredns:{entry['coredns']}", f"etcd:{entry['etcd']}", f"pause:{entry['pause']}")
+    return [f"registry.k8s.io/{image}" for image in (*(f"{name}:v{version}" for name in programs), *others)]
+
+
 def uninstallable(lock: Lock, release: str, wanted: Mapping[str, str]) -> list[str]:
     """Return the relations that nothing meets, and that keep packages (by name the version) from being installed."""
+    return _installed(lock, release, wanted)[1]
+
+
+def dependencies(lock: Lock, release: str, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the packages of the lock (by name the version) that are installed with these, which are among them."""
+    return _installed(lock, release, wanted)[0]
+
+
+def _installed(lock: Lock, release: str, wanted: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     versions: dict[str, list[str]] = {}
     packages: dict[tuple[str, str], Package] = {}
     for repository in lock.repositories.values():
@@ -157,7 +176,7 @@ def uninstallable(lock: Lock, release: str, wanted: Mapping[str, str]) -> list[s
             same = [pair for pair in fitting if pair[1] == version] or fitting[-1:]
             queue += [pair for pair in same[:1] if pair not in seen]
             seen |= set(same[:1])
-    return found
+    return dict(seen), found
 
 
 def age(lock: Lock, today: date) -> int:

@@ -163,13 +163,10 @@ def test_kubeadm_wants_the_images_that_the_lock_has(lock: reader.Lock, table: di
         except NotServedError:
             continue
         wanted = dict(re.findall(r"^\s+(DefaultEtcdVersion|CoreDNSVersion|PauseVersion) += \"([^\"]+)\"", text, re.M))
-        assert wanted["PauseVersion"] == entry["pause"], version
-        for image in (
-            f"etcd:{wanted['DefaultEtcdVersion']}",
-            f"coredns/coredns:{wanted['CoreDNSVersion']}",
-            f"pause:{wanted['PauseVersion']}",
-        ):
-            assert f"registry.k8s.io/{image}" in lock.images, f"kubeadm {version} wants {image}"
+        there = {"DefaultEtcdVersion": "etcd", "CoreDNSVersion": "coredns", "PauseVersion": "pause"}
+        assert wanted == {constant: entry[name] for constant, name in there.items()}, version
+        missing = set(check.kubernetes_images(version, entry)) - set(lock.images)
+        assert not missing, f"kubeadm {version} wants {sorted(missing)}"
         proven.append(version)
     assert proven, "the Go module proxy serves none of these versions"
 
