@@ -1,4 +1,4 @@
-"""Write docs/variables.md, docs/cuda.md, docs/reference/, and the tables of versions in README.md and docs/drivers.md.
+"""Write docs/variables.md, docs/cuda.md, docs/reference/, and tables in README.md, docs/drivers.md, docs/air-gapped.md.
 
 With ``--check`` say if they are current.
 """
@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import downloads
 import reference
 import yaml
 
@@ -51,6 +52,7 @@ ROLES = (
     "wandb_launch",
 )
 BEGIN, END = "<!-- versions: written by docs/generate.py -->", "<!-- end of versions -->"
+DOWNLOADS = "<!-- downloads: written by docs/generate.py -->", "<!-- end of downloads -->"
 DRIVERS = "<!-- driver support: written by docs/generate.py -->", "<!-- end of driver support -->"
 HEAD = """\
 # Variables
@@ -351,6 +353,8 @@ def main() -> int:
     pages = {docs / "variables.md": variables(), docs / "cuda.md": cuda()}
     pages[ROOT / "README.md"] = replace_section(ROOT / "README.md", BEGIN, END, versions())
     pages[docs / "drivers.md"] = replace_section(docs / "drivers.md", *DRIVERS, driver_support())
+    page = docs / "air-gapped.md"
+    pages[page] = replace_section(page, *DOWNLOADS, downloads.section(table))
     pages |= reference.pages(ROOT, tools)
     for path, wanted in pages.items():
         current = path.read_text() if path.is_file() else ""

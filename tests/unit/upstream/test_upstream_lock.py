@@ -190,6 +190,26 @@ def test_what_roles_ask_for_can_be_installed(asked: dict[str, Any], lock: reader
         assert check.uninstallable(lock, release, wanted) == [], host
 
 
+def test_the_list_of_downloads_names_what_roles_ask_for(asked: dict[str, Any], table: dict[str, Any]) -> None:
+    page = (REPOSITORY / "docs/air-gapped.md").read_text().partition("### Packages of a default run")[2]
+    rows = [line.split(" | ") for line in page.partition("\n### ")[0].splitlines() if line.startswith("| ")]
+    defaults = yaml.safe_load((REPOSITORY / "roles/cluster/defaults/main.yml").read_text())
+    checked = 0
+    for host, told in asked.items():
+        release, kubernetes, _driver, _device, extent = host.split("|")
+        if kubernetes != defaults["cluster_kubernetes_version"] or extent != "compute":
+            continue
+        mine = [text for hosts, _repository, text in rows if hosts == "| all" or release in hosts]
+        for package in told["packages"]:
+            parts = [part for text in mine for part in text.removesuffix(" |").split("; ")]
+            named = [part for part in parts if f"`{package['name']}`" in part]
+            assert any(part.endswith(f" {package['version']}") for part in named if package.get("version")) or (
+                named and not package.get("version")
+            ), (host, package)
+            checked += 1
+    assert checked > 50, table["cluster_distributions"]
+
+
 def test_roles_ask_for_the_key_file_that_the_repository_has(asked: dict[str, Any], lock: reader.Lock) -> None:
     for host, told in asked.items():
         if told["key_files"]:
