@@ -36,15 +36,20 @@ def prose(path: Path) -> str:
     return re.sub(r"(`+)(?:(?!\1).)+\1", "code", text)
 
 
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+
+
 def anchors(path: Path) -> set[str]:
     """Return the anchors of a document's headings, as GitHub makes them."""
     text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
     found: set[str] = set()
     for heading in re.findall(r"^#{1,6} +(.+?) *$", text, re.MULTILINE):
-        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
-        slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
-        number = next(n for n in range(1000) if (f"{slug}-{n}" if n else slug) not in found)
-        found.add(f"{slug}-{number}" if number else slug)
+        base = slug(heading)
+        number = next(n for n in range(1000) if (f"{base}-{n}" if n else base) not in found)
+        found.add(f"{base}-{number}" if number else base)
     return found
 
 
@@ -58,6 +63,72 @@ def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
         assert file.exists(), f"{name(document)} links {target}: there is no such file"
         if anchor and file.suffix == ".md":
             assert anchor in anchors(file), f"{name(document)} links {target}: there is no such heading"
+
+
+def section(path: Path, anchor: str) -> str:
+    """Return the section below a heading, with its subsections; without an anchor, the whole document."""
+    text = path.read_text()
+    outside = re.sub(r"^```.*?^```$", lambda block: "x" * len(block[0]), text, flags=re.MULTILINE | re.DOTALL)
+    headings = list(re.finditer(r"^(#{1,6}) +(.+?) *$", outside, re.MULTILINE))
+    for at, heading in enumerate(headings):
+        if anchor and slug(heading[2]) == anchor:
+            ends = (later.start() for later in headings[at + 1 :] if len(later[1]) <= len(heading[1]))
+            return text[heading.start() : next(ends, len(text))]
+    return text
+
+
+@cache
+def within(clicks: int) -> frozenset[tuple[Path, str]]:
+    """Return the documents, each with an anchor or none, that this many clicks from the README lead to."""
+    reached = {(ROOT / "README.md", "")}
+    for _click in range(clicks):
+        for document in {path for path, _anchor in reached}:
+            for target in _LINK.findall(prose(document)):
+                path, _hash, anchor = target.partition("#")
+                file = (document.parent / path).resolve() if path else document
+                if file in DOCUMENTS:
+                    reached.add((file, anchor))
+    return frozenset(reached)
+
+
+# What new users ask; the document or section that answers, and what the answer has to hold.
+QUESTIONS = (
+    ("my GPUs show 0", "docs/troubleshooting.md#nvidiacomgpu-is-0-or-missing", "To fix it"),
+    ("add a node", "docs/own-machines.md#after-the-first-run", "add a line to the inventory and run `site.yml` again"),
+    ("remove a node", "docs/uninstall.md#a-node", "kubectl delete node"),
+    ("upgrade Kubernetes", "docs/updating.md#upgrade-kubernetes", "--patches /etc/kubernetes/patches"),
+    ("back up", "docs/updating.md#back-up-the-cluster", "snapshot save"),
+    ("share one GPU between two", "docs/sharing-gpus.md#one-gpu-for-two-people", "host_vars/gpu1.yml"),
+    ("proxy", "docs/own-machines.md#the-inventory", "behind-a-proxy"),
+    ("air-gapped, offline", "docs/air-gapped.md", "containerd_registry_mirrors"),
+    ("kubectl", "README.md", "kubectl --kubeconfig my-admin.conf get nodes"),
+    ("uninstall", "docs/uninstall.md#the-whole-cluster", "kubeadm reset --force"),
+    ("how long does it take", "docs/sizing.md#time", "minutes"),
+    ("how much disk", "docs/sizing.md#machines", "free disk space"),
+    ("Ubuntu 26.04", "docs/own-machines.md#ubuntu-2604-and-sudo-rs", "ansible_become_exe=sudo.ws"),
+    ("Ubuntu 26.04, Python", "docs/own-machines.md#ubuntu-2604-and-sudo-rs", "Python 3.12"),
+)
+
+
+@pytest.mark.parametrize(("question", "target", "words"), QUESTIONS, ids=[row[0] for row in QUESTIONS])
+def test_what_new_users_ask_is_two_clicks_from_the_readme(question: str, target: str, words: str) -> None:
+    path, _hash, anchor = target.partition("#")
+    assert (ROOT / path, anchor) in within(2), f"{question}: two clicks from the README don't lead to {target}"
+    assert not anchor or anchor in anchors(ROOT / path)
+    assert words in section(ROOT / path, anchor), f"{question}: {target} doesn't hold {words!r}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("offline", "air-gap", "Ingress", "ingress-nginx", "Gateway API", "LoadBalancer", "JupyterHub", "Slurm"),
+        *("backup", "upgrade Kubernetes", "remove a node", "Ubuntu 26.04", "LC_ALL", "ssh-copy-id", "`-k`", "sshpass"),
+        *("requires the locale encoding to be UTF-8", "YAML parsing failed", "group_vars", "host_vars"),
+    ],
+)
+def test_the_questions_answer_the_words_that_people_search_for(words: str) -> None:
+    assert words in (ROOT / "docs" / "faq.md").read_text()
+    assert (ROOT / "docs" / "faq.md", "") in within(1)
 
 
 def test_the_index_links_every_document() -> None:
@@ -222,6 +293,10 @@ def test_every_symptom_says_what_mends_it() -> None:
 
 # Texts that people paste into a search.
 SEARCHED = """\
+Ansible requires the locale encoding to be UTF-8; Detected None.
+Ansible could not initialize the preferred locale: unsupported locale setting
+YAML parsing failed
+you must install the sshpass program
 Failed to initialize NVML: Unknown Error
 could not select device driver "" with capabilities: [[gpu]]
 Driver/library version mismatch
