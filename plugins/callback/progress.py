@@ -77,7 +77,8 @@ COLORS = {
     "failed": "COLOR_ERROR",
     "unreachable": "COLOR_UNREACHABLE",
 }
-PAUSES = ("pause", "ansible.builtin.pause")
+# Tasks that may ask on the terminal.
+PAUSES = ("pause", "ansible.builtin.pause", "gpulab.kubernetes.new_cluster")
 REFRESH = 0.5
 
 

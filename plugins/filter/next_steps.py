@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
 from ansible import context
 
+from ..module_utils._training.judge import largest_training
 from ..plugin_utils._inventory.access import Access
 
 DOCUMENTATION = r"""
@@ -43,6 +45,12 @@ options:
     description: Whether it reaches the API only through SSH.
     type: bool
     default: false
+  free_gpus:
+    description:
+      - For each node, how many GPUs a pod can be given, as M(gpulab.kubernetes.gpu_acceptance) returns them. The
+        command that starts a training uses as many of them as possible. Without any, there is no such command.
+    type: dict
+    default: {}
   kept:
     description: Whether the run has kept an earlier verification. The commands are then omitted.
     type: bool
@@ -73,6 +81,7 @@ def next_steps(
     control_plane: str,
     delegate: str = "localhost",
     tunnel: bool = False,
+    free_gpus: Mapping[str, int] | None = None,
     kept: bool = False,
     is_job: bool = False,
 ) -> list[str]:
@@ -83,6 +92,7 @@ def next_steps(
         kubeconfig=str(kubeconfig),
         kubectl=delegate == "localhost" and not tunnel and shutil.which("kubectl") is not None,
         inventory=inventories,
+        training=largest_training(free_gpus or {}),
         asks_password=any(context.CLIARGS.get(name) for name in ("become_ask_pass", "become_password_file")),
     )
     return access.next_steps(Path.cwd(), terse=kept or is_job)

@@ -131,6 +131,13 @@ options:
     description: Namespace of the device plugin, whose log may show why GPUs are not offered.
     type: str
     default: nvidia-device-plugin
+  tolerations:
+    description:
+      - Tolerations of the pods for which RV(free_gpus) is counted. The pods of the verification tolerate all taints.
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.2.0
   force:
     description: Verify everything again instead of reusing earlier results.
     type: bool
@@ -259,6 +266,15 @@ inconclusive:
   type: bool
   sample: false
   version_added: 0.2.0
+free_gpus:
+  description:
+    - For each node with free GPUs, how many C(nvidia.com/gpu) a new pod can be given. Nodes that are not ready, are
+      cordoned, or have a taint that O(tolerations) don't tolerate are left out.
+    - If pods share GPUs or the GPUs are partitioned, it is 1, because a pod has no use for two shares.
+  returned: success
+  type: dict
+  sample: {gpu1: 4}
+  version_added: 0.2.0
 kept:
   description: Whether all results are from an earlier verification that is still valid.
   returned: success
@@ -317,7 +333,7 @@ _NODE = {
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    names = ("namespace", "image", "network_image", "timeout", "holder", "plugin_namespace")
+    names = ("namespace", "image", "network_image", "timeout", "holder", "plugin_namespace", "tolerations")
     settings = Settings(**{name: params[name] for name in names})
     try:
         session = Session(Api(params["kubeconfig"]), settings, read_hosts(params["nodes"]))
@@ -335,6 +351,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         "changed": changed,
         "report": report,
         "inconclusive": bool(report) and inconclusive(report["problems"]),
+        "free_gpus": session.free_gpus,
         "kept": bool(report) and report["kept"],
         "summary": summary(report) if report else [],
         "problems": problems(report) if report else [],
@@ -352,6 +369,7 @@ def main() -> None:
             "namespace": {"type": "str", "default": "gpulab-acceptance"},
             "holder": {"type": "str", "default": ""},
             "plugin_namespace": {"type": "str", "default": "nvidia-device-plugin"},
+            "tolerations": {"type": "list", "elements": "dict", "default": []},
             "force": {"type": "bool", "default": False},
             "verify": {"type": "bool", "default": True},
             "timeout": {"type": "int", "default": 300},

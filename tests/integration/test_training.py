@@ -19,7 +19,7 @@ import yaml
 from support.cluster import Cluster
 from support.hosts import ROOT, Inventory
 from support.lab import Lab, lab_command, running
-from support.play import Run, environment, play
+from support.play import Run, environment, execute, play
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "training.yml"
 EXAMPLES = ROOT / "examples" / "training"
@@ -36,6 +36,7 @@ class Site:
     lab: Lab
     inventory: Inventory
     cluster: Cluster
+    built: Run
 
     def train(self, name: str, **settings: Any) -> Run:
         return play(self.lab.path, "-e", self.variables(name, settings), playbook="playbooks/train.yml")
@@ -70,9 +71,9 @@ class Site:
 def site() -> Iterator[Site]:
     lab_command("build", "--with", "torch")
     with running("training", SPEC) as lab:
-        play(lab.path).expect_success()
+        built = play(lab.path).expect_success()
         inventory = lab.inventory()
-        yield Site(lab, inventory, Cluster.of(inventory))
+        yield Site(lab, inventory, Cluster.of(inventory), built)
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +88,46 @@ def until(good: Callable[[], bool], seconds: float = 240) -> None:
     while not good():
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(1)
+
+
+def next_commands(run: Run) -> list[str]:
+    """Return the commands below "Next:", as the default callback shows them, without their comments."""
+    _before, heading, after = run.output.partition('"Next:",\n')
+    assert heading, run.tail()
+    lines = [json.loads(line.strip().rstrip(",")) for line in after.partition("\n    ]")[0].splitlines()]
+    return [line.partition("   #")[0].strip() for line in lines]
+
+
+def run_as_printed(site: Site, command: str, events: Path) -> Run:
+    """Run a command with a shell: kubectl where the line says that it works, the playbooks in the checkout."""
+    if command.startswith("sudo kubectl"):
+        return Run(0, site.inventory.control_plane.run(command))
+    return execute(["bash", "-c", command], ROOT, {**os.environ, **environment(events)}, events, 1500)
+
+
+@pytest.mark.parametrize(("held", "nodes", "gpus"), [(0, 2, 2), (2, 1, 2)])
+def test_each_next_command_succeeds_as_printed(site: Site, tmp_path: Path, held: int, nodes: int, gpus: int) -> None:
+    """With two nodes of two GPUs, and as if only one node had free ones."""
+    for host in site.inventory.workers:
+        host.run(f"rm -rf {KEPT}/torch-ddp")
+    if held:
+        site.cluster.start_gpu_pod("notebook", held, "gpu1")
+    try:
+        run = play(site.lab.path, "-e", "acceptance_force=true").expect_success() if held else site.built
+        kubectl, train, verify = next_commands(run)
+        given = f"-i {site.lab.path.relative_to(ROOT)}"
+        assert train == (
+            f"ansible-playbook gpulab.kubernetes.train {given} -e torch_ddp_nodes={nodes} "
+            f"-e torch_ddp_gpus_per_node={gpus}"
+        )
+        assert verify == f"ansible-playbook gpulab.kubernetes.verify {given}"
+        assert "gpu1" in run_as_printed(site, kubectl, tmp_path / "kubectl.jsonl").expect_success().output
+        trained = run_as_printed(site, train, tmp_path / "train.jsonl").expect_success()
+        assert f"{nodes * gpus} processes on {nodes} nodes" in trained.output
+        run_as_printed(site, verify, tmp_path / "verify.jsonl").expect_success()
+    finally:
+        if held:
+            site.cluster.delete_pod("notebook")
 
 
 def test_two_nodes_come_to_the_result_of_one_process_and_a_second_run_resumes(site: Site) -> None:

@@ -17,8 +17,9 @@ from support import awx_project, awx_survey
 from support.programs import run_ansible
 
 ROOT = Path(__file__).resolve().parents[2]
-# The one is part of the others; the other configures AWX itself and is run beside it.
-NO_TEMPLATE = {"playbooks/inventory.yml", "playbooks/awx_configure.yml", "site.yml"}
+# The first is part of the others; the second configures AWX itself and is run beside it; the third writes files that a
+# job of AWX would lose at its end, and that AWX takes from a project.
+NO_TEMPLATE = {"playbooks/inventory.yml", "playbooks/awx_configure.yml", "playbooks/init.yml", "site.yml"}
 # What lasts is written in the inventory; an answer would hold for one job and be undone by the next.
 LASTING = {"nvidia_driver_version", "cluster_gpu_manager"}
 

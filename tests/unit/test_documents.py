@@ -131,6 +131,25 @@ def test_the_questions_answer_the_words_that_people_search_for(words: str) -> No
     assert (ROOT / "docs" / "faq.md", "") in within(1)
 
 
+def test_ci_runs_the_tests_with_the_command_of_the_readme() -> None:
+    _before, _heading, section = (ROOT / "README.md").read_text().partition("\n## Without a GPU\n")
+    commands = [
+        line.partition("#")[0].strip() for line in section.partition("```sh\n")[2].partition("```")[0].splitlines()
+    ]
+    (lab,) = [command for command in commands if "make lab" in command]
+    (tests,) = [command for command in commands if re.search(r"make \w*test", command)]
+    assert lab == "sudo -E make lab"
+    run = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert f"run {tests}" in run, "CI runs other tests, or others than the README prints"
+
+
+def test_every_limit_has_a_way_out() -> None:
+    limits = (ROOT / "README.md").read_text().partition("\n## Limits\n")[2].partition("\n## ")[0]
+    items = limits.split("\n- ")[1:]
+    assert len(items) >= 6
+    assert [item for item in items if not _LINK.search(item)] == []
+
+
 def test_the_index_links_every_document() -> None:
     linked = {(ROOT / "docs" / link).resolve() for link in _LINK.findall((ROOT / "docs" / "README.md").read_text())}
     missing = {path for path in (ROOT / "docs").glob("*.md") if path.name != "README.md"} - linked

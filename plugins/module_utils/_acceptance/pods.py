@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,10 @@ _ISOLATION = (
 
 @dataclass(frozen=True)
 class Settings:
-    """``holder``: who runs the verification; ``timeout`` in seconds."""
+    """``holder``: who runs the verification; ``timeout`` in seconds.
+
+    ``tolerations``: those of the pods for which free GPUs are counted; the verification's own tolerate every taint.
+    """
 
     namespace: str
     image: str
@@ -41,6 +45,7 @@ class Settings:
     timeout: int
     holder: str = ""
     plugin_namespace: str = "nvidia-device-plugin"
+    tolerations: Sequence[Mapping[str, Any]] = ()
 
 
 def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from .._cluster import device_plugins
 from .._cluster.api import Api, ApiError
 from .._cluster.dra import read_claims
 from .._cluster.watching import Watch
+from .._training.judge import free_gpus
 from . import verdict as reports
 from .memory import Memory
 from .network import Network
@@ -49,6 +50,8 @@ class Session:
         self._settings = settings
         self._hosts = hosts
         self._nodes: list[dict[str, Any]] = []
+        # Of the last look at the cluster.
+        self.free_gpus: dict[str, int] = {}
         self._found = self._look()
         uids = {node["metadata"]["name"]: node["metadata"]["uid"] for node in self._nodes}
         self._memory = Memory(api, uids)
@@ -128,7 +131,10 @@ class Session:
     def _look(self, watch: Watch | None = None) -> list[Target]:
         lists = watch or self._api
         self._nodes, pods = lists.items("/api/v1/nodes"), lists.items("/api/v1/pods")
-        return targets(self._hosts, self._nodes, pods, read_claims(lists, pods), self._settings.namespace)
+        claims = read_claims(lists, pods)
+        others = [pod for pod in pods if pod["metadata"].get("namespace") != self._settings.namespace]
+        self.free_gpus = free_gpus(self._nodes, others, claims, self._settings.tolerations)
+        return targets(self._hosts, self._nodes, pods, claims, self._settings.namespace)
 
     def _labelled(self, watch: Watch) -> bool:
         self._found = self._look(watch)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._errors import DomainError
@@ -43,6 +43,26 @@ def labels_of(node: Object) -> Mapping[str, str]:
 
 def taints_of(node: Object) -> list[Any]:
     return (node.get("spec") or {}).get("taints") or []
+
+
+def untolerated_taint(node: Object, tolerations: Sequence[Object], ignored: tuple[str, ...] = ()) -> str:
+    """Return a taint that keeps new pods with these tolerations away, empty for none.
+
+    ``ignored``: what the keys of taints that do not count begin with.
+    """
+    for taint in taints_of(node):
+        counts = taint["effect"] != "PreferNoSchedule" and not taint["key"].startswith(ignored)
+        if counts and not any(_tolerates(each, taint) for each in tolerations):
+            return f"{taint['key']}{'=' * bool(taint.get('value'))}{taint.get('value') or ''}:{taint['effect']}"
+    return ""
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    return (toleration.get("key"), toleration.get("value") or "") == (taint["key"], taint.get("value") or "")
 
 
 def get(api: Api, name: str, doing: str) -> Object:

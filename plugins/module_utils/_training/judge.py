@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 
 from .._cluster import objects
 from .._cluster.dra import NO_CLAIMS, Claims
+from .._cluster.nodes import cordoned, labels_of, untolerated_taint
 from .._cluster.objects import Object
 
 # Exit statuses of the launcher (roles/torch_ddp/files/launch.py).
 FAILED, FAILED_ELSEWHERE = 80, 81
 INDEX = "batch.kubernetes.io/job-completion-index"
 _OOM = "OOMKilled"
+# Labels of GPU feature discovery.
+_STRATEGY, _PRODUCT = "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.product"
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,11 @@ def room(
             continue
         name, offered = objects.name(node), objects.quantity(node, "allocatable")
         held = {} if ever else holding.get(name, {})
-        free = max(0, offered - sum(held.values()))
+        free = _free(node, held)
         words = f"{name} {free} of {offered}"
         if not objects.is_ready(node):
             free, words = -1, f"{words}, {objects.not_ready_reason(node)}"
-        elif node["spec"].get("unschedulable"):
+        elif cordoned(node):
             free, words = -1, f"{words}, cordoned"
         elif held:
             words += f", held by {', '.join(sorted(held))}"
@@ -88,6 +91,40 @@ def room(
     detail = "; ".join(parts) or "no node offers any"
     count = min(enough, wanted.nodes)
     return enough, f"{count} of {wanted.nodes} nodes {have} {wanted.gpus} GPUs{free_word} ({detail})"
+
+
+def _free(node: Object, held: Mapping[str, int]) -> int:
+    return max(0, objects.quantity(node, "allocatable") - sum(held.values()))
+
+
+def free_gpus(
+    nodes: Iterable[Object], pods: Iterable[Object], claims: Claims, tolerations: Sequence[Object]
+) -> dict[str, int]:
+    """Node -> how many GPUs a pod of a training can be given now, of the nodes where it is any.
+
+    A pod is never given two shares or two MIG devices: they would be the same GPU, or one more than CUDA uses.
+    """
+    holding = objects.holders(pods, claims)
+    found = {}
+    for node in nodes:
+        if not objects.is_ready(node) or cordoned(node) or untolerated_taint(node, tolerations):
+            continue
+        free = _free(node, holding.get(objects.name(node), {}))
+        labels = labels_of(node)
+        divided = labels.get(_STRATEGY, "none") != "none" or "-MIG-" in labels.get(_PRODUCT, "")
+        if free:
+            found[objects.name(node)] = 1 if divided else free
+    return found
+
+
+def largest_training(free: Mapping[str, int]) -> Wanted | None:
+    """Return the training that uses most of the ``free`` GPUs of each node, None if there are none.
+
+    Of several with as many GPUs, it is the one on the fewest nodes.
+    """
+    sizes = sorted({amount for amount in free.values() if amount > 0}, reverse=True)
+    every = [Wanted(sum(amount >= size for amount in free.values()), size) for size in sizes]
+    return max(every, key=lambda wanted: wanted.nodes * wanted.gpus, default=None)
 
 
 def possible_nodes(wanted: Wanted, nodes: Iterable[Object]) -> list[Object]:

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...module_utils._acceptance.summary import counted
+from ...module_utils._training.judge import Wanted
+
 _ON_CONTROL_PLANE = "sudo kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes"
 
 
@@ -43,7 +46,7 @@ def report_prefix(sources: Sequence[str], directory: str) -> str:
 class Access:
     """``server`` is host:port of the API, ``kubeconfig`` is empty if none is kept.
 
-    ``kubectl``: there is one on the controller, and it reaches the API.
+    ``kubectl``: there is one on the controller, and it reaches the API. ``training`` is the largest that is possible.
     """
 
     server: str
@@ -52,6 +55,7 @@ class Access:
     kubectl: bool
     inventory: Sequence[str]
     asks_password: bool
+    training: Wanted | None = None
 
     def next_steps(self, here: Path, terse: bool) -> list[str]:
         """Return the lines that end a successful run, with paths as they are typed in the directory ``here``."""
@@ -72,9 +76,17 @@ class Access:
             first,
             "Next:",
             f"  {nodes}",
-            f"  ansible-playbook gpulab.kubernetes.train{given}   # train on all GPUs, see docs/training.md",
+            *self._train(given),
             f"  ansible-playbook gpulab.kubernetes.verify{given}   # verify every GPU again",
         ]
+
+    def _train(self, given: str) -> list[str]:
+        if self.training is None:
+            return []
+        nodes, gpus = self.training.nodes, self.training.gpus
+        sizes = f" -e torch_ddp_nodes={nodes} -e torch_ddp_gpus_per_node={gpus}"
+        comment = f"   # train on {counted(nodes * gpus, 'GPU')}, see docs/training.md"
+        return [f"  ansible-playbook gpulab.kubernetes.train{given}{sizes}{comment}"]
 
 
 def _typed(path: str, here: Path) -> str:

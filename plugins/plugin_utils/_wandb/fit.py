@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...module_utils._cluster import objects
+from ...module_utils._cluster.nodes import untolerated_taint
 from ...module_utils._cluster.quantities import read_quantity
 from ...module_utils._json import as_mapping, as_mappings
 
@@ -78,7 +79,7 @@ def fit_problems(
 
     A resource that none of ``every`` node has may be offered otherwise (by DRA), or later: it is not judged.
     """
-    refused = {objects.name(node): taint for node in labeled if (taint := _untolerated_taint(node, pod))}
+    refused = {objects.name(node): taint for node in labeled if (taint := _lasting_taint(node, pod))}
     nodes = [node for node in labeled if objects.name(node) not in refused]
     if not nodes:
         taints = ", ".join(sorted(set(refused.values())))
@@ -111,21 +112,9 @@ def fit_problems(
         yield f"{who} may request {together}, but no node on which they may run has all of that: lower one of them"
 
 
-def _untolerated_taint(node: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
+def _lasting_taint(node: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
     """Return a taint that keeps the pods away, or empty. Those that Kubernetes sets for a while do not count."""
-    for taint in (node.get("spec") or {}).get("taints") or []:
-        lasting = taint["effect"] != "PreferNoSchedule" and not taint["key"].startswith(_PASSING)
-        if lasting and not any(_tolerates(each, taint) for each in pod.get("tolerations") or []):
-            return f"{taint['key']}{'=' * bool(taint.get('value'))}{taint.get('value') or ''}:{taint['effect']}"
-    return ""
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if toleration.get("effect") not in (None, "", taint["effect"]):
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key") in (None, "", taint["key"])
-    return (toleration.get("key"), toleration.get("value") or "") == (taint["key"], taint.get("value") or "")
+    return untolerated_taint(node, pod.get("tolerations") or [], _PASSING)
 
 
 def _offered_amount(node: Mapping[str, Any], name: str) -> Fraction:

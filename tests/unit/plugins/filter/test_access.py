@@ -16,6 +16,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.expected_api import ex
 from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_path import kubeconfig_path
 from ansible_collections.gpulab.kubernetes.plugins.filter.next_steps import next_steps
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_prefix import report_prefix
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.judge import Wanted
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.access import Access
 from support.programs import run_ansible
 
@@ -86,6 +87,7 @@ HERE = Path("/home/me")
 READY = "is ready at https://10.0.0.11:6443; the administrator's kubeconfig is my-admin.conf."
 KUBECTL = "  kubectl --kubeconfig my-admin.conf get nodes"
 REMOTE = "  sudo kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes   # on cp1"
+TWO_BY_FOUR = Wanted(2, 4)
 
 
 def access(
@@ -93,8 +95,9 @@ def access(
     kubectl: bool = True,
     inventory: tuple[str, ...] = ("/home/me/my.ini",),
     asks_password: bool = False,
+    training: Wanted | None = TWO_BY_FOUR,
 ) -> Access:
-    return Access("10.0.0.11:6443", "cp1", kubeconfig, kubectl, inventory, asks_password)
+    return Access("10.0.0.11:6443", "cp1", kubeconfig, kubectl, inventory, asks_password, training)
 
 
 @pytest.mark.parametrize(
@@ -126,10 +129,17 @@ def test_a_success_names_the_cluster_its_kubeconfig_and_three_commands(
         first,
         "Next:",
         nodes,
-        f"  ansible-playbook gpulab.kubernetes.train{given}   # train on all GPUs, see docs/training.md",
+        f"  ansible-playbook gpulab.kubernetes.train{given} -e torch_ddp_nodes=2 -e torch_ddp_gpus_per_node=4"
+        "   # train on 8 GPUs, see docs/training.md",
         f"  ansible-playbook gpulab.kubernetes.verify{given}   # verify every GPU again",
     ]
     assert found.next_steps(HERE, terse=True) == [first]
+
+
+@pytest.mark.parametrize(("training", "words"), [(None, ""), (Wanted(1, 1), "# train on 1 GPU, see")])
+def test_a_training_is_suggested_if_a_gpu_is_free(training: Wanted | None, words: str) -> None:
+    printed = "\n".join(access(training=training).next_steps(HERE, terse=False))
+    assert ("kubernetes.train " in printed) is (words != "") and words in printed
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ def test_every_gpu_is_proven_at_the_same_time(lab: Lab) -> None:
     assert lab.cluster.most_gpu_pods == 5
     assert states(result, "gpu2") == {"GPU-a0": "proven", "GPU-a1": "proven"}
     assert result["summary"][0] == "5 of 5 GPUs proven on 2 hosts"
+    # Its own pods count as gone.
+    assert result["free_gpus"] == {"gpu1": 3, "gpu2": 2}
 
 
 def test_the_report_tells_what_each_host_has(lab: Lab) -> None:
@@ -257,6 +259,7 @@ def test_a_gpu_held_by_a_user_is_in_use_and_named(lab: Lab) -> None:
     assert states(result, "gpu1") == {"GPU-t0": "in_use", "GPU-t1": "proven", "GPU-t2": "proven"}
     assert result["report"]["hosts"]["gpu1"]["devices"][0]["pod"] == "team/train"
     assert result["report"]["totals"] == {"gpus": 5, "proven": 4, "in_use": 1}
+    assert result["free_gpus"] == {"gpu1": 2, "gpu2": 2}
     assert "team/train" in lab.cluster.pods
 
 

@@ -3,11 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.filter.next_steps import next_steps
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.dra import Claim, Claims, Device
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._training import judge
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.judge import Seen, Wanted
+from hypothesis import given
+from hypothesis import strategies as some
 
 Json = dict[str, Any]
 JOB: Json = {"metadata": {"name": "train", "uid": "job-1"}}
@@ -66,6 +71,89 @@ def test_room_is_counted_by_node(nodes: list[Json], pods: list[Json], wanted: Wa
     found = judge.room(wanted, nodes, pods)
     assert found[0] == enough
     assert found[1].startswith(words)
+
+
+TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+SLICED = {"nvidia.com/gpu.sharing-strategy": "time-slicing"}
+UNSHARED = {"nvidia.com/gpu.sharing-strategy": "none", "nvidia.com/gpu.product": "Tesla-T4"}
+MIG_SINGLE = {**UNSHARED, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}
+CLAIM = Claim((Device("a", "gpu-0", "one"), Device("a", "gpu-1", "two")))
+
+
+def tainted(name: str, gpus: int, key: str, effect: str = "NoSchedule") -> Json:
+    return {**node(name, gpus), "spec": {"taints": [{"key": key, "effect": effect}]}}
+
+
+def mixed_mig(name: str, parts: int) -> Json:
+    found = node(name, 0)
+    found["status"]["allocatable"]["nvidia.com/mig-1g.5gb"] = str(parts)
+    return found
+
+
+def claiming(name: str) -> Json:
+    found = pod(name, where="a", gpus=0)
+    found["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimName": "gpus"}]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "largest"),
+    [
+        ([node("a", 4)], [], (1, 4)),
+        ([node("a", 1)], [], (1, 1)),
+        ([node("cp", 0), node("a", 2), node("b", 2)], [], (2, 2)),
+        ([node("a", 2, labels=UNSHARED), node("b", 2, labels=UNSHARED)], [], (2, 2)),
+        ([node("a", 4), node("b", 2), node("c", 1)], [], (1, 4)),
+        ([node("a", 4), node("b", 3), node("c", 1)], [], (2, 3)),
+        ([node("a", 8), node("b", 1)], [], (1, 8)),
+        ([node(name, 1) for name in "abcdefghi"] + [node("z", 8)], [], (10, 1)),
+        ([node("a", 4), node("b", 4)], [pod("x", where="a", gpus=3)], (1, 4)),
+        ([node("a", 4), node("b", 2)], [pod("x", where="a", gpus=2)], (2, 2)),
+        ([node("a", 2), node("b", 2)], [pod("x", "Succeeded", where="a")], (2, 2)),
+        ([node("a", 2)], [pod("x", where="a")], None),
+        ([node("a", 4)], [claiming("x")], (1, 2)),
+        ([node("a", 4, cordoned=True), node("b", 1)], [], (1, 1)),
+        ([node("a", 4, ready=False), node("b", 1)], [], (1, 1)),
+        ([node("a", 4, cordoned=True)], [], None),
+        ([node("a", 3)], [pod("x", where="a", gpus=5)], None),
+        ([tainted("a", 4, "gpulab.io/gpu-isolated"), node("b", 1)], [], (1, 1)),
+        ([tainted("a", 4, "node-role.kubernetes.io/control-plane"), node("b", 1)], [], (1, 1)),
+        ([tainted("a", 4, "nvidia.com/gpu"), node("b", 1)], [], (1, 4)),
+        ([tainted("a", 4, "team", "PreferNoSchedule")], [], (1, 4)),
+        ([node("a", 8, labels=SLICED)], [], (1, 1)),
+        ([node("a", 8, labels=SLICED), node("b", 4, labels=SLICED)], [pod("x", where="b", gpus=1)], (2, 1)),
+        ([node("a", 7, labels=MIG_SINGLE)], [], (1, 1)),
+        ([mixed_mig("a", 7)], [], None),
+        ([mixed_mig("a", 7), node("b", 2)], [], (1, 2)),
+        ([node("cp", 0)], [], None),
+    ],
+)
+def test_the_training_that_a_success_suggests_has_room(
+    nodes: list[Json], pods: list[Json], largest: tuple[int, int] | None
+) -> None:
+    claims = Claims({("team", "gpus"): CLAIM})
+    free = judge.free_gpus(nodes, pods, claims, TOLERATIONS)
+    printed = "\n".join(next_steps("10.0.0.11:6443", "", "cp1", free_gpus=free))
+    command = re.search(
+        r"kubernetes\.train -e torch_ddp_nodes=(\d+) -e torch_ddp_gpus_per_node=(\d+)   # train on (\d+) GPUs?,",
+        printed,
+    )
+    if largest is None:
+        assert "kubernetes.train" not in printed
+        return
+    assert command is not None, printed
+    count, gpus, together = map(int, command.groups())
+    assert ((count, gpus), together) == (largest, count * gpus)
+    for ever in (False, True):
+        assert judge.room(Wanted(count, gpus), nodes, pods, claims, ever)[0] >= count
+
+
+@given(some.dictionaries(some.text(min_size=1), some.integers(0, 16), max_size=12))
+def test_no_training_uses_more_gpus_than_the_largest(free: dict[str, int]) -> None:
+    found = judge.largest_training(free)
+    best = max((size * sum(each >= size for each in free.values()) for size in range(1, 17)), default=0)
+    assert best == (found.nodes * found.gpus if found else 0)
+    assert found is None or sum(each >= found.gpus for each in free.values()) == found.nodes
 
 
 @pytest.mark.parametrize(
