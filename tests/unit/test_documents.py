@@ -150,6 +150,13 @@ def test_every_limit_has_a_way_out() -> None:
     assert [item for item in items if not _LINK.search(item)] == []
 
 
+@pytest.mark.parametrize("document", ["README.md", "one-machine.md"])
+def test_a_guide_begins_with_the_installed_collection(document: str) -> None:
+    text = (ROOT / "docs" / document).read_text()
+    begins = text.find("../README.md#quick-start")
+    assert 0 < begins < text.find("checkout"), "a checkout is for contributors and for the lab"
+
+
 def test_the_index_links_every_document() -> None:
     linked = {(ROOT / "docs" / link).resolve() for link in _LINK.findall((ROOT / "docs" / "README.md").read_text())}
     missing = {path for path in (ROOT / "docs").glob("*.md") if path.name != "README.md"} - linked
