@@ -132,6 +132,23 @@ def test_where_why_and_do_are_told_and_a_problem_of_two_gpus_is_in_both() -> Non
     assert found["lab", "the API could not be read"][0] == "error"
 
 
+@pytest.mark.parametrize(
+    ("severity", "reachable", "gpu", "own"),
+    [
+        ("error", True, "failure", None),
+        ("error", False, "skipped", "error"),
+        ("warning", True, "passed", "skipped"),
+        ("warning", False, "skipped", "skipped"),
+    ],
+)
+def test_a_problem_of_a_gpu_is_in_its_case_or_a_case(severity: str, reachable: bool, gpu: str, own: str | None) -> None:
+    report, device = report_samples.well(), report_samples.device(0)
+    report["hosts"] = {"gpu1": report_samples.host(device, reachable=reachable)}
+    report["actions"] = [{"severity": severity, "host": "gpu1", "gpu": device["uuid"], "what": "hot"}]
+    found = {name.partition(",")[0]: outcome for (_host, name), (outcome, _) in outcomes(junit(report)).items()}
+    assert found == {"GPU 0": gpu, **({"hot": own} if own else {})}
+
+
 def test_two_reports_that_found_the_same_are_equal() -> None:
     first, second = report_samples.ill(), report_samples.ill()
     second |= {"observed": "2027-01-01T00:00:00Z", "generated": "2027-01-01T00:00:00Z", "history": [], "kept": True}
