@@ -4,35 +4,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
 DOCUMENTATION = r"""
 name: awx_setting_problems
-short_description: Find problems in the inventories and workflows for AWX
+short_description: Find problems in the settings for AWX
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Accepts values of any type, because files and extra variables may contain them.
-positional: _input, workflows
 options:
   _input:
-    description: The inventories, each with C(name) and C(path).
-    type: raw
-    required: true
-  workflows:
-    description: >-
-      The workflows, each with C(name) and C(nodes); a node has C(identifier), either C(job_template) or C(approval),
-      and the nodes that follow it in C(success_nodes), C(failure_nodes) and C(always_nodes).
-    type: raw
+    description:
+      - A dictionary with the environment variables C(CONTROLLER_HOST), C(CONTROLLER_OAUTH_TOKEN),
+        C(CONTROLLER_USERNAME) and C(CONTROLLER_PASSWORD), and the variables C(awx_configure_image),
+        C(awx_configure_project_url), C(awx_configure_forks), C(awx_configure_inventories) and
+        C(awx_configure_workflows). What is not set is missing or empty.
+      - An inventory has C(name) and C(path). A workflow has C(name) and C(nodes); a node has C(identifier), either
+        C(job_template) or C(approval), and the nodes that follow it in C(success_nodes), C(failure_nodes) and
+        C(always_nodes).
+    type: dict
     required: true
 """
 
 EXAMPLES = r"""
 - name: Show the problems
   ansible.builtin.debug:
-    msg: "{{ [{'name': 'lab'}] | gpulab.kubernetes.awx_setting_problems([]) }}"
+    msg: "{{ {'CONTROLLER_HOST': ''} | gpulab.kubernetes.awx_setting_problems }}"
 """
 
 RETURN = r"""
@@ -46,8 +47,36 @@ _value:
 _NEXT = ("success_nodes", "failure_nodes", "always_nodes")
 
 
-def awx_setting_problems(inventories: Any, workflows: Any) -> list[str]:
-    return [*_inventories(inventories), *_workflows(workflows)]
+# Setting -> what it is.
+_NEEDED = {
+    "awx_configure_image": "the address of the execution environment in your registry",
+    "awx_configure_project_url": "the address of your repository",
+}
+
+
+def awx_setting_problems(settings: Mapping[str, Any]) -> list[str]:
+    return [
+        *_environment(settings),
+        *(f"{name} is empty ({what})" for name, what in _NEEDED.items() if not _text(settings.get(name))),
+        *_forks(settings.get("awx_configure_forks")),
+        *_inventories(settings.get("awx_configure_inventories")),
+        *_workflows(settings.get("awx_configure_workflows")),
+    ]
+
+
+def _environment(settings: Mapping[str, Any]) -> Iterator[str]:
+    if not _text(settings.get("CONTROLLER_HOST")):
+        yield "CONTROLLER_HOST is not set in the environment (the address of AWX, such as https://awx.example.org)"
+    token, user, password = (settings.get(f"CONTROLLER_{name}") for name in ("OAUTH_TOKEN", "USERNAME", "PASSWORD"))
+    if not _text(token) and not (_text(user) and _text(password)):
+        yield (
+            "neither CONTROLLER_OAUTH_TOKEN nor CONTROLLER_USERNAME and CONTROLLER_PASSWORD are set in the environment"
+        )
+
+
+def _forks(given: Any) -> Iterator[str]:
+    if isinstance(given, bool) or not re.fullmatch(r"[1-9][0-9]*", str(given), re.ASCII):
+        yield f"awx_configure_forks must be the number of hosts on which a job works at a time, not {given!r:.60}"
 
 
 def _inventories(given: Any) -> Iterator[str]:

@@ -23,9 +23,9 @@ options:
     required: true
   settings:
     description: >-
-      The path of the C(metrics), empty for none, whether a C(config_map) is wanted, the C(kubeconfig) of this run (null
-      if it was not read, and empty if there is no cluster yet), whether GPUs were C(verified), and why the API did not
-      answer (C(api_failure)), or empty.
+      The paths of the C(junit) file and the C(metrics), empty for none, whether a C(config_map) is wanted, the
+      C(kubeconfig) of this run (null if it was not read, and empty if there is no cluster yet), whether GPUs were
+      C(verified), and why the API did not answer (C(api_failure)), or empty.
     type: dict
     required: true
 """
@@ -38,15 +38,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Whether C(metrics) and the C(config_map) are written, and whether the files are C(changed).
+  description: Whether C(junit), C(metrics) and the C(config_map) are written, and whether the files are C(changed).
   type: dict
-  sample: {metrics: false, config_map: true, changed: false}
+  sample: {junit: false, metrics: false, config_map: true, changed: false}
 """
 
 
 def report_targets(report: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, bool]:
     answered = bool(settings["kubeconfig"]) and not settings["api_failure"]
     return {
+        "junit": bool(report and settings["junit"]),
         "metrics": bool(report and settings["metrics"]),
         "config_map": bool(report and settings["config_map"] and answered),
         "changed": settings["verified"] or settings["kubeconfig"] == "",

@@ -92,7 +92,14 @@ def launch(
     copied = awx_project.checkout(project, directory / "project")
     user = _write_inventory(inventory, directory / "inventory")
     options = ["--check"] if job_type == "check" else []
-    options += ["-u", user, *(["--diff"] if template.get("diff_mode") else []), *(["-l", limit] if limit else [])]
+    forks = yaml.safe_load((ROOT / "awx" / "settings.yml").read_text())["awx_configure_forks"]
+    options += [
+        "-u",
+        user,
+        f"--forks={forks}",
+        *(["--diff"] if template.get("diff_mode") else []),
+        *(["-l", limit] if limit else []),
+    ]
     settings = {**json.loads(lab_command("ee")), "job_timeout": template["timeout"]}
     key = Path(inventory.control_plane.variables["ansible_ssh_private_key_file"]).read_text()
     written = {

@@ -141,6 +141,7 @@ KINDS: dict[str, Kind] = {
             "playbook": Field(required=True),
             "execution_environment": _to("execution_environments"),
             "extra_vars": TEXT,
+            "forks": NUMBER,
             "timeout": NUMBER,
             "diff_mode": YES_NO,
             "survey_enabled": YES_NO,

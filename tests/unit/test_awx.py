@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
 import subprocess
@@ -28,6 +29,7 @@ def described(name: str) -> Any:
     return yaml.safe_load((ROOT / "awx" / f"{name}.yml").read_text())[f"awx_configure_{name}"]
 
 
+SETTINGS = yaml.safe_load((ROOT / "awx" / "settings.yml").read_text())
 TEMPLATES = described("job_templates")
 QUESTIONS = [(template["name"], question) for template in TEMPLATES for question in template.get("survey", [])]
 
@@ -58,9 +60,35 @@ def test_a_project_of_your_own_has_the_same_playbooks_from_the_collection() -> N
     assert awx_project.inventories(skeleton) == ["inventories/cluster.ini"]
 
 
+def test_a_project_of_your_own_has_the_settings_of_the_checkout_and_more_forks() -> None:
+    own, checkout = configparser.ConfigParser(), configparser.ConfigParser()
+    own.read(ROOT / "examples" / "project" / "ansible.cfg")
+    checkout.read(ROOT / "ansible.cfg")
+    given = {(section, key): value for section in own.sections() for key, value in own[section].items()}
+    assert int(given.pop(("defaults", "forks"))) == SETTINGS["awx_configure_forks"] > 40
+    assert all(checkout[section][key] == value for (section, key), value in given.items())
+    assert {"pipelining", "any_unparsed_is_failed", "stdout_callback"} <= {key for _section, key in given}
+
+
+def test_what_is_missing_is_a_list(tmp_path: Path) -> None:
+    awx = tmp_path / "ansible_collections" / "awx" / "awx"
+    awx.mkdir(parents=True)
+    (awx / "MANIFEST.json").write_text(json.dumps({"collection_info": {"version": "24.6.1"}}))
+    paths = f"{tmp_path}:{ROOT / 'collections'}"
+    more = {"ANSIBLE_COLLECTIONS_PATH": paths, "CONTROLLER_HOST": "", "CONTROLLER_OAUTH_TOKEN": ""}
+    status, output = run_ansible(tmp_path, str(ROOT / "playbooks" / "awx_configure.yml"), **more)
+    listed = re.findall(r"^ +- (.*)", output, re.MULTILINE)
+    assert status and [line.partition(" is ")[0] for line in listed if " is " in line] == [
+        "CONTROLLER_HOST",
+        "awx_configure_image",
+        "awx_configure_project_url",
+        "awx_configure_inventories: the entry gpulab machines needs a path inside the project "
+        "(awx_configure_inventory_path",
+    ]
+
+
 def test_no_example_is_the_inventory_by_default(project: Path) -> None:
-    settings = yaml.safe_load((ROOT / "awx" / "settings.yml").read_text())
-    assert settings["awx_configure_inventory_path"] == ""
+    assert SETTINGS["awx_configure_inventory_path"] == ""
     assert "inventories/three-machines.ini" in awx_project.inventories(project)
 
 

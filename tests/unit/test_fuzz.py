@@ -408,6 +408,9 @@ CAMPAIGNS: dict[str, Campaign] = {
         through("filter.report_page.report_page", TEMPLATES),
         [report_samples.well(), report_samples.ill(), report_samples.hostile()],
     ),
+    "JUnit XML of a report": Campaign(
+        named("filter.report_junit.report_junit"), [report_samples.well(), report_samples.ill()]
+    ),
     "metrics of a report": Campaign(
         named("filter.report_metrics.report_metrics"), [report_samples.well(), report_samples.ill()]
     ),

@@ -19,6 +19,7 @@ from ansible import constants
 # What the inventory may set of these is also no file that the next run would read as an inventory.
 WRITTEN = (
     "acceptance_report",
+    "acceptance_report_junit",
     "acceptance_report_metrics",
     "cluster_kubeconfig",
     "drift_report",

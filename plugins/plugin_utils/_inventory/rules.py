@@ -131,6 +131,14 @@ def _file(value: Any) -> Iterator[str]:
         yield f"it must be the absolute path of a file, such as /etc/resolv.conf, or empty, not {str(value)!r:.120}"
 
 
+def _junit_file(value: Any) -> Iterator[str]:
+    # The report and its page, which are written next to it, have other names.
+    if value != "" and not str(value).endswith(".xml"):
+        yield f"it must be a file that ends with .xml, or empty, not {str(value)!r:.120}"
+    elif value:
+        yield from files.writable(value)
+
+
 def _metrics_file(value: Any) -> Iterator[str]:
     # node_exporter reads no other files.
     if value != "" and not (_DIRECTORY.fullmatch(str(value)) and str(value).endswith(".prom")):
@@ -312,6 +320,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "kubeadm_kubelet_extra_args": _kubelet_arguments,
     "minikube_options": _minikube_options,
     "acceptance_report": files.report,
+    "acceptance_report_junit": _junit_file,
     "acceptance_report_metrics": _metrics_file,
     "cluster_kubeconfig": files.kubeconfig,
     "drift_report": files.created,

@@ -18,6 +18,8 @@ from .model import Cluster, ClusterRule, Reading, listing
 
 # Interfaces that the pod network makes on a node.
 _OF_THE_CLUSTER = re.compile(r"(?:cni|flannel|veth|kube-|nodelocaldns|tunl|cali|cilium|lxc|weave)")
+# Each is a process of about 100 MB on the controller.
+_MOST_FORKS = 100
 # Of the collection kubernetes.core.
 _KUBERNETES_PACKAGE = "24.2.0"
 
@@ -139,6 +141,18 @@ def _left_out(cluster: Cluster) -> Iterator[Problem]:
             "Workers join the cluster that the control plane creates",
             f"Add {first.host} to --limit, or leave --limit out the first time",
         )
+
+
+def forks(cluster: Cluster) -> Iterator[Problem]:
+    """Whether more forks would save more than every second round."""
+    hosts, given = sum(not reading.left_out for reading in cluster.readings), int(cluster.settings["forks"])
+    useful = min(hosts, _MOST_FORKS)
+    if useful > 2 * given:
+        do = f"Add --forks {useful} to the command, or set forks in ansible.cfg"
+        if cluster.settings["awx"]:
+            do = f"Set awx_configure_forks to {useful}, or Forks in the job template"
+        what, why = f"{hosts} hosts, {given} at a time", f"Every task takes {-(-hosts // given)} rounds"
+        yield Problem("few_forks", what, "forks", why, do)
 
 
 def unique_machine_ids(cluster: Cluster) -> Iterator[Problem]:
@@ -278,4 +292,4 @@ RULES: tuple[ClusterRule, ...] = (
     control_plane_unreached,
     membership,
 )
-NOTES: tuple[ClusterRule, ...] = (left_out_of_check, control_plane_silent)
+NOTES: tuple[ClusterRule, ...] = (left_out_of_check, control_plane_silent, forks)

@@ -38,7 +38,8 @@ def run(
     folder: Path, *arguments: str, playbook: Path = REPOSITORY / "playbooks" / "report.yml", fails: bool = False
 ) -> str:
     (folder / "hosts.ini").write_text(INVENTORY)
-    status, said = run_ansible(folder, str(playbook), "-i", "hosts.ini", *arguments, ANSIBLE_SHOW_CUSTOM_STATS="true")
+    environment = {"ANSIBLE_SHOW_CUSTOM_STATS": "true", "PWD": str(folder)}
+    status, said = run_ansible(folder, str(playbook), "-i", "hosts.ini", *arguments, **environment)
     assert bool(status) == fails and "Traceback" not in said, said
     return said
 
@@ -47,7 +48,8 @@ def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> Non
     written = tmp_path / "gpulab-report.json"
     written.write_text(json.dumps(EARLIER))
     metrics = tmp_path / "gpulab.prom"
-    said = run(tmp_path, "-e", f"acceptance_report_metrics={metrics}")
+    wanted = ("-e", f"acceptance_report_metrics={metrics}", "-e", "acceptance_report_junit=ci/gpulab.xml")
+    said = run(tmp_path, *wanted)
     found = json.loads(written.read_text())
     assert found["hosts"]["cp1"]["reachable"] is False
     assert found["hosts"]["cp1"]["devices"][0]["state"] == "proven"
@@ -59,6 +61,11 @@ def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> Non
     assert ',node="cp1"} 0\n' in metrics.read_text()
     assert metrics.stat().st_mode & 0o777 == 0o644
     assert 'data-gpu="unknown"' in (tmp_path / "gpulab-report.html").read_text()
+    evidence = tmp_path / "ci" / "gpulab.xml"
+    assert 'message="its host could not be reached' in evidence.read_text()
+    before = evidence.stat().st_mtime_ns, evidence.read_text()
+    run(tmp_path, *wanted)
+    assert (evidence.stat().st_mtime_ns, evidence.read_text()) == before
 
 
 def test_errors_fail_the_run_when_the_report_is_written(tmp_path: Path) -> None:
@@ -72,7 +79,14 @@ def test_errors_fail_the_run_when_the_report_is_written(tmp_path: Path) -> None:
 
 
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:
-    run(tmp_path, "--check", "-e", f"acceptance_report_metrics={tmp_path}/gpulab.prom")
+    run(
+        tmp_path,
+        "--check",
+        "-e",
+        f"acceptance_report_metrics={tmp_path}/gpulab.prom",
+        "-e",
+        "acceptance_report_junit=gpulab.xml",
+    )
     assert not list(tmp_path.glob("gpulab*"))
 
 
@@ -130,4 +144,7 @@ def test_a_page_is_made_of_an_existing_report_only(tmp_path: Path) -> None:
     assert f"Error while reading the report {tmp_path}/none.json: there is no such file." in said
     (tmp_path / "some.json").write_text(json.dumps(EARLIER))
     run(tmp_path, "-e", f"acceptance_report_source={tmp_path}/some.json")
+    assert not list(tmp_path.glob("*.xml"))
+    run(tmp_path, "-e", f"acceptance_report_source={tmp_path}/some.json", "-e", "acceptance_report_junit=some.xml")
+    assert 'tests="1"' in (tmp_path / "some.xml").read_text()
     assert "GPU-1" in (tmp_path / "some.html").read_text()

@@ -81,6 +81,17 @@ def test_nothing_is_kept_in_the_cluster_unasked(folder: Path, cluster: FakeClust
     assert cluster.objects == {}
 
 
+def test_a_job_of_awx_keeps_it_unless_the_inventory_says_otherwise(folder: Path, cluster: FakeCluster) -> None:
+    with cluster.serve(folder) as kubeconfig:
+        job = ("-e", f"cluster_api_kubeconfig={kubeconfig}", "-e", "awx_job_template_name=verify")
+        assert "changed=1" in run(folder, *job)
+        assert STORED in cluster.objects
+        cluster.objects.clear()
+        (folder / "research.ini").write_text(f"{INVENTORY}[all:vars]\nacceptance_report_configmap=false\n")
+        assert "changed=0" in run(folder, *job)
+    assert cluster.objects == {}
+
+
 def test_a_run_that_writes_twice_writes_what_it_found_last(folder: Path, cluster: FakeCluster) -> None:
     again = "    - name: Write\n" + PLAY.partition("    - name: Write\n")[2].replace("found.json", "later.json")
     (folder / "play.yml").write_text(PLAY + again)

@@ -76,6 +76,7 @@ def test_the_figures_are_written_into_an_existing_report(tmp_path: Path, there: 
         "report",
         "gpu_benchmark",
         acceptance_report=str(report),
+        acceptance_report_junit="",
         acceptance_report_metrics=str(metrics),
         acceptance_report_configmap=False,
         gpu_benchmark_result=result(),

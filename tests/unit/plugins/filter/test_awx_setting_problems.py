@@ -9,9 +9,42 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.awx_setting_problems import FilterModule
 
 problems = FilterModule().filters()["awx_setting_problems"]
+SIGNED_IN = {"CONTROLLER_HOST": "https://awx.example.org", "CONTROLLER_OAUTH_TOKEN": "x"}
+GIVEN = {"awx_configure_image": "registry.example.org/ee:1", "awx_configure_project_url": "https://git.example.org/a"}
 LAB = {"name": "lab", "path": "inventories/lab.ini"}
 CHECK = {"identifier": "check", "job_template": "preflight", "success_nodes": ["agree"]}
 AGREE = {"identifier": "agree", "approval": {"name": "agree"}, "success_nodes": []}
+
+
+def judge(**changed: Any) -> list[str]:
+    lists = {"awx_configure_inventories": [LAB], "awx_configure_workflows": []}
+    return [*problems({**SIGNED_IN, **GIVEN, "awx_configure_forks": 50, **lists, **changed})]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, []),
+        ({"CONTROLLER_HOST": ""}, ["CONTROLLER_HOST is not set in the environment"]),
+        ({"CONTROLLER_OAUTH_TOKEN": ""}, ["neither CONTROLLER_OAUTH_TOKEN nor"]),
+        ({"CONTROLLER_OAUTH_TOKEN": "", "CONTROLLER_USERNAME": "a"}, ["neither CONTROLLER_OAUTH_TOKEN nor"]),
+        ({"CONTROLLER_OAUTH_TOKEN": "", "CONTROLLER_USERNAME": "a", "CONTROLLER_PASSWORD": "b"}, []),
+        *(({name: ""}, [f"{name} is empty (the address of"]) for name in GIVEN),
+        *(({name: 7}, [f"{name} is empty (the address of"]) for name in GIVEN),
+        *(({"awx_configure_forks": forks}, []) for forks in (1, 50, "120")),
+        *(
+            ({"awx_configure_forks": forks}, ["awx_configure_forks must be the number of hosts on which"])
+            for forks in (0, -1, "", None, True, "many", 2.5, [])
+        ),
+    ],
+)
+def test_a_line_for_each_setting(changed: dict[str, Any], said: list[str]) -> None:
+    found = judge(**changed)
+    assert len(found) == len(said) and all(words in text for words, text in zip(said, found)), found
+
+
+def test_all_that_is_missing_is_found_together() -> None:
+    assert len(problems({})) == 7
 
 
 @pytest.mark.parametrize(
@@ -29,7 +62,7 @@ AGREE = {"identifier": "agree", "approval": {"name": "agree"}, "success_nodes": 
     ],
 )
 def test_inventories(inventories: Any, said: str | None) -> None:
-    found = problems(inventories, [])
+    found = judge(awx_configure_inventories=inventories)
     assert [said in each for each in found] == ([True] if said else [])
 
 
@@ -48,5 +81,5 @@ def test_inventories(inventories: Any, said: str | None) -> None:
     ],
 )
 def test_workflows(workflows: Any, said: str | None) -> None:
-    found = problems([LAB], workflows)
+    found = judge(awx_configure_workflows=workflows)
     assert [said in each for each in found] == ([True] if said else [])

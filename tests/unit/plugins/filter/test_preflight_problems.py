@@ -33,6 +33,8 @@ SETTINGS: dict[str, Any] = {
     "distributions": ["Debian 12", "Debian 13"],
     "kubelet_configuration": {},
     "ansible_core": "2.21.5",
+    "forks": 5,
+    "awx": False,
     "api": {"reach": "refused", "error": "", "python": "/usr/bin/python3", "packages": API_PACKAGES},
     "api_endpoint": "192.168.7.11:6443",
     "api_delegate": "localhost",
@@ -1078,6 +1080,27 @@ def test_limits_of_inotify_that_the_inventory_keeps_low(sysctls: dict[str, Any],
     notes = preflight_notes(hosts, settings)
     assert find(hosts, settings) == [] and len(notes) == bool(note)
     assert all(text.startswith("gpu1: host_sysctls") and note in text for text in notes)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "left_out", "forks", "awx", "note"),
+    [
+        (41, 0, 5, False, "41 hosts, 5 at a time. Every task takes 9 rounds. Add --forks 41 to the command"),
+        (41, 0, 5, True, "Set awx_configure_forks to 41, or Forks in the job template."),
+        (41, 0, "20", False, "--forks 41"),
+        (11, 0, 5, False, "11 hosts, 5 at a time"),
+        (250, 0, 20, False, "--forks 100 "),
+        # A second round is no trouble, and more processes than these are one for the controller.
+        *((hosts, 0, forks, False, "") for hosts, forks in ((1, 5), (10, 5), (41, 21), (40, 20), (250, 50))),
+        (12, 2, 5, False, ""),
+    ],
+)
+def test_too_few_forks_are_a_note(hosts: int, left_out: int, forks: Any, awx: bool, note: str) -> None:
+    found = {f"gpu{place}": reading(f"gpu{place}", 10, 1) for place in range(hosts)}
+    for name in list(found)[:left_out]:
+        found[name]["left_out"] = True
+    notes = preflight_notes(found, {**SETTINGS, "forks": forks, "awx": awx, "control_plane": []})
+    assert len(notes) == bool(note) and all(note in text for text in notes)
 
 
 def test_limits_of_inotify_are_those_of_the_role() -> None:

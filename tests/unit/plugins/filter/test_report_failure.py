@@ -36,13 +36,14 @@ def test_one_sentence_names_the_problems_that_count(actions: list[dict[str, str]
 @pytest.mark.parametrize(
     ("report", "settings", "written"),
     [
-        ({"problems": []}, {}, {"config_map", "metrics"}),
-        ({"problems": []}, {"verified": True}, {"config_map", "metrics", "changed"}),
-        ({"problems": []}, {"metrics": ""}, {"config_map"}),
-        ({"problems": []}, {"config_map": False}, {"metrics"}),
-        ({"problems": []}, {"api_failure": "no answer"}, {"metrics"}),
+        ({"problems": []}, {}, {"config_map", "junit", "metrics"}),
+        ({"problems": []}, {"verified": True}, {"config_map", "junit", "metrics", "changed"}),
+        ({"problems": []}, {"metrics": ""}, {"config_map", "junit"}),
+        ({"problems": []}, {"junit": ""}, {"config_map", "metrics"}),
+        ({"problems": []}, {"config_map": False}, {"junit", "metrics"}),
+        ({"problems": []}, {"api_failure": "no answer"}, {"junit", "metrics"}),
         # A report alone reads no kubeconfig. Before there is a cluster, the verification is predicted.
-        ({"problems": []}, {"kubeconfig": None}, {"metrics"}),
+        ({"problems": []}, {"kubeconfig": None}, {"junit", "metrics"}),
         ({}, {"kubeconfig": ""}, {"changed"}),
         ({}, {}, set()),
     ],
@@ -50,6 +51,6 @@ def test_one_sentence_names_the_problems_that_count(actions: list[dict[str, str]
 def test_a_report_is_kept_where_it_is_wanted(
     report: dict[str, Any], settings: dict[str, Any], written: set[str]
 ) -> None:
-    usual = {"metrics": "a.prom", "config_map": True, "kubeconfig": "/tmp/k", "verified": False, "api_failure": ""}
-    targets = report_targets(report, {**usual, **settings})
+    usual = {"junit": "a.xml", "metrics": "a.prom", "config_map": True, "kubeconfig": "/tmp/k"}
+    targets = report_targets(report, {**usual, "verified": False, "api_failure": "", **settings})
     assert {name for name, value in targets.items() if value} == written

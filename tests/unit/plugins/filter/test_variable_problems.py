@@ -170,6 +170,7 @@ def test_good_variables_have_no_problems() -> None:
         ("nvidia_driver_version", "", "not ''"),
         ("nvidia_driver_version", 580, "not '580'"),
         ("kubeadm_resolv_conf", "etc/resolv.conf", "the absolute path of a file, such as /etc/resolv.conf, or empty"),
+        ("acceptance_report_junit", "gpulab.json", "a file that ends with .xml, or empty, not 'gpulab.json'"),
         ("acceptance_report_metrics", "gpulab.prom", "the absolute path of a file that ends with .prom, or empty"),
         ("acceptance_report_metrics", "/var/lib/prometheus", "not '/var/lib/prometheus'"),
         ("preflight_disk_mib", {"/usr": "2 GB"}, "/usr must have a whole number of MiB, such as 2000, not '2 GB'"),
@@ -325,6 +326,8 @@ def test_all_hosts_of_the_cluster_are_compared_also_those_left_out(hosts: dict[s
     assert all(words in problem["what"] for problem in problems)
 
 
+# The name of the JUnit file has an extension of its own.
+ANY_NAME = [name for name in files.WRITTEN if name != "acceptance_report_junit"]
 KUBECONFIG = {"kind": "Config", "users": [{"name": "kubernetes-admin", "user": {}}]}
 
 
@@ -334,16 +337,19 @@ KUBECONFIG = {"kind": "Config", "users": [{"name": "kubernetes-admin", "user": {
         *((name, "", "it is empty") for name in ("acceptance_report", "drift_report", "plan_report")),
         *(
             (name, "{}/folder", "/folder is a directory; name a file in it")
-            for name in files.WRITTEN
+            for name in ANY_NAME
             if name != "acceptance_report_metrics"
         ),
-        *((name, "{}/text/x.prom", "/text is not a directory") for name in files.WRITTEN),
-        *((name, "{}/text/a/b/x.prom", "/text is not a directory") for name in files.WRITTEN),
-        *((name, "{}/closed/x.prom", "you may not write into ") for name in files.WRITTEN),
-        *((name, "{}/pipe.prom", "/pipe.prom is not a regular file") for name in files.WRITTEN),
+        *((name, "{}/text/x.prom", "/text is not a directory") for name in ANY_NAME),
+        *((name, "{}/text/a/b/x.prom", "/text is not a directory") for name in ANY_NAME),
+        *((name, "{}/closed/x.prom", "you may not write into ") for name in ANY_NAME),
+        *((name, "{}/pipe.prom", "/pipe.prom is not a regular file") for name in ANY_NAME),
         *((name, "{}/new/x.json", "/new on the controller") for name in ("plan_report", "torch_ddp_summary")),
         ("acceptance_report", "{}/new/", "/new is a directory"),
         ("acceptance_report", "{}/gpulab-report.html", "is the name of the page"),
+        ("acceptance_report_junit", "{}/text/x.xml", "/text is not a directory"),
+        ("acceptance_report_junit", "{}/closed/x.xml", "you may not write into "),
+        *(("acceptance_report_junit", value, "") for value in ("", "{}/new/x.xml", "junit.xml")),
         ("acceptance_report_metrics", "{}/folder.prom", "/folder.prom is a directory"),
         ("cluster_kubeconfig", "{}/text", "/text exists, and is not a kubeconfig with the user kubernetes-admin only"),
         ("cluster_kubeconfig", "{}/bytes", "/bytes exists, and is not a kubeconfig"),
