@@ -75,6 +75,27 @@ def test_the_script_works_from_an_installed_collection(installed: Path, tmp_path
     assert json.loads((tmp_path / "gpulab-runs" / "report.json").read_text())["status"] == "done"
 
 
+def test_own_machines_works_as_typed_without_a_checkout(installed: Path, tmp_path: Path) -> None:
+    """All commands of the page that reach no machine, in an empty directory; the text of my.ini is the page's."""
+    page = (ROOT / "docs" / "own-machines.md").read_text().partition("\n## The inventory\n")[2]
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(installed)}
+    scripts = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (init,) = [script for script in scripts if "init_hosts=" in script]
+    (check,) = [
+        script for script in scripts if script.startswith("ansible-playbook gpulab.kubernetes.inventory -i my.ini\n")
+    ]
+    assert "Wrote my.ini" in run("bash", "-euc", init, cwd=tmp_path, env=env)
+    (typed,) = re.findall(r"^```ini\n(\[control_plane\]\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "my.ini").write_text(typed)
+    for folder in (tmp_path, tmp_path / "cluster"):
+        printed = " ".join(run("bash", "-euc", check, cwd=folder, env=env).split())
+        assert "Control plane: cp1 (192.0.2.11)" in printed
+        assert "Workers (2): gpu1 (192.0.2.21), gpu2 (192.0.2.22)" in printed
+    # What a reader of the page has is the collection; the files of a checkout are not there.
+    commands = [line for script in scripts for line in script.splitlines() if line.startswith(("cp ", "cat ", "cd "))]
+    assert commands == []
+
+
 def test_the_package_holds_the_product_and_nothing_else(tarball: Path) -> None:
     with tarfile.open(tarball) as archive:
         names = archive.getnames()

@@ -170,8 +170,8 @@ def test_a_directory_in_which_nothing_can_be_written_is_named(folder: Path) -> N
 
 def answer(process: pexpect.spawn, question: str, text: str) -> None:
     process.expect(question)
-    # Ansible discards what was typed before it reads.
-    time.sleep(0.5)
+    # Ansible discards what was typed before it reads. The live view must not write where somebody types.
+    assert process.expect([r"\d:\d\d 1/1 ", pexpect.TIMEOUT], timeout=0.7) == 1
     process.send(f"{text}\r")
 
 
