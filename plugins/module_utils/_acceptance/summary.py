@@ -22,9 +22,7 @@ def summary(report: Report) -> list[str]:
         line += f", {totals['in_use']} in use by others"
     lines = [line + _kept(report)]
     if report["simulated"]:
-        lines.append(
-            "The check reports that it is simulated: this shows that the parts work together, not that a GPU computes."
-        )
+        lines.append("Simulated GPUs: this run shows that the parts fit together. It doesn't show that a GPU computes.")
     if report["checks"]:
         lines.append(f"Output of each check: {' / '.join(report['checks'])}")
     lines += [_host(name, entry) for name, entry in with_gpus.items()]

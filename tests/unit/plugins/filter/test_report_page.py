@@ -174,13 +174,13 @@ def test_nodes_with_a_problem_come_first_and_healthy_ones_of_a_fleet_are_folded(
     ]
     assert [tile.label for tile in shown.nodes[0].tiles] == ["GPU 5"]
     assert [node.said for node in shown.nodes] == [
-        "7 other GPUs, all proven",
+        "7 other GPUs, all verified",
         "8 GPUs, all unknown",
-        "8 GPUs, all proven",
+        "8 GPUs, all verified",
     ]
     assert [(pool.name, pool.what) for pool in shown.pools] == [
-        ("a100", "27 nodes, 216 GPUs: 214 proven, 2 in use"),
-        ("h100", "10 nodes, 80 GPUs, all proven"),
+        ("a100", "27 nodes, 216 GPUs: 214 verified, 2 in use"),
+        ("h100", "10 nodes, 80 GPUs, all verified"),
         ("Without GPUs", "1 node"),
     ]
 
@@ -198,17 +198,60 @@ def figures(report: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def test_figures_are_words_that_a_person_would_use() -> None:
     assert figures(report_samples.well()) == [
-        ("6/6", "GPUs proven", "ok"),
+        ("6/6", "GPUs verified", "ok"),
         ("3/3", "hosts reached", "ok"),
         ("All", "versions as pinned", "ok"),
         ("364 days", "until a certificate expires", "ok"),
     ]
-    assert figures(report_samples.ill())[1:] == [
+    assert figures(report_samples.ill()) == [
+        ("8/12", "GPUs: 6 verified, 2 in use", "bad"),
         ("3/4", "hosts reached", "bad"),
         ("1", "version differs on 1 host", "warn"),
         ("21 days", "ago a certificate expired", "bad"),
     ]
     assert figures(report_samples.fleet())[2][:2] == ("1", "version differs on 5 hosts")
+    busy = report_samples.fleet(problems=False)
+    assert figures(busy)[0] == ("320/320", "GPUs: 318 verified, 2 in use", "ok")
+
+
+def missing_gpu(report: dict[str, Any]) -> dict[str, Any]:
+    del report["hosts"]["gpu2"]["devices"][0]
+    return report
+
+
+def with_actions(report: dict[str, Any], *severities: str) -> dict[str, Any]:
+    return {**report, "actions": [{"severity": each, "what": each} for each in severities]}
+
+
+@pytest.mark.parametrize(
+    ("report", "state", "title"),
+    [
+        (report_samples.well(), "ok", "6 of 6 GPUs verified"),
+        (report_samples.fleet(problems=False), "ok", "318 of 320 GPUs verified, 2 in use"),
+        (with_actions(report_samples.well(), "warning"), "warn", "1 warning; 6 of 6 GPUs verified"),
+        (
+            report_samples.ill(),
+            "bad",
+            "4 errors, 2 warnings; 6 of 12 GPUs verified, 2 in use, 1 unhealthy, 1 not verified, 2 unknown",
+        ),
+        (
+            report_samples.fleet(),
+            "bad",
+            "2 errors, 6 warnings; 309 of 320 GPUs verified, 2 in use, 1 unhealthy, 8 unknown",
+        ),
+        (
+            with_actions(missing_gpu(report_samples.well()), "error"),
+            "bad",
+            "1 error; 5 of 6 GPUs verified, 1 not found",
+        ),
+        ({"hosts": {}, "totals": {}, "problems": []}, "ok", "No GPUs found"),
+    ],
+)
+def test_the_title_counts_the_problems_and_all_gpus(report: dict[str, Any], state: str, title: str) -> None:
+    shown = page(report)
+    assert (shown.state, shown.title) == (state, title)
+    assert sum(share.number for share in shown.gpus) == report["totals"].get("gpus", 0)
+    assert f"{title} \N{EN DASH} GPU cluster report" in make(report, TEMPLATES)
 
 
 def test_the_head_says_where_it_comes_from() -> None:
@@ -227,7 +270,10 @@ def test_the_head_says_where_it_comes_from() -> None:
 
 
 def tables(report: dict[str, Any]) -> dict[str, Any]:
-    return {table.key: table for table in page(report).tables}
+    shown = page(report)
+    return {
+        table.key: table for table in (*shown.tables, *(table for _key, _title, each in shown.quiet for table in each))
+    }
 
 
 def test_what_is_wrong_stands_open_and_the_rest_is_folded() -> None:
@@ -243,6 +289,26 @@ def test_what_is_wrong_stands_open_and_the_rest_is_folded() -> None:
     assert not any(table.rows for table in well.values())
     assert well["health"].words == "All 6 GPUs are healthy."
     assert {cell.text for row in well["versions"].fold.rows for cell in row[-1:]} == {"cp1, gpu1, gpu2"}
+
+
+def listed(report: dict[str, Any]) -> dict[str, list[str]]:
+    return {title: [table.key for table in tables_] for _key, title, tables_ in page(report).quiet}
+
+
+def test_what_passed_is_one_section_and_what_is_unknown_another() -> None:
+    everything = ["health", "xids", "versions", "certificates", "network"]
+    assert [table.key for table in page(report_samples.well()).tables] == []
+    assert listed(report_samples.well()) == {"Passed": everything}
+    assert [table.key for table in page(report_samples.ill()).tables] == everything
+    assert listed(report_samples.ill()) == {}
+    assert listed(report_samples.fleet()) == {"Not checked": ["xids"], "Passed": ["certificates", "network"]}
+    silent = report_samples.well()
+    silent["hosts"]["gpu1"]["reachable"] = False
+    assert listed(silent) == {"Not checked": ["health", "xids", "versions"], "Passed": ["certificates", "network"]}
+    empty = {"hosts": {}, "totals": {}, "problems": []}
+    assert listed(empty) == {"Not checked": ["health", "versions", "certificates", "network"], "Passed": ["xids"]}
+    page_of_all = make(report_samples.well(), TEMPLATES)
+    assert page_of_all.count("<section") == 6 and "All 6 GPUs are healthy." in page_of_all
 
 
 def test_readings_are_for_each_gpu_and_for_each_node_of_a_fleet() -> None:
@@ -277,14 +343,23 @@ def test_contents_lead_to_the_problems() -> None:
         ("cluster", "The cluster", 3),
         ("health", "GPU health", 1),
     )
+    assert page(report_samples.fleet()).contents[-1] == ("passed", "Passed", 0)
 
 
 def test_links_are_arcs_that_stay_inside_of_the_drawing() -> None:
-    found = links(report_samples.matrix(8, "NV12"))
-    assert found is not None and len(found.arcs) == 28
+    topology = report_samples.matrix(8, "NV12")
+    topology["matrix"]["GPU0"]["GPU1"] = "SYS"
+    found = links(topology)
+    assert found is not None and len(found.arcs) == 27
     assert {arc.count for arc in found.arcs} == {12}
     for arc in found.arcs:
         assert 0 <= arc.start < arc.end <= found.width and arc.height < arc.base < found.height
+
+
+def test_pairs_that_are_all_alike_are_told_and_not_drawn() -> None:
+    found = links(report_samples.matrix(8, "NV12"))
+    assert found is not None and found.arcs == ()
+    assert found.words == "Each pair of GPUs is connected by 12 NVLinks."
 
 
 @pytest.mark.parametrize(
@@ -308,3 +383,12 @@ def test_pairs_that_differ_are_listed() -> None:
 def test_any_topology_is_drawn_or_left_out(gpus: Any, matrix: Any) -> None:
     found = links({"gpus": gpus, "matrix": matrix})
     assert found is None or len(found.points) >= 2
+
+
+def test_commands_have_the_options_of_the_run() -> None:
+    shown = make(report_samples.ill(), TEMPLATES)
+    assert "-i INVENTORY" not in shown
+    assert "<pre><code>ansible-playbook gpulab.kubernetes.verify -i research.ini -K</code></pre>" in shown
+    report = report_samples.ill()
+    del report["origin"]["options"]
+    assert "<pre><code>ansible-playbook gpulab.kubernetes.verify -i INVENTORY</code></pre>" in make(report, TEMPLATES)
