@@ -76,7 +76,7 @@
     if (!table.tHead) wrong.push("a table without column headers");
   }
   for (const picture of document.querySelectorAll("svg, img, canvas")) {
-    const hidden = picture.getAttribute("aria-hidden") === "true";
+    const hidden = picture.getAttribute("aria-hidden") === "true" || picture.parentElement.closest("[role=img]");
     const named = picture.getAttribute("role") === "img" && picture.getAttribute("aria-label");
     if (!hidden && !named && !picture.getAttribute("alt")) wrong.push("a picture without a text alternative");
   }

@@ -155,7 +155,7 @@ def test_no_line_leads_to_nodes_that_are_folded(tab: Tab, pages: dict[str, Path]
 def test_the_contents_lead_to_each_section(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["fleet"])
     missing = "[...document.querySelectorAll('nav a')].filter((each) => !document.querySelector(each.hash)).length"
-    assert tab.evaluate("document.querySelectorAll('nav a').length") == 7 and tab.evaluate(missing) == 0
+    assert tab.evaluate("document.querySelectorAll('nav a').length") == 6 and tab.evaluate(missing) == 0
 
 
 def test_commands_can_be_copied(tab: Tab, pages: dict[str, Path]) -> None:

@@ -162,7 +162,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
 def _figures(report: Report, gpus: dict[str, int]) -> Iterator[Figure]:
     whole, used = sum(gpus.values()), gpus.get("in_use", 0)
     verified = gpus.get("verified", 0)
-    what = f"GPUs: {verified} verified, {used} in use" if used else "GPUs verified"
+    what = f"{verified} verified, {used} in use" if used else "GPUs verified"
     yield Figure(f"{verified + used}/{whole}", what, "ok" if verified + used == whole else "bad")
     hosts = report["hosts"].values()
     reached = sum(1 for entry in hosts if entry.get("reachable") is not False)

@@ -204,14 +204,14 @@ def test_figures_are_words_that_a_person_would_use() -> None:
         ("364 days", "until a certificate expires", "ok"),
     ]
     assert figures(report_samples.ill()) == [
-        ("8/12", "GPUs: 6 verified, 2 in use", "bad"),
+        ("8/12", "6 verified, 2 in use", "bad"),
         ("3/4", "hosts reached", "bad"),
         ("1", "version differs on 1 host", "warn"),
         ("21 days", "ago a certificate expired", "bad"),
     ]
     assert figures(report_samples.fleet())[2][:2] == ("1", "version differs on 5 hosts")
     busy = report_samples.fleet(problems=False)
-    assert figures(busy)[0] == ("320/320", "GPUs: 318 verified, 2 in use", "ok")
+    assert figures(busy)[0] == ("320/320", "318 verified, 2 in use", "ok")
 
 
 def missing_gpu(report: dict[str, Any]) -> dict[str, Any]:
