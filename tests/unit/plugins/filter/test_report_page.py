@@ -305,7 +305,7 @@ def test_what_passed_is_one_section_and_what_is_unknown_another() -> None:
     silent = report_samples.well()
     silent["hosts"]["gpu1"]["reachable"] = False
     assert listed(silent) == {"Not checked": ["health", "xids", "versions"], "Passed": ["certificates", "network"]}
-    empty = {"hosts": {}, "totals": {}, "problems": []}
+    empty: dict[str, Any] = {"hosts": {}, "totals": {}, "problems": []}
     assert listed(empty) == {"Not checked": ["health", "versions", "certificates", "network"], "Passed": ["xids"]}
     page_of_all = make(report_samples.well(), TEMPLATES)
     assert page_of_all.count("<section") == 6 and "All 6 GPUs are healthy." in page_of_all
