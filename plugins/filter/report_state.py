@@ -42,9 +42,9 @@ options:
         time of each phase in seconds), C(earlier_phases) (the phases of an earlier report, for a run without phases),
         C(certificate_days), C(api_failure), and C(launch) (see the role C(wandb_launch)).
       - It also contains C(inventory_sources) and C(cluster_name) (the name of the inventory if the controller has one;
-        otherwise, the cluster is named after its inventory file), C(controller) (who runs this), and C(earlier) (the
-        text of the report that is replaced, for the history and the figures of C(gpu_benchmark); text that is not a
-        report is ignored).
+        otherwise, the cluster is named after its inventory file), C(controller) (who runs this), C(options) (what
+        stands for C(-i INVENTORY) in commands), and C(earlier) (the text of the report that is replaced, for the
+        history and the figures of C(gpu_benchmark); text that is not a report is ignored).
     type: dict
     required: true
 seealso:

@@ -189,7 +189,7 @@ RETURN = r"""
 report:
   description:
     - Report, as written by the role C(acceptance). Empty in check mode if there is something to verify.
-    - RV(report.problems) is empty if everything is proven.
+    - RV(report.problems) is empty if everything is verified.
   returned: success
   type: dict
   contains:
@@ -209,7 +209,7 @@ report:
       description: For each node, whether a pod that requests no GPUs sees none.
       type: dict
     totals:
-      description: Numbers of all GPUs, of proven GPUs and of GPUs in use, as C(gpus), C(proven) and C(in_use).
+      description: Numbers of all GPUs, of verified GPUs and of GPUs in use, as C(gpus), C(proven) and C(in_use).
       type: dict
     checks:
       description: Output that all checks have in common.
@@ -285,7 +285,7 @@ summary:
   returned: success
   type: list
   elements: str
-  sample: ["1 of 1 GPUs proven on 1 host"]
+  sample: ["1 of 1 GPUs verified on 1 host"]
 problems:
   description: All problems as text, one line each with host, GPU and cause.
   returned: success

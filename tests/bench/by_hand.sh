@@ -218,4 +218,4 @@ for target in "$other" "$service" net.default.svc.cluster.local; do
     kubectl get --raw "$source=$target" | grep -q '"responses":\["net-' || { echo "no answer from $target"; exit 1; }
 done
 kubectl delete pods,services --selector '!component' --namespace default --grace-period=1 --wait=false
-echo "$(wc -w <<<"$seen") of $(wc -w <<<"$there") GPUs proven"
+echo "$(wc -w <<<"$seen") of $(wc -w <<<"$there") GPUs verified"

@@ -120,7 +120,7 @@ def test_what_minikube_refuses_is_refused_before_anything_changes(
 
 def test_every_gpu_is_verified(inventory: Path, guide: Guide, host: Host, cluster: Cluster) -> None:
     run = guide.through("minikube -i my.ini")
-    assert "4 of 4 GPUs proven" in run.output
+    assert "4 of 4 GPUs verified" in run.output
     assert "Service ok, DNS ok" in run.output and "a pod that requests no GPUs sees none" in run.output
     assert cluster.allocatable_gpus() == {host.name: 4}
     totals = json.loads((inventory.parent / "gpulab-report.json").read_text())["totals"]
@@ -179,10 +179,10 @@ def test_playbooks_for_clusters_take_minikube(inventory: Path, host: Host, clust
     for sharing, offered in (({"mode": "time_slicing", "replicas": 2}, 8), ({"mode": "exclusive"}, 4)):
         values = ("-e", json.dumps({"nvidia_device_plugin_sharing": sharing}))
         run = play(inventory, *values, playbook="playbooks/share_gpus.yml").expect_success()
-        assert run.changed() and "4 of 4 GPUs proven" in run.output
+        assert run.changed() and "4 of 4 GPUs verified" in run.output
         assert cluster.allocatable_gpus() == {host.name: offered}
         play(inventory, *values, playbook="playbooks/share_gpus.yml").expect_unchanged()
-    assert "4 of 4 GPUs proven" in play(inventory, playbook="playbooks/verify.yml").expect_success().output
+    assert "4 of 4 GPUs verified" in play(inventory, playbook="playbooks/verify.yml").expect_success().output
     play(inventory, playbook="playbooks/report.yml").expect_success()
     totals = json.loads((inventory.parent / "gpulab-report.json").read_text())["totals"]
     assert (totals["gpus"], totals["proven"]) == (4, 4)
@@ -199,14 +199,14 @@ def test_it_is_there_after_a_reboot(inventory: Path, host: Host, cluster: Cluste
     cluster.kubectl("rollout", "status", "deployment/notebook", "--timeout=120s")
     cluster.kubectl("delete", "deployment/notebook", "--timeout=60s")
     run = minikube(inventory).expect_success()
-    assert "4 of 4 GPUs proven" in run.output
+    assert "4 of 4 GPUs verified" in run.output
 
 
 def test_it_is_stopped_and_started(inventory: Path, guide: Guide, host: Host) -> None:
     assert guide.through("minikube_state=stopped").changed()
     assert host.run("systemctl is-active kubelet || true").strip() == "inactive"
     minikube(inventory, state="stopped").expect_unchanged()
-    assert "4 of 4 GPUs proven" in guide.through("minikube -i my.ini").output
+    assert "4 of 4 GPUs verified" in guide.through("minikube -i my.ini").output
 
 
 def test_it_is_deleted_by_its_name_only(inventory: Path, guide: Guide, host: Host) -> None:

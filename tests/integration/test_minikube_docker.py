@@ -73,7 +73,7 @@ def given(host: Host) -> str:
 
 def test_every_gpu_is_verified(inventory: Path, host: Host, cluster: Cluster) -> None:
     run = minikube(inventory).expect_success()
-    assert "4 of 4 GPUs proven" in run.output
+    assert "4 of 4 GPUs verified" in run.output
     assert "Service ok, DNS ok" in run.output and "a pod that requests no GPUs sees some on minikube" in run.output
     assert cluster.allocatable_gpus() == {"minikube": 4}
     totals = json.loads((inventory.parent / "gpulab-report.json").read_text())["totals"]
@@ -150,7 +150,7 @@ def test_it_is_stopped_and_started_by_its_unit(inventory: Path, host: Host, clus
     minikube(inventory, state="stopped").expect_unchanged()
     host.run("systemctl restart minikube-minikube", timeout=300)
     cluster.kubectl("wait", "node/minikube", "--for=condition=Ready", "--timeout=60s")
-    assert "4 of 4 GPUs proven" in minikube(inventory).expect_success().output
+    assert "4 of 4 GPUs verified" in minikube(inventory).expect_success().output
 
 
 def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
@@ -167,5 +167,5 @@ def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
 
 def test_every_gpu_is_verified_by_the_other_mode(inventory: Path, host: Host) -> None:
     run = minikube(inventory, gpus="nvidia.com").expect_success()
-    assert "4 of 4 GPUs proven" in run.output
+    assert "4 of 4 GPUs verified" in run.output
     assert json.loads(given(host))[0]["Driver"] == "cdi"

@@ -65,7 +65,7 @@ def test_the_next_run_goes_on_and_completes(lab: Lab) -> None:
     done_before = report(lab)["phases"]
     child = provision(lab)
     child.expect("The last run ended .cancelled. in .Prepare the hosts.. Finished work is kept.")
-    child.expect("GPUs proven")
+    child.expect("GPUs verified")
     status, shown = end_of(child)
     assert status == 0, shown
     titles = [phase["title"] for phase in report(lab)["phases"]]

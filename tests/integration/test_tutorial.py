@@ -133,7 +133,7 @@ def test_docker_gives_containers_the_gpus(site: Site) -> None:
 
 def test_minikube_gives_pods_the_gpus(site: Site) -> None:
     run = site.guide.through("kubernetes.minikube")
-    assert "4 of 4 GPUs proven" in run.output
+    assert "4 of 4 GPUs verified" in run.output
     for image in (HELLO, PICTURES):
         site.host.run(f"sudo -iu {USER} minikube image load {image}", timeout=300)
 
@@ -249,7 +249,7 @@ def test_a_build_that_fails_shows_its_last_lines(site: Site) -> None:
 
 
 def test_verify_works_on_minikube(site: Site) -> None:
-    assert "4 of 4 GPUs proven" in site.play("verify").expect_success().output
+    assert "4 of 4 GPUs verified" in site.play("verify").expect_success().output
 
 
 def test_gpus_of_the_addon_are_not_shared(site: Site) -> None:

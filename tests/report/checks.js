@@ -76,7 +76,7 @@
     if (!table.tHead) wrong.push("a table without column headers");
   }
   for (const picture of document.querySelectorAll("svg, img, canvas")) {
-    const hidden = picture.getAttribute("aria-hidden") === "true";
+    const hidden = picture.getAttribute("aria-hidden") === "true" || picture.parentElement.closest("[role=img]");
     const named = picture.getAttribute("role") === "img" && picture.getAttribute("aria-label");
     if (!hidden && !named && !picture.getAttribute("alt")) wrong.push("a picture without a text alternative");
   }
@@ -85,7 +85,7 @@
   for (const list of document.querySelectorAll("[aria-labelledby]"))
     if (!document.getElementById(list.getAttribute("aria-labelledby"))) wrong.push("a label that is not there");
   for (const tile of document.querySelectorAll(".tile, .dots"))
-    if (!/proven|in use|shared|unhealthy|unknown/.test(tile.textContent + (tile.ariaLabel ?? ""))) wrong.push("a tile tells its state by colour alone");
+    if (!/verified|in use|shared|unhealthy|unknown/.test(tile.textContent + (tile.ariaLabel ?? ""))) wrong.push("a tile tells its state by colour alone");
   const ids = [...document.querySelectorAll("[id]")].map((element) => element.id);
   if (new Set(ids).size !== ids.length) wrong.push("an id twice");
   if (!document.documentElement.lang) wrong.push("no language");

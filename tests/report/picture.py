@@ -17,11 +17,11 @@ from test_page import render
 
 # Name, sample, width of the window, height of the picture, colour scheme.
 PICTURES = (
-    ("report", "well", 1100, 1040, "light"),
-    ("report-dark", "well", 1100, 1040, "dark"),
+    ("report", "well", 1100, 1010, "light"),
+    ("report-dark", "well", 1100, 1010, "dark"),
     ("report-phone", "ill", 360, 1200, "light"),
-    ("report-problems", "ill", 1000, 1480, "light"),
-    ("report-fleet", "fleet", 960, 1600, "light"),
+    ("report-problems", "ill", 1000, 1530, "light"),
+    ("report-fleet", "fleet", 960, 1790, "light"),
 )
 
 

@@ -23,6 +23,7 @@ SAMPLES = {
     "well": report_samples.well,
     "ill": report_samples.ill,
     "fleet": report_samples.fleet,
+    "quiet": lambda: report_samples.fleet(problems=False),
     "hostile": report_samples.hostile,
 }
 PHONE, LAPTOP, WIDE = 360, 1280, 1920
@@ -109,6 +110,7 @@ def test_markup_in_names_stays_a_text(tab: Tab, pages: dict[str, Path]) -> None:
     assert sorted(names) == sorted(report_samples.hostile()["hosts"])
     label = tab.evaluate("document.querySelector('svg[role=img]').getAttribute('aria-label')")
     assert report_samples.HOSTILE in label
+    assert tab.evaluate("document.querySelectorAll('.links path').length") == 27
 
 
 @pytest.mark.parametrize("name", ["well", "ill"])
@@ -116,22 +118,21 @@ def test_the_drawing_shows_every_gpu_in_its_state(tab: Tab, pages: dict[str, Pat
     tab.open(pages[name])
     shown: list[str] = tab.evaluate("[...document.querySelectorAll('.tile')].map((each) => each.dataset.gpu)")
     expected = {
-        "well": {"proven": 6},
-        "ill": {"proven": 5, "in_use": 1, "unproven": 1, "unhealthy": 1, "unknown": 2, "shared": 2},
+        "well": {"verified": 6},
+        "ill": {"verified": 5, "in_use": 1, "unverified": 1, "unhealthy": 1, "unknown": 2, "shared": 2},
     }
     assert Counter(shown) == expected[name]
     assert tab.evaluate("document.querySelectorAll('.slices li').length") == {"well": 0, "ill": 4}[name]
-    assert tab.evaluate("document.querySelectorAll('.links path').length") == {"well": 1, "ill": 28}[name]
+    assert tab.evaluate("document.querySelectorAll('.links path').length") == 0
 
 
 def test_assistive_technology_is_told_of_tables_and_pictures_also_on_a_phone(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["ill"], width=360)
     told = tab.accessible()
     assert {"table", "rowheader", "columnheader", "cell", "heading", "list", "main"} <= {role for role, _name in told}
-    assert ("image", "NVLink on gpu1: Each pair of GPUs is connected by 12 NVLinks.") in told
-    assert ("heading", "6 of 12 GPUs proven, 2 in use") in told
+    assert ("heading", "4 errors, 2 warnings") in told
     tab.open(pages["fleet"], width=360)
-    assert ("image", "7 other GPUs, all proven") in tab.accessible()
+    assert ("image", "7 other GPUs, all verified") in tab.accessible()
 
 
 def test_healthy_nodes_of_a_fleet_unfold(tab: Tab, pages: dict[str, Path]) -> None:
@@ -144,17 +145,25 @@ def test_healthy_nodes_of_a_fleet_unfold(tab: Tab, pages: dict[str, Path]) -> No
     assert tab.evaluate("document.querySelectorAll('.pool .dots i').length") == 27 * 8 + 10 * 8
 
 
+def test_no_line_leads_to_nodes_that_are_folded(tab: Tab, pages: dict[str, Path]) -> None:
+    line = "getComputedStyle(document.querySelector('.net'), '::before').content"
+    for name, expected in (("fleet", '""'), ("quiet", "none")):
+        tab.open(pages[name])
+        assert tab.evaluate(line) == expected
+
+
 def test_the_contents_lead_to_each_section(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["fleet"])
     missing = "[...document.querySelectorAll('nav a')].filter((each) => !document.querySelector(each.hash)).length"
-    assert tab.evaluate("document.querySelectorAll('nav a').length") == 7 and tab.evaluate(missing) == 0
+    assert tab.evaluate("document.querySelectorAll('nav a').length") == 6 and tab.evaluate(missing) == 0
 
 
 def test_commands_can_be_copied(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["ill"])
     found = tab.evaluate("[...document.querySelectorAll('.actions pre code')].map((each) => each.innerText)")
     assert (
-        "ansible-playbook gpulab.kubernetes.verify -i INVENTORY" in found and "kubeadm certs renew admin.conf" in found
+        "ansible-playbook gpulab.kubernetes.verify -i research.ini -K" in found
+        and "sudo kubeadm certs renew admin.conf" in found
     )
     color = "getComputedStyle(document.querySelector('{}')).color"
     assert tab.evaluate(color.format(".actions pre code")) == tab.evaluate(color.format("body"))
@@ -183,7 +192,7 @@ def test_it_prints_dark_on_white_whatever_the_screen_is(tab: Tab, pages: dict[st
 
 def test_paper_shows_what_the_screen_folds(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["fleet"], width=800)
-    row = "[...document.querySelectorAll('#health ~ details tbody tr')].at(-1).checkVisibility()"
+    row = "[...document.querySelectorAll('[data-table] tbody tr')].at(-1).checkVisibility()"
     assert tab.evaluate(row) is False
     tab.media("light", "print")
     assert tab.evaluate(row) is True

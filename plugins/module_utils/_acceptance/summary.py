@@ -14,17 +14,15 @@ Report = Mapping[str, Any]
 
 
 def summary(report: Report) -> list[str]:
-    """A few lines for a person: what is proven, where, by what, and what is wrong."""
+    """A few lines for a person: what is verified, where, by what, and what is wrong."""
     totals = report["totals"]
     with_gpus = {name: entry for name, entry in report["hosts"].items() if entry["gpus"]["expected"]}
-    line = f"{totals['proven']} of {totals['gpus']} GPUs proven on {counted(len(with_gpus), 'host')}"
+    line = f"{totals['proven']} of {totals['gpus']} GPUs verified on {counted(len(with_gpus), 'host')}"
     if totals["in_use"]:
         line += f", {totals['in_use']} in use by others"
     lines = [line + _kept(report)]
     if report["simulated"]:
-        lines.append(
-            "The check reports that it is simulated: this shows that the parts work together, not that a GPU computes."
-        )
+        lines.append("Simulated GPUs: this run shows that the parts fit together. It doesn't show that a GPU computes.")
     if report["checks"]:
         lines.append(f"Output of each check: {' / '.join(report['checks'])}")
     lines += [_host(name, entry) for name, entry in with_gpus.items()]
@@ -39,7 +37,7 @@ def _isolation(report: Report) -> str:
     leaking = [name for name, entry in report["hosts"].items() if entry["isolation"].get("saw")]
     if leaking:
         return f"a pod that requests no GPUs sees some on {', '.join(leaking)}"
-    return "a pod that requests no GPUs sees none" if all(report["isolation"].values()) else "NOT proven"
+    return "a pod that requests no GPUs sees none" if all(report["isolation"].values()) else "NOT verified"
 
 
 def problems(report: Report) -> list[str]:
@@ -60,7 +58,7 @@ def remedies(report: Report) -> list[str]:
 def _host(name: str, entry: Mapping[str, Any]) -> str:
     gpus = entry["gpus"]
     models = sorted({device["name"] for device in entry["devices"]})
-    line = f"{name}: {gpus['proven']} of {gpus['expected']} proven"
+    line = f"{name}: {gpus['proven']} of {gpus['expected']} verified"
     if gpus["in_use"]:
         pods = sorted({device["pod"] for device in entry["devices"] if device["state"] == "in_use"})
         line += f", {gpus['in_use']} in use by {', '.join(pods)}"

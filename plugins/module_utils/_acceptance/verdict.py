@@ -135,7 +135,7 @@ def unproven_entry(
     entry = host_entry(target, [], image, plugin_log, earlier)
     listed = {gpu.uuid for gpu in target.host.gpus}
     open_ones = {each["uuid"] for each in entry["devices"] if each["state"] == "missing"} & listed
-    reason = "the host has changed since its verification" if earlier else "it has not been proven yet"
+    reason = "the host has changed since its verification" if earlier else "it has not been verified yet"
     state = {"state": "unproven", "kind": "gpu_unproven", "reason": reason}
     return {
         **entry,
@@ -217,7 +217,7 @@ def _devices(
     """The state of each GPU of the host, in the order of nvidia-smi."""
     held = {uuid: pod for uuid, pod in target.host.held.items() if pod in target.holders and uuid not in reported}
     open_ones = [gpu for gpu in target.host.gpus if gpu.uuid not in reported and gpu.uuid not in held]
-    # Without kubelet's record only the number is known: then what isn't proven is in use, if the numbers agree.
+    # Without kubelet's record only the number is known: then what isn't verified is in use, if the numbers agree.
     unnamed = 0 if target.host.shared else sum(target.holders.values()) - len(held)
     pods = ", ".join(sorted(set(target.holders) - set(held.values())) or sorted(target.holders))
     found = []
@@ -250,7 +250,7 @@ def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
 
 
 def _reason(target: Target, proofs: Sequence[PodProof], unnamed: int, pods: str) -> tuple[str, str]:
-    """Kind and words of why a GPU was not proven. Of which pod would have got it nothing is known, so all are told."""
+    """Kind and words of why a GPU was not verified. Which pod would have got it is not known: all are told."""
     troubles = list(dict.fromkeys(proof.trouble for proof in proofs if proof.kind == "gpu" and proof.trouble))
     kind = _kind_of(troubles) if troubles else "gpu_not_given"
     reason = "; ".join(troubles) or "no pod was given this GPU"
@@ -269,7 +269,7 @@ def _isolation(target: Target, proofs: Sequence[PodProof], problems: list[Proble
         if proof.kind != "isolation":
             continue
         if proof.trouble:
-            cause = f"isolation was not proven: pod {proof.name}: {proof.trouble}"
+            cause = f"isolation was not verified: pod {proof.name}: {proof.trouble}"
             problems.append(problem("isolation_not_proven", target.name, cause))
         elif proof.leaked and target.host.own_plugin:
             cause = f"a pod that requested no GPUs sees {', '.join(proof.leaked)} (NVIDIA_VISIBLE_DEVICES=all)"

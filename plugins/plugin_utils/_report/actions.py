@@ -14,6 +14,7 @@ from ...module_utils._acceptance.summary import counted
 from ...module_utils._files import ASIDE
 from ...module_utils._nvidia_smi.faults import DO_LOOK
 from ...module_utils._problem import Problem, together
+from .certificates import renewal
 from .drift import Row
 from .launch import problems as launch_problems
 from .read import Report, dictionaries, dictionary, number, text, texts
@@ -135,23 +136,33 @@ def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> It
         what = f"the certificates could not be read: {text(entry['certificates_failure'])}"
         do = "On the host: kubeadm certs check-expiration."
         yield _action("certificate", WARNING, "certificates_unread", host, what, do)
+    renewable: dict[int, list[str]] = {}
     for each in dictionaries(entry.get("certificates")):
         name, days = text(each.get("name")), number(each.get("days_left"))
-        if each.get("apt_key") is True:
+        if each.get("apt_key") is True or days is None or days >= certificate_days:
             continue
-        renew = f"On {host}: kubeadm certs renew {name}, then restart the control plane's static pods."
-        if each.get("externally_managed") is True:
-            renew = "Its CA is managed outside the cluster: renew it there."
         if each.get("authority") is True:
             renew = (
                 "A CA must be replaced manually: see Manual Rotation of CA Certificates in Kubernetes' documentation."
             )
-        what = f"certificate {name}"
-        if days is not None and days < 0:
-            yield _action("expired", ERROR, "certificate_expired", host, f"{what} has expired", renew)
-        elif days is not None and days < certificate_days:
-            what = f"{what} expires in {counted(days, 'day')}"
-            yield _action("certificate", WARNING, "certificate_expires", host, what, renew)
+            yield _certificate(host, [name], days, renew)
+        elif each.get("externally_managed") is True:
+            yield _certificate(host, [name], days, "Its CA is managed outside the cluster: renew it there.")
+        else:
+            renewable.setdefault(max(days, -1), []).append(name)
+    # kubeadm has created most of them in the same minute, and one command renews them.
+    for days, names in renewable.items():
+        yield _certificate(host, names, days, renewal(host, names))
+
+
+def _certificate(host: str, names: list[str], days: int, renew: str) -> Action:
+    what = f"certificate {names[0]}" if len(names) == 1 else f"certificates {', '.join(names)}"
+    one = len(names) == 1
+    if days < 0:
+        what += " has expired" if one else " have expired"
+        return _action("expired", ERROR, "certificate_expired", host, what, renew)
+    what += f" {'expires' if one else 'expire'} in {counted(days, 'day')}"
+    return _action("certificate", WARNING, "certificate_expires", host, what, renew)
 
 
 def _apt_keys(hosts: dict[str, Any], certificate_days: int) -> Iterator[Action]:

@@ -84,6 +84,7 @@ def benchmark_tables(report: Report) -> tuple[Table, ...]:
             _verdict(gpus) if gpus else f"No GPU was measured{on_cpu and '.' + on_cpu}",
             wide=True,
             fold=Fold(counts, _COLUMNS, tuple(rest[:MOST_ROWS])),
+            unchecked=not any(map(_has_peers, gpus)),
         ),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +15,11 @@ from ...module_utils._acceptance.summary import counted
 from . import words
 from .links import Links, links
 from .read import Report, dictionaries, dictionary, number, text, texts
+from .states import WORDS, count_states, gpu_state
 
 # Up to so many nodes each GPU is a tile with its words.
 FEW_NODES = 10
-# State of a GPU -> its word. The page has a colour, a pattern and a sign for each, so that no one depends on colours.
-WORDS = {
-    "proven": "proven",
-    "in_use": "in use",
-    "shared": "shared",
-    "unhealthy": "unhealthy",
-    "unproven": "not proven",
-    "unknown": "unknown",
-}
-_IN_FULL = ("unhealthy", "unproven")
+_IN_FULL = ("unhealthy", "unverified")
 _WORST_FIRST = ("bad", "unknown", "warn", "ok")
 
 
@@ -113,16 +105,6 @@ def is_fleet(report: Report) -> bool:
     return len(report["hosts"]) > FEW_NODES
 
 
-def count_states(states: Sequence[str], noun: str = "GPU") -> str:
-    """8 GPUs, all proven; 8 GPUs: 7 proven, 1 in use."""
-    counts = Counter(states)
-    whole = counted(len(states), noun)
-    if len(counts) == 1:
-        word = WORDS[states[0]]
-        return f"{whole}, {word}" if len(states) == 1 else f"{whole}, all {word}"
-    return f"{whole}: {', '.join(f'{counts[state]} {word}' for state, word in WORDS.items() if counts[state])}"
-
-
 def _pools(nodes: list[Node]) -> tuple[Pool, ...]:
     grouped: dict[str, list[Node]] = {}
     for node in nodes:
@@ -169,17 +151,15 @@ def _node(report: Report, name: str, entry: dict[str, Any], fleet: bool, errors:
 
 def _tile(place: int, device: dict[str, Any], reachable: bool, sharing: str) -> Tile:
     index = number(device.get("index"))
-    state, note = text(device.get("state")), text(device.get("reason"))
-    if not reachable:
-        state, note = "unknown", "the host could not be reached"
-    elif device.get("healthy") is False:
-        state, note = "unhealthy", "; ".join(texts(device.get("health"))) or note
-    elif state in ("proven", "in_use") and sharing:
-        state, note = "shared", f"{sharing}; {'proven' if state == 'proven' else text(device.get('pod'))}"
+    state, note = gpu_state(device, reachable), text(device.get("reason"))
+    if state == "unknown":
+        note = "the host could not be reached"
+    elif state == "unhealthy":
+        note = "; ".join(texts(device.get("health"))) or note
     elif state == "in_use":
         note = text(device.get("pod"))
-    elif state != "proven":
-        state = "unproven"
+    if sharing and state in ("verified", "in_use"):
+        state, note = "shared", f"{sharing}; {note if state == 'in_use' else WORDS[state]}"
     memory = number(device.get("memory_total_mib"))
     return Tile(
         label=f"GPU {place if index is None else index}",

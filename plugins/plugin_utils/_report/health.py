@@ -18,21 +18,20 @@ _OF_A_NODE = ("Node", "GPUs", "Temperature", "Memory used", "Power", "ECC errors
 Gpu = tuple[str, dict[str, Any], int, dict[str, Any]]
 
 
-def unhealthy_gpus(report: Report) -> tuple[tuple[str, ...], tuple[Row, ...], str]:
-    """Columns and rows of the GPUs that are not healthy, and the words in their place when there is none."""
+def unhealthy_gpus(report: Report) -> tuple[tuple[str, ...], tuple[Row, ...], str, bool]:
+    """Columns and rows of the GPUs that are not healthy; the words in their place if there are none, and whether the
+    state of all GPUs is known."""
     gpus = list(_gpus(report))
     # A host that was not reached is named as such, not GPU by GPU.
     rows = [gpu for gpu in gpus if _reached(gpu) and gpu[3].get("healthy") is not True]
     rows.sort(key=lambda gpu: _word(gpu).state != "bad")
     unknown = sum(1 for gpu in gpus if not _reached(gpu))
+    words = "The only GPU is healthy." if len(gpus) == 1 else f"All {len(gpus)} GPUs are healthy."
     if unknown:
-        return (
-            _COLUMNS,
-            tuple(map(_row, rows)),
-            f"The state of {counted(unknown, 'GPU')} is unknown: hosts could not be reached.",
-        )
-    only = "The only GPU is healthy." if len(gpus) == 1 else f"All {len(gpus)} GPUs are healthy."
-    return _COLUMNS, tuple(map(_row, rows)), only if gpus else "No host has reported a GPU."
+        words = f"The state of {counted(unknown, 'GPU')} is unknown: hosts could not be reached."
+    elif not gpus:
+        words = "No host has reported a GPU."
+    return _COLUMNS, tuple(map(_row, rows)), words, bool(gpus) and not unknown
 
 
 def healthy_gpus(report: Report, fleet: bool) -> Fold:

@@ -40,7 +40,10 @@ class Arc:
 
 @dataclass(frozen=True)
 class Links:
-    """``points`` are the places of the GPUs along the row; ``words`` say the same as the drawing."""
+    """``points`` are the places of the GPUs along the row; ``words`` say the same as the drawing.
+
+    Without ``arcs`` there is nothing to draw: no pair has NVLinks, or all pairs have the same.
+    """
 
     width: int
     height: int
@@ -64,7 +67,7 @@ def links(topology: dict[str, Any]) -> Links | None:
         Arc(places[a], places[b], (places[b] - places[a]) // 2, (places[b] - places[a]) // 4, int(found[1]), base)
         for (a, b), kind in kinds.items()
         for found in [_NVLINK.fullmatch(kind)]
-        if found and len(found[1]) < 4
+        if found and len(found[1]) < 4 and len(set(kinds.values())) > 1
     )
     return Links(
         width=2 * _MARGIN + _STEP * (len(names) - 1),

@@ -28,7 +28,7 @@ _SPEEDS = {
 }
 _HELP = {
     "gpulab_gpus_expected": "GPUs that the hosts must have.",
-    "gpulab_gpus_proven": "GPUs that a pod of the last verification has proven.",
+    "gpulab_gpus_proven": "GPUs that the last verification has verified in a pod.",
     "gpulab_gpus_in_use": "GPUs that running pods used during the last verification.",
     "gpulab_nodes": "Nodes in the report.",
     "gpulab_node_reachable": "1 if the node was reached for the report, otherwise 0.",

@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 
 from .read import Report, dictionaries, dictionary, number, text, texts
+from .states import count_gpus
 
 RUNS = 10
-_COUNTS = ("gpus", "proven", "in_use", "errors", "warnings")
+COUNTS = ("gpus", "proven", "in_use", "errors", "warnings")
 # Files of these names say nothing about the cluster; the directory of such a file does.
 _ANY_CLUSTER = ("hosts", "inventory", "inventories", "all")
 
@@ -40,13 +41,14 @@ def collection_version(root: Path) -> str:
 
 
 def origin(settings: dict[str, Any]) -> dict[str, str]:
-    """Who wrote a report: ``collection`` (its version), ``controller`` and the file of the ``inventory``."""
+    """Who wrote a report: ``collection`` (its version), ``controller``, the ``inventory``, and its ``options``."""
     sources = texts(settings.get("inventory_sources"))
     inventory = "" if not sources or "," in sources[0] else PurePath(sources[0]).name
     return {
         "collection": text(settings.get("collection_version")),
         "controller": text(settings.get("controller")),
         "inventory": inventory,
+        "options": text(settings.get("options")),
     }
 
 
@@ -62,10 +64,14 @@ def predecessor(report: Report, earlier: Any) -> dict[str, Any]:
 
 def history(report: Report, before: Report) -> list[dict[str, Any]]:
     """This run and those before it, the last first."""
-    runs = dictionaries(before.get("history"))
-    totals = {**dictionary(report.get("totals")), **severities(report)}
-    latest = {"time": text(report.get("observed")), **{key: number(totals.get(key)) or 0 for key in _COUNTS}}
-    known = [{"time": text(run.get("time")), **{key: number(run.get(key)) or 0 for key in _COUNTS}} for run in runs]
+    runs, counts = dictionaries(before.get("history")), count_gpus(report)
+    gpus = {
+        "gpus": sum(counts.values()),
+        "proven": counts.get("verified", 0),
+        "in_use": counts.get("in_use", 0),
+    }
+    latest = {"time": text(report.get("observed")), **gpus, **severities(report)}
+    known = [{"time": text(run.get("time")), **{key: number(run.get(key)) or 0 for key in COUNTS}} for run in runs]
     return [latest, *known][:RUNS]
 
 

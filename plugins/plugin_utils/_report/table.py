@@ -35,8 +35,8 @@ class Fold:
 
 @dataclass(frozen=True)
 class Table:
-    """The first cell of a row is its header. ``words`` stand in place of a table without rows. On a phone the rows
-    of a ``wide`` table are shown one below the other.
+    """The first cell of a row is its header. ``words`` stand in place of a table without rows, in which everything
+    passed unless it is ``unchecked``. On a phone the rows of a ``wide`` table are shown one below the other.
     """
 
     key: str
@@ -47,6 +47,11 @@ class Table:
     words: str
     fold: Fold
     wide: bool = False
+    unchecked: bool = False
+
+    @property
+    def state(self) -> str:
+        return "unknown" if self.unchecked else "ok"
 
     @property
     def shown(self) -> tuple[Row, ...]:

@@ -55,7 +55,7 @@ def urgency(days: int) -> str:
 
 
 def _health(report: Report, fleet: bool) -> Table:
-    columns, rows, words = unhealthy_gpus(report)
+    columns, rows, words, known = unhealthy_gpus(report)
     return Table(
         "health",
         "GPU health",
@@ -65,6 +65,7 @@ def _health(report: Report, fleet: bool) -> Table:
         words,
         wide=True,
         fold=healthy_gpus(report, fleet),
+        unchecked=not known,
     )
 
 
@@ -79,15 +80,21 @@ def _each(
 
 def _xids(report: Report) -> Table:
     rows, rest = _each(report, _xid_rows)
+    hosts = report["hosts"].values()
+    unread = sum(1 for entry in hosts if entry.get("reachable") is False or text(entry.get("xids_failure")))
+    words = "No error requires action." if rest else "No driver reported an error."
+    if unread:
+        words = f"The kernel log of {counted(unread, 'host')} could not be read."
     return Table(
         "xids",
         "Errors in the kernel log",
         "What drivers reported since the last boot, or since the isolation of the GPUs last ended (Xids).",
         _XID_COLUMNS,
         rows,
-        "No error requires action." if rest else "No driver reported an error.",
+        words,
         wide=True,
         fold=Fold(f"{len(rest)} that require no action", _XID_COLUMNS, rest),
+        unchecked=unread > 0,
     )
 
 
@@ -146,9 +153,10 @@ def _versions(report: Report) -> Table:
         "Pinned versions come from the variables and the collection's table of versions.",
         _VERSION_COLUMNS,
         tuple(row for state, row in rows if state == 0),
-        f"All versions are as pinned{unknown}." if rest else "No host has reported its versions.",
+        f"All versions are as pinned{unknown}." if pinned else "No host has reported its versions.",
         wide=True,
         fold=Fold(f"{counted(pinned, 'version')} as pinned{unknown}", _VERSION_COLUMNS, rest),
+        unchecked=pinned == 0 or len(rest) > pinned,
     )
 
 
@@ -169,6 +177,7 @@ def _certificates(report: Report) -> Table:
         rows,
         f"No certificate expires within {SOON} days." if rest else "No control plane has reported its certificates.",
         fold=Fold(f"{counted(len(rest), 'certificate')} valid for longer", _CERTIFICATE_COLUMNS, rest),
+        unchecked=not rest,
     )
 
 
@@ -202,6 +211,7 @@ def _paths(report: Report) -> Table:
         tuple(row for ok, row in rows if not ok),
         f"Pods reached each other on {counted(len(good), 'path')} between nodes."
         if good
-        else ("The pod network was not tested."),
+        else "The pod network between nodes was not tested.",
         fold=fold,
+        unchecked=not good,
     )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .._inventory.access import run_commands
 from .read import text
 
 _PROGRAMS = (
@@ -20,6 +21,7 @@ _PROGRAMS = (
     "kubeadm",
     "kubectl",
     "nvidia-smi",
+    "sudo",
     "systemctl",
 )
 # A command ends where its sentence or clause does; a comma or a dot within a word belongs to it.
@@ -37,7 +39,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Todo:
-    """``hosts`` is empty for what concerns the cluster."""
+    """``hosts`` is empty for what concerns the cluster; ``options`` are for the commands in ``do``."""
 
     severity: str
     problem: str
@@ -45,10 +47,11 @@ class Todo:
     gpu: str
     what: str
     do: str
+    options: str = ""
 
     @property
     def remedy(self) -> tuple[tuple[Piece, ...], ...]:
-        return remedy(self.do)
+        return remedy(self.do, self.options)
 
     @property
     def state(self) -> str:
@@ -64,20 +67,20 @@ class Todo:
         return ", ".join(self.hosts) if len(self.hosts) > 3 else ""
 
 
-def todo(actions: list[dict[str, str]]) -> tuple[Todo, ...]:
+def todo(actions: list[dict[str, str]], options: str = "") -> tuple[Todo, ...]:
     """The actions in their order, each at the place of the first that says the same about another host."""
     found: dict[tuple[str, ...], list[str]] = {}
     for each in actions:
         key = tuple(text(each.get(name)) for name in ("severity", "problem", "gpu", "what", "do"))
         found.setdefault(key, []).append(text(each.get("host")))
     return tuple(
-        Todo(severity, problem, tuple(dict.fromkeys(filter(None, hosts))), gpu, what, do)
+        Todo(severity, problem, tuple(dict.fromkeys(filter(None, hosts))), gpu, what, do, options)
         for (severity, problem, gpu, what, do), hosts in found.items()
     )
 
 
-def remedy(do: str) -> tuple[tuple[Piece, ...], ...]:
-    """The paragraphs of an advice: sentences, and between them the commands, one in each."""
+def remedy(do: str, options: str = "") -> tuple[tuple[Piece, ...], ...]:
+    """The paragraphs of an advice: sentences, and between them the commands, one in each, with ``options``."""
     paragraphs: list[list[Piece]] = [[]]
     place = 0
     for found in _PLACES.finditer(do):
@@ -88,10 +91,10 @@ def remedy(do: str) -> tuple[tuple[Piece, ...], ...]:
             paragraphs += [[Piece("command", each)] for each in re.split(rf", (?={_COMMAND})", found["block"])] + [[]]
         place = found.end()
     paragraphs[-1].append(Piece("text", do[place:]))
-    return tuple(pieces for pieces in map(tuple, map(_tidy, paragraphs)) if pieces)
+    return tuple(pieces for each in paragraphs if (pieces := tuple(_tidy(each, options))))
 
 
-def _tidy(pieces: list[Piece]) -> Iterator[Piece]:
+def _tidy(pieces: list[Piece], options: str) -> Iterator[Piece]:
     """Without the punctuation that a command leaves behind."""
     for place, piece in enumerate(pieces):
         words = piece.text
@@ -99,4 +102,4 @@ def _tidy(pieces: list[Piece]) -> Iterator[Piece]:
             words = words.lstrip(".,; ")
             words = words[:1].upper() + words[1:]
         if words:
-            yield Piece(piece.kind, words)
+            yield Piece(piece.kind, run_commands(words, options))

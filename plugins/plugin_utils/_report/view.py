@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ from ...module_utils._acceptance.summary import counted
 from ...module_utils._problem import read
 from . import tables, words
 from .drawing import Drawing, drawing, is_fleet
-from .origin import verified
+from .origin import COUNTS, verified
 from .read import Report, dictionaries, dictionary, number, text, texts
+from .states import Share, count_gpus, shares
 from .table import Table
 from .todo import Todo, todo
 
@@ -44,10 +45,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Page:
-    """``facts`` are name and value; ``contents`` are key, title and number of problems of each section."""
+    """``facts`` are name and value; ``contents`` are key, title and number of problems of each section.
+
+    ``problems`` (their number) is empty if there are none; ``gpus`` together are all GPUs. ``tables`` have something to
+    show; ``quiet`` are key, title and tables of the sections that list the others.
+    """
 
     name: str
-    verdict: str
+    problems: str
+    gpus: tuple[Share, ...]
     state: str
     simulated: bool
     facts: tuple[tuple[str, str], ...]
@@ -58,10 +64,19 @@ class Page:
     network: str
     isolation: str
     tables: tuple[Table, ...]
+    quiet: tuple[tuple[str, str, tuple[Table, ...]], ...]
     phases: tuple[words.Phase, ...]
     total: str
     history: tuple[Run, ...]
     checks: tuple[str, ...]
+
+    @property
+    def verified(self) -> str:
+        return ", ".join(share.words for share in self.gpus) or "No GPUs found"
+
+    @property
+    def title(self) -> str:
+        return "; ".join(filter(None, (self.problems, self.verified)))
 
     @property
     def first(self) -> tuple[Todo, ...]:
@@ -74,24 +89,29 @@ class Page:
 
 def page(report: Report) -> Page:
     """What to show of a report, whatever is missing in it."""
-    totals, actions = report["totals"], _actions(report)
-    drawn, shown = drawing(report, actions), tables.of(report, is_fleet(report))
-    bad = any(each["severity"] == "error" for each in actions)
+    actions = _actions(report)
+    drawn, tables_ = drawing(report, actions), tables.of(report, is_fleet(report))
+    shown = tuple(table for table in tables_ if table.rows)
+    quiet = tuple(_quiet(table for table in tables_ if not table.rows))
+    errors = sum(each["severity"] == "error" for each in actions)
     phases, total = words.phases(dictionaries(report.get("phases")))
-    found = todo(actions)
+    options = text(dictionary(report.get("origin")).get("options"))
+    found, gpus = todo(actions, options), count_gpus(report)
     return Page(
         name=text(dictionary(report.get("cluster")).get("name")),
-        verdict=_verdict(totals),
-        state="bad" if bad else "warn" if actions else "ok",
+        problems=_problems(errors, len(actions) - errors),
+        gpus=tuple(shares(gpus)),
+        state=_state(errors, len(actions)),
         simulated=report.get("simulated") is True,
         facts=tuple(fact for fact in _facts(report) if fact[1]),
-        figures=tuple(_figures(report)),
+        figures=tuple(_figures(report, gpus)),
         todo=found,
-        contents=tuple(_contents(found, shown, drawn)) if found else (),
+        contents=tuple(_contents(found, drawn, shown, quiet)) if found else (),
         drawing=drawn,
         network=words.network(dictionary(report.get("network"))),
         isolation=words.isolation(dictionary(report.get("isolation"))),
         tables=shown,
+        quiet=quiet,
         phases=phases,
         total=total,
         history=_history(report),
@@ -109,12 +129,20 @@ def _actions(report: Report) -> list[dict[str, str]]:
     ]
 
 
-def _verdict(totals: dict[str, Any]) -> str:
-    proven, gpus, in_use = (number(totals.get(key)) or 0 for key in ("proven", "gpus", "in_use"))
-    if not gpus:
-        return "No GPUs found"
-    used = f", {in_use} in use" if in_use else ""
-    return f"{proven} of {counted(gpus, 'GPU')} proven{used}"
+def _problems(errors: int, warnings: int) -> str:
+    found = ((errors, "error"), (warnings, "warning"))
+    return ", ".join(counted(amount, noun) for amount, noun in found if amount)
+
+
+def _state(errors: int, problems: int) -> str:
+    return "bad" if errors else "warn" if problems else "ok"
+
+
+def _quiet(without_rows: Iterable[Table]) -> Iterator[tuple[str, str, tuple[Table, ...]]]:
+    found = tuple(without_rows)
+    for key, title, unchecked in (("unchecked", "Not checked", True), ("passed", "Passed", False)):
+        if listed := tuple(table for table in found if table.unchecked is unchecked):
+            yield key, title, listed
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
@@ -131,9 +159,11 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "Controller", text(origin.get("controller"))
 
 
-def _figures(report: Report) -> Iterator[Figure]:
-    proven, gpus, in_use = (number(report["totals"].get(key)) or 0 for key in ("proven", "gpus", "in_use"))
-    yield Figure(f"{proven}/{gpus}", "GPUs proven", "ok" if proven + in_use >= gpus else "bad")
+def _figures(report: Report, gpus: dict[str, int]) -> Iterator[Figure]:
+    whole, used = sum(gpus.values()), gpus.get("in_use", 0)
+    verified = gpus.get("verified", 0)
+    what = f"{verified} verified, {used} in use" if used else "GPUs verified"
+    yield Figure(f"{verified + used}/{whole}", what, "ok" if verified + used == whole else "bad")
     hosts = report["hosts"].values()
     reached = sum(1 for entry in hosts if entry.get("reachable") is not False)
     yield Figure(f"{reached}/{len(hosts)}", "hosts reached", "ok" if reached == len(hosts) else "bad")
@@ -147,11 +177,18 @@ def _figures(report: Report) -> Iterator[Figure]:
         yield Figure(counted(abs(days), "day"), when, tables.urgency(days))
 
 
-def _contents(found: tuple[Todo, ...], shown: tuple[Table, ...], drawn: Drawing) -> Iterator[tuple[str, str, int]]:
+def _contents(
+    found: tuple[Todo, ...],
+    drawn: Drawing,
+    shown: tuple[Table, ...],
+    quiet: tuple[tuple[str, str, tuple[Table, ...]], ...],
+) -> Iterator[tuple[str, str, int]]:
     yield "actions", "What to do", len(found)
     yield "cluster", "The cluster", sum(1 for node in drawn.nodes if node.state != "ok")
     for table in shown:
         yield table.key, table.title, len(table.rows)
+    for key, title, _listed in quiet:
+        yield key, title, 0
 
 
 def _history(report: Report) -> tuple[Run, ...]:
@@ -161,7 +198,9 @@ def _history(report: Report) -> tuple[Run, ...]:
 
 
 def _run(run: dict[str, Any]) -> Run:
-    errors, warnings = number(run.get("errors")) or 0, number(run.get("warnings")) or 0
-    said = [counted(errors, "error")] * bool(errors) + [counted(warnings, "warning")] * bool(warnings)
-    state = "bad" if errors else "warn" if warnings else "ok"
-    return Run(words.moment(text(run.get("time"))), _verdict(run), ", ".join(said) or "no problems", state)
+    gpus, verified, used, errors, warnings = (number(run.get(key)) or 0 for key in COUNTS)
+    said = (
+        f"{verified} of {counted(gpus, 'GPU')} verified" + f", {used} in use" * bool(used) if gpus else "No GPUs found"
+    )
+    found = _problems(errors, warnings) or "no problems"
+    return Run(words.moment(text(run.get("time"))), said, found, _state(errors, errors + warnings))

@@ -60,7 +60,9 @@ def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> Non
     assert "cp1: Failed to connect to the host" in said and "changed=1" not in said
     assert ',node="cp1"} 0\n' in metrics.read_text()
     assert metrics.stat().st_mode & 0o777 == 0o644
-    assert 'data-gpu="unknown"' in (tmp_path / "gpulab-report.html").read_text()
+    page = (tmp_path / "gpulab-report.html").read_text()
+    assert 'data-gpu="unknown"' in page
+    assert "<pre><code>ansible cp1 -m ping -i hosts.ini</code></pre>" in page
     evidence = tmp_path / "ci" / "gpulab.xml"
     assert 'message="its host could not be reached' in evidence.read_text()
     before = evidence.stat().st_mtime_ns, evidence.read_text()

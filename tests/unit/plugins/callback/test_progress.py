@@ -20,7 +20,7 @@ TASKS = {
     "says": """
     - name: Tell
       ansible.builtin.debug:
-        msg: [6 of 6 GPUs proven, fine]
+        msg: [6 of 6 GPUs verified, fine]
       run_once: true
     - name: Change the {{ inventory_hostname }}
       ansible.builtin.set_fact:
@@ -136,7 +136,7 @@ def test_plain_lines_tell_phase_message_change_and_account(playbook: Path) -> No
     status, output = plain(playbook)
     lines = output.splitlines()
     assert status == 0
-    assert lines[:4] == ["[0:00] 1/1 Do it all", "  a says:", "    6 of 6 GPUs proven", "    fine"]
+    assert lines[:4] == ["[0:00] 1/1 Do it all", "  a says:", "    6 of 6 GPUs verified", "    fine"]
     assert lines.count("  a: changed: Change the a") == 1
     assert "b: changed" not in output
     assert re.search(r"^Where the time went \(.* s\)$", output, re.MULTILINE)

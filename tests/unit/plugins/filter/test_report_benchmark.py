@@ -241,7 +241,7 @@ def test_the_page_shows_slow_gpus_and_folds_the_others() -> None:
 
 def test_a_slow_gpu_changes_neither_the_verdict_nor_the_actions() -> None:
     well, measured = page(report_samples.well()), page(report_samples.measured())
-    assert (measured.verdict, measured.state, measured.todo) == (well.verdict, well.state, well.todo)
+    assert (measured.title, measured.state, measured.todo) == (well.title, well.state, well.todo)
     assert state(report_samples.measured(), {}, SETTINGS)["actions"] == []
 
 

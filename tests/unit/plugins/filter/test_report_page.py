@@ -174,13 +174,13 @@ def test_nodes_with_a_problem_come_first_and_healthy_ones_of_a_fleet_are_folded(
     ]
     assert [tile.label for tile in shown.nodes[0].tiles] == ["GPU 5"]
     assert [node.said for node in shown.nodes] == [
-        "7 other GPUs, all proven",
+        "7 other GPUs, all verified",
         "8 GPUs, all unknown",
-        "8 GPUs, all proven",
+        "8 GPUs, all verified",
     ]
     assert [(pool.name, pool.what) for pool in shown.pools] == [
-        ("a100", "27 nodes, 216 GPUs: 214 proven, 2 in use"),
-        ("h100", "10 nodes, 80 GPUs, all proven"),
+        ("a100", "27 nodes, 216 GPUs: 214 verified, 2 in use"),
+        ("h100", "10 nodes, 80 GPUs, all verified"),
         ("Without GPUs", "1 node"),
     ]
 
@@ -192,42 +192,11 @@ def test_gpus_without_a_pool_are_folded_by_their_model() -> None:
     assert [pool.name for pool in page(report).drawing.pools] == ["A100-SXM4-40GB", "H100 80GB HBM3", "Without GPUs"]
 
 
-def figures(report: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return [(each.value, each.what, each.state) for each in page(report).figures]
-
-
-def test_figures_are_words_that_a_person_would_use() -> None:
-    assert figures(report_samples.well()) == [
-        ("6/6", "GPUs proven", "ok"),
-        ("3/3", "hosts reached", "ok"),
-        ("All", "versions as pinned", "ok"),
-        ("364 days", "until a certificate expires", "ok"),
-    ]
-    assert figures(report_samples.ill())[1:] == [
-        ("3/4", "hosts reached", "bad"),
-        ("1", "version differs on 1 host", "warn"),
-        ("21 days", "ago a certificate expired", "bad"),
-    ]
-    assert figures(report_samples.fleet())[2][:2] == ("1", "version differs on 5 hosts")
-
-
-def test_the_head_says_where_it_comes_from() -> None:
-    report = report_samples.well()
-    report["kept"] = True
-    report["hosts"]["gpu1"]["proven_at"] = "2026-11-21T03:38:00Z"
-    assert dict(page(report).facts) == {
-        "Verified": "2026-11-21 03:38 UTC (reused)",
-        "Hosts checked": "2026-11-22 02:00 UTC",
-        "API": "https://192.0.2.11:6443",
-        "Kubernetes": "v1.36.4",
-        "Written by": "gpulab.kubernetes 0.2.0",
-        "Inventory": "lab.ini",
-        "Controller": "admin@workstation",
-    }
-
-
 def tables(report: dict[str, Any]) -> dict[str, Any]:
-    return {table.key: table for table in page(report).tables}
+    shown = page(report)
+    return {
+        table.key: table for table in (*shown.tables, *(table for _key, _title, each in shown.quiet for table in each))
+    }
 
 
 def test_what_is_wrong_stands_open_and_the_rest_is_folded() -> None:
@@ -277,14 +246,23 @@ def test_contents_lead_to_the_problems() -> None:
         ("cluster", "The cluster", 3),
         ("health", "GPU health", 1),
     )
+    assert page(report_samples.fleet()).contents[-1] == ("passed", "Passed", 0)
 
 
 def test_links_are_arcs_that_stay_inside_of_the_drawing() -> None:
-    found = links(report_samples.matrix(8, "NV12"))
-    assert found is not None and len(found.arcs) == 28
+    topology = report_samples.matrix(8, "NV12")
+    topology["matrix"]["GPU0"]["GPU1"] = "SYS"
+    found = links(topology)
+    assert found is not None and len(found.arcs) == 27
     assert {arc.count for arc in found.arcs} == {12}
     for arc in found.arcs:
         assert 0 <= arc.start < arc.end <= found.width and arc.height < arc.base < found.height
+
+
+def test_pairs_that_are_all_alike_are_told_and_not_drawn() -> None:
+    found = links(report_samples.matrix(8, "NV12"))
+    assert found is not None and found.arcs == ()
+    assert found.words == "Each pair of GPUs is connected by 12 NVLinks."
 
 
 @pytest.mark.parametrize(
@@ -308,3 +286,12 @@ def test_pairs_that_differ_are_listed() -> None:
 def test_any_topology_is_drawn_or_left_out(gpus: Any, matrix: Any) -> None:
     found = links({"gpus": gpus, "matrix": matrix})
     assert found is None or len(found.points) >= 2
+
+
+def test_commands_have_the_options_of_the_run() -> None:
+    shown = make(report_samples.ill(), TEMPLATES)
+    assert "-i INVENTORY" not in shown
+    assert "<pre><code>ansible-playbook gpulab.kubernetes.verify -i research.ini -K</code></pre>" in shown
+    report = report_samples.ill()
+    del report["origin"]["options"]
+    assert "<pre><code>ansible-playbook gpulab.kubernetes.verify -i INVENTORY</code></pre>" in make(report, TEMPLATES)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import REMEDIES
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.faults import REMEDIES as FAULTS
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.certificates import renewal
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.todo import remedy, todo
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +24,14 @@ VERIFY = "ansible-playbook gpulab.kubernetes.verify -i INVENTORY"
         ("Reboot the host.", ["Reboot the host."]),
         (f"Fix it. Then verify it: {VERIFY}.", ["Fix it. Then verify it:", f"$ {VERIFY}"]),
         (
-            "On cp1: kubeadm certs renew admin.conf, then restart the static pods.",
-            ["On cp1:", "$ kubeadm certs renew admin.conf", "Then restart the static pods."],
+            renewal("cp1", ["etcd-server", "scheduler.conf"]),
+            [
+                "On cp1:",
+                "$ sudo kubeadm certs renew all",
+                "Then restart the static pods that use it:",
+                "$ sudo mv /etc/kubernetes/manifests/{etcd,kube-scheduler}.yaml /etc/kubernetes/ && sleep 30 && "
+                "sudo mv /etc/kubernetes/{etcd,kube-scheduler}.yaml /etc/kubernetes/manifests/",
+            ],
         ),
         (
             "On the host: systemctl status kubelet containerd, journalctl -u kubelet -n 50. Then run it.",

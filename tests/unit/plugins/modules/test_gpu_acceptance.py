@@ -32,7 +32,7 @@ def test_every_gpu_is_proven_at_the_same_time(lab: Lab) -> None:
     assert result["report"]["totals"] == {"gpus": 5, "proven": 5, "in_use": 0}
     assert lab.cluster.most_gpu_pods == 5
     assert states(result, "gpu2") == {"GPU-a0": "proven", "GPU-a1": "proven"}
-    assert result["summary"][0] == "5 of 5 GPUs proven on 2 hosts"
+    assert result["summary"][0] == "5 of 5 GPUs verified on 2 hosts"
     # Its own pods count as gone.
     assert result["free_gpus"] == {"gpu1": 3, "gpu2": 2}
 

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of each GPU as the page shows it, and how many GPUs are in which state. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...module_utils._acceptance.summary import counted
+from .read import Report, dictionaries, dictionary, number, text
+
+# State -> its word. The page has a colour, a pattern and a sign for each, so that no one depends on colours.
+WORDS = {
+    "verified": "verified",
+    "in_use": "in use",
+    "shared": "shared",
+    "unhealthy": "unhealthy",
+    "unverified": "not verified",
+    "missing": "not found",
+    "unknown": "unknown",
+}
+# States of a report that a GPU keeps on the page.
+_KEPT = {"proven": "verified", "in_use": "in_use"}
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many GPUs are in a state."""
+
+    state: str
+    number: int
+    words: str
+
+
+def gpu_state(device: Mapping[str, Any], reachable: bool) -> str:
+    if not reachable:
+        return "unknown"
+    if device.get("healthy") is False:
+        return "unhealthy"
+    return _KEPT.get(text(device.get("state")), "unverified")
+
+
+def count_gpus(report: Report) -> dict[str, int]:
+    """Return state -> number of GPUs, which together are all GPUs, those that a host should have included."""
+    counts: Counter[str] = Counter()
+    for entry in report["hosts"].values():
+        reachable = entry.get("reachable") is not False
+        devices = dictionaries(entry.get("devices"))
+        counts.update(gpu_state(device, reachable) for device in devices)
+        expected = number(dictionary(entry.get("gpus")).get("expected")) or 0
+        counts["missing" if reachable else "unknown"] += max(0, expected - len(devices))
+    return {state: counts[state] for state in WORDS if counts[state]}
+
+
+def shares(counts: Mapping[str, int]) -> Iterator[Share]:
+    """Yield 6 of 9 GPUs verified, 2 in use, 1 unhealthy. Nothing if there are no GPUs."""
+    whole = sum(counts.values())
+    if whole:
+        good = counts.get("verified", 0)
+        yield Share("verified", good, f"{good} of {counted(whole, 'GPU')} verified")
+    for state, amount in counts.items():
+        if state != "verified":
+            yield Share(state, amount, f"{amount} {WORDS[state]}")
+
+
+def count_states(states: Sequence[str], noun: str = "GPU") -> str:
+    """8 GPUs, all verified; 8 GPUs: 7 verified, 1 in use."""
+    counts = Counter(states)
+    whole = counted(len(states), noun)
+    if len(counts) == 1:
+        word = WORDS[states[0]]
+        return f"{whole}, {word}" if len(states) == 1 else f"{whole}, all {word}"
+    return f"{whole}: {', '.join(f'{counts[state]} {word}' for state, word in WORDS.items() if counts[state])}"
