@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+# In commands that are written before it is known which inventory the reader has.
+_UNKNOWN_INVENTORY = "-i INVENTORY"
 _ON_CONTROL_PLANE = "sudo kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes"
 
 
@@ -39,6 +42,26 @@ def report_prefix(sources: Sequence[str], directory: str) -> str:
     return f"{found}-" if found and os.access(found.parent, os.W_OK) else f"{directory}/"
 
 
+def run_options(inventory: Sequence[str], asks_password: bool, here: Path) -> str:
+    """Return what a command has to repeat of this run, as typed in ``here``: ``-i my.ini -K``. Empty for nothing."""
+    given = [f"-i {shlex.quote(_typed(source, here))}" for source in inventory]
+    return " ".join([*given, *["-K"] * asks_password])
+
+
+def run_commands(value: Any, options: str) -> Any:
+    """Return a text, or the texts of lists and dictionaries, with ``options`` (see run_options) in their commands.
+
+    Without an inventory in ``options`` they remain as they are: the reader's inventory is not known.
+    """
+    if isinstance(value, str):
+        return value.replace(_UNKNOWN_INVENTORY, options) if options.startswith("-i ") else value
+    if isinstance(value, Mapping):
+        return {key: run_commands(each, options) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [run_commands(each, options) for each in value]
+    return value
+
+
 @dataclass(frozen=True)
 class Access:
     """``server`` is host:port of the API, ``kubeconfig`` is empty if none is kept.
@@ -61,8 +84,7 @@ class Access:
         first = f"The cluster {f'of {named} ' * bool(named)}is ready at https://{self.server}; {kept}."
         if terse:
             return [first]
-        given = "".join(f" -i {shlex.quote(_typed(source, here))}" for source in self.inventory)
-        given += " -K" * self.asks_password
+        given = f" {run_options(self.inventory, self.asks_password, here)}".rstrip()
         nodes = (
             f"kubectl --kubeconfig {shlex.quote(kubeconfig)} get nodes"
             if self.kubectl and kubeconfig

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible import context
 from ansible.errors import AnsibleUndefinedVariable
 from ansible_collections.gpulab.kubernetes.plugins.filter.api_server import api_server
 from ansible_collections.gpulab.kubernetes.plugins.filter.expected_api import expected_api
 from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_path import kubeconfig_path
 from ansible_collections.gpulab.kubernetes.plugins.filter.next_steps import next_steps
 from ansible_collections.gpulab.kubernetes.plugins.filter.report_prefix import report_prefix
+from ansible_collections.gpulab.kubernetes.plugins.filter.run_commands import run_commands
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.access import Access
 from support.programs import run_ansible
 
@@ -214,3 +216,25 @@ def test_the_commands_are_those_of_the_run(words: tuple[str, ...], tmp_path: Pat
     assert status == 0, output
     assert f"ansible-playbook gpulab.kubernetes.verify -i my.ini{password}   # verify" in output
     assert REMOTE.strip() in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_job", "expected"),
+    [
+        ({"inventory": ("my.ini",)}, False, "-i my.ini"),
+        ({"inventory": ("HERE/my.ini",), "become_ask_pass": True}, False, "-i my.ini -K"),
+        ({"inventory": ("/etc/a b", "c,"), "become_password_file": "/p"}, False, "-i '/etc/a b' -i c, -K"),
+        ({"inventory": ("my.ini",), "become_ask_pass": True}, True, "-i INVENTORY"),
+        ({"inventory": None, "become_ask_pass": True}, False, "-i INVENTORY"),
+    ],
+)
+def test_commands_have_the_inventory_and_the_password_option_of_the_run(
+    arguments: dict[str, Any], is_job: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if arguments["inventory"]:
+        arguments["inventory"] = tuple(each.replace("HERE", str(tmp_path)) for each in arguments["inventory"])
+    monkeypatch.setattr(context, "CLIARGS", arguments)
+    command = "ansible-playbook gpulab.kubernetes.verify -i INVENTORY --limit gpu1"
+    found = run_commands([{"do": f"Verify it: {command}.", "count": 3}, None], is_job)
+    assert found == [{"do": f"Verify it: {command.replace('-i INVENTORY', expected)}.", "count": 3}, None]
