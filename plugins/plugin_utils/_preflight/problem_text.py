@@ -141,14 +141,14 @@ def screen(
     file: where the full text is, or is not because of ``error``.
     """
     found = causes(problems)
-    ending = _wrapped(noted, "", "")[:4]
+    ending = _wrapped(noted, "", "", False)
     whole = _whole(found, ending)
-    if len(whole) <= LINES:
+    if _rows(whole) <= LINES:
         return whole, False
     told = f"Error while writing {file}: {error}." if error else f"Every problem in full: {file}" if file else ""
     # A path is not broken, so that it can be copied; the terminal breaks it.
     end = [*([""] if ending else []), *ending, *([told] if told else [])]
-    return [_headline(found), *_brief(found, LINES - 1 - sum(len(line) // COLUMNS + 1 for line in end)), *end], True
+    return [_headline(found), *_brief(found, LINES - 1 - _rows(end)), *end], True
 
 
 def _headline(found: Sequence[Cause]) -> str:
@@ -190,7 +190,14 @@ def _shortened(lines: list[str]) -> list[str]:
     return [*kept, f"{last if len(last) <= COLUMNS - 2 else last.rpartition(' ')[0]} …"]
 
 
-def _wrapped(text: str, first: str, others: str) -> list[str]:
-    return textwrap.wrap(
-        one_line(text), COLUMNS, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
+def _wrapped(text: str, first: str, others: str, breaks: bool = True) -> list[str]:
+    """Return a text in lines, with words that are longer than a line broken or whole."""
+    words = textwrap.TextWrapper(
+        COLUMNS, first, others, break_on_hyphens=False, break_long_words=breaks, drop_whitespace=True
     )
+    return words.wrap(one_line(text))
+
+
+def _rows(lines: Sequence[str]) -> int:
+    """Return how many rows of the terminal lines take."""
+    return sum(max(-(-len(line) // COLUMNS), 1) for line in lines)
