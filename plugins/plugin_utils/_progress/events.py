@@ -170,7 +170,7 @@ class Progress:
             bad = next((word for word in ("unreachable", "failed") if each.counts[word]), "done")
             if self._explained and (lost or bad == "done"):
                 # One host failed for all, and the others were stopped.
-                bad = each.lost or "stopped"
+                bad = each.lost or "unfinished"
             each.state, each.task = bad, each.task if bad in ("unreachable", "failed") else ""
         return lines
 
@@ -190,14 +190,15 @@ class Progress:
                 return lines
             self.closing += lines
         elif kind in FAILURES:
-            lines = self._failed(FAILURES[kind], host, task, res, bool(data.get("ignore_errors")))
             if not data.get("explained"):
                 self.next = self.next or as_text(data.get("next"))
-                return lines
-            if as_text(data.get("task_action")) in FAIL:
-                self._explained = True
             else:
-                host.lost = FAILURES[kind]
+                self._shown.add((host.name, task))
+                if as_text(data.get("task_action")) in FAIL:
+                    self._explained = True
+                else:
+                    host.lost = FAILURES[kind]
+            return self._failed(FAILURES[kind], host, task, res, bool(data.get("ignore_errors")))
         elif kind == "runner_item_on_failed":
             self._shown.add((host.name, task))
             return [Line("failed", host.name, f"{one_line(task)}: {what_failed(res)}")]
