@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from .._progress.text import names, one_line
+from .._progress.text import clip, names, one_line
 from .access import CAUSES
 
 # A terminal has 24 lines: the other six are for the prompt and for what the callback adds.
@@ -145,7 +145,13 @@ def screen(
     whole = _whole(found, ending)
     if _rows(whole) <= LINES:
         return whole, False
-    told = f"Error while writing {file}: {error}." if error else f"Every problem in full: {file}" if file else ""
+    told = (
+        f"Error while writing {file}: {clip(error, 2 * COLUMNS)}"
+        if error
+        else f"Every problem in full: {file}"
+        if file
+        else ""
+    )
     # A path is not broken, so that it can be copied; the terminal breaks it.
     end = [*([""] if ending else []), *ending, *([told] if told else [])]
     return [_headline(found), *_brief(found, LINES - 1 - _rows(end)), *end], True

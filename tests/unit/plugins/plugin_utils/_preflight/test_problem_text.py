@@ -43,7 +43,7 @@ def rows(lines: list[str]) -> int:
 @given(
     st.lists(st.tuples(st.integers(0, 60), WORDS, WORDS), min_size=1, max_size=40),
     st.sampled_from(["", f"The settings are in {'/home/me/' * 9}answers.yml. Review this file."]),
-    st.sampled_from(["", "Permission denied"]),
+    st.sampled_from(["", "Permission denied\n" * 20]),
 )
 def test_every_cause_is_on_the_screen_or_counted(found: list[tuple[int, str, str]], note: str, error: str) -> None:
     problems = [problem(f"gpu{number:02}", what, do) for number, what, do in found]
