@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
+from ..module_utils._problem import Problem
 from ..plugin_utils._inventory import names, notes, variable_files, variables
 from ..plugin_utils._progress.text import printable
 from .variable_problems import playbook_directory
@@ -67,7 +68,7 @@ def variable_notes(
 ) -> list[str]:
     raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
     values = {host: hostvars[host] for host in hosts}
-    found = []
+    found: list[Problem] = []
     if groups is not None:
         directory = playbook_directory(values.values())
         found += variable_files.find(sources, directory, groups, list(hostvars), are_errors=False)

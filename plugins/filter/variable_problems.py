@@ -116,17 +116,18 @@ def variable_problems(
         found += variables.addresses(members_values)
         found += variables.servers(members_values, known, groups, hostvars)
         for first in [values[host] for host in hosts[:1]]:
-            found += files.by_default(first, variables.known_values(["cluster_report_prefix"], first))
+            found += files.by_default(first, variables.known_values([files.PREFIX], first), later)
     raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
     modes = variables.by_host(names.MODE, values)
-    found += names.find({host: raw_of(host) for host in hosts}, modes, known, are_errors=True)
+    raw = {host: raw_of(host) for host in hosts}
+    found += names.find(raw, modes, known, are_errors=True)
     defined = {*known, *later}
 
     def other(host: str) -> Mapping[str, Any] | None:
         return raw_of(host) if host in hostvars else None
 
     for host in hosts:
-        found += variables.find(host, values[host], known, Scope(raw_of(host), defined, other))
+        found += variables.find(host, values[host], known, Scope(raw[host], defined, other))
     return [_printable(problem.fields()) for problem in found]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ WRITTEN = (
     "torch_ddp_benchmark",
     "torch_ddp_summary",
 )
+PREFIX = "cluster_report_prefix"
 # The user of the kubeconfig that kubeadm writes.
 _ADMINISTRATOR = "kubernetes-admin"
 _EMPTY = "it is empty; name a file"
@@ -106,16 +107,20 @@ def _is_replaceable(path: Path) -> bool:
     return os.geteuid() in owners or not path.parent.stat().st_mode & stat.S_ISVTX
 
 
-def by_default(variables: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Problem]:
-    """Judge the files of a run that the inventory does not name; ``known`` are the values that it sets."""
+def by_default(variables: Mapping[str, Any], known: Mapping[str, Any], later: Collection[str]) -> Iterator[Problem]:
+    """Judge the files of a run that no variable names.
+
+    ``known`` are the values that the inventory sets, ``later`` variables that are set elsewhere, such as by plays.
+    """
     sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
     directory = variables.get("inventory_dir") or variables.get("playbook_dir")
+    prefix = known.get(PREFIX, "")
+    if directory and not _is_set(PREFIX, variables, later):
+        prefix = report_prefix(sources, str(directory))
     found = {}
-    if "acceptance_report" not in variables and directory and "cluster_report_prefix" not in variables:
-        found["cluster_report_prefix"] = f"{report_prefix(sources, str(directory))}gpulab-report.json"
-    elif "acceptance_report" not in variables and known.get("cluster_report_prefix"):
-        found["cluster_report_prefix"] = f"{known['cluster_report_prefix']}gpulab-report.json"
-    if "cluster_kubeconfig" not in variables:
+    if prefix and not _is_set("acceptance_report", variables, later):
+        found[PREFIX] = f"{prefix}gpulab-report.json"
+    if not _is_set("cluster_kubeconfig", variables, later):
         found["cluster_kubeconfig"] = kubeconfig_path(sources, "awx_job_template_name" in variables)
     for name, path in found.items():
         for wrong in writable(path, Path.cwd()) if path else ():
@@ -131,6 +136,10 @@ def by_default(variables: Mapping[str, Any], known: Mapping[str, Any]) -> Iterat
                 if is_folder
                 else f"{do[0].upper()}{do[1:]} with {name}",
             )
+
+
+def _is_set(name: str, variables: Collection[str], later: Collection[str]) -> bool:
+    return name in variables or name in later
 
 
 def inventory_directory(value: Any, sources: Sequence[str]) -> str:

@@ -8,8 +8,8 @@ Data. A name that is also a variable of this collection does not belong here.
 
 from __future__ import annotations
 
-# By our variable the names that are set instead of it. Those of Kubespray, k3s-ansible, DeepOps, NVIDIA's roles and
-# Jeff Geerling's are from their own defaults.
+# By our variable the names that are set instead of it; among them are those of Kubespray, k3s-ansible, DeepOps,
+# NVIDIA's role nvidia_driver and Jeff Geerling's roles.
 _NAMES = {
     "cluster_kubernetes_version": "kubernetes_version k8s_version kube_version kubernetes_release k8s_release "
     "kubeadm_version kubeadm_kubernetes_version kubelet_version kubectl_version k3s_version rke2_version "
@@ -25,7 +25,7 @@ _NAMES = {
     "cluster_dns_domain": "cluster_domain cluster_dns dns_domain kubernetes_dns_domain kube_dns_domain",
     "cluster_api_endpoint": "control_plane_endpoint cluster_endpoint cluster_control_plane_endpoint api_endpoint "
     "apiserver_endpoint kubeadm_control_plane_endpoint kubernetes_api_endpoint cluster_api_address "
-    "apiserver_loadbalancer_domain_name kubernetes_apiserver_advertise_address",
+    "apiserver_loadbalancer_domain_name loadbalancer_apiserver kubernetes_apiserver_advertise_address",
     "cluster_node_name": "node_name k8s_node_name kube_override_hostname",
     "cluster_node_address": "node_ip node_address access_ip cluster_node_ip kubelet_node_ip k8s_node_ip",
     "cluster_node_labels": "node_labels k8s_node_labels kubernetes_node_labels",
@@ -112,6 +112,10 @@ NOTHING = {
     "containerd_root": "containerd keeps its data in /var/lib/containerd: mount a larger disk there",
     "containerd_data_root": "containerd keeps its data in /var/lib/containerd: mount a larger disk there",
     "containerd_storage_dir": "containerd keeps its data in /var/lib/containerd: mount a larger disk there",
+    "kubeadm_certificate_key": "Certificates are not uploaded to the cluster, which has one control plane",
+    "kube_network_node_prefix": "Each node gets a /24 of cluster_pod_network",
+    "nvidia_accelerator_enabled": "Hosts with NVIDIA GPUs are found without a setting",
+    "nvidia_gpu_nodes": "Hosts with NVIDIA GPUs are found without a setting",
     "container_manager": "The container runtime is always containerd",
     "container_runtime": "The container runtime is always containerd",
     "kubernetes_role": "The groups control_plane and workers say what a host is",

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -425,3 +427,31 @@ def test_files_of_variables_without_a_group_are_named(tmp_path: Path) -> None:
             wrong, shown = (f"{tmp_path}/{folder}/{name}.yml has no effect" for name in ("worker", "staging"))
             assert (wrong in text) == bool(count) and (shown in text) != bool(count), output
             (tmp_path / folder / "worker.yml").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("gpulab_none=1", "You may not write into {}/closed on the controller"),
+        ("acceptance_report={}/closed/x.json", "acceptance_report: you may not write into {}/closed on the controller"),
+        (
+            "cluster_kubeconfig={}/closed/x.conf",
+            "cluster_kubeconfig: you may not write into {}/closed on the controller",
+        ),
+    ],
+)
+def test_preflight_fails_where_the_report_can_not_be_written(tmp_path: Path, option: str, words: str) -> None:
+    """Root is made to obey permissions by running without the capabilities that ignore them."""
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "hosts.ini").write_text(MEMBERS)
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="preflight"))
+    limits = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all" if os.geteuid() == 0 else ""
+    program = tmp_path / "limited"
+    program.write_text(f'#!/bin/sh\nexec {limits} {Path(sys.executable).parent}/ansible-playbook "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "closed").chmod(0o555)
+    given = ["-i", "closed/hosts.ini", "run.yml", "-e", option.format(tmp_path)]
+    status, output = run_ansible(tmp_path, *given, program=str(program))
+    (tmp_path / "closed").chmod(0o755)
+    assert status != 0 and words.format(tmp_path) in " ".join(output.split()), output
+    assert "UNREACHABLE" not in output, output

@@ -470,6 +470,9 @@ def test_default_paths_that_the_controller_could_not_write_are_one_error(
     assert [what.format(tmp_path) in problem["what"] and do in problem["do"] for problem in found] == [True] * bool(
         what
     )
+    elsewhere = ["acceptance_report", "cluster_kubeconfig"]
+    found_again = find(hosts, list(hosts), list(hosts), groups, elsewhere)
+    assert [problem for problem in found_again if problem["kind"] == "file_not_writable"] == []
     assert find(hosts, list(hosts)) == [problem for problem in found if problem["kind"] == "variable_wrong"]
 
 
