@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-from ..plugin_utils._inventory import hosts
+from ..plugin_utils._inventory import cluster, hosts
+from ..plugin_utils._inventory.sources import absent
 from ..plugin_utils._inventory.sources import problems as source_problems
 from ..plugin_utils._progress.text import printable
 
@@ -18,8 +19,8 @@ version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - Looks for inventory files that Ansible could not read, and for groups whose names are similar or that other projects
-    use for the same hosts.
+  - Looks for inventory files that do not exist or that Ansible could not read, and for groups whose names are similar
+    or that other projects use for the same hosts.
 positional: _input, names, sources
 options:
   _input:
@@ -45,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: Sentences, or an empty string.
+  description: Sentences, which end with what to do.
   type: str
 """
 
@@ -55,13 +56,25 @@ def inventory_hints(groups: Mapping[str, Sequence[str]], names: Mapping[str, str
         problem for problem in source_problems(sources, groups.get("all", [])) if problem.kind == "inventory_unread"
     ]
     found = [f"{problem.what}. {problem.do}." for problem in unread]
+    found += [f"There is no file {source}." for source in absent(sources)]
+    if found:
+        return printable(" ".join(found))
     for variable, name in names.items():
         kind = variable.removeprefix("cluster_").removesuffix("_group")
         meant = hosts.likely_group(name, kind, groups, names.values()) if not groups.get(name) else ""
         if meant:
             hint = hosts.rename(meant, name, variable, groups)
             found.append(f"{hint[0].upper()}{hint[1:]}.")
+    names_of_groups = [name for name in groups if name not in ("all", "ungrouped")]
+    have = f"the groups {', '.join(names_of_groups)}" if names_of_groups else "no groups"
+    found.append(f"The inventory has {have}. Give an inventory (-i FILE) with {_needed(names)}, and check --limit.")
     return printable(" ".join(found))
+
+
+def _needed(names: Mapping[str, str]) -> str:
+    if set(cluster.GROUPS) <= set(names):
+        return "these groups"
+    return f"this group, or name another one with -e {next(iter(names))}=GROUP"
 
 
 class FilterModule:

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Callable
 
 from ansible.errors import AnsibleFilterError
 from ansible.utils.vars import load_extra_vars
 
-from ..plugin_utils._inventory import variables
+from ..plugin_utils._inventory import files, names, variable_files, variables
 from ..plugin_utils._inventory.cluster import GROUP_VARIABLES, unused_groups
 from ..plugin_utils._inventory.references import Scope
 from ..plugin_utils._inventory.sources import problems as source_problems
@@ -24,7 +24,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
   - Validates the variables of hosts against the argument specifications of all roles of this collection, and finds
-    names that are probably misspelled.
+    names that are probably misspelled or that no role reads, and files of variables that Ansible does not read.
   - A value that refers to facts is not known yet and is validated by the role. References to names that nothing defines
     are problems, and so are values that are encrypted with Ansible Vault if the password is missing.
   - It also finds contradictory values, on a single host and between the hosts of the cluster, and invalid networks and
@@ -99,7 +99,10 @@ def variable_problems(
     # Ansible's own hostvars collect the variables of a host, and evaluate templates, each time they are asked.
     values = {host: hostvars[host] for host in dict.fromkeys((*everybody, *hosts))}
     members_values = {host: values[host] for host in everybody}
-    found = list(source_problems(sources, set(hostvars), groups or {}))
+    found = list(source_problems(sources, set(hostvars)))
+    if groups is not None:
+        directory = playbook_directory(values.values())
+        found += variable_files.find(sources, directory, groups, list(hostvars), are_errors=True)
     # An upgrade that failed may have come back to a version of before, which is kept by asking for it.
     is_upgrade = "nvidia_driver_upgrading" in later
     found += [
@@ -112,15 +115,25 @@ def variable_problems(
     if groups is not None:
         found += variables.addresses(members_values)
         found += variables.servers(members_values, known, groups, hostvars)
+        for first in [values[host] for host in hosts[:1]]:
+            found += files.by_default(first, variables.known_values([files.PREFIX], first), later)
     raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
-    names = {*known, *later}
+    modes = variables.by_host(names.MODE, values)
+    raw = {host: raw_of(host) for host in hosts}
+    found += names.find(raw, modes, known, are_errors=True)
+    defined = {*known, *later}
 
     def other(host: str) -> Mapping[str, Any] | None:
         return raw_of(host) if host in hostvars else None
 
     for host in hosts:
-        found += variables.find(host, values[host], known, Scope(raw_of(host), names, other))
+        found += variables.find(host, values[host], known, Scope(raw[host], defined, other))
     return [_printable(problem.fields()) for problem in found]
+
+
+def playbook_directory(hosts: Iterable[Mapping[str, Any]]) -> str:
+    """Return the directory of the playbook of this run, next to which Ansible reads variables, too."""
+    return next((str(values["playbook_dir"]) for values in hosts if "playbook_dir" in values), "")
 
 
 def _printable(fields: dict[str, Any]) -> dict[str, Any]:

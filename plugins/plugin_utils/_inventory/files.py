@@ -9,12 +9,16 @@ Looks at the controller's file system, and reads an existing kubeconfig.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible import constants
+
+from ...module_utils._problem import Problem
+from .access import kubeconfig_path, report_prefix
 
 # What the inventory may set of these is also no file that the next run would read as an inventory.
 WRITTEN = (
@@ -28,6 +32,7 @@ WRITTEN = (
     "torch_ddp_benchmark",
     "torch_ddp_summary",
 )
+PREFIX = "cluster_report_prefix"
 # The user of the kubeconfig that kubeadm writes.
 _ADMINISTRATOR = "kubernetes-admin"
 _EMPTY = "it is empty; name a file"
@@ -38,7 +43,7 @@ def report(value: Any) -> Iterator[str]:
     if str(value).endswith(".html"):
         yield f"{value} is the name of the page, which is written next to the report; let it end with .json"
     else:
-        yield from created(value)
+        yield from writable(value, Path.cwd()) if str(value).strip() else [_EMPTY]
 
 
 def created(value: Any) -> Iterator[str]:
@@ -91,8 +96,51 @@ def writable(value: Any, here: Path = Path()) -> Iterator[str]:
             yield f"{folder} is not a directory, so nothing can be written into it; name another one"
         elif not os.access(folder, os.W_OK | os.X_OK):
             yield f"you may not write into {folder} on the controller; name a file in another directory"
+        elif not _is_replaceable(path):
+            yield f"{path} belongs to another user, and {folder} does not let you replace it; name another file"
     except OSError as error:
         yield f"{path} can't be written: {error.strerror}; name another file"
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Whether a file can be replaced in a directory in which one may write: in one such as /tmp, only its owner can."""
+    owners = {0, path.parent.stat().st_uid, path.stat().st_uid} if path.exists() else {os.geteuid()}
+    return os.geteuid() in owners or not path.parent.stat().st_mode & stat.S_ISVTX
+
+
+def by_default(variables: Mapping[str, Any], known: Mapping[str, Any], later: Collection[str]) -> Iterator[Problem]:
+    """Judge the files of a run that no variable names.
+
+    ``known`` are the values that the inventory sets, ``later`` variables that are set elsewhere, such as by plays.
+    """
+    sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
+    directory = variables.get("inventory_dir") or variables.get("playbook_dir")
+    prefix = known.get(PREFIX, "")
+    if directory and not _is_set(PREFIX, variables, later):
+        prefix = report_prefix(sources, str(directory))
+    found = {}
+    if prefix and not _is_set("acceptance_report", variables, later):
+        found[PREFIX] = f"{prefix}gpulab-report.json"
+    if not _is_set("cluster_kubeconfig", variables, later):
+        found["cluster_kubeconfig"] = kubeconfig_path(sources, "awx_job_template_name" in variables)
+    for name, path in found.items():
+        for wrong in writable(path, Path.cwd()) if path else ():
+            what, _semicolon, do = wrong.partition("; ")
+            is_folder = what.startswith("you may not write into ") and name not in variables
+            yield Problem(
+                "file_not_writable",
+                f"{what[0].upper()}{what[1:]}",
+                name,
+                f"The run writes {path}, at its end",
+                "Copy the inventory into your own directory, or set cluster_report_prefix, such as ~/gpulab-, and "
+                "cluster_kubeconfig"
+                if is_folder
+                else f"{do[0].upper()}{do[1:]} with {name}",
+            )
+
+
+def _is_set(name: str, variables: Collection[str], later: Collection[str]) -> bool:
+    return name in variables or name in later
 
 
 def inventory_directory(value: Any, sources: Sequence[str]) -> str:

@@ -116,6 +116,11 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(entry)
 
 
+def words(value: Any) -> set[str]:
+    """Return all identifiers in the templates of a value."""
+    return {word for text in _texts(value) for template in _TEMPLATE.findall(text) for word in _WORD.findall(template)}
+
+
 def plain(value: Any) -> Any:
     """Return a value without Ansible's own objects, which would take all of Ansible along when they are copied.
 

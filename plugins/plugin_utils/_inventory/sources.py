@@ -8,9 +8,7 @@ Looks at the files on the controller as far as they are plain, INI or YAML.
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from ansible.inventory.manager import IGNORED
 
 from ...module_utils._problem import Problem
 from .._preflight.model import listing
-from .hosts import letters
 from .reading import YAML, Source, as_ansible, decode, encoding_problem, has_content, written
 
 _NOT_READ = (".json", ".toml", ".html")
@@ -27,10 +24,8 @@ _LARGEST = 4 * 1024 * 1024
 _REACHED = ("ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port", "ansible_connection")
 
 
-def problems(sources: Sequence[str], known: Collection[str], groups: Collection[str] = ()) -> Iterator[Problem]:
-    """``known`` are the hosts of the inventory as Ansible has read it, ``groups`` its groups, if they are judged."""
-    if groups:
-        yield from _unused_variables(sources, groups)
+def problems(sources: Sequence[str], known: Collection[str]) -> Iterator[Problem]:
+    """``known`` are the hosts of the inventory as Ansible has read it."""
     read: dict[Path, list[Source]] = {}
     for path, is_named in _files(sources):
         try:
@@ -93,38 +88,15 @@ def _files(sources: Sequence[str]) -> Iterator[tuple[Path, bool]]:
                 yield file, file == path
 
 
+def absent(sources: Sequence[str]) -> list[str]:
+    """Return the sources that are paths at which there is nothing."""
+    return [source for source in sources if "," not in source and not Path(source).exists()]
+
+
 def _listed(folder: Path) -> Iterator[Path]:
     for file in sorted(folder.iterdir()):
         if not IGNORED.search(os.fsencode(file.name)):
             yield from _listed(file) if file.is_dir() else [file]
-
-
-def _unused_variables(sources: Sequence[str], groups: Collection[str]) -> Iterator[Problem]:
-    """Files of variables for a group that does not exist, but nearly. Those of other inventories are no mistake."""
-    folders = {path if path.is_dir() else path.parent for path in map(Path, sources) if path.exists()}
-    for path in sorted(file for folder in folders for file in (folder / "group_vars").glob("*")):
-        name = path.name.removesuffix(".yml").removesuffix(".yaml").removesuffix(".json")
-        near = [] if name in groups or name.startswith(".") else _near(name, groups)
-        if near:
-            yield Problem(
-                "group_vars_unused",
-                f"{path} has no effect, because the inventory has no group {name}",
-                str(path),
-                "Ansible reads variables of groups from files with exactly their name",
-                f"Rename it to {path.with_name(near[0]).name}{path.name.removeprefix(name)}, or the group to {name}",
-            )
-
-
-def _near(name: str, groups: Collection[str]) -> list[str]:
-    alike = [group for group in groups if letters(group) == letters(name)]
-    near = difflib.get_close_matches(name, groups, n=1, cutoff=0.85)
-    return alike or [group for group in near if _is_misspelling(name.lower(), group.lower())]
-
-
-def _is_misspelling(one: str, other: str) -> bool:
-    """Whether they differ in words of letters alone: site1 and site2, or a and b, are two names."""
-    pairs = zip(re.split(r"[^a-z0-9]+", one), re.split(r"[^a-z0-9]+", other))
-    return all(a == b or (len(a) > 3 and f"{a}{b}".isalpha()) for a, b in pairs)
 
 
 def _unread(path: Path, what: str, do: str) -> Problem:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with the variables of a host by themselves: types, choices, forms, misspelt names.
+"""What is wrong with the variables of a host by themselves: types, choices, forms.
 
 Ansible checks a role's variables when the role begins, which is too late: earlier roles have changed the host by then.
 """
@@ -9,7 +9,6 @@ Ansible checks a role's variables when the role begins, which is too late: earli
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,8 +28,6 @@ from .references import plain as _plain
 Specification = Mapping[str, Mapping[str, Any]]
 
 _ROLES = Path(__file__).resolve().parents[3] / "roles"
-# Names of one's own that are merely similar stay below it.
-_MISSPELT = 0.9
 _MARKUP = re.compile(r"\b[COV]\(([^)]*)\)")
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _LARGEST = 2**31 - 1
@@ -87,7 +84,6 @@ def find(
     yield from members.connections(host, known_values(references.CONNECTION, variables), scope.raw)
     for name in variables:
         if name not in known:
-            yield from _misspelt(host, name, known)
             continue
         yield from references.problems(host, name, variables, scope, connection=False)
         for wrong in _wrong_or_unknown(name, variables, known[name]):
@@ -95,8 +91,9 @@ def find(
                 "variable_wrong",
                 " ".join(wrong.split()),
                 name,
-                f"Description: {_first_line(known[name]['description'])}",
-                "Correct the value, or remove the variable; docs/variables.md lists types and defaults",
+                "The role that reads it would refuse it when earlier ones have changed hosts",
+                "Correct the value, or remove the variable to get its default. docs/variables.md describes it: "
+                f"{_first_line(known[name]['description'])}",
                 host,
             )
     sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
@@ -175,6 +172,12 @@ def known_values(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str
     return found
 
 
+def by_host(name: str, hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the known values of one variable."""
+    known = {host: known_values([name], variables) for host, variables in hosts.items()}
+    return {host: values[name] for host, values in known.items() if values}
+
+
 def servers(
     hosts: Mapping[str, Mapping[str, Any]],
     known: Specification,
@@ -226,19 +229,6 @@ def _wrong_or_unknown(name: str, variables: Mapping[str, Any], option: Mapping[s
         return []
 
 
-def _misspelt(host: str, name: str, known: Specification) -> Iterator[Problem]:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELT)
-    if near:
-        yield Problem(
-            "variable_unknown",
-            f"There is no variable {name}",
-            name,
-            f"It looks like a misspelling of {near[0]}, which would keep its default value",
-            f"Write {near[0]}, or choose a more different name for your own variable",
-            host,
-        )
-
-
 def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
     kind = option.get("type", "str")
     secret = any(part.get("no_log") for part in option.get("options", {}).values())
@@ -264,12 +254,21 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
         errors = list(ArgumentSpecValidator({name: dict(option)}).validate({name: _plain(value)}).errors)
         for error in errors:
             message = error.msg.replace(str(value), "***") if "@" in str(value) else error.msg
-            yield f"{name}: {'unknown key ' if isinstance(error, UnsupportedError) else ''}{message}"
+            yield _named_once(name, message, isinstance(error, UnsupportedError))
         if not errors:
             forms = list(_wrong_form(name, value, option))
             yield from forms
             rule = rules.VALUES.get(name, lambda _value: ())
             yield from (f"{name}: {problem}" for problem in ([] if forms else rule(_plain(value))))
+
+
+def _named_once(name: str, message: str, is_unknown_key: bool) -> str:
+    """Ansible's message about a value, which may name the variable itself."""
+    message = message.removesuffix(f" found in {name}")
+    rest = message.removeprefix(f"value of {name} ").removeprefix(f"argument '{name}' ")
+    if rest != message:
+        return f"{name} {rest}"
+    return f"{name}: {'unknown key ' if is_unknown_key else ''}{message}"
 
 
 def _shown(value: Any) -> str:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ HOST = "box ansible_host=127.0.0.1 ansible_port=1"
     ("group", "variables", "words"),
     [
         ("{name}", "cluster_existing_package=keep", "There is no variable cluster_existing_package"),
+        ("{name}", "cluster_name=lab", "There is no variable cluster_name"),
         ("{name}", "{name}_timeout=soon", "{name}_timeout"),
         ("boxes", "", "none of the hosts of this run is in the group {name}. The inventory has the groups boxes"),
         ("boxes", "{name}_group=boxes {name}_timeout=soon", "{name}_timeout"),
@@ -311,3 +314,144 @@ def test_who_is_in_the_cluster_is_shown_or_it_is_an_error(
     assert bool(status) == bool(words) and words in output, output
     for line in ("Control plane: cp1 (127.0.0.1)", "Workers (2): gpu1, gpu2", "not in the cluster: nas (group store)"):
         assert (line in output) != bool(words), output
+
+
+MEMBERS = "[control_plane]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu1 ansible_host=127.0.0.2\n[all:vars]\n"
+# Those that a review of this collection set without any answer, and part of the answer.
+UNSEEN = {
+    "nvidia_driver_branch": "calls it nvidia_driver_version",
+    "cluster_name": "which is cluster_dns_domain here",
+    "kubeadm_token_ttl": "Each join gets a token of its own",
+    "cluster_reboot": "calls it nvidia_driver_reboot",
+    "nvidia_reboot": "calls it nvidia_driver_reboot",
+    "cluster_cni": "calls it cluster_network_plugin",
+    "Cluster_Kubernetes_Version": "a misspelling of cluster_kubernetes_version",
+}
+NOTED = {
+    "containerd_root": "containerd keeps its data in /var/lib/containerd",
+    "driver_version": "write nvidia_driver_version",
+    "kubernetes_version": "write cluster_kubernetes_version",
+}
+
+
+@pytest.mark.parametrize("setting", ["error", "warn"])
+def test_variables_that_nothing_reads_are_named(tmp_path: Path, setting: str) -> None:
+    """From the inventory, group_vars, host_vars and -e; a name stands for its value, which is not shown."""
+    names = [*UNSEEN, *NOTED]
+    (tmp_path / "hosts.ini").write_text(f"{MEMBERS}gpulab_mine=s3cret\n{names[0]}=s3cret\n{names[-1]}=s3cret\n")
+    for folder, name in (("group_vars", "all.yml"), ("host_vars", "gpu1.yml")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(f"{names[1 if folder == 'host_vars' else 2]}: s3cret\n")
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    more = [option for name in names[3:-1] for option in ("-e", f"{name}=s3cret")]
+    more += ["-e", "nvidia_driver_version=auto", "-e", f"cluster_unknown_variables={setting}"]
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml", *more)
+    text = " ".join(output.split())
+    assert (status == 0) == (setting == "warn") and "s3cret" not in output and "gpulab_mine" not in output, output
+    for name, words in {**UNSEEN, **(NOTED if setting == "warn" else {})}.items():
+        assert f"There is no variable {name}" in text or f"Nothing of this collection reads {name}" in text, name
+        assert words in text, words
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        (
+            "",
+            ["-e", "nvidia_driver_version=580.99.99"],
+            "580.99.99 for cp1, gpu1, which is not in the table of versions",
+        ),
+        ("ansible_host=127.0.0.1\n", [], "Hosts cp1, gpu1 have the same address 127.0.0.1"),
+        ("[workers]\ngpu[2:4] ansible_host=127.0.0.4\n", [], "Hosts gpu2, gpu3, gpu4 have the same address 127.0.0.4"),
+        (
+            "[workers]\ngpu2 ansible_host=http://127.0.0.4\n",
+            [],
+            "is 'http://127.0.0.4', which is not an address or a name",
+        ),
+        ("[workers]\ngpu2 ansible_host=192.0.2.321\n", [], "is '192.0.2.321', which is not an address or a name"),
+        (
+            "",
+            ["-e", "cluster_report_prefix={}/hosts.ini/x-"],
+            "hosts.ini is not a directory, so nothing can be written",
+        ),
+    ],
+)
+def test_what_needs_no_host_is_found_by_the_inventory_playbook(
+    tmp_path: Path, text: str, options: list[str], words: str
+) -> None:
+    members = (
+        MEMBERS
+        if text.startswith("[") or not text
+        else MEMBERS.replace(" ansible_host=127.0.0.1", "").replace(" ansible_host=127.0.0.2", "")
+    )
+    (tmp_path / "hosts.ini").write_text(f"{members}{text}")
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    status, output = run_ansible(
+        tmp_path, "-i", "hosts.ini", "run.yml", *(option.format(tmp_path) for option in options)
+    )
+    assert status != 0 and words in " ".join(output.split()), output
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("my.ini", "cluster_expected_gpus = 4\n[workers]\ngpu1 gpus = 4\n", "could not read the inventory"),
+        ("my.yaml", "workers:\n\thosts: {gpu1: }\n", "could not read the inventory"),
+        ("my.ini", "[workers]\ngpu1\n[all:vars\na=1\n", "could not read the inventory"),
+        ("absent.ini", None, "There is no file"),
+    ],
+)
+def test_an_inventory_that_could_not_be_read_is_the_last_word(
+    tmp_path: Path, name: str, text: str | None, words: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    status, output = run_ansible(tmp_path, "-i", name, "run.yml", ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED="false")
+    assert status != 0 and words in " ".join(output.split()) and "Give an inventory" not in output, output
+
+
+def test_files_of_variables_without_a_group_are_named(tmp_path: Path) -> None:
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "hosts.ini").write_text(MEMBERS)
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    for folder in ("inventory/group_vars", "group_vars"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "worker.yml").write_text("a: 1\n")
+        (tmp_path / folder / "staging.yml").write_text("a: 1\n")
+    for count in (2, 0):
+        status, output = run_ansible(tmp_path, "-i", "inventory/hosts.ini", "run.yml")
+        text = " ".join(output.split())
+        assert (status != 0) == bool(count)
+        for folder in ("inventory/group_vars", "group_vars"):
+            wrong, shown = (f"{tmp_path}/{folder}/{name}.yml has no effect" for name in ("worker", "staging"))
+            assert (wrong in text) == bool(count) and (shown in text) != bool(count), output
+            (tmp_path / folder / "worker.yml").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("gpulab_none=1", "You may not write into {}/closed on the controller"),
+        ("acceptance_report={}/closed/x.json", "acceptance_report: you may not write into {}/closed on the controller"),
+        (
+            "cluster_kubeconfig={}/closed/x.conf",
+            "cluster_kubeconfig: you may not write into {}/closed on the controller",
+        ),
+    ],
+)
+def test_preflight_fails_where_the_report_can_not_be_written(tmp_path: Path, option: str, words: str) -> None:
+    """Root is made to obey permissions by running without the capabilities that ignore them."""
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed" / "hosts.ini").write_text(MEMBERS)
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="preflight"))
+    limits = "setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-all" if os.geteuid() == 0 else ""
+    program = tmp_path / "limited"
+    program.write_text(f'#!/bin/sh\nexec {limits} {Path(sys.executable).parent}/ansible-playbook "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "closed").chmod(0o555)
+    given = ["-i", "closed/hosts.ini", "run.yml", "-e", option.format(tmp_path)]
+    status, output = run_ansible(tmp_path, *given, program=str(program))
+    (tmp_path / "closed").chmod(0o755)
+    assert status != 0 and words.format(tmp_path) in " ".join(output.split()), output
+    assert "UNREACHABLE" not in output, output

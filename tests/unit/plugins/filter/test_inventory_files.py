@@ -15,6 +15,7 @@ from ansible.utils.vars import load_extra_vars
 from ansible_collections.gpulab.kubernetes.plugins.filter.inventory_hints import inventory_hints
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.sources import problems
 
+NAMES = {"cluster_control_plane_group": "control_plane", "cluster_workers_group": "workers"}
 FIRST = "[control_plane]\ncp1\n[workers]\ngpu1\n"
 VAULTED = "x: !vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6161\n"
 
@@ -100,8 +101,21 @@ def test_a_file_that_is_named_is_the_reason(tmp_path: Path, name: str, content: 
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     known = inventory(path).hosts
-    hint = inventory_hints({"all": list(known), "ungrouped": []}, {}, [str(path)])
-    assert words in hint and bool(hint) == bool(words), hint
+    hint = inventory_hints({"all": list(known), "ungrouped": []}, NAMES, [str(path)])
+    assert words in hint and ("Give an inventory (-i FILE)" in hint) != bool(words), hint
+
+
+@pytest.mark.parametrize(
+    ("names", "sources", "words"),
+    [
+        (NAMES, [], "The inventory has the groups a, b. Give an inventory (-i FILE) with these groups, and check"),
+        ({"docker_group": "docker"}, ["a,"], "with this group, or name another one with -e docker_group=GROUP"),
+        (NAMES, ["/nowhere/my.ini"], "There is no file /nowhere/my.ini."),
+    ],
+)
+def test_the_hint_ends_with_what_to_do(names: dict[str, str], sources: list[str], words: str) -> None:
+    hint = inventory_hints({"all": ["x"], "a": ["x"], "b": []}, names, sources)
+    assert words in hint and ("Give" in hint) == ("nowhere" not in words), hint
 
 
 @pytest.mark.parametrize("name", ["play.yml", "README", "tox.ini", "loop.yml"])

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+import re
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +42,7 @@ GOOD: dict[str, Any] = {
     "minikube_options": ["--extra-config=kubelet.eviction-hard=memory.available<5%", '--a="b c"', "--b='$HOME'"],
     # Names of others.
     "ansible_host": "192.0.2.1",
-    "cluster_name": "prod",
+    "gpulab_cluster_name": "prod",
     "containerd_config": {},
 }
 
@@ -56,8 +59,16 @@ def test_good_variables_have_no_problems() -> None:
         ("flannel_timeout", "-5", "negative: -5"),
         ("wandb_launch_max_jobs", -2, "negative: -2"),
         ("cluster_lease_duration", "1e3", "cluster_lease_duration is not a whole number in digits: '1e3'"),
-        ("cluster_disruption_policy", "maybe", "must be one of: refuse, drain, ignore, got: maybe"),
-        ("nvidia_driver_source", "cuda", "must be one of: cuda_repository, distribution, preinstalled, operator"),
+        (
+            "cluster_disruption_policy",
+            "maybe",
+            "cluster_disruption_policy must be one of: refuse, drain, ignore, got: maybe",
+        ),
+        (
+            "nvidia_driver_source",
+            "cuda",
+            "nvidia_driver_source must be one of: cuda_repository, distribution, preinstalled, operator",
+        ),
         ("nvidia_driver_reboot", "maybe", "not a valid boolean"),
         ("cluster_no_proxy", ".a,.b", "cluster_no_proxy is not a list: '.a,.b'"),
         ("host_sysctls", "vm.max_map_count=1", "host_sysctls is not a mapping"),
@@ -213,6 +224,7 @@ def test_wrong_variable_is_named_once_with_what_to_do(name: str, value: Any, wor
     assert [(problem["host"], problem["where"]) for problem in problems] == [("gpu1", name)]
     assert words in problems[0]["what"]
     assert all(problems[0].values())
+    assert len(re.findall(rf"\b{name}\b(?!\.)", problems[0]["what"])) == 1, problems[0]["what"]
 
 
 @pytest.mark.parametrize(
@@ -407,6 +419,127 @@ def test_a_file_in_an_inventory_directory_would_be_read_as_an_inventory(path: st
     sources = {"ansible_inventory_sources": [str(tmp_path / "prod"), str(tmp_path / "other/hosts.ini"), "box,"]}
     found = find({"cp1": {"acceptance_report": str(tmp_path / path), **sources}}, ["cp1"])
     assert [problem["kind"] for problem in found] == ["file_in_inventory_directory"] * wrong, found
+
+
+MEANT = "Copy the inventory into your own directory, or set cluster_report_prefix, such as ~/gpulab-, and cluster_kube"
+
+
+@pytest.mark.parametrize(
+    ("variables", "what", "do"),
+    [
+        ({}, "You may not write into {}/closed on the controller", MEANT),
+        ({"acceptance_report": "/tmp/x.json"}, "", ""),
+        ({"cluster_report_prefix": "{}/open/x-"}, "", ""),
+        ({"cluster_report_prefix": "{}/new/x-"}, "", ""),
+        (
+            {"cluster_report_prefix": "{}/closed/x-"},
+            "You may not write into {}/closed on the controller",
+            "Name a file in",
+        ),
+        (
+            {"cluster_report_prefix": "{}/file/x-"},
+            "{}/file is not a directory",
+            "Name another one with cluster_report_",
+        ),
+        ({"acceptance_report": "{}/closed/x.json"}, "acceptance_report: you may not write into", "Correct the value"),
+        (
+            {"acceptance_report": "{}/closed/new/x.json"},
+            "acceptance_report: you may not write into",
+            "Correct the value",
+        ),
+        ({"acceptance_report": "closed/x.json"}, "acceptance_report: you may not write into", "Correct the value"),
+        ({"acceptance_report": UNKNOWN}, "", ""),
+        ({"inventory_dir": "{}/open"}, "", ""),
+        ({"inventory_dir": None, "playbook_dir": "{}/open"}, "", ""),
+        ({"inventory_dir": "{}/taken"}, "{}/taken/gpulab-report.json is a directory", "Name a file in it with"),
+        (
+            {"inventory_dir": "{}/open", "ansible_inventory_sources": ["{}/taken/my.ini"]},
+            "{}/taken/my-admin.conf is a",
+            "",
+        ),
+    ],
+)
+def test_default_paths_that_the_controller_could_not_write_are_one_error(
+    variables: dict[str, Any], what: str, do: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("closed", "open", "taken/gpulab-report.json", "taken/my-admin.conf"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("file", "closed/my.ini", "taken/my.ini"):
+        (tmp_path / file).write_text("")
+    monkeypatch.chdir(tmp_path)
+    # The tests may run as root, who may write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != tmp_path / "closed")
+    places = {"inventory_dir": "{}/closed", "ansible_inventory_sources": ["{}/closed/my.ini"]}
+    hosts = {"cp1": filled({**places, **variables}, str(tmp_path)), "gpu1": {}}
+    groups = {"control_plane": ["cp1"], "workers": ["gpu1"]}
+    found = find(hosts, list(hosts), list(hosts), groups)
+    assert [what.format(tmp_path) in problem["what"] and do in problem["do"] for problem in found] == [True] * bool(
+        what
+    )
+    elsewhere = ["acceptance_report", "cluster_kubeconfig"]
+    found_again = find(hosts, list(hosts), list(hosts), groups, elsewhere)
+    assert [problem for problem in found_again if problem["kind"] == "file_not_writable"] == []
+    assert find(hosts, list(hosts)) == [problem for problem in found if problem["kind"] == "variable_wrong"]
+
+
+def filled(value: Any, place: str) -> Any:
+    """Return a value with a directory in its texts."""
+    if isinstance(value, dict):
+        return {key: filled(entry, place) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [filled(entry, place) for entry in value]
+    return value.format(place) if isinstance(value, str) else value
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("closed/x.json", "you may not write into"),
+        ("closed/new/x.json", "you may not write into"),
+        ("mine/x.json", ""),
+        ("mine/read-only.json", ""),
+        ("shared/x.json", ""),
+        ("shared/of-root.json", "of-root.json belongs to another user, and"),
+        ("hidden/below/x.json", "/hidden"),
+    ],
+)
+def test_an_unprivileged_user_may_not_write_everywhere(path: str, words: str) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        for folder, mode in (("closed", 0o755), ("mine", 0o700), ("shared", 0o1777), ("hidden", 0o700)):
+            (place / folder).mkdir()
+            (place / folder).chmod(mode)
+        for file in ("mine/read-only.json", "shared/of-root.json"):
+            (place / file).write_text("{}")
+            (place / file).chmod(0o444)
+        for mine in ("mine", "mine/read-only.json"):
+            os.chown(place / mine, NOBODY, NOBODY)
+        found = as_nobody(lambda: "; ".join(files.writable(str(place / path))))
+        assert bool(found) == bool(words) and words in found, found
+
+
+NOBODY = 65534
+
+
+def as_nobody(ask: Callable[[], str]) -> str:
+    """Return the answer of a function that runs without rights."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            os.write(writes, ask().encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return text
 
 
 def test_password_of_a_proxy_is_not_shown() -> None:

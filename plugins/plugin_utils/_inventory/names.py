@@ -1,0 +1,172 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Variables whose names no role reads: misspelled ones, guesses, and others that begin like ours.
+
+Values are not looked at.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...module_utils._problem import Problem
+from . import guesses
+from .cluster import GROUP_VARIABLES
+from .hosts import letters
+from .references import words
+
+MODE = "cluster_unknown_variables"
+# How the names of our variables begin. Nothing else is known to use the first ones, other projects use the second.
+OURS = (
+    "acceptance_",
+    "cluster_",
+    "cuda_toolkit_",
+    "dcgm_exporter_",
+    "gpu_",
+    "kubeadm_",
+    "local_path_",
+    "nfs_cache_",
+    "nvidia_",
+    "torch_ddp_",
+    "wandb_launch_",
+)
+SHARED = (
+    "containerd_",
+    "docker_",
+    "drift_",
+    "flannel_",
+    "host_",
+    "minikube_",
+    "nfs_server_",
+    "node_pools_",
+    "plan_",
+    "preflight_",
+    "report_",
+)
+# What Ansible and AWX set, and what is free for users.
+_NEVER = re.compile(r"(?:ansible|awx|tower|gpulab)_.*|_.*")
+# Names of one's own that are merely similar stay below it.
+_MISSPELT = 0.9
+_NEAREST = 3
+_OR_WARN = f", or set {MODE}=warn"
+_COLLECTION = Path(__file__).resolve().parents[3]
+_REGISTERED = re.compile(r"^ +register: (\w+)$", re.MULTILINE)
+_SET = re.compile(r"^( +)(?:ansible\.builtin\.)?set_fact:\n((?:\1 +.*\n)+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A variable that nothing reads; ``certain``: it can't be meant for anything else."""
+
+    problem: Problem
+    certain: bool
+
+
+@cache
+def facts() -> frozenset[str]:
+    """Return the names that roles and playbooks set while they run, which then are among the variables of hosts."""
+    found: set[str] = set()
+    for folder in ("roles", "playbooks"):
+        for path in (_COLLECTION / folder).rglob("*.yml"):
+            text = path.read_text(encoding="utf-8")
+            found.update(_REGISTERED.findall(text))
+            for indent, block in _SET.findall(text):
+                found.update(re.findall(rf"^{indent}  (\w+):", block, re.MULTILINE))
+    return frozenset(found)
+
+
+def find(
+    hosts: Mapping[str, Mapping[str, Any]], modes: Mapping[str, Any], options: Iterable[str], are_errors: bool
+) -> Iterator[Problem]:
+    """Yield those that are errors, or the others; ``hosts`` have their variables as they are written.
+
+    ``modes``: by host the value of cluster_unknown_variables.
+    """
+    known = frozenset((*options, *GROUP_VARIABLES))
+    judged = {name: judge(name, known) for variables in hosts.values() for name in variables}
+    found = {name: unknown for name, unknown in judged.items() if unknown}
+    used = _used(hosts.values()) if found else set()
+    for host, variables in hosts.items():
+        for name in variables:
+            unknown = found.get(name)
+            # What another variable refers to is read; it may be misspelt all the same.
+            if unknown and (name not in used or unknown.problem.kind == "variable_unknown"):
+                is_error = unknown.certain and str(modes.get(host, "error")) != "warn"
+                if is_error == are_errors:
+                    do = unknown.problem.do if is_error else unknown.problem.do.removesuffix(_OR_WARN)
+                    yield replace(unknown.problem, host=host, do=do)
+
+
+def _used(hosts: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {word for variables in hosts for value in variables.values() for word in words(value)}
+
+
+@cache
+def judge(name: str, known: frozenset[str]) -> Unknown | None:
+    """Judge a name by itself: what it was probably meant for. None if it is known, or probably someone else's."""
+    low = name.lower()
+    if name in known or _NEVER.fullmatch(low):
+        return None
+    is_ours = low.startswith(OURS)
+    if low in guesses.OURS or low in guesses.NOTHING:
+        return _guess(name, low, is_ours)
+    if low.startswith((*OURS, *SHARED)) and name in facts():
+        return None
+    near = _misspelt(low, known)
+    if near:
+        why = f"It looks like a misspelling of {near}, which would keep its default value"
+        do = f"Write {near}, or choose a more different name for your own variable"
+        return Unknown(Problem("variable_unknown", f"There is no variable {name}", name, why, do), True)
+    if not low.startswith((*OURS, *SHARED)):
+        return None
+    nearest = ", ".join(_nearest(low, known))
+    if not is_ours:
+        do = f"If it is not your own, see docs/variables.md; the nearest names are {nearest}"
+        return Unknown(_problem(name, f"Nothing of this collection reads {name}", "", do), False)
+    prefix = next(prefix for prefix in OURS if low.startswith(prefix))
+    why = f"Nothing reads it: names that begin with {prefix} belong to this collection"
+    return Unknown(_problem(name, f"There is no variable {name}", why, f"Write one of {nearest}{_own(name)}"), True)
+
+
+def _guess(name: str, low: str, is_ours: bool) -> Unknown:
+    ours = guesses.OURS.get(low, "")
+    if is_ours:
+        why = f"This collection calls it {ours}" if ours else guesses.NOTHING[low]
+        do = f"{f'Write {guesses.instead(ours)}' if ours else 'Remove it'}{_own(name)}"
+        return Unknown(_problem(name, f"There is no variable {name}", why, do), True)
+    what = f"Nothing of this collection reads {name}"
+    do = f"Unless it is your own, write {guesses.instead(ours)}" if ours else "Unless it is your own, remove it"
+    return Unknown(_problem(name, what, "" if ours else guesses.NOTHING[low], do), False)
+
+
+def _problem(name: str, what: str, why: str, do: str) -> Problem:
+    return Problem("variable_unread", what, name, why, do)
+
+
+def _own(name: str) -> str:
+    return f". If it is your own, rename it, such as to gpulab_{name} (gpulab_ is free for yours){_OR_WARN}"
+
+
+def _misspelt(low: str, known: Collection[str]) -> str:
+    """Return the variable of which a name is a misspelling, empty for none. Capitals and signs don't count."""
+    alike = [option for option in known if letters(option) == letters(low)]
+    near = difflib.get_close_matches(low, known, n=1, cutoff=_MISSPELT)
+    return next(iter(alike or near), "")
+
+
+def _nearest(low: str, known: Collection[str]) -> list[str]:
+    """Return the most similar names: those with equal words, and then with equal letters."""
+    words = set(low.split("_"))
+
+    def likeness(option: str) -> float:
+        theirs = set(option.split("_"))
+        return len(words & theirs) / len(words | theirs) + difflib.SequenceMatcher(None, low, option).ratio()
+
+    return sorted(sorted(known), key=likeness, reverse=True)[:_NEAREST]

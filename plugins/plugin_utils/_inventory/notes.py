@@ -1,0 +1,69 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What may be a mistake in an inventory, or may be right: shown, and no reason to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...module_utils._problem import Problem
+from .._preflight.model import listing
+
+# Of connection variables, those whose values are judged here.
+CONNECTION = ("ansible_host", "ansible_ssh_host", "ansible_ssh_private_key_file", "ansible_private_key_file")
+
+
+def connections(host: str, values: Mapping[str, Any]) -> Iterator[Problem]:
+    """What ssh may accept all the same; ``values`` are those of CONNECTION that are known."""
+    for name in CONNECTION[:2]:
+        user, at, address = str(values.get(name, "")).partition("@")
+        if at:
+            yield Problem(
+                "ansible_host_user",
+                f"{name} is {user}@{address}, which is a user and an address",
+                name,
+                "Ansible copies files with programs that may not accept this",
+                f"Write ansible_user={user} ansible_host={address}",
+                host,
+            )
+    for name in CONNECTION[2:]:
+        path = str(values.get(name) or "")
+        if path and not _exists(path):
+            yield Problem(
+                "key_file_missing",
+                f"{name} is {path}, and there is no such file",
+                name,
+                "ssh would go on with other keys, of the agent or in ~/.ssh",
+                "Correct the path, or remove the variable",
+                host,
+            )
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).expanduser().exists()
+    except (OSError, RuntimeError):
+        # It may be there for a user with more rights.
+        return True
+
+
+def texts(problems: Iterable[Problem]) -> list[str]:
+    """Return each as one text, which names the hosts that have it in common."""
+    hosts: dict[Problem, list[str]] = {}
+    for problem in problems:
+        hosts.setdefault(replace(problem, host=""), []).append(problem.host)
+    found = []
+    for problem, names in hosts.items():
+        sentences = " ".join(f"{part}." for part in (problem.what, problem.why, problem.do) if part)
+        title = _shown(list(filter(None, dict.fromkeys(names))))
+        found.append(f"{title}: {sentences}" if title else sentences)
+    return found
+
+
+def _shown(hosts: list[str]) -> str:
+    more = len(hosts) - 5
+    return f"{listing(hosts[:5])} and {more} more" if more > 0 else listing(hosts)
