@@ -75,7 +75,7 @@ def test_what_is_missing_is_a_list(tmp_path: Path) -> None:
     awx.mkdir(parents=True)
     (awx / "MANIFEST.json").write_text(json.dumps({"collection_info": {"version": "24.6.1"}}))
     paths = f"{tmp_path}:{ROOT / 'collections'}"
-    more = {"ANSIBLE_COLLECTIONS_PATH": paths, "CONTROLLER_HOST": "", "CONTROLLER_OAUTH_TOKEN": ""}
+    more: dict[str, Any] = {"ANSIBLE_COLLECTIONS_PATH": paths, "CONTROLLER_HOST": "", "CONTROLLER_OAUTH_TOKEN": ""}
     status, output = run_ansible(tmp_path, str(ROOT / "playbooks" / "awx_configure.yml"), **more)
     listed = re.findall(r"^ +- (.*)", output, re.MULTILINE)
     assert status and [line.partition(" is ")[0] for line in listed if " is " in line] == [

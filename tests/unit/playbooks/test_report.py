@@ -38,8 +38,8 @@ def run(
     folder: Path, *arguments: str, playbook: Path = REPOSITORY / "playbooks" / "report.yml", fails: bool = False
 ) -> str:
     (folder / "hosts.ini").write_text(INVENTORY)
-    environment = {"ANSIBLE_SHOW_CUSTOM_STATS": "true", "PWD": str(folder)}
-    status, said = run_ansible(folder, str(playbook), "-i", "hosts.ini", *arguments, **environment)
+    given = (str(playbook), "-i", "hosts.ini", *arguments)
+    status, said = run_ansible(folder, *given, ANSIBLE_SHOW_CUSTOM_STATS="true", PWD=str(folder))
     assert bool(status) == fails and "Traceback" not in said, said
     return said
 
