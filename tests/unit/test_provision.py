@@ -108,15 +108,15 @@ def running() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("tasks", "status", "code"),
-    [(GOOD, "done", 0), (BAD, "failed", 2), (SILENT, "unreachable", 4)],
-    ids=["done", "failed", "unreachable"],
+    [(GOOD, "successful", 0), (BAD, "failed", 2), (SILENT, "unreachable", 4)],
+    ids=["successful", "failed", "unreachable"],
 )
 def test_the_exit_status_tells_how_it_ended(here: Path, tasks: str, status: str, code: int) -> None:
     ended, output = provision(here, "--playbook", playbook(here, tasks))
     assert ended == code
     found = report(here)
     assert found["status"] == status
-    assert found["hosts"]["b"]["state"] == status
+    assert found["hosts"]["b"]["state"] == status.replace("successful", "done")
     assert [phase["title"] for phase in found["phases"]] == ["Do it all"]
     assert f"{status}. The report: " in output
     assert left_behind(here, seconds=5) == []
@@ -155,13 +155,13 @@ def test_an_earlier_report_that_cannot_be_read_is_replaced(here: Path, before: s
     (here / "gpulab-runs").mkdir()
     (here / "gpulab-runs" / "report.json").write_text(before)
     ended, _output = provision(here, "--playbook", playbook(here, GOOD))
-    assert (ended, report(here)["status"]) == (0, "done")
+    assert (ended, report(here)["status"]) == (0, "successful")
 
 
 def test_help_is_no_error(here: Path) -> None:
     ended, output = provision(here, "--help")
     assert ended == 0
-    assert "130 cancelled" in output
+    assert "130 canceled" in output
 
 
 def test_extra_variables_arrive_and_artifacts_are_kept_for_oneself(here: Path) -> None:
@@ -209,15 +209,15 @@ def test_ctrl_c_leaves_nothing_behind_and_the_next_run_goes_on(here: Path) -> No
     child.expect("Take long")
     child.sendintr()
     child.expect("Where the time went")
-    child.expect("cancelled. The report: ")
+    child.expect("canceled. The report: ")
     assert end_of(child) == 130
     assert left_behind(here, seconds=5) == []
     found = report(here)
-    assert (found["status"], found["phase"]) == ("cancelled", "Do it all")
+    assert (found["status"], found["phase"]) == ("canceled", "Do it all")
     assert found["hosts"]["a"]["changed"] == 1
     ended, output = provision(here, "--playbook", playbook(here, GOOD))
     assert ended == 0
-    assert "The last run ended (cancelled) in 'Do it all'. Finished work is kept." in output
+    assert "The last run ended (canceled) in 'Do it all'. Finished work is kept." in output
     assert report(here)["hosts"]["a"]["changed"] == 0
 
 
@@ -227,9 +227,9 @@ def test_an_ansible_that_did_not_hear_the_first_time_is_asked_again(here: Path) 
     child = terminal(here, "--playbook", playbook(here, SLOW))
     child.expect("Take long")
     child.sendintr()
-    child.expect("cancelled. The report: ")
+    child.expect("canceled. The report: ")
     assert end_of(child) == 130
-    assert report(here)["status"] == "cancelled"
+    assert report(here)["status"] == "canceled"
     assert left_behind(here, seconds=5) == []
 
 
@@ -258,7 +258,7 @@ def test_the_password_reaches_ansible_and_no_file(here: Path) -> None:
     child = terminal(here, "--playbook", playbook(here, tasks), "-K")
     at_the_password(child)
     child.sendline("open sesame")
-    child.expect("done. The report: ")
+    child.expect("successful. The report: ")
     assert end_of(child) == 0
     written = [path for path in here.rglob("*") if path.is_file() and path.name != "sudo"]
     assert [path for path in written if "open sesame" in path.read_text(errors="replace")] == []
