@@ -85,7 +85,8 @@ class Result:
 
     status: successful, failed, unreachable (hosts were, and nothing else failed), canceled or timeout.
     rc: the exit status of ansible-playbook; 254 if it was killed.
-    hosts: by name: done, failed, unreachable (it never answered), or unfinished (the run stopped before its end).
+    hosts: by name: done, failed, unreachable (it never answered), stopped (preflight found problems, but not on it), or
+        unfinished (the run was canceled or timed out).
     problems: what preflight found, if that ended the run.
     report_path, report: the verification report that this run wrote, and its content; None if it wrote none.
     duration: in seconds.
@@ -139,8 +140,8 @@ def run(
         also cancels on SIGINT (Ctrl-C) and SIGTERM, and a second signal kills Ansible.
     earlier: the `Result.summary` of an earlier run, from which the expected number of tasks is taken.
 
-    No process is left on this machine, whatever ends the run. An exception that one of these functions raises cancels
-    the run, and is then raised by `run`.
+    If the run is stopped early, no process of it is left on this machine. An exception that one of these functions
+    raises cancels the run, and is then raised by `run`.
     """
     _require_ansible_runner()
     given, words = _inventory(inventory), os.fspath(playbook)

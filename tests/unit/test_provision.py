@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
@@ -41,15 +40,6 @@ class CallbackModule(CallbackBase):
         super().__init__()
         hears = signal.getsignal(signal.SIGINT)
         signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, hears))
-"""
-SUDO = """#!/bin/sh
-while :; do
-  case "$1" in -p) printf %s "$2" >&2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac
-done
-read -r given
-[ "$given" = "open sesame" ] && exec "$@"
-echo wrong password >&2
-exit 1
 """
 
 
@@ -87,23 +77,7 @@ def report(here: Path) -> dict[str, Any]:
 
 
 def left_behind(here: Path, seconds: float = 0) -> list[str]:
-    """Return the processes and temporary files that a run left, when they have had so long to go."""
-    temporary = (here / "temporary").readlink()
-    until = time.monotonic() + seconds
-    while True:
-        found = [command for command, environ in running() if str(temporary) in environ]
-        found += [path.name for path in temporary.iterdir()]
-        if not found or time.monotonic() >= until:
-            return found
-        time.sleep(0.1)
-
-
-def running() -> Iterator[tuple[str, str]]:
-    """Each process of this machine: its command line and its environment."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command, environ = ((process / name).read_text(errors="replace") for name in ("cmdline", "environ"))
-            yield command.replace("\0", " "), environ
+    return programs.left_behind((here / "temporary").readlink(), seconds)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +94,18 @@ def test_the_exit_status_tells_how_it_ended(here: Path, tasks: str, status: str,
     assert [phase["title"] for phase in found["phases"]] == ["Do it all"]
     assert f"{status}. The report: " in output
     assert left_behind(here, seconds=5) == []
+
+
+def test_preflight_that_explains_unreachable_hosts_does_not_hide_them(here: Path) -> None:
+    (here / "ssh").write_text(programs.SSH)
+    (here / "ssh").chmod(0o755)
+    hosts = "[control_plane]\na ansible_host=192.0.2.1\n[workers]\nb ansible_host=192.0.2.2\n"
+    (here / "silent.ini").write_text(f"{hosts}[all:vars]\nansible_ssh_executable={here}/ssh\n")
+    ended, output = provision(here, inventory="silent.ini")
+    found = report(here)
+    assert (ended, found["status"]) == (4, "unreachable"), output
+    assert {found["hosts"][name]["state"] for name in ("a", "b")} == {"unreachable"}
+    assert "can't be reached" in output
 
 
 def test_the_environment_of_python_need_not_be_active(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +237,7 @@ def test_ctrl_c_at_the_password_ends_before_anything_began(here: Path) -> None:
 
 
 def test_the_password_reaches_ansible_and_no_file(here: Path) -> None:
-    (here / "sudo").write_text(SUDO)
+    (here / "sudo").write_text(programs.SUDO)
     (here / "sudo").chmod(0o755)
     tasks = "    - name: Become\n      ansible.builtin.ping:\n      become: true\n"
     tasks += f"      vars:\n        ansible_become_exe: {here}/sudo\n"

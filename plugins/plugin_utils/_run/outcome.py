@@ -55,7 +55,7 @@ class Watch:
         elif kind in ("runner_on_ok", "runner_on_failed"):
             action = as_text(data.get("task_action")).rpartition(".")[2]
             if action not in _ON_CONTROLLER:
-                self._answered.add(host)
+                self._answered.add(_delegate(data) or host)
             if kind == "runner_on_ok" and action == "managed_files":
                 self._note_report(data)
 
@@ -64,6 +64,13 @@ class Watch:
         files = res.get("files") if isinstance(res, Mapping) else None
         if as_text(data.get("role")).rpartition(".")[2] == "report" and isinstance(files, list):
             self.written += [path for path in files if isinstance(path, str)]
+
+
+def _delegate(data: Mapping[Any, Any]) -> str:
+    """Return the host to which a task was delegated, empty if it was not; events of unreachable hosts lack it."""
+    res = data.get("res")
+    given = res.get("_ansible_delegated_vars") if isinstance(res, Mapping) else None
+    return as_text(given.get("ansible_delegated_host")) if isinstance(given, Mapping) else ""
 
 
 def read_problems(given: Any) -> tuple[dict[str, str], ...]:
@@ -82,13 +89,15 @@ def host_states(recap: Mapping[str, str], watch: Watch, interrupted: bool) -> di
     for problem in watch.problems:
         state = "unreachable" if is_unreachable(problem, watch.lost) else "failed"
         named[problem["host"]] = state if named.get(problem["host"]) != "failed" else "failed"
-    stopped = {*recap} & {*named}
+    explained = any(named)
     states = {}
     for host, state in recap.items():
-        if watch.problems:
-            states[host] = named.get(host, "failed" if state == "failed" and not stopped else "unfinished")
+        if host in named:
+            states[host] = named[host]
         elif host in watch.silent:
             states[host] = "unreachable"
+        elif watch.problems:
+            states[host] = "failed" if state == "failed" and not explained else "stopped"
         else:
             states[host] = "unfinished" if interrupted and state == "done" else state
     return states
@@ -131,5 +140,6 @@ def refusal(output: str) -> Refusal:
     what = usage[1] if usage else one_line(" ".join(blocks)) or one_line(text) or "ansible-playbook printed no reason"
     do = next((do for words, do in _REMEDIES if words in what), "Fix this, and run it again")
     if "inventory source" in what:
-        what = ": ".join([what, *dict.fromkeys(map(one_line, _UNPARSED.findall(text)))])
+        reasons = dict.fromkeys(one_line(each).rstrip(".") for each in _UNPARSED.findall(text))
+        what = f"{what}: {'; '.join(reasons)}" if reasons else what
     return Refusal(what, do)
