@@ -145,8 +145,9 @@ def test_an_error_of_the_caller_ends_the_run_and_reaches_the_caller(here: Path, 
     def broken(*_args: object) -> bool:
         raise LookupError("mine")
 
+    functions: dict[str, Any] = {where: broken}
     with pytest.raises(LookupError, match="mine"):
-        run(playbook(SLOW), "my.ini", **{where: broken})
+        run(playbook(SLOW), "my.ini", **functions)
     assert programs.left_behind(temporary, seconds=20) == []
 
 
