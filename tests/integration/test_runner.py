@@ -1,4 +1,4 @@
-"""examples/provision.py on bare nodes: cancelled midway, gone on with, and a second run that changes nothing."""
+"""examples/provision.py on bare nodes: canceled midway, resumed, and a second run that changes nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_ctrl_c_in_the_middle_leaves_no_process_and_says_where(lab: Lab) -> None
     child.sendintr()
     child.expect("Where the time went")
     status, shown = end_of(child)
-    assert (status, report(lab)["status"]) == (130, "cancelled"), shown
+    assert (status, report(lab)["status"]) == (130, "canceled"), shown
     assert report(lab)["phase"] == "Prepare the hosts"
     assert children_of(lab) == []
 
@@ -64,7 +64,7 @@ def test_ctrl_c_in_the_middle_leaves_no_process_and_says_where(lab: Lab) -> None
 def test_the_next_run_goes_on_and_completes(lab: Lab) -> None:
     done_before = report(lab)["phases"]
     child = provision(lab)
-    child.expect("The last run ended .cancelled. in .Prepare the hosts.. Finished work is kept.")
+    child.expect("The last run ended .canceled. in .Prepare the hosts.. Finished work is kept.")
     child.expect("GPUs verified")
     status, shown = end_of(child)
     assert status == 0, shown

@@ -72,7 +72,7 @@ def test_the_script_works_from_an_installed_collection(installed: Path, tmp_path
     words = (script, "-i", "my.ini", "--playbook", "gpulab.kubernetes.inventory")
     printed = run(sys.executable, *words, cwd=tmp_path, env={"ANSIBLE_COLLECTIONS_PATH": str(installed)})
     assert "Check the inventory and its variables" in printed
-    assert json.loads((tmp_path / "gpulab-runs" / "report.json").read_text())["status"] == "done"
+    assert json.loads((tmp_path / "gpulab-runs" / "report.json").read_text())["status"] == "successful"
 
 
 def test_own_machines_works_as_typed_without_a_checkout(installed: Path, tmp_path: Path) -> None:

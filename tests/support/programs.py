@@ -5,15 +5,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pexpect
 
 from support.hosts import ROOT
+
+# Stand-ins for sudo, which takes one password, and for ssh, to which no host answers.
+SUDO = """#!/bin/sh
+while :; do
+  case "$1" in -p) printf %s "$2" >&2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac
+done
+read -r given
+[ "$given" = "open sesame" ] && exec "$@"
+echo wrong password >&2
+exit 1
+"""
+SSH = """#!/bin/sh
+[ "$1" = -V ] && exit 0
+echo "ssh: connect to host 192.0.2.1 port 22: Connection timed out" >&2
+exit 255
+"""
 
 
 def run_ansible(
@@ -70,3 +89,22 @@ def terminal(command: list[str], cwd: Path, environment: dict[str, str], columns
 def hear_ctrl_c() -> None:
     """Programs that a shell starts in the background ignore SIGINT, and so do all that they start."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def left_behind(temporary: Path, seconds: float = 0) -> list[str]:
+    """Return the processes and temporary files that a run left, when they have had so long to go."""
+    until = time.monotonic() + seconds
+    while True:
+        found = [command for command, environ in running() if str(temporary) in environ]
+        found += [path.name for path in temporary.iterdir()]
+        if not found or time.monotonic() >= until:
+            return found
+        time.sleep(0.1)
+
+
+def running() -> Iterator[tuple[str, str]]:
+    """Each process of this machine: its command line and its environment."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command, environ = ((process / name).read_text(errors="replace") for name in ("cmdline", "environ"))
+            yield command.replace("\0", " "), environ

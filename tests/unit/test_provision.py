@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
@@ -41,15 +40,6 @@ class CallbackModule(CallbackBase):
         super().__init__()
         hears = signal.getsignal(signal.SIGINT)
         signal.signal(signal.SIGINT, lambda *_: signal.signal(signal.SIGINT, hears))
-"""
-SUDO = """#!/bin/sh
-while :; do
-  case "$1" in -p) printf %s "$2" >&2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac
-done
-read -r given
-[ "$given" = "open sesame" ] && exec "$@"
-echo wrong password >&2
-exit 1
 """
 
 
@@ -87,39 +77,35 @@ def report(here: Path) -> dict[str, Any]:
 
 
 def left_behind(here: Path, seconds: float = 0) -> list[str]:
-    """Return the processes and temporary files that a run left, when they have had so long to go."""
-    temporary = (here / "temporary").readlink()
-    until = time.monotonic() + seconds
-    while True:
-        found = [command for command, environ in running() if str(temporary) in environ]
-        found += [path.name for path in temporary.iterdir()]
-        if not found or time.monotonic() >= until:
-            return found
-        time.sleep(0.1)
-
-
-def running() -> Iterator[tuple[str, str]]:
-    """Each process of this machine: its command line and its environment."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command, environ = ((process / name).read_text(errors="replace") for name in ("cmdline", "environ"))
-            yield command.replace("\0", " "), environ
+    return programs.left_behind((here / "temporary").readlink(), seconds)
 
 
 @pytest.mark.parametrize(
     ("tasks", "status", "code"),
-    [(GOOD, "done", 0), (BAD, "failed", 2), (SILENT, "unreachable", 4)],
-    ids=["done", "failed", "unreachable"],
+    [(GOOD, "successful", 0), (BAD, "failed", 2), (SILENT, "unreachable", 4)],
+    ids=["successful", "failed", "unreachable"],
 )
 def test_the_exit_status_tells_how_it_ended(here: Path, tasks: str, status: str, code: int) -> None:
     ended, output = provision(here, "--playbook", playbook(here, tasks))
     assert ended == code
     found = report(here)
     assert found["status"] == status
-    assert found["hosts"]["b"]["state"] == status
+    assert found["hosts"]["b"]["state"] == status.replace("successful", "done")
     assert [phase["title"] for phase in found["phases"]] == ["Do it all"]
     assert f"{status}. The report: " in output
     assert left_behind(here, seconds=5) == []
+
+
+def test_preflight_that_explains_unreachable_hosts_does_not_hide_them(here: Path) -> None:
+    (here / "ssh").write_text(programs.SSH)
+    (here / "ssh").chmod(0o755)
+    hosts = "[control_plane]\na ansible_host=192.0.2.1\n[workers]\nb ansible_host=192.0.2.2\n"
+    (here / "silent.ini").write_text(f"{hosts}[all:vars]\nansible_ssh_executable={here}/ssh\n")
+    ended, output = provision(here, inventory="silent.ini")
+    found = report(here)
+    assert (ended, found["status"]) == (4, "unreachable"), output
+    assert {found["hosts"][name]["state"] for name in ("a", "b")} == {"unreachable"}
+    assert "can't be reached" in output
 
 
 def test_the_environment_of_python_need_not_be_active(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,13 +141,13 @@ def test_an_earlier_report_that_cannot_be_read_is_replaced(here: Path, before: s
     (here / "gpulab-runs").mkdir()
     (here / "gpulab-runs" / "report.json").write_text(before)
     ended, _output = provision(here, "--playbook", playbook(here, GOOD))
-    assert (ended, report(here)["status"]) == (0, "done")
+    assert (ended, report(here)["status"]) == (0, "successful")
 
 
 def test_help_is_no_error(here: Path) -> None:
     ended, output = provision(here, "--help")
     assert ended == 0
-    assert "130 cancelled" in output
+    assert "130 canceled" in output
 
 
 def test_extra_variables_arrive_and_artifacts_are_kept_for_oneself(here: Path) -> None:
@@ -209,15 +195,15 @@ def test_ctrl_c_leaves_nothing_behind_and_the_next_run_goes_on(here: Path) -> No
     child.expect("Take long")
     child.sendintr()
     child.expect("Where the time went")
-    child.expect("cancelled. The report: ")
+    child.expect("canceled. The report: ")
     assert end_of(child) == 130
     assert left_behind(here, seconds=5) == []
     found = report(here)
-    assert (found["status"], found["phase"]) == ("cancelled", "Do it all")
+    assert (found["status"], found["phase"]) == ("canceled", "Do it all")
     assert found["hosts"]["a"]["changed"] == 1
     ended, output = provision(here, "--playbook", playbook(here, GOOD))
     assert ended == 0
-    assert "The last run ended (cancelled) in 'Do it all'. Finished work is kept." in output
+    assert "The last run ended (canceled) in 'Do it all'. Finished work is kept." in output
     assert report(here)["hosts"]["a"]["changed"] == 0
 
 
@@ -227,9 +213,9 @@ def test_an_ansible_that_did_not_hear_the_first_time_is_asked_again(here: Path) 
     child = terminal(here, "--playbook", playbook(here, SLOW))
     child.expect("Take long")
     child.sendintr()
-    child.expect("cancelled. The report: ")
+    child.expect("canceled. The report: ")
     assert end_of(child) == 130
-    assert report(here)["status"] == "cancelled"
+    assert report(here)["status"] == "canceled"
     assert left_behind(here, seconds=5) == []
 
 
@@ -251,14 +237,14 @@ def test_ctrl_c_at_the_password_ends_before_anything_began(here: Path) -> None:
 
 
 def test_the_password_reaches_ansible_and_no_file(here: Path) -> None:
-    (here / "sudo").write_text(SUDO)
+    (here / "sudo").write_text(programs.SUDO)
     (here / "sudo").chmod(0o755)
     tasks = "    - name: Become\n      ansible.builtin.ping:\n      become: true\n"
     tasks += f"      vars:\n        ansible_become_exe: {here}/sudo\n"
     child = terminal(here, "--playbook", playbook(here, tasks), "-K")
     at_the_password(child)
     child.sendline("open sesame")
-    child.expect("done. The report: ")
+    child.expect("successful. The report: ")
     assert end_of(child) == 0
     written = [path for path in here.rglob("*") if path.is_file() and path.name != "sudo"]
     assert [path for path in written if "open sesame" in path.read_text(errors="replace")] == []

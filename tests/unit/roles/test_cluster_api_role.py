@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from fake_cluster import FakeCluster, FakeNode
+from support.hosts import ROOT
 from support.programs import run_ansible
 
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
@@ -93,6 +94,22 @@ def test_a_kubeconfig_that_can_not_be_read_is_reported(tmp_path: Path, group: st
     status, output = run(tmp_path, f"[{group}]\ncp1 {HERE}\n", settings=json.dumps(settings))
     assert status != 0
     assert f"Error while reading the administrator's kubeconfig, {words}" in " ".join(output.split())
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_check_mode_fails_without_a_cluster_only_if_the_run_would_not_create_it(tmp_path: Path, needed: bool) -> None:
+    (tmp_path / "site.yml").write_text(PLAYBOOK.format(part="open.yml"))
+    (tmp_path / "hosts.ini").write_text(INVENTORY)
+    settings = json.dumps({"cluster_api_required": needed, "cluster_api_checks_nodes": False})
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "--check", "-e", settings)
+    assert (status != 0, "If there is no cluster yet" in output) == (needed, needed), output
+
+
+@pytest.mark.parametrize("name", ["train", "verify", "benchmark_gpus", "benchmark_network"])
+def test_playbooks_that_create_no_cluster_need_one_in_check_mode(tmp_path: Path, name: str) -> None:
+    (tmp_path / "hosts.ini").write_text(INVENTORY)
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", str(ROOT / f"playbooks/{name}.yml"), "--check")
+    assert (status, "If there is no cluster yet, gpulab.kubernetes.site creates it" in output) == (2, True), output
 
 
 def test_the_reason_why_the_control_plane_is_unreachable_is_reported(tmp_path: Path) -> None:
