@@ -141,10 +141,10 @@ def _fill(suite: Element, cases: list[Case], classname: str, report: Report) -> 
     for case in cases:
         element = SubElement(suite, "testcase", name=_valid(case.name), classname=_valid(classname), time="0")
         if case.outcome:
-            outcome = SubElement(element, case.outcome, message=_valid(case.message))
+            result = SubElement(element, case.outcome, message=_valid(case.message))
             if case.outcome != "skipped":
-                outcome.set("type", _valid(case.kind))
-                outcome.text = _valid(case.details)
+                result.set("type", _valid(case.kind))
+                result.text = _valid(case.details)
     SubElement(suite, "system-out").text = _valid("\n".join(texts(report.get("checks"))))
     SubElement(suite, "system-err")
 

@@ -11,14 +11,15 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.awx_setting_problems i
 problems = FilterModule().filters()["awx_setting_problems"]
 SIGNED_IN = {"CONTROLLER_HOST": "https://awx.example.org", "CONTROLLER_OAUTH_TOKEN": "x"}
 GIVEN = {"awx_configure_image": "registry.example.org/ee:1", "awx_configure_project_url": "https://git.example.org/a"}
+FORKS = "awx_configure_forks must be the number of hosts on which"
 LAB = {"name": "lab", "path": "inventories/lab.ini"}
 CHECK = {"identifier": "check", "job_template": "preflight", "success_nodes": ["agree"]}
 AGREE = {"identifier": "agree", "approval": {"name": "agree"}, "success_nodes": []}
 
 
-def judge(**changed: Any) -> list[str]:
+def judge(**changed: Any) -> Any:
     lists = {"awx_configure_inventories": [LAB], "awx_configure_workflows": []}
-    return [*problems({**SIGNED_IN, **GIVEN, "awx_configure_forks": 50, **lists, **changed})]
+    return problems({**SIGNED_IN, **GIVEN, "awx_configure_forks": 50, **lists, **changed})
 
 
 @pytest.mark.parametrize(
@@ -31,11 +32,8 @@ def judge(**changed: Any) -> list[str]:
         ({"CONTROLLER_OAUTH_TOKEN": "", "CONTROLLER_USERNAME": "a", "CONTROLLER_PASSWORD": "b"}, []),
         *(({name: ""}, [f"{name} is empty (the address of"]) for name in GIVEN),
         *(({name: 7}, [f"{name} is empty (the address of"]) for name in GIVEN),
-        *(({"awx_configure_forks": forks}, []) for forks in (1, 50, "120")),
-        *(
-            ({"awx_configure_forks": forks}, ["awx_configure_forks must be the number of hosts on which"])
-            for forks in (0, -1, "", None, True, "many", 2.5, [])
-        ),
+        *(({"awx_configure_forks": forks}, []) for forks in (1, "120")),
+        *(({"awx_configure_forks": forks}, [FORKS]) for forks in (0, -1, "", None, True, "many", 2.5, "[]")),
     ],
 )
 def test_a_line_for_each_setting(changed: dict[str, Any], said: list[str]) -> None:
