@@ -91,11 +91,10 @@ def until(good: Callable[[], bool], seconds: float = 240) -> None:
 
 
 def next_commands(run: Run) -> list[str]:
-    """Return the commands below "Next:", as the default callback shows them, without their comments."""
+    """Return the commands below "Next:", with their comments, as the default callback shows them."""
     _before, heading, after = run.output.partition('"Next:",\n')
     assert heading, run.tail()
-    lines = [json.loads(line.strip().rstrip(",")) for line in after.partition("\n    ]")[0].splitlines()]
-    return [line.partition("   #")[0].strip() for line in lines]
+    return [json.loads(line.strip().rstrip(",")).strip() for line in after.partition("\n    ]")[0].splitlines()]
 
 
 def run_as_printed(site: Site, command: str, events: Path) -> Run:
@@ -118,9 +117,9 @@ def test_each_next_command_succeeds_as_printed(site: Site, tmp_path: Path, held:
         given = f"-i {site.lab.path.relative_to(ROOT)}"
         assert train == (
             f"ansible-playbook gpulab.kubernetes.train {given} -e torch_ddp_nodes={nodes} "
-            f"-e torch_ddp_gpus_per_node={gpus}"
+            f"-e torch_ddp_gpus_per_node={gpus}   # train on {nodes * gpus} GPUs, see docs/training.md"
         )
-        assert verify == f"ansible-playbook gpulab.kubernetes.verify {given}"
+        assert verify.startswith(f"ansible-playbook gpulab.kubernetes.verify {given}   #")
         assert "gpu1" in run_as_printed(site, kubectl, tmp_path / "kubectl.jsonl").expect_success().output
         trained = run_as_printed(site, train, tmp_path / "train.jsonl").expect_success()
         assert f"{nodes * gpus} processes on {nodes} nodes" in trained.output
