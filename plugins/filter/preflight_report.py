@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import count
 from typing import Any, Callable
+
+from ..plugin_utils._preflight.problem_text import full_text, note
 
 DOCUMENTATION = r"""
 name: preflight_report
@@ -46,36 +47,7 @@ _value:
 
 
 def preflight_report(problems: Iterable[Mapping[str, Any]], answers: Mapping[str, str] | None = None) -> str:
-    hosts: dict[tuple[str, ...], list[str]] = {}
-    for problem in problems:
-        keep = "; ".join(f"{name}: {value}" for name, value in problem.get("answers", {}).items())
-        words = (*(problem[key] for key in ("what", "where", "why", "do")), keep)
-        hosts.setdefault(words, []).append(problem["host"])
-    paragraphs: dict[str, list[tuple[str, ...]]] = {}
-    for words, names in hosts.items():
-        paragraphs.setdefault(", ".join(filter(None, names)) or "The whole cluster", []).append(words)
-    lines = [f"{len(hosts)} problem{'s' * (len(hosts) != 1)} found before anything was changed."]
-    numbers = count(1)
-    for title, group in paragraphs.items():
-        lines += ["", title]
-        for what, where, why, do, keep in group:
-            lines += [f"  {next(numbers)}. {what}", f"     where: {where}", f"     why:   {why}", f"     do:    {do}"]
-            lines += [f"     set:   {keep}"] if keep else []
-    note = _note(answers) if answers else ""
-    return "\n".join([*lines, *(["", note] if note else [])]) + "\n"
-
-
-def _note(answers: Mapping[str, str]) -> str:
-    path, text = answers["path"], answers["text"].strip()
-    if not text:
-        return f"{path} was not written: there is no setting that keeps the existing state." if path else ""
-    if not path:
-        return "To write these settings to a file for review, run this again with -e preflight_answers=FILE."
-    if answers["found"].strip() == text:
-        return f"The settings are in {path}. Review this file, and run this again with -e @{path}."
-    if answers["found"].strip():
-        return f"{path} already exists and was not changed. Choose another file for the settings."
-    return f"Error while writing {path}: {answers['error'] or 'the file is empty'}."
+    return full_text(problems, note(answers) if answers else "")
 
 
 class FilterModule:

@@ -44,7 +44,7 @@ def report_prefix(sources: Sequence[str], directory: str) -> str:
 
 def run_options(inventory: Sequence[str], asks_password: bool, here: Path) -> str:
     """Return what a command has to repeat of this run, as typed in ``here``: ``-i my.ini -K``. Empty for nothing."""
-    given = [f"-i {shlex.quote(_typed(source, here))}" for source in inventory]
+    given = [f"-i {shlex.quote(typed(source, here))}" for source in inventory]
     return " ".join([*given, *["-K"] * asks_password])
 
 
@@ -78,8 +78,8 @@ class Access:
 
     def next_steps(self, here: Path, terse: bool) -> list[str]:
         """Return the lines that end a successful run, with paths as they are typed in the directory ``here``."""
-        kubeconfig = _typed(self.kubeconfig, here)
-        named = " ".join(_typed(source, here) for source in self.inventory)
+        kubeconfig = typed(self.kubeconfig, here)
+        named = " ".join(typed(source, here) for source in self.inventory)
         kept = f"the administrator's kubeconfig is {kubeconfig}" if kubeconfig else "no kubeconfig is kept"
         first = f"The cluster {f'of {named} ' * bool(named)}is ready at https://{self.server}; {kept}."
         if terse:
@@ -99,7 +99,8 @@ class Access:
         ]
 
 
-def _typed(path: str, here: Path) -> str:
+def typed(path: str, here: Path) -> str:
+    """Return a path as it is typed in the directory ``here``."""
     try:
         return str(Path(path).relative_to(here))
     except ValueError:
