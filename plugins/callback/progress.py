@@ -21,6 +21,9 @@ description:
   - Hosts with the same task, change or error share a line.
   - At the end, it shows the duration of each phase, the result of each host, and how the run ended. The message of a
     debug task with the variable C(progress_closing) comes last.
+  - After a failure, durations are shown only with C(-v). A failure of a task with the variable C(progress_explained) is
+    not shown, because a task with C(progress_closing) explains it. The variable C(progress_next) of a task says what to
+    do after its failure, if that is not to run the same command again.
   - A phase is a play. In a play with several roles, each additional role is a phase.
 requirements:
   - Set it as stdout callback, with C(ANSIBLE_STDOUT_CALLBACK=gpulab.kubernetes.progress) or C(stdout_callback) in
@@ -245,7 +248,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         for line in self._progress.close():
             self._show(line)
         check = bool(context.CLIARGS.get("check"))
-        for told in account(self._progress.result(0 if self._progress.ended else time.time()), check):
+        result = self._progress.result(0 if self._progress.ended else time.time())
+        for told in account(result, check, self._display.verbosity > 0, self._progress.next):
             self._display.display(told)
         for line in self._progress.closing:
             self._display.display(line.text, color=constants.COLOR_OK)
@@ -265,4 +269,5 @@ def _clean(value: Any) -> Any:
 def _described(task: Any) -> dict[str, Any]:
     role = task._role.get_name() if task._role else ""
     own = {"task": task.name or task.action, "role": role, "task_action": task.action, "task_uuid": task._uuid}
-    return {**own, "closing": bool(task.vars.get("progress_closing"))}
+    flags = {name: bool(task.vars.get(f"progress_{name}")) for name in ("closing", "explained")}
+    return {**own, **flags, "next": task.vars.get("progress_next")}

@@ -21,6 +21,7 @@ from .model import COUNTS, Host, Line, Phase, Row, Task
 from .text import clock, names, one_line, said, seconds_of, what_failed
 
 DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
+FAIL = ("fail", "ansible.builtin.fail", "ansible.legacy.fail")
 # Ansible's own first task of a role; a dependency that only has settings has no other.
 CHECKS = ("validate_argument_spec", "ansible.builtin.validate_argument_spec")
 SLOWEST = 5
@@ -64,6 +65,8 @@ class Progress:
         self._names: dict[str, str] = {}
         # What is worth reading last: messages of debug tasks with the variable progress_closing.
         self.closing: list[Line] = []
+        # What to do after a failure, and whether what is read last explains it.
+        self.next, self._explained = "", False
         earlier = before.get("phases") if isinstance(before, Mapping) else None
         found = [each for each in earlier if isinstance(each, Mapping)] if isinstance(earlier, list) else []
         self._expected = {(str(each.get("play")), str(each.get("role"))): each.get("tasks") for each in found}
@@ -162,9 +165,13 @@ class Progress:
             for host, count in found.items():
                 if isinstance(host, str) and isinstance(count, int):
                     self.hosts.setdefault(host, Host(host)).counts[name] = count
+        lost = self._explained and any(each.lost for each in self.hosts.values())
         for each in self.hosts.values():
             bad = next((word for word in ("unreachable", "failed") if each.counts[word]), "done")
-            each.state, each.task = bad, each.task if bad != "done" else ""
+            if self._explained and (lost or bad == "done"):
+                # One host failed for all, and the others were stopped.
+                bad = each.lost or "unfinished"
+            each.state, each.task = bad, each.task if bad in ("unreachable", "failed") else ""
         return lines
 
     def _on_host(self, kind: str, host: Host, data: Mapping[Any, Any]) -> list[Line]:
@@ -183,6 +190,14 @@ class Progress:
                 return lines
             self.closing += lines
         elif kind in FAILURES:
+            if not data.get("explained"):
+                self.next = self.next or as_text(data.get("next"))
+            else:
+                self._shown.add((host.name, task))
+                if as_text(data.get("task_action")) in FAIL:
+                    self._explained = True
+                else:
+                    host.lost = FAILURES[kind]
             return self._failed(FAILURES[kind], host, task, res, bool(data.get("ignore_errors")))
         elif kind == "runner_item_on_failed":
             self._shown.add((host.name, task))
@@ -297,6 +312,7 @@ class Progress:
             "phase": last.title if last else "",
             "phases": [phase.described() for phase in self.phases.values()],
             "slowest": slowest,
+            "explained": self._explained,
             "hosts": {
                 h.name: {"state": state.get(h.state, h.state), "task": h.task, **h.counts} for h in self.hosts.values()
             },

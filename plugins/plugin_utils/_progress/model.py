@@ -61,7 +61,10 @@ class Row(NamedTuple):
 
 @dataclass
 class Host:
-    """A host, and since when (seconds since 1970) it works on the task; no task: it waits for the others."""
+    """A host, and since when (seconds since 1970) it works on the task; no task: it waits for the others.
+
+    lost: failed or unreachable, in a task whose failure is explained at the end of the run.
+    """
 
     name: str
     phase: Phase | None = None
@@ -69,6 +72,7 @@ class Host:
     since: float = 0.0
     attempt: str = ""
     state: str = "running"
+    lost: str = ""
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
 
 

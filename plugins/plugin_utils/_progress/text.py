@@ -142,36 +142,53 @@ def written(kind: str, host: str, text: str, elapsed: float) -> str:
     return f"  {one_line(host)}: {word}: {first}" + (f"\n{indented(rest[0])}" if rest else "")
 
 
-def account(result: Mapping[str, Any], check: bool = False) -> list[str]:
+def account(result: Mapping[str, Any], check: bool = False, verbose: bool = False, then: str = "") -> list[str]:
     """Return the account of a run, made from `Progress.result`: phases, slowest tasks, hosts, how it ended.
 
-    check: it was a run in check mode.
+    After a failure, which is read last, the account is short unless it is to be verbose.
+
+    check: it was a run in check mode; then: what to do after a failure, if not to run the same command again.
     """
-    lines = [f"Where the time went ({duration(result['seconds'])})"]
-    lines += [_spent(each["seconds"], each["title"]) for each in _worth(result["phases"])]
-    lines.append("Slowest tasks")
-    lines += [_spent(each["seconds"], _where(each)) for each in _worth(result["slowest"])]
-    lines.append("Hosts")
-    alike: dict[str, list[str]] = {}
-    for name, host in sorted(result["hosts"].items()):
-        alike.setdefault(_counts(host), []).append(one_line(name))
-    width = max((len(names(hosts)) for hosts in alike.values()), default=0)
-    lines += [f"  {names(hosts).ljust(width)}  {counts}" for counts, hosts in alike.items()]
-    return [*lines, *_ending(result["hosts"], duration(result["seconds"]), check)]
+    failed, lines = any(host["state"] in BAD for host in result["hosts"].values()), []
+    if verbose or not failed:
+        lines.append(f"Where the time went ({duration(result['seconds'])})")
+        lines += [_spent(each["seconds"], each["title"]) for each in _worth(result["phases"])]
+        lines.append("Slowest tasks")
+        lines += [_spent(each["seconds"], _where(each)) for each in _worth(result["slowest"])]
+    if verbose or not result.get("explained"):
+        lines.append("Hosts")
+        alike: dict[str, list[str]] = {}
+        for name, host in sorted(result["hosts"].items()):
+            alike.setdefault(_counts(host), []).append(one_line(name))
+        width = max((len(names(hosts)) for hosts in alike.values()), default=0)
+        lines += [f"  {names(hosts).ljust(width)}  {counts}" for counts, hosts in alike.items()]
+    return [*lines, *_ending(result, check, then)]
 
 
-def _ending(hosts: Mapping[str, Mapping[str, Any]], time: str, check: bool) -> list[str]:
+def _ending(result: Mapping[str, Any], check: bool, then: str) -> list[str]:
     """Return how a run ended, and what to do next, in one sentence."""
-    bad = [one_line(name) for name, host in sorted(hosts.items()) if host["state"] in BAD]
+    hosts, time = result["hosts"], duration(result["seconds"])
+    unreachable, failed = (
+        [one_line(name) for name, host in sorted(hosts.items()) if host["state"] == state]
+        for state in ("unreachable", "failed")
+    )
     changes = sum(host["changed"] for host in hosts.values())
     if not hosts:
         return []
-    if bad:
-        return [f"Failed on {names(bad)} after {time}: fix what is reported above, and run the same command again."]
+    if unreachable or failed:
+        silent = f": {_and(unreachable)} can't be reached" * bool(unreachable)
+        if result.get("explained"):
+            return [f"Failed{silent}. Fix what is listed below, and run the playbook again."]
+        where = f" on {names(failed)}" * bool(failed)
+        return [f"Failed{where}{silent}: fix what is reported above, and {then or 'run the same command again'}."]
     if any(host["state"] == "unfinished" for host in hosts.values()):
         return [f"Interrupted after {time}: run the same command again to continue."]
     done = f"{changes} change{'s' * (changes != 1)}" if changes else "nothing to change"
     return [f"Succeeded in {time}: {done} on {len(hosts)} host{'s' * (len(hosts) != 1)}{' (predicted)' * check}."]
+
+
+def _and(hosts: Sequence[str]) -> str:
+    return " and ".join(hosts) if len(hosts) < 3 else names(hosts, 2)
 
 
 def _worth(entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -27,6 +27,35 @@ TASKS = {
         x: 1
       changed_when: inventory_hostname == "a"
 """,
+    "explains": """
+    - name: Read
+      ansible.builtin.ping:
+      vars:
+        ansible_connection: ssh
+        ansible_host: 127.0.0.1
+        ansible_port: 9
+        progress_explained: true
+      ignore_unreachable: true
+    - name: Show the problems
+      ansible.builtin.debug:
+        msg: ["1 problem", "a, b: nobody answers"]
+      vars:
+        progress_closing: true
+      run_once: true
+    - name: Fail
+      ansible.builtin.fail:
+        msg: 1 problem
+      vars:
+        progress_explained: true
+      run_once: true
+""",
+    "corrects": """
+    - name: Fail
+      ansible.builtin.fail:
+        msg: wrong option
+      vars:
+        progress_next: correct the command
+""",
     "closes": """
     - name: Show what to do next
       ansible.builtin.debug:
@@ -163,6 +192,8 @@ def test_an_error_is_shown_in_full_and_once(playbook: Path) -> None:
     told = re.findall(r"^    (rc: 3|stdout: heard|stderr: complaint)$", output, re.MULTILINE)
     assert sorted(told) == ["rc: 3", "stderr: complaint", "stdout: heard"]
     assert re.search(r"^  b  failed .*failed=1", output, re.MULTILINE)
+    assert output.splitlines()[-1].startswith("Failed on b: ") and "Where the time went" not in output
+    assert "Where the time went" in plain(playbook, "-v")[1]
 
 
 @pytest.mark.parametrize("playbook", ["item"], indirect=True)
@@ -195,6 +226,23 @@ def test_a_host_that_does_not_answer_is_named(playbook: Path) -> None:
     assert status == 4
     assert "a: UNREACHABLE: Reach: " in output
     assert re.search(r"^  a, b  unreachable .*unreachable=1$", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("playbook", ["explains"], indirect=True)
+def test_a_failure_that_is_explained_is_shown_once_and_last(playbook: Path) -> None:
+    status, output = plain(playbook)
+    assert status == 2
+    assert output.splitlines()[1:] == [
+        "Failed: a and b can't be reached. Fix what is listed below, and run the playbook again.",
+        "1 problem",
+        "a, b: nobody answers",
+    ]
+
+
+@pytest.mark.parametrize("playbook", ["corrects"], indirect=True)
+def test_a_wrong_command_is_not_to_be_run_again(playbook: Path) -> None:
+    _status, output = plain(playbook)
+    assert output.splitlines()[-1] == "Failed on a, b: fix what is reported above, and correct the command."
 
 
 @pytest.mark.parametrize("playbook", ["lasts"], indirect=True)

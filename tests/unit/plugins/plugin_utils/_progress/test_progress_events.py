@@ -196,6 +196,55 @@ def test_the_statistics_have_the_last_word() -> None:
     assert (hosts["b"]["state"], progress.verdict()) == ("unreachable", "unreachable")
 
 
+def explained(unreachable: bool) -> tuple[Progress, list[Line]]:
+    """A run that ends because of what it found; b, c can't be read, or all can, and a fails for all."""
+    lost = [
+        event(1, "runner_on_unreachable", host="b", task="t", explained=True, ignore_errors=True, res={"msg": "no"}),
+        event(1, "runner_on_failed", host="c", task="t", explained=True, res={"msg": "no"}),
+    ]
+    problems = event(2, "runner_on_ok", host="a", task="t", task_action="debug", closing=True, res={"msg": ["b: no"]})
+    failed = event(3, "runner_on_failed", host="a", task="t", task_action="fail", explained=True, res={"msg": "no"})
+    stats = event(4, "playbook_on_stats", ok={"a": 1, "b": 1, "c": 1}, failures={"a": 1}, rescued={"c": 1})
+    return fed(
+        play(0, "p"),
+        task(0, "t"),
+        *starts(0, "a", "b", "c"),
+        *lost * unreachable,
+        *starts(2, "a"),
+        problems,
+        failed,
+        stats,
+    )
+
+
+def test_what_is_explained_at_the_end_is_not_shown_before() -> None:
+    progress, lines = explained(True)
+    assert {line.kind for line in lines} == {"phase"}
+    assert [line.text for line in progress.closing] == ["b: no"]
+    result = progress.result()
+    assert {name: host["state"] for name, host in result["hosts"].items()} == {
+        "a": "unfinished",
+        "b": "unreachable",
+        "c": "failed",
+    }
+    assert result["explained"] is True
+
+
+def test_the_host_that_fails_for_all_is_the_failed_one_if_no_other_is() -> None:
+    result = explained(False)[0].result()
+    assert {name: host["state"] for name, host in result["hosts"].items()} == {
+        "a": "failed",
+        "b": "unfinished",
+        "c": "unfinished",
+    }
+
+
+def test_a_task_says_what_to_do_after_its_failure() -> None:
+    failed = event(1, "runner_on_failed", host="a", task="t", next="correct the command", res={"msg": "no"})
+    progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), failed)
+    assert progress.next == "correct the command"
+
+
 def test_a_run_that_was_cut_short_accounts_for_the_task_in_which_it_was() -> None:
     result = fed(play(100, "p"), task(100, "Take long"), *starts(100, "a", name="Take long"))[0].result(142)
     assert (result["seconds"], result["phases"][0]["seconds"], result["phase"]) == (42, 42, "p")

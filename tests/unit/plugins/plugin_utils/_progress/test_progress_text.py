@@ -149,8 +149,9 @@ def test_the_account() -> None:
         (
             {"a": ("done", 1), "b": ("failed", 0), "c": ("unreachable", 0)},
             False,
-            "Failed on b, c after 7.0 s: fix what",
+            "Failed on b: c can't be reached: fix what is reported above, and run the same command again.",
         ),
+        ({"a": ("unreachable", 0), "b": ("unreachable", 0)}, False, "Failed: a and b can't be reached: fix what"),
         ({"a": ("unfinished", 0)}, False, "Interrupted after 7.0 s: run the same command again"),
         ({}, False, "Hosts"),
     ],
@@ -162,6 +163,23 @@ def test_the_last_line_says_how_it_ended_and_what_to_do(
     found = {name: {**counts, "state": state, "changed": changed} for name, (state, changed) in hosts.items()}
     lines = account({"seconds": 7, "phases": [], "slowest": [], "hosts": found}, check)
     assert lines[-1].startswith(last)
+
+
+@pytest.mark.parametrize(
+    ("explained", "verbose", "then", "expected"),
+    [
+        (False, False, "", ["Hosts", "Failed on a: fix what is reported above, and run the same command again."]),
+        (False, False, "correct the command", ["Hosts", "Failed on a: fix what is reported above, and correct the"]),
+        (True, False, "", ["Failed. Fix what is listed below, and run the playbook again."]),
+        (True, True, "", ["Where the time went", "Slowest tasks", "Hosts", "Failed. Fix what is listed below"]),
+    ],
+)
+def test_after_a_failure_the_account_is_short(explained: bool, verbose: bool, then: str, expected: list[str]) -> None:
+    counts = dict.fromkeys(("ok", "changed", "skipped", "failed", "unreachable", "rescued", "ignored"), 0)
+    result = {"seconds": 7, "phases": [], "slowest": [], "hosts": {"a": {**counts, "state": "failed"}}}
+    lines = [line for line in account({**result, "explained": explained}, False, verbose, then) if line[0] != " "]
+    assert len(lines) == len(expected)
+    assert all(line.startswith(words) for line, words in zip(lines, expected))
 
 
 def test_hosts_that_fared_alike_share_a_line() -> None:
