@@ -35,8 +35,11 @@ class Run:
         return {task for _, task in self.changed()}
 
     def failures(self) -> str:
-        """Return the messages of everything that failed, one after the other."""
-        return "\n".join(f"{e['host']}: {e['task']}: {e['message']}" for e in self.results("failed", "unreachable"))
+        """Return the messages of everything that failed, one after the other, with what preflight found in full."""
+        failed = [f"{e['host']}: {e['task']}: {e['message']}" for e in self.results("failed", "unreachable")]
+        shown = [" ".join(e["message"].split()) for e in self.results("ok") if e["task"].endswith("Show the problems")]
+        problems = [": ".join(map(str, e.values())) for e in self.events if e["event"] == "problem"]
+        return "\n".join([*failed, *shown, *problems])
 
     def stats(self) -> dict[str, dict[str, Any]]:
         return {e["host"]: e for e in self.events if e["event"] == "stats"}

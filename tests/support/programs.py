@@ -21,7 +21,7 @@ def run_ansible(
 ) -> tuple[int, str]:
     """Run a program of this Python's Ansible in a folder, with this repository's collection; ``more`` is environment.
 
-    Returns the exit status, and standard output with standard error behind it.
+    Returns the exit status, and standard output with standard error behind it. What preflight found is there in full.
     """
     environment = {
         **os.environ,
@@ -31,6 +31,9 @@ def run_ansible(
         "ANSIBLE_NOCOLOR": "1",
         # It shows every task and result, so what must not be seen would be.
         "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+        # The screen is shortened.
+        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests/support/callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "gpulab_problems",
         **more,
     }
     playbook = next((place for place, word in enumerate(arguments) if word.endswith(".yml")), 0)

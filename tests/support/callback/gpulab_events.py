@@ -2,7 +2,8 @@
 
 Lines: ``{"event": "result", host, role, task, status, message}`` with status ok, changed, skipped, failed or
 unreachable; ``{"event": "execution", host, module, role, task}`` for every module run on a remote host;
-``{"event": "task", role, task, at}`` at the start of each task; ``{"event": "stats", host, ok, changed, ...}``.
+``{"event": "task", role, task, at}`` at the start of each task; ``{"event": "stats", host, ok, changed, ...}``;
+``{"event": "problem", host, what, where, why, do, kind}`` for what preflight found.
 
 ``$GPULAB_KILL_IN=role`` kills ansible-playbook with SIGKILL at the first change that this role made, or at the start of
 its second task that follows none. ``$GPULAB_KILL_AT=task name`` kills at the start of that task.
@@ -86,7 +87,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         task, found = result._task, result._result
         changed = status == "ok" and bool(found.get("changed"))
         host = result._host.get_name()
-        message = "" if found.get("_ansible_no_log") else str(found.get("msg", ""))
+        told = "" if found.get("_ansible_no_log") else found.get("msg", "")
+        message = "\n".join(map(str, told)) if isinstance(told, list) else str(told)
         write(
             event="result",
             host=host,
@@ -129,5 +131,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._result("unreachable", result)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
+        for problem in stats.custom.get("_run", {}).get("gpulab_preflight_problems", []):
+            write(event="problem", **problem)
         for host in sorted(stats.processed):
             write(event="stats", host=host, **stats.summarize(host))

@@ -255,7 +255,7 @@ def test_references_to_other_hosts_and_encrypted_passwords_are_judged(tmp_path: 
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", *given, "run.yml")
     assert status != 0 and f"{len(ABOUT_OTHERS) + 1} problems found" in output, output
     for hosts, words in ABOUT_OTHERS.items():
-        found = output[output.index(f" {hosts}\n") :].splitlines()[1]
+        found = output[output.index(f"\n{hosts}\n") :].splitlines()[2]
         assert f"ansible_ssh_common_args refers to {words}" in found
     assert "ansible_become_password is encrypted with Ansible Vault, and the password is missing or wrong" in output
     assert "Run again with --ask-vault-pass or --vault-password-file FILE" in output

@@ -15,11 +15,12 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_notes import
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_problems import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.host import INOTIFY
+from preflight_facts import T4, facts
 
 find = FilterModule().filters()["preflight_problems"]
 
 ROOT = Path(__file__).resolve().parents[4]
-T4, A100, V100, B200, B300, RTX_5090 = "0x1eb8", "0x20b0", "0x1db5", "0x2901", "0x3182", "0x2b85"
+A100, V100, B200, B300, RTX_5090 = "0x20b0", "0x1db5", "0x2901", "0x3182", "0x2b85"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda"
 API_PACKAGES = {"kubernetes": "37.0.2", "yaml": "6.0.2"}
 SETTINGS: dict[str, Any] = {
@@ -109,52 +110,7 @@ def reading(name: str, number: int, gpus: int = 0) -> dict[str, Any]:
             "containerd_conf_dir": "/etc/containerd/conf.d",
             "containerd_files": CONTAINERD_FILES,
         },
-        "facts": {
-            "os": {"key": "Debian 12", "pretty_name": "Debian GNU/Linux 12 (bookworm)"},
-            "kernel": "6.1.0-40-amd64",
-            "architecture": "amd64",
-            "python": "3.11.2",
-            "is_root": True,
-            "cpus": 4,
-            "memory_mib": 8000,
-            "memory_available_mib": 6000,
-            "swaps": [],
-            "disks": [
-                {"path": "/usr", "free_mib": 20000, "total_mib": 90000, "device": "1"},
-                {"path": "/var/lib/containerd", "free_mib": 20000, "total_mib": 90000, "device": "1"},
-                {"path": "/var/lib/dkms", "free_mib": 20000, "total_mib": 90000, "device": "1"},
-                {"path": "/boot", "free_mib": 300, "total_mib": 400, "device": "2"},
-            ],
-            "hostname": name,
-            "machine_id": f"{number:032x}",
-            "clock_offset": 0.4,
-            "cgroup_version": 2,
-            "secure_boot": False,
-            "kernel_modules": {"overlay": "loaded", "br_netfilter": "available"},
-            "addresses": [{"address": f"192.168.7.{number}", "prefix": 24, "interface": "eth0", "family": "inet"}],
-            "routes": [
-                {"destination": "default", "gateway": "192.168.7.1", "interface": "eth0", "source": ""},
-                {"destination": "192.168.7.0/24", "gateway": "", "interface": "eth0", "source": ""},
-            ],
-            "listeners": [],
-            "firewall": {"tool": "", "active": False, "blocks": []},
-            "gpus": [{"address": f"0000:{bus:02x}:00.0", "device_id": T4, "driver": ""} for bus in range(gpus)],
-            "nvlink_bridges": [],
-            "nvidia_driver": {"loaded_version": "", "packages": {}, "origin": "none"},
-            "installed": {},
-            "held": [],
-            "other_clusters": [],
-            "containerd_drop_ins": [],
-            "repositories": [],
-            "distribution_drivers": [],
-            "apt_components": ["contrib", "main", "non-free", "non-free-firmware", "restricted"],
-            "resolver": {
-                "systemd_resolved": False,
-                "kubelet": None,
-                "files": {"/run/systemd/resolve/resolv.conf": None, "/etc/resolv.conf": ["192.168.7.1"]},
-            },
-            "cluster": {"role": "", "begun": False, "finished": False, "ca_hashes": [], "server": ""},
-        },
+        "facts": facts(name, number, gpus),
     }
 
 
