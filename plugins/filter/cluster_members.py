@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Callable
 
+from ansible import context
+
+from ..module_utils._acceptance.summary import counted
 from ..plugin_utils._inventory import hosts, variables
 from ..plugin_utils._progress.text import printable
+from .run_commands import run_commands
 
 DOCUMENTATION = r"""
 name: cluster_members
@@ -19,6 +24,7 @@ author:
 description:
   - Lists the control plane and the workers with their numbers and addresses, and the hosts of other groups, which are
     not in the cluster.
+  - If the run only checks the inventory, it ends with what is right, and the next command.
 positional: _input, names, groups, run
 options:
   _input:
@@ -62,7 +68,24 @@ def cluster_members(
     wanted = dict(zip(("Control plane", "Workers"), names))
     members = [host for name in names for host in groups.get(name, [])]
     places = variables.places({host: hostvars[host] for host in members})
-    return "\n".join(printable(line) for line in hosts.lines(wanted, groups, places, run))
+    lines = [printable(line) for line in hosts.lines(wanted, groups, places, run)]
+    return "\n".join([*lines, *_closing(hostvars, names, groups)])
+
+
+def _closing(hostvars: Mapping[str, Any], names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the end of a run that only checks the inventory."""
+    playbooks = [PurePath(str(each)).name for each in context.CLIARGS.get("args") or ()]
+    if playbooks not in (["gpulab.kubernetes.inventory"], ["inventory.yml"]):
+        return []
+    control_planes, workers = (dict.fromkeys(groups.get(name, [])) for name in names)
+    given = [hostvars[host].get("cluster_expected_gpus") for host in workers]
+    gpus = sum(int(each) for each in given if str(each).isdecimal())
+    counts = [counted(len(control_planes), "control plane"), counted(len(workers), "worker")]
+    expected = f", {counted(gpus, 'GPU')} expected" * bool(gpus)
+    return [
+        f"The inventory is right: {', '.join(counts)}{expected}. Nothing was contacted.",
+        run_commands("Next: ansible-playbook gpulab.kubernetes.preflight -i INVENTORY"),
+    ]
 
 
 class FilterModule:

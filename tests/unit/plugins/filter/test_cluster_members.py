@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible import constants
+from ansible import constants, context
 from ansible.plugins.loader import become_loader, connection_loader, shell_loader
 from ansible.utils import vars as ansible_vars
 from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_members import cluster_members
@@ -357,3 +357,23 @@ def test_members_and_hosts_that_are_left_out_are_listed() -> None:
         "not in the cluster: x (group gpu_workers); y (group nfs)",
         "left out of this run (--limit): cp1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("playbook", "gpus", "ending"),
+    [
+        ("gpulab.kubernetes.inventory", 4, ["1 control plane, 2 workers, 8 GPUs expected. Nothing was contacted."]),
+        ("playbooks/inventory.yml", None, ["1 control plane, 2 workers. Nothing was contacted."]),
+        ("gpulab.kubernetes.site", 4, []),
+    ],
+)
+def test_a_run_that_only_checks_the_inventory_ends_with_the_next_command(
+    monkeypatch: pytest.MonkeyPatch, playbook: str, gpus: int | None, ending: list[str]
+) -> None:
+    monkeypatch.setattr(context, "CLIARGS", {"args": (playbook,), "inventory": ("my.ini",), "become_ask_pass": True})
+    hosts: dict[str, Any] = {name: {"cluster_expected_gpus": gpus} if gpus else {} for name in ("a", "b", "cp1")}
+    groups = {"control_plane": ["cp1"], "workers": ["a", "b"]}
+    lines = cluster_members(hosts, ["control_plane", "workers"], groups, list(hosts)).splitlines()
+    expected = [f"The inventory is right: {words}" for words in ending]
+    expected += ["Next: ansible-playbook gpulab.kubernetes.preflight -i my.ini -K"] * len(ending)
+    assert lines[2:] == expected
