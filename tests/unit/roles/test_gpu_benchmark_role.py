@@ -63,7 +63,7 @@ def test_a_pod_without_figures_fails_the_run_at_its_end(tmp_path: Path) -> None:
     failed = result({"node": "gpu1", "pod": "gpu-0-gpu1", "uuid": "", "reason": "ErrImagePull: image x"})
     code, output = run(tmp_path, "gpu_benchmark", "fail", gpu_benchmark_result=failed)
     assert code == 2 and "- gpu1: pod gpu-0-gpu1: ErrImagePull: image x" in output
-    assert "ansible-playbook gpulab.kubernetes.benchmark_gpus -i INVENTORY" in output
+    assert "ansible-playbook gpulab.kubernetes.benchmark_gpus -i localhost," in output
 
 
 @pytest.mark.parametrize("there", [True, False])
