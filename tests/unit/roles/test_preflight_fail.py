@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 from preflight_facts import facts
 from stubbed_site import Site
@@ -95,7 +96,7 @@ class Fleet:
         arguments = ["-i", "my.ini", "gpulab.kubernetes.preflight", "-e", "preflight_check_api=false"]
         program = str(Path(sys.executable).parent / "ansible-playbook")
         child = programs.terminal([program, *arguments], self.place, environment, columns=80)
-        child.expect(programs.pexpect.EOF, timeout=900)
+        child.expect(pexpect.EOF, timeout=900)
         child.close()
         assert child.exitstatus not in (0, None), child.before
         screen = last_screen(child.before)
