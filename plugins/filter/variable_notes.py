@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Callable
+
+from ansible import context
 
 from ..module_utils._problem import Problem
 from ..plugin_utils._inventory import names, notes, variable_files, variables
@@ -72,6 +75,8 @@ def variable_notes(
     if groups is not None:
         directory = playbook_directory(values.values())
         found += variable_files.find(sources, directory, groups, list(hostvars), are_errors=False)
+        playbooks = [str(name) for name in context.CLIARGS.get("args") or [] if Path(str(name)).is_file()]
+        found += variable_files.of_importing_playbooks(playbooks, sources, directory)
     raw = {host: raw_of(host) for host in hosts}
     modes = variables.by_host(names.MODE, values)
     found += names.find(raw, modes, variables.specification(), are_errors=False)

@@ -36,8 +36,7 @@ def find(
 ) -> Iterator[Problem]:
     """Yield those that were meant for a group or host of this inventory, or the others."""
     inventories = [path for path in map(Path, sources) if path.exists()]
-    folders = {path if path.is_dir() else path.parent for path in inventories}
-    folders |= {Path(playbook_directory)} if playbook_directory else set()
+    folders = {*map(_beside, inventories), *map(Path, [playbook_directory] if playbook_directory else [])}
     for folder in sorted(folders):
         for kind, names, others in (("group", groups, hosts), ("host", [*hosts, "localhost"], groups)):
             for path, name in _unread(folder / f"{kind}_vars", names):
@@ -46,6 +45,28 @@ def find(
                     what = f"{path} has no effect, because the inventory has no {kind} {name}"
                     why, do = (_WHY, do) if do else ("", f"{_listed(kind, names)}. Rename it, or remove it")
                     yield Problem("group_vars_unused", what, str(path), why, do)
+
+
+def of_importing_playbooks(
+    playbooks: Sequence[str], sources: Sequence[str], playbook_directory: str
+) -> Iterator[Problem]:
+    """Yield directories next to the playbooks of the command: for what these import, Ansible does not read them."""
+    inventories = [path.absolute() for path in map(Path, sources) if path.exists()]
+    read = {Path(playbook_directory), *map(_beside, inventories)}
+    for folder in dict.fromkeys(Path(playbook).absolute().parent for playbook in playbooks):
+        for path in (folder / "group_vars", folder / "host_vars"):
+            if path.is_dir() and folder not in read and inventories:
+                yield Problem(
+                    "group_vars_unused",
+                    f"{path} has no effect on the playbooks of this collection",
+                    str(path),
+                    "Ansible reads it for the plays of the playbook next to it, and not for those that it imports",
+                    f"Move it next to the inventory, to {_beside(inventories[0]) / path.name}",
+                )
+
+
+def _beside(inventory: Path) -> Path:
+    return inventory if inventory.is_dir() else inventory.parent
 
 
 def _unread(folder: Path, names: Collection[str]) -> Iterator[tuple[Path, str]]:

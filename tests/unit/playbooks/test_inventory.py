@@ -411,22 +411,28 @@ def test_an_inventory_that_could_not_be_read_is_the_last_word(
     assert status != 0 and words in " ".join(output.split()) and "Give an inventory" not in output, output
 
 
-def test_files_of_variables_without_a_group_are_named(tmp_path: Path) -> None:
+def test_files_of_variables_that_ansible_does_not_read_are_named(tmp_path: Path) -> None:
+    """Those next to a playbook count for its own plays, and not for those of playbooks that it imports."""
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory" / "hosts.ini").write_text(MEMBERS)
-    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    playbook = PLAYBOOK.format(name="inventory")
+    (tmp_path / "run.yml").write_text(playbook)
     for folder in ("inventory/group_vars", "group_vars"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "worker.yml").write_text("a: 1\n")
-        (tmp_path / folder / "staging.yml").write_text("a: 1\n")
-    for count in (2, 0):
-        status, output = run_ansible(tmp_path, "-i", "inventory/hosts.ini", "run.yml")
-        text = " ".join(output.split())
-        assert (status != 0) == bool(count)
-        for folder in ("inventory/group_vars", "group_vars"):
-            wrong, shown = (f"{tmp_path}/{folder}/{name}.yml has no effect" for name in ("worker", "staging"))
-            assert (wrong in text) == bool(count) and (shown in text) != bool(count), output
-            (tmp_path / folder / "worker.yml").unlink(missing_ok=True)
+        (tmp_path / folder / "all.yml").write_text(
+            "cluster_pod_network: nonsense\n" if folder == "group_vars" else "{}"
+        )
+    wrong, unclear = (tmp_path / "inventory" / "group_vars" / f"{name}.yml" for name in ("worker", "staging"))
+    wrong.write_text("a: 1\n")
+    unclear.write_text("a: 1\n")
+    status, output = run_ansible(tmp_path, "-i", "inventory/hosts.ini", "run.yml")
+    assert status != 0 and f"{wrong} has no effect, because the inventory has no group worker" in output, output
+    wrong.unlink()
+    status, output = run_ansible(tmp_path, "-i", "inventory/hosts.ini", "run.yml")
+    text = " ".join(output.split())
+    assert status == 0 and f"{unclear} has no effect, because the inventory has no group staging" in text, output
+    assert f"{tmp_path}/group_vars has no effect on the playbooks of this collection" in text, output
+    assert f"Move it next to the inventory, to {tmp_path}/inventory/group_vars" in text, output
 
 
 @pytest.mark.parametrize(

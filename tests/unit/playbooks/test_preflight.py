@@ -141,7 +141,7 @@ def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: 
         "must be one of: cuda_repository, distribution, preinstalled, operator, daemonset, got: mine",
         "It looks like a misspelling of cluster_pod_network",
         "missing required arguments: endpoint",
-        "cluster_expected_gpus' is of type str",
+        "cluster_expected_gpus is of type str",
         "cluster_dns_domain is not a valid template",
         "cluster_node_taints has an entry that is not a mapping: [None]",
         "the value of the label a is not a string: True; put it in quotes",
