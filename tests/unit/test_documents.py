@@ -317,6 +317,14 @@ def test_every_symptom_says_what_mends_it() -> None:
         assert "\n> `" in body, f"{title}: how is it found?"
 
 
+def test_the_lists_of_troubleshooting_link_every_section() -> None:
+    path = ROOT / "docs" / "troubleshooting.md"
+    lists, _heading, sections = path.read_text().partition("\n## ")
+    linked = {link.removeprefix("#") for link in _LINK.findall(lists)}
+    titles = re.findall(r"^### (.+)$", sections, re.MULTILINE)
+    assert not [title for title in titles if re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") not in linked]
+
+
 # Texts that people paste into a search.
 SEARCHED = """\
 Ansible requires the locale encoding to be UTF-8; Detected None.

@@ -74,6 +74,12 @@ def test_the_page_is_whole_and_loads_nothing(sample: Any) -> None:
     assert make(json.dumps(sample()), TEMPLATES) == text
 
 
+@pytest.mark.parametrize("sample", [report_samples.ill, report_samples.measured])
+def test_the_guide_describes_every_section(sample: Any) -> None:
+    guide = (Path(TEMPLATES).parents[2] / "docs" / "reading-the-report.md").read_text()
+    assert not [title for _key, title, _problems in page(sample()).contents if f"**{title}**" not in guide]
+
+
 def test_everything_hostile_is_escaped() -> None:
     text = make(report_samples.hostile(), TEMPLATES)
     assert "<script" not in text and "<img" not in text

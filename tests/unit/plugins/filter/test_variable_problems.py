@@ -14,7 +14,8 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import cluster, files
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import cluster, files, rules
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
 from jinja2 import StrictUndefined
 
 find = FilterModule().filters()["variable_problems"]
@@ -340,6 +341,12 @@ def test_all_hosts_of_the_cluster_are_compared_also_those_left_out(hosts: dict[s
 
 # The name of the JUnit file has an extension of its own.
 ANY_NAME = [name for name in files.WRITTEN if name != "acceptance_report_junit"]
+
+
+def test_every_rule_is_about_a_variable_that_exists() -> None:
+    assert rules.VALUES.keys() <= specification().keys()
+
+
 KUBECONFIG = {"kind": "Config", "users": [{"name": "kubernetes-admin", "user": {}}]}
 
 
