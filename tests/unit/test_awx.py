@@ -67,7 +67,8 @@ def test_a_project_of_your_own_has_the_settings_of_the_checkout_and_more_forks()
     given = {(section, key): value for section in own.sections() for key, value in own[section].items()}
     assert int(given.pop(("defaults", "forks"))) == SETTINGS["awx_configure_forks"] > 40
     assert all(checkout[section][key] == value for (section, key), value in given.items())
-    assert {"pipelining", "any_unparsed_is_failed", "stdout_callback"} <= {key for _section, key in given}
+    settings = {"pipelining", "any_unparsed_is_failed", "stdout_callback", "inject_facts_as_vars"}
+    assert settings <= {key for _section, key in given}
 
 
 def test_what_is_missing_is_a_list(tmp_path: Path) -> None:

@@ -87,6 +87,8 @@ _ANSIBLE = """\
 inventory = my.ini
 {collections}forks = {forks}
 interpreter_python = auto_silent
+# No fact of a host replaces a variable of the inventory that has the same name.
+inject_facts_as_vars = False
 callback_result_format = yaml
 # Shows what each host is doing, and the causes of a failure at the end.
 stdout_callback = gpulab.kubernetes.progress

@@ -69,6 +69,7 @@ def test_ansible_reaches_all_machines_at_once_and_finds_the_inventory_and_the_co
             "collections_path": "/opt/collections:~/.ansible/collections:/usr/share/ansible/collections",
             "forks": "41",
             "interpreter_python": "auto_silent",
+            "inject_facts_as_vars": "False",
             "callback_result_format": "yaml",
             "stdout_callback": "gpulab.kubernetes.progress",
         },
