@@ -21,7 +21,7 @@ try:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 except ImportError as missing:
-    install = f"{sys.executable} -m pip install ansible ansible-runner rich"
+    install = f"{sys.executable} -m pip install ansible ansible-runner kubernetes rich"
     sys.stderr.write(f"Error while preparing the run: Python {sys.executable}: {missing}. Install it with: {install}\n")
     sys.exit(3)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -19,6 +20,8 @@ BAD = ("failed", "unreachable")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # Printed elsewhere, or of no use in an error.
 NOISE = ("changed", "failed", "unreachable", "invocation", "warnings", "deprecations", "diff", "results")
+# Ansible's own words around a sentence of this collection, which says all that a person needs.
+WRAPPED = re.compile(r"^Task failed: .*The \w+ plugin '[\w.]+' failed: (?=Error while )", re.DOTALL)
 COPIES = ("msg", "exception", "stdout_lines", "stderr_lines", "attempts", "retries", "start", "end", "delta")
 
 
@@ -93,7 +96,7 @@ def what_failed(res: Mapping[Any, Any]) -> str:
     censored = str(res.get("censored") or "").strip()
     if censored:
         return printable(censored)
-    message = _value(res.get("msg") or "no reason given")
+    message = WRAPPED.sub("", _value(res.get("msg") or "no reason given"))
     label = res.get("_ansible_item_label", res.get("item"))
     lines = [message if label is None else f"{_value(label)}: {message}"]
     for key, value in res.items():

@@ -76,6 +76,17 @@ FAILURES: list[tuple[dict[str, Any], str]] = [
     ({"censored": "hidden", "msg": "SECRET"}, "hidden"),
     ({"msg": "a\x1b[2Jb\rc"}, "a?[2Jb c"),
     ({"msg": ["several", "lines"]}, '["several", "lines"]'),
+    (
+        {
+            "msg": "Task failed: Finalization of task args for 'a.b.c' failed: Error while resolving value for 'x': "
+            "The filter plugin 'a.b.page' failed: Error while reading the report: it has no hosts."
+        },
+        "Error while reading the report: it has no hosts.",
+    ),
+    (
+        {"msg": "Task failed: The filter plugin 'int' failed: no number"},
+        "Task failed: The filter plugin 'int' failed: no number",
+    ),
 ]
 
 
