@@ -132,8 +132,9 @@ if __name__ == "__main__":
         code = CODES["canceled"]
     except SystemExit as usage:
         code = BAD_INPUT if usage.code else 0
-    except (OSError, ValueError) as problem:
-        text = str(problem) if isinstance(problem, runner.RunError) else f"Error while preparing the run: {problem}"
+    except (OSError, ValueError, EOFError) as problem:
+        reason = "there is no terminal for the sudo password" if isinstance(problem, EOFError) else problem
+        text = str(problem) if isinstance(problem, runner.RunError) else f"Error while preparing the run: {reason}"
         Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
         code = BAD_INPUT
     sys.exit(code)

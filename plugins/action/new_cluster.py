@@ -25,7 +25,7 @@ from ..plugin_utils._new_cluster.questions import ask_machines, ask_user
 
 SPEC = {
     "directory": {"type": "path", "default": "."},
-    "machines": {"type": "list", "elements": "str"},
+    "machines": {"type": "raw"},
     "user": {"type": "str"},
 }
 NAMES = ("my.ini", "group_vars/all.yml", "ansible.cfg")
@@ -63,7 +63,7 @@ def _refuse(problems: list[Problem]) -> None:
         raise DomainError(preflight_report([problem.fields() for problem in problems]))
 
 
-def _cluster(entries: list[str] | None, user: str | None) -> tuple[list[Machine], str]:
+def _cluster(entries: Any, user: str | None) -> tuple[list[Machine], str]:
     """Return the machines and their user; nothing is asked if machines were given."""
     own = _own_name()
     if entries is not None:

@@ -13,7 +13,7 @@ from ansible import context
 from ..module_utils._problem import Problem
 from ..plugin_utils._inventory import names, notes, variable_files, variables
 from ..plugin_utils._progress.text import printable
-from .variable_problems import playbook_directory
+from .variable_problems import playbook_directory, written
 
 DOCUMENTATION = r"""
 name: variable_notes
@@ -79,7 +79,7 @@ def variable_notes(
         found += variable_files.of_importing_playbooks(playbooks, sources, directory)
     raw = {host: raw_of(host) for host in hosts}
     modes = variables.by_host(names.MODE, values)
-    found += names.find(raw, modes, variables.specification(), are_errors=False)
+    found += names.find(written(raw, hostvars), modes, variables.specification(), are_errors=False)
     for host, each in values.items():
         found += notes.connections(host, variables.known_values(notes.CONNECTION, each))
     return [printable(text) for text in notes.texts(found)]

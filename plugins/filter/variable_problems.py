@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Callable
 
@@ -120,7 +121,7 @@ def variable_problems(
     raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
     modes = variables.by_host(names.MODE, values)
     raw = {host: raw_of(host) for host in hosts}
-    found += names.find(raw, modes, known, are_errors=True)
+    found += names.find(written(raw, hostvars), modes, known, are_errors=True)
     defined = {*known, *later}
 
     def other(host: str) -> Mapping[str, Any] | None:
@@ -134,6 +135,21 @@ def variable_problems(
 def playbook_directory(hosts: Iterable[Mapping[str, Any]]) -> str:
     """Return the directory of the playbook of this run, next to which Ansible reads variables, too."""
     return next((str(values["playbook_dir"]) for values in hosts if "playbook_dir" in values), "")
+
+
+def written(raw: Mapping[str, Mapping[str, Any]], hostvars: Any) -> dict[str, dict[str, Any]]:
+    """Return the variables of hosts without those that earlier plays of the run have set (set_fact, register)."""
+    manager = getattr(hostvars, "_variable_manager", None)
+    found = {}
+    for host, own in raw.items():
+        facts: set[str] = set()
+        # The second has what set_fact set with cacheable, perhaps in an earlier run.
+        for cache in ("_nonpersistent_fact_cache", "_fact_cache"):
+            with contextlib.suppress(KeyError):
+                facts.update(getattr(manager, cache, {}).get(host) or ())
+        facts.difference_update(_extra_variables())
+        found[host] = {name: value for name, value in own.items() if name not in facts}
+    return found
 
 
 def _printable(fields: dict[str, Any]) -> dict[str, Any]:

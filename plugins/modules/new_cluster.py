@@ -26,8 +26,8 @@ options:
       - Machines of the cluster, as C(NAME:ADDRESS) or C(NAME:ADDRESS:GPUS), the control plane first. The address is an
         IPv4 address or a DNS name. If SSH finds a machine by its name, C(NAME) is enough.
       - A control plane with a number of GPUs, or without other machines, is also a worker.
-    type: list
-    elements: str
+      - A list, a text with commas, or a dictionary of names.
+    type: raw
   user:
     description: User with sudo rights on all machines. The default is the name of the user who runs Ansible.
     type: str
@@ -74,7 +74,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "default": "."},
-            "machines": {"type": "list", "elements": "str"},
+            "machines": {"type": "raw"},
             "user": {"type": "str"},
         },
         supports_check_mode=True,

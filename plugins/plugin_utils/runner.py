@@ -155,6 +155,10 @@ def run(
         if become_password is not None:
             command.append("--ask-become-pass")
         directory = Path(artifacts) if artifacts else scratch / "run"
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(str(error), "artifacts", "Name a directory into which you may write") from None
         settings = _settings(scratch, directory, env or {}, bool(container_image))
         if become_password is not None:
             settings["passwords"] = {r"BECOME password.*:\s*?$": become_password}
@@ -221,8 +225,9 @@ def _require_ansible_runner() -> None:
 def _inventory(given: PathName) -> str:
     """Return the inventory as ansible-playbook takes it. Raises RunError if there is no such file or directory."""
     text = os.fspath(given)
-    if "," in text or Path(text).exists():
-        return text if "," in text else str(Path(text).resolve())
+    with contextlib.suppress(OSError):
+        if "," in text or Path(text).exists():
+            return text if "," in text else str(Path(text).resolve())
     raise RunError(f"there is no inventory {text}", "inventory", "Give the path of a file or directory that exists")
 
 

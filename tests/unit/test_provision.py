@@ -125,6 +125,9 @@ WRONG = {
     "no such playbook": (["--playbook", "other.yml"], "my.ini", "other.yml could not be found"),
     "no such option": (["--playbook", "play.yml", "--fast"], "my.ini", "--fast"),
     "bad variables": (["--playbook", "play.yml", "-e", "@other.yml"], "my.ini", "other.yml"),
+    "no terminal": (["--playbook", "play.yml", "-K"], "my.ini", "there is no terminal for the sudo password"),
+    "no directory": (["--playbook", "play.yml", "--artifacts", "my.ini"], "my.ini", "my.ini"),
+    "a long name": (["--playbook", "play.yml"], "x" * 300, "there is no inventory"),
 }
 
 

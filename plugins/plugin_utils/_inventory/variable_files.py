@@ -35,7 +35,7 @@ def find(
     are_errors: bool,
 ) -> Iterator[Problem]:
     """Yield those that were meant for a group or host of this inventory, or the others."""
-    inventories = [path for path in map(Path, sources) if path.exists()]
+    inventories = [Path(source) for source in sources if "," not in source and Path(source).exists()]
     folders = {*map(_beside, inventories), *map(Path, [playbook_directory] if playbook_directory else [])}
     for folder in sorted(folders):
         for kind, names, others in (("group", groups, hosts), ("host", [*hosts, "localhost"], groups)):
@@ -51,7 +51,7 @@ def of_importing_playbooks(
     playbooks: Sequence[str], sources: Sequence[str], playbook_directory: str
 ) -> Iterator[Problem]:
     """Yield directories next to the playbooks of the command: for what these import, Ansible does not read them."""
-    inventories = [path.absolute() for path in map(Path, sources) if path.exists()]
+    inventories = [Path(source).absolute() for source in sources if "," not in source and Path(source).exists()]
     read = {Path(playbook_directory), *map(_beside, inventories)}
     for folder in dict.fromkeys(Path(playbook).absolute().parent for playbook in playbooks):
         for path in (folder / "group_vars", folder / "host_vars"):

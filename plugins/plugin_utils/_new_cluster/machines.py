@@ -8,9 +8,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...module_utils._problem import Problem
 from .._preflight.model import listing
@@ -42,12 +42,13 @@ class Wrong(NamedTuple):
     do: str
 
 
-def read_machines(entries: Iterable[str]) -> tuple[list[Machine], list[Problem]]:
+def read_machines(entries: Any) -> tuple[list[Machine], list[Problem]]:
     """Return the machines of NAME, NAME:ADDRESS or NAME:ADDRESS:GPUS, the control plane first, and what is wrong.
 
-    An entry may hold several machines with commas between them, and blanks in place of colons.
+    An entry may hold several machines with commas between them, and blanks in place of colons. YAML makes a dictionary
+    of an entry with a blank after its colon.
     """
-    given = [text.strip() for entry in entries for text in entry.split(",")]
+    given = [text.strip() for entry in _entries(entries) for text in entry.split(",")]
     texts = [re.sub(r"\s*:\s*|\s+", ":", text) for text in given if text]
     machines: list[Machine] = []
     problems: list[Problem] = []
@@ -86,6 +87,16 @@ def _parts(text: str) -> tuple[str, str | None, str | None]:
     name, *rest = text.split(":", 2)
     address, gpus = (*rest, None, None)[:2]
     return name, address, gpus
+
+
+def _entries(given: Any) -> Iterator[str]:
+    if isinstance(given, Mapping):
+        yield from (f"{name}:{rest}" for name, rest in given.items())
+    elif isinstance(given, (list, tuple)):
+        for each in given:
+            yield from _entries(each)
+    elif given is not None:
+        yield str(given)
 
 
 def _machine(text: str) -> Machine:

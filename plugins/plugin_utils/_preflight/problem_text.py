@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from .._progress.text import clip, names, one_line
+from .._progress.text import clip, columns, names, one_line
 from .access import CAUSES
 
 # A terminal has 24 lines: the other six are for the prompt and for what the callback adds.
@@ -94,7 +94,7 @@ def _shared(problem: Mapping[str, Any], name: str) -> str:
 def _short(what: str) -> str:
     """Return what is wrong; if that is only that a host can't be reached or read, with the end of the message."""
     head, _colon, message = what.partition(": ")
-    last = re.split(r": | / ", one_line(message).rstrip(". "))[-1]
+    last = re.split(r": | / ", one_line(message).rstrip(".: "))[-1]
     return f"{head}: {last}" if head in _UNSPECIFIC and 0 < len(last) <= _QUOTED else head
 
 
@@ -154,6 +154,9 @@ def screen(
     )
     # A path is not broken, so that it can be copied; the terminal breaks it.
     end = [*([""] if ending else []), *ending, *([told] if told else [])]
+    if error:
+        # There is no file that has the rest.
+        return [*_whole(found, []), *end], False
     return [_headline(found), *_brief(found, LINES - 1 - _rows(end)), *end], True
 
 
@@ -179,12 +182,13 @@ def _brief(found: Sequence[Cause], room: int) -> list[str]:
     for cause in found:
         parts.append(_wrapped(f"{names(cause.hosts, 3) or cause.title}: {cause.short}", "", "    "))
         parts.append(_wrapped(f"{cause.do}; or set {cause.keep}" if cause.keep else cause.do, "  do: ", " " * 6))
+    room = max(room, 1)
     if len(parts) > room:
         parts = parts[::2]
     for _line in range(sum(map(len, parts)) - room):
         longest = max(range(len(parts)), key=lambda place: (len(parts[place]), place))
         parts[longest] = _shortened(parts[longest])
-    left_out = len(parts) - room + 1 if len(parts) > room else 0
+    left_out = min(len(parts) - room + 1, len(parts)) if len(parts) > room else 0
     lines = [line for part in parts[: len(parts) - left_out] for line in part]
     return [*lines, f"and {left_out} more"] if left_out else lines
 
@@ -193,17 +197,26 @@ def _shortened(lines: list[str]) -> list[str]:
     """Return a text without its last line, with dots in its place."""
     *kept, last = lines[:-1] or lines
     last = last.removesuffix(" …")
-    return [*kept, f"{last if len(last) <= COLUMNS - 2 else last.rpartition(' ')[0]} …"]
+    return [*kept, f"{last if len(last) <= COLUMNS - 2 else _cut(last)} …"]
+
+
+def _cut(line: str) -> str:
+    """Return a line without its last word, or without the end of it if it is most of the line."""
+    head = line.rpartition(" ")[0]
+    return head if len(head) > COLUMNS // 2 else line[: COLUMNS - 2]
 
 
 def _wrapped(text: str, first: str, others: str, breaks: bool = True) -> list[str]:
     """Return a text in lines, with words that are longer than a line broken or whole."""
+    line = one_line(text)
+    # Half as many characters if some of them take two columns.
+    width = COLUMNS if columns(line) <= len(line) else COLUMNS // 2
     words = textwrap.TextWrapper(
-        COLUMNS, first, others, break_on_hyphens=False, break_long_words=breaks, drop_whitespace=True
+        width, first, others, break_on_hyphens=False, break_long_words=breaks, drop_whitespace=True
     )
-    return words.wrap(one_line(text))
+    return words.wrap(line)
 
 
 def _rows(lines: Sequence[str]) -> int:
     """Return how many rows of the terminal lines take."""
-    return sum(max(-(-len(line) // COLUMNS), 1) for line in lines)
+    return sum(max(-(-columns(line) // COLUMNS), 1) for line in lines)

@@ -76,19 +76,21 @@ def one_line(text: str) -> str:
 def clip(text: str, width: int) -> str:
     """Return as much of one line as fits into this many columns."""
     line = printable(text).replace("\n", " ").expandtabs()
-    if sum(map(_columns, line)) <= width:
+    if columns(line) <= width:
         return line
     used, kept = 0, ""
     for char in line:
-        used += _columns(char)
+        used += columns(char)
         if used >= width:
             break
         kept += char
     return kept + "…" * (width > 0)
 
 
-def _columns(char: str) -> int:
-    return 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+def columns(line: str) -> int:
+    """Return how many columns of a terminal a line takes."""
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in line)
+    return len(line) + wide - sum(unicodedata.combining(char) > 0 for char in line)
 
 
 def what_failed(res: Mapping[Any, Any]) -> str:

@@ -13,13 +13,14 @@ from ...module_utils._acceptance.problems import PROVE, SITE
 from ...module_utils._acceptance.summary import counted
 from ...module_utils._files import ASIDE
 from ...module_utils._nvidia_smi.faults import DO_LOOK
-from ...module_utils._problem import Problem, together
+from ...module_utils._problem import Problem, read, together
 from .certificates import renewal
 from .drift import Row
 from .launch import problems as launch_problems
 from .read import Report, dictionaries, dictionary, number, text, texts
 
 ERROR, WARNING = "error", "warning"
+_FIELDS = ("severity", "problem", "host", "gpu", "what", "where", "why", "do")
 API_UNREAD = "api_unread"
 # An expired certificate comes first: without the API nothing else can be fixed, or even be seen.
 _ORDER = (
@@ -51,6 +52,14 @@ class Action:
     def fields(self) -> dict[str, str]:
         own = {"problem": self.problem.kind, "kind": self.kind, "severity": self.severity}
         return {"gpu": "", **self.problem.fields(), **own}
+
+
+def listed(report: Report) -> list[dict[str, str]]:
+    """Return the actions of a report that was written, or its problems if it is older than its list of actions."""
+    if "actions" in report:
+        return [{key: text(each.get(key)) for key in _FIELDS} for each in dictionaries(report["actions"])]
+    problems = map(read, dictionaries(report["problems"]))
+    return [Action("", ERROR, each).fields() for each in problems]
 
 
 def actions(report: Report, certificate_days: int) -> list[Action]:

@@ -16,6 +16,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ...module_utils._acceptance.problems import PROVE
+from .actions import listed
 from .origin import verified
 from .read import Report, dictionaries, dictionary, number, text, texts
 
@@ -44,7 +45,7 @@ def junit(report: Report) -> str:
     cluster, hosts = dictionary(report.get("cluster")), report["hosts"]
     name = text(cluster.get("name")) or text(cluster.get("endpoint")) or "cluster"
     actions: dict[str, list[dict[str, Any]]] = {host: [] for host in hosts}
-    for action in dictionaries(report.get("actions")):
+    for action in listed(report):
         actions.setdefault(text(action.get("host")), []).append(action)
     root = Element("testsuites", name=_valid(name))
     for host, own in actions.items():

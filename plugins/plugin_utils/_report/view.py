@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...module_utils._acceptance.summary import counted
-from ...module_utils._problem import read
 from . import tables, words
+from .actions import listed
 from .drawing import Drawing, drawing, is_fleet
 from .origin import COUNTS, verified
 from .read import Report, dictionaries, dictionary, number, text, texts
@@ -21,7 +21,6 @@ from .todo import Todo, todo
 
 # More than these are folded.
 MOST_TODO = 20
-_ACTION = ("severity", "problem", "host", "gpu", "what", "do")
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Page:
 
 def page(report: Report) -> Page:
     """What to show of a report, whatever is missing in it."""
-    actions = _actions(report)
+    actions = listed(report)
     drawn, tables_ = drawing(report, actions), tables.of(report, is_fleet(report))
     shown = tuple(table for table in tables_ if table.rows)
     quiet = tuple(_quiet(table for table in tables_ if not table.rows))
@@ -117,16 +116,6 @@ def page(report: Report) -> Page:
         history=_history(report),
         checks=tuple(texts(report.get("checks"))),
     )
-
-
-def _actions(report: Report) -> list[dict[str, str]]:
-    """What to do; of a report that was written before there was such a list, its problems."""
-    if "actions" in report:
-        return [{key: text(each.get(key)) for key in _ACTION} for each in dictionaries(report["actions"])]
-    return [
-        {"severity": "error", "problem": each.kind, "gpu": "", **each.fields()}
-        for each in map(read, dictionaries(report["problems"]))
-    ]
 
 
 def _problems(errors: int, warnings: int) -> str:

@@ -461,3 +461,49 @@ def test_preflight_fails_where_the_report_can_not_be_written(tmp_path: Path, opt
     (tmp_path / "closed").chmod(0o755)
     assert status != 0 and words.format(tmp_path) in " ".join(output.split()), output
     assert "UNREACHABLE" not in output, output
+
+
+def test_names_that_earlier_plays_set_are_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_text(MEMBERS)
+    (tmp_path / "run.yml").write_text(
+        """\
+- name: Look for oneself
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Keep what was found
+      ansible.builtin.debug:
+        msg: found
+      delegate_to: localhost
+      register: nvidia_smi
+    - name: Set a fact
+      ansible.builtin.set_fact:
+        gpu_inventory: "{{ nvidia_smi.msg }}"
+- name: Run it
+  ansible.builtin.import_playbook: gpulab.kubernetes.inventory
+"""
+    )
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml")
+    assert status == 0, output
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml", "-e", "gpu_inventory=mine")
+    assert status and "There is no variable gpu_inventory" in output and "variable nvidia_smi" not in output, output
+
+
+def test_a_long_list_of_hosts_is_no_path(tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_text(MEMBERS)
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    names = ",".join(f"gpu-host-{number}.example.org" for number in range(30))
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "-i", names, "run.yml")
+    assert status and "gpu-host-0.example.org" in output and "too long" not in output, output
+
+
+def test_the_list_of_problems_is_where_reports_are_and_never_of_an_earlier_run(tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_text(MEMBERS)
+    (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
+    kept = tmp_path / "lab-gpulab-problems.txt"
+    more = ["-i", "hosts.ini", "run.yml", "-e", f"cluster_report_prefix={tmp_path}/lab-"]
+    for wrong, exists in ((8, True), (1, False), (8, True), (0, False)):
+        variables = [option for number in range(wrong) for option in ("-e", f"cluster_x{number}=1")]
+        status, output = run_ansible(tmp_path, *more, *variables)
+        assert ((status == 0), kept.exists()) == (wrong == 0, exists), output
+    assert not (tmp_path / "gpulab-problems.txt").exists()

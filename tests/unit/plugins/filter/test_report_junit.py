@@ -119,6 +119,14 @@ def test_a_gpu_without_a_problem_of_its_own(device: dict[str, Any], outcome: str
     assert found == outcome and words in said
 
 
+def test_a_report_that_is_older_than_its_list_of_actions_has_its_problems() -> None:
+    report = report_samples.ill()
+    del report["actions"]
+    report["problems"] = [{"kind": "gpu_count", "host": "gpu1", "cause": "One GPU is missing", "do": "Look for it"}]
+    outcome, words = outcomes(junit(report))["gpu1", "One GPU is missing"]
+    assert outcome == "error" and "Do: Look for it" in words
+
+
 def test_where_why_and_do_are_told_and_a_problem_of_two_gpus_is_in_both() -> None:
     report = report_samples.well()
     first, second, *_ = (device["uuid"] for device in report["hosts"]["gpu1"]["devices"])

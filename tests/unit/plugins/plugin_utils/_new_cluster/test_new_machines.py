@@ -35,7 +35,20 @@ CP1, GPU1 = Machine("cp1", "192.0.2.11"), Machine("gpu1", "192.0.2.21", 4)
     ],
 )
 def test_a_machine_has_a_name_an_address_and_perhaps_a_number_of_gpus(text: str, machine: Machine) -> None:
-    assert read_machines([text]) == ([machine], [])
+    assert read_machines([text]) == read_machines(text) == ([machine], [])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "cp1:192.0.2.11,gpu1:192.0.2.21:4",
+        ["cp1:192.0.2.11", None, "gpu1:192.0.2.21:4"],
+        [{"cp1": "192.0.2.11"}, {"gpu1": "192.0.2.21:4"}],
+        {"cp1": "192.0.2.11", "gpu1": "192.0.2.21:4"},
+    ],
+)
+def test_machines_may_be_what_yaml_makes_of_them(given: object) -> None:
+    assert read_machines(given) == ([CP1, GPU1], [])
 
 
 @pytest.mark.parametrize(

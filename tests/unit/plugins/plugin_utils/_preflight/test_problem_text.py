@@ -18,6 +18,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.probl
     known_fields,
     screen,
 )
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.text import columns
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +50,12 @@ def test_every_cause_is_on_the_screen_or_counted(found: list[tuple[int, str, str
     problems = [problem(f"gpu{number:02}", what, do) for number, what, do in found]
     lines, is_short = screen(problems, note, FILE, error)
     named = causes(problems)
-    assert rows(lines) <= 18 and lines[0].startswith(f"{len(named)} problem")
+    assert lines[0].startswith(f"{len(named)} problem")
+    if error and FILE in lines[-1]:
+        # Nothing has the rest, so nothing is left out.
+        assert not is_short and sum("do:" in row for row in lines) == len(named)
+        return
+    assert rows(lines) <= 18
     left_out = next((int(row.split()[1]) for row in lines if re.fullmatch(r"and \d+ more", row)), 0)
     titles = [row for row in lines if re.match(r"gpu\d\d", row)]
     assert not is_short or len(titles) + left_out == len(named)
@@ -123,3 +129,27 @@ def test_programs_get_known_fields() -> None:
         "why": "Images",
         "do": "Buy one",
     }
+
+
+def test_a_long_word_is_cut_and_not_left_out() -> None:
+    found = [problem(f"gpu{number}", f"{number}{'w' * 200}", "d" * 200) for number in range(8)]
+    lines, is_short = screen(found, "", FILE)
+    assert is_short and rows(lines) <= 18
+    assert sum("www" in row for row in lines) == sum("ddd" in row for row in lines) == 8
+
+
+def test_wide_characters_take_two_columns() -> None:
+    found = [problem(f"gpu{number}", f"{number} " + "機器 " * 60) for number in range(5)]
+    lines, _is_short = screen(found, "", FILE)
+    assert sum(max(-(-columns(line) // 80), 1) for line in lines) <= 18
+
+
+def test_causes_are_counted_right_if_a_note_takes_all_the_room() -> None:
+    note = f"{'/home/me' * 200}/answers.yml was not written."
+    lines, is_short = screen([problem(f"gpu{number}", str(number)) for number in range(30)], note, FILE)
+    assert is_short and "and 30 more" in lines
+
+
+def test_a_message_without_words_ends_without_a_colon() -> None:
+    (cause,) = causes([unread("gpu1", SSH.strip())])
+    assert not cause.short.rstrip().endswith(":")
