@@ -14,14 +14,15 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.text i
 DOCUMENTATION = r"""
 name: gpulab_closing
 type: aggregate
-short_description: Show after the recap of a failed run why it failed
+short_description: Show after the recap why a run failed, or what to do next
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
-  - The recap has a line for each host, which pushes the reason of a failure off the screen. Ansible loads this callback
-    with the playbooks of the collection. It shows the message of a debug task with the variable C(progress_closing)
-    again, unless the stdout callback P(gpulab.kubernetes.progress#callback) does.
+  - The recap has a line for each host, which pushes the reason of a failure off the screen, and the default callback
+    shows messages as data, which can't be pasted. Ansible loads this callback with the playbooks of the collection. It
+    shows the message of a debug task with the variable C(progress_closing) again, unless the stdout callback
+    P(gpulab.kubernetes.progress#callback) does.
 """
 
 
@@ -41,6 +42,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._lines = list(map(str, message)) if isinstance(message, list) else str(message).splitlines()
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        if stats.failures:
-            for line in self._lines:
-                self._display.display(printable(line), color=constants.COLOR_ERROR)
+        color = constants.COLOR_ERROR if stats.failures else constants.COLOR_OK
+        for line in self._lines:
+            self._display.display(printable(line), color=color)

@@ -91,10 +91,10 @@ def until(good: Callable[[], bool], seconds: float = 240) -> None:
 
 
 def next_commands(run: Run) -> list[str]:
-    """Return the commands below "Next:", with their comments, as the default callback shows them."""
-    _before, heading, after = run.output.partition('"Next:",\n')
+    """Return the commands below "Next:", with their comments, which are the last lines of the run."""
+    _before, heading, after = run.output.rpartition("\nNext:\n")
     assert heading, run.tail()
-    return [json.loads(line.strip().rstrip(",")).strip() for line in after.partition("\n    ]")[0].splitlines()]
+    return [line.strip() for line in after.splitlines() if line.startswith("  ")]
 
 
 def run_as_printed(site: Site, command: str, events: Path) -> Run:

@@ -191,7 +191,10 @@ def makers() -> Iterator[tuple[str, ast.expr, ast.expr | None]]:
             if isinstance(call, ast.Call):
                 name = call.func.id if isinstance(call.func, ast.Name) else f".{getattr(call.func, 'attr', '')}"
                 kind, do = MAKERS.get(name, (None, None))
-                if kind is not None and not any(isinstance(each, ast.Starred) for each in call.args):
+                is_copy = any(isinstance(each, ast.Starred) for each in call.args) or any(
+                    keyword.arg is None for keyword in call.keywords
+                )
+                if kind is not None and not is_copy:
                     yield f"{path.name}:{call.lineno}", call.args[kind], None if do is None else call.args[do]
 
 

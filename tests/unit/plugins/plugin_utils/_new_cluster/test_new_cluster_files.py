@@ -183,6 +183,8 @@ def killed(source, target):
     link(source, target)
     os.kill(os.getpid(), int(sys.argv[2]))
 os.link = killed
+# A shell lets what it starts in the background ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 files.write_new(Path("new"), {"my.ini": "a", "group_vars/all.yml": "b", "ansible.cfg": "c"})
 """
 
