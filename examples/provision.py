@@ -95,13 +95,20 @@ def container_mounts(given: argparse.Namespace) -> list[str]:
     return [*filter(os.path.exists, keys), *given.mount]
 
 
+def ask_password(console: Console) -> str:
+    try:
+        return console.input("sudo password: ", password=True)
+    except EOFError:
+        raise OSError("there is no terminal for the sudo password") from None
+
+
 def main() -> int:
     given, view = arguments(), View()
     report = given.artifacts / "report.json"
     before = earlier(report)
     if before.get("status", "successful") != "successful":
         view.console.print(f"The last run ended ({before['status']}) in '{before['phase']}'. Finished work is kept.")
-    password = view.console.input("sudo password: ", password=True) if given.ask_become_pass else None
+    password = ask_password(view.console) if given.ask_become_pass else None
     with view.live():
         result = runner.run(
             given.playbook,
@@ -132,9 +139,8 @@ if __name__ == "__main__":
         code = CODES["canceled"]
     except SystemExit as usage:
         code = BAD_INPUT if usage.code else 0
-    except (OSError, ValueError, EOFError) as problem:
-        reason = "there is no terminal for the sudo password" if isinstance(problem, EOFError) else problem
-        text = str(problem) if isinstance(problem, runner.RunError) else f"Error while preparing the run: {reason}"
+    except (OSError, ValueError) as problem:
+        text = str(problem) if isinstance(problem, runner.RunError) else f"Error while preparing the run: {problem}"
         Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
         code = BAD_INPUT
     sys.exit(code)

@@ -47,7 +47,7 @@ def test_the_defaults_and_the_specification_agree(role: str) -> None:
         name: default
         for name, default in defaults.items()
         if "{{" in str(default)
-        and not {"int", "dict"}.isdisjoint({options[name]["type"], options[name].get("elements")})
+        and not {"int", "bool", "dict"}.isdisjoint({options[name]["type"], options[name].get("elements")})
     }
     assert defaults == specified | templates
 

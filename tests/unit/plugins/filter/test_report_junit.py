@@ -97,7 +97,7 @@ def test_the_outcome_of_each_gpu_and_each_problem() -> None:
     # An unreachable host is one error, and what is known of its GPUs may be outdated.
     silent = {outcome for (host, _name), (outcome, _words) in found.items() if host == "gpu2"}
     assert silent == {"error", "skipped"}
-    assert sum(outcome == "error" for (host, _), (outcome, _) in found.items() if host == "gpu2") == 1
+    assert sum(outcome == "error" for (host, _name), (outcome, _words) in found.items() if host == "gpu2") == 1
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_report_that_is_older_than_its_list_of_actions_has_its_problems() -> N
 
 def test_where_why_and_do_are_told_and_a_problem_of_two_gpus_is_in_both() -> None:
     report = report_samples.well()
-    first, second, *_ = (device["uuid"] for device in report["hosts"]["gpu1"]["devices"])
+    first, second, *_others = (device["uuid"] for device in report["hosts"]["gpu1"]["devices"])
     problem = {"severity": "error", "problem": "gpu_not_given", "what": "no pod got it", "host": "gpu1"}
     told = {"gpu": f"{first}, {second}", "where": "the device plugin", "why": "nothing can use it", "do": "Restart it."}
     report["actions"] = [{**problem, **told}, {**problem, "host": "", "what": "the API could not be read"}]
@@ -153,7 +153,7 @@ def test_a_problem_of_a_gpu_is_in_its_case_or_a_case(severity: str, reachable: b
     report, device = report_samples.well(), report_samples.device(0)
     report["hosts"] = {"gpu1": report_samples.host(device, reachable=reachable)}
     report["actions"] = [{"severity": severity, "host": "gpu1", "gpu": device["uuid"], "what": "hot"}]
-    found = {name.partition(",")[0]: outcome for (_host, name), (outcome, _) in outcomes(junit(report)).items()}
+    found = {name.partition(",")[0]: outcome for (_host, name), (outcome, _words) in outcomes(junit(report)).items()}
     assert found == {"GPU 0": gpu, **({"hot": own} if own else {})}
 
 
