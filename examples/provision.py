@@ -138,7 +138,7 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         code = CODES["canceled"]
     except SystemExit as usage:
-        code = BAD_INPUT if usage.code else 0
+        code = 0 if usage.code in (None, 0) else BAD_INPUT
     except (OSError, ValueError) as problem:
         text = str(problem) if isinstance(problem, runner.RunError) else f"Error while preparing the run: {problem}"
         Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
