@@ -101,7 +101,7 @@ _VALUES = {
     "containerd_cri_settings": "a mapping of settings of containerd's CRI plugin",
 }
 
-OURS = {guess: name for name, guesses in _NAMES.items() for guess in guesses.split()}
+MEANT = {guess: name for name, guesses in _NAMES.items() for guess in guesses.split()}
 
 # What can't be set, and what there is instead.
 NOTHING = {

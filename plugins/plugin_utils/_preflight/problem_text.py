@@ -26,7 +26,7 @@ _ACCESS = _NOT_READ | {cause.kind for cause in CAUSES}
 _ADDRESS = re.compile(
     r"(?<=\w@)[\w.:%-]*\w|(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,7})\b"
 )
-_FIELDS = ("kind", "host", "what", "where", "why", "do")
+FIELDS = ("kind", "host", "what", "where", "why", "do")
 _QUOTED = 60
 _UNSPECIFIC = ("The host can't be reached", "The host can't be read")
 
@@ -114,7 +114,7 @@ def note(answers: Mapping[str, str]) -> str:
 
 def known_fields(problems: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the fields that every problem has, for programs."""
-    return [{name: str(problem.get(name, "")) for name in _FIELDS} for problem in problems]
+    return [{name: str(problem.get(name, "")) for name in FIELDS} for problem in problems]
 
 
 def full_text(problems: Iterable[Mapping[str, Any]], noted: str = "") -> str:
@@ -145,18 +145,12 @@ def screen(
     whole = _whole(found, ending)
     if _rows(whole) <= LINES:
         return whole, False
-    told = (
-        f"Error while writing {file}: {clip(error, 2 * COLUMNS)}"
-        if error
-        else f"Every problem in full: {file}"
-        if file
-        else ""
-    )
-    # A path is not broken, so that it can be copied; the terminal breaks it.
-    end = [*([""] if ending else []), *ending, *([told] if told else [])]
+    end = [*([""] if ending else []), *ending]
     if error:
         # There is no file that has the rest.
-        return [*_whole(found, []), *end], False
+        return [*_whole(found, []), *end, f"Error while writing {file}: {clip(error, 2 * COLUMNS)}"], False
+    # A path is not broken, so that it can be copied; the terminal breaks it.
+    end += [f"Every problem in full: {file}"] * bool(file)
     return [_headline(found), *_brief(found, LINES - 1 - _rows(end)), *end], True
 
 

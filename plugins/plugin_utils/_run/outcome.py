@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from ...module_utils._json import as_text
 from .._preflight.access import CAUSES
+from .._preflight.problem_text import FIELDS
 from .._progress.text import one_line, printable
 
 # Name of the custom statistic in which preflight hands over what it found.
 PROBLEMS = "gpulab_preflight_problems"
-FIELDS = ("kind", "host", "what", "where", "why", "do")
 # Kinds of problems that only hosts have that do not answer, and those that others have, too.
 _UNREACHABLE = {"host_unreachable", *(cause.kind for cause in CAUSES if cause.only_unreachable)}
 # Ansible reports some failures to become root as failed connections.
