@@ -97,7 +97,7 @@ def _own_name() -> str:
 
 
 def _own_collections() -> str:
-    """Return the path in which this collection was found, empty if Ansible looks there by itself."""
+    """Return the path in which this collection was found, empty if Ansible searches it by default."""
     path = Path(__file__).parents[5]
     searched = [Path(each).expanduser() for each in COLLECTIONS]
     return "" if path in searched or path.name in ("site-packages", "dist-packages") else str(path)

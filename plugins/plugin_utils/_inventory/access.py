@@ -15,7 +15,7 @@ from typing import Any
 from ...module_utils._acceptance.summary import counted
 from ...module_utils._training.judge import Wanted
 
-# In commands that are written before it is known which inventory the reader has.
+# Stands for the reader's inventory in commands.
 _UNKNOWN_INVENTORY = "-i INVENTORY"
 _ON_CONTROL_PLANE = "sudo kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes"
 
@@ -50,7 +50,7 @@ def report_prefix(sources: Sequence[str], directory: str) -> str:
 
 
 def run_options(inventory: Sequence[str], asks_password: bool, here: Path) -> str:
-    """Return what a command has to repeat of this run, as typed in ``here``: ``-i my.ini -K``. Empty for nothing."""
+    """Return the options of this run that its next commands need, as typed in ``here``, such as ``-i my.ini -K``."""
     given = [f"-i {shlex.quote(typed(source, here))}" for source in inventory]
     return " ".join([*given, *["-K"] * asks_password])
 

@@ -22,7 +22,7 @@ from .hosts import letters
 from .references import texts_of_roles, words
 
 MODE = "cluster_unknown_variables"
-# How the names of our variables begin. Nothing else is known to use the first ones, other projects use the second.
+# Prefixes of our variables: those that nothing else is known to use, and those that other projects use, too.
 PREFIXES = (
     "acceptance_",
     "cluster_",
@@ -51,7 +51,7 @@ SHARED_PREFIXES = (
 )
 # What Ansible and AWX set, and what is free for users.
 _NEVER = re.compile(r"(?:ansible|awx|tower|gpulab)_.*|_.*")
-# Names of one's own that are merely similar stay below it.
+# Users' own names that are merely similar are below it.
 _LIKENESS = 0.9
 _NEAREST = 3
 _OR_WARN = f", or set {MODE}=warn"
@@ -61,7 +61,7 @@ _SET = re.compile(r"^( +)(?:ansible\.builtin\.)?set_fact:\n((?:\1 +.*\n)+)", re.
 
 @dataclass(frozen=True)
 class Unknown:
-    """A variable that nothing reads; ``certain``: it can't be meant for anything else."""
+    """A variable that nothing reads; ``certain``: it can only be meant for this collection."""
 
     problem: Problem
     certain: bool
@@ -81,7 +81,7 @@ def facts() -> frozenset[str]:
 def find(
     hosts: Mapping[str, Mapping[str, Any]], modes: Mapping[str, Any], options: Iterable[str], are_errors: bool
 ) -> Iterator[Problem]:
-    """Yield those that are errors, or the others; ``hosts`` have their variables as they are written.
+    """Yield the unknown variables that are errors, or those that are notes; ``hosts`` have variables as written.
 
     ``modes``: by host the value of cluster_unknown_variables.
     """
@@ -106,7 +106,7 @@ def _used(hosts: Iterable[Mapping[str, Any]]) -> set[str]:
 
 @cache
 def judge(name: str, known: frozenset[str]) -> Unknown | None:
-    """Judge a name by itself: what it was probably meant for. None if it is known, or probably someone else's."""
+    """Return what a name was probably meant for. None if it is known, or probably someone else's."""
     low = name.lower()
     if name in known or _NEVER.fullmatch(low):
         return None
@@ -128,14 +128,16 @@ def judge(name: str, known: frozenset[str]) -> Unknown | None:
         return Unknown(_problem(name, f"Nothing of this collection reads {name}", "", do), False)
     prefix = next(prefix for prefix in PREFIXES if low.startswith(prefix))
     why = f"Nothing reads it: names that begin with {prefix} belong to this collection"
-    return Unknown(_problem(name, f"There is no variable {name}", why, f"Write one of {nearest}{_own(name)}"), True)
+    return Unknown(
+        _problem(name, f"There is no variable {name}", why, f"Write one of {nearest}{_rename_hint(name)}"), True
+    )
 
 
 def _guess(name: str, low: str, is_ours: bool) -> Unknown:
     ours = guesses.MEANT.get(low, "")
     if is_ours:
         why = f"This collection calls it {ours}" if ours else guesses.NOTHING[low]
-        do = f"{f'Write {guesses.instead(ours)}' if ours else 'Remove it'}{_own(name)}"
+        do = f"{f'Write {guesses.instead(ours)}' if ours else 'Remove it'}{_rename_hint(name)}"
         return Unknown(_problem(name, f"There is no variable {name}", why, do), True)
     what = f"Nothing of this collection reads {name}"
     do = f"Unless it is your own, write {guesses.instead(ours)}" if ours else "Unless it is your own, remove it"
@@ -146,7 +148,7 @@ def _problem(name: str, what: str, why: str, do: str) -> Problem:
     return Problem("variable_unread", what, name, why, do)
 
 
-def _own(name: str) -> str:
+def _rename_hint(name: str) -> str:
     return f". If it is your own, rename it, such as to gpulab_{name} (gpulab_ is free for yours){_OR_WARN}"
 
 

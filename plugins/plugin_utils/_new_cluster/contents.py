@@ -60,13 +60,13 @@ EXAMPLES: Mapping[str, Any] = {
     "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "https://mirror.example.org"}],
     "nvidia_device_plugin_sharing": {"mode": "time_slicing", "replicas": 4},
 }
-# Where Ansible looks for collections by itself.
+# Where Ansible looks for collections by default.
 COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")
 _MOST_FORKS = 50
 
 _INVENTORY = """\
 # Add a machine by a line below [workers], and run gpulab.kubernetes.site again. Settings for all machines are in
-# group_vars/all.yml, those of one machine belong into host_vars/NAME.yml, in this directory:
+# group_vars/all.yml, those of one machine belong in host_vars/NAME.yml, in this directory:
 # {guides}docs/own-machines.md#where-settings-go
 [control_plane]
 {control_plane}
@@ -113,7 +113,7 @@ def new_files(
 ) -> dict[str, str]:
     """Return the texts by name; the first machine is the control plane.
 
-    ``collections`` is where this collection is installed if Ansible does not look there by itself.
+    ``collections`` is where this collection is installed if Ansible does not look there by default.
     """
     path = f"collections_path = {':'.join((collections, *COLLECTIONS))}\n"
     forks = min(max(20, len(machines)), _MOST_FORKS)

@@ -60,7 +60,7 @@ def causes(problems: Iterable[Mapping[str, Any]]) -> list[Cause]:
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for problem in problems:
         kind, what = str(problem.get("kind", "")), _shared(problem, "what")
-        # What SSH prints differs in banners, too. It decides only about causes without a name.
+        # Messages of SSH differ in their banners, too. Only those of unrecognized causes are compared.
         what = what.partition(": ")[0] if kind in _ACCESS - _NOT_READ else what
         words = (kind, what, problem["where"], problem["why"], _shared(problem, "do"), _keep(problem))
         found.setdefault(words, []).append(problem)
@@ -85,7 +85,7 @@ def _keep(problem: Mapping[str, Any]) -> str:
 
 
 def _shared(problem: Mapping[str, Any], name: str) -> str:
-    """Return a text about one host so that it is about all of its cause."""
+    """Return a text about one host as one about all hosts of its cause."""
     host, text = problem["host"], str(problem[name])
     named = re.sub(rf"(?<![\w.@-]){re.escape(host)}(?![\w-])", "HOST", text) if host else text
     return _ADDRESS.sub("ADDRESS", named) if problem.get("kind") in _ACCESS else named
@@ -171,7 +171,7 @@ def _whole(found: Sequence[Cause], ending: Sequence[str]) -> list[str]:
 
 
 def _brief(found: Sequence[Cause], room: int) -> list[str]:
-    """Return every cause with its remedy in so many lines, the longest texts shortened; without remedies if need be."""
+    """Return every cause with its remedy in ``room`` lines: the longest are shortened, or remedies left out."""
     parts = []
     for cause in found:
         parts.append(_wrapped(f"{names(cause.hosts, 3) or cause.title}: {cause.short}", "", "    "))
@@ -195,7 +195,7 @@ def _shortened(lines: list[str]) -> list[str]:
 
 
 def _cut(line: str) -> str:
-    """Return a line without its last word, or without the end of it if it is most of the line."""
+    """Return a line without its last word, or cut if that word is most of the line."""
     head = line.rpartition(" ")[0]
     return head if len(head) > COLUMNS // 2 else line[: COLUMNS - 2]
 
