@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ...module_utils._acceptance.summary import counted
 from ...module_utils._problem import Problem
 from .machines import Machine, read_machines, read_user
 
@@ -38,7 +39,7 @@ def ask_machines(ask: Ask, show: Show) -> list[Machine]:
         if not problems:
             # The answer itself does not stay on the screen.
             for machine in found[len(machines) :]:
-                gpus = f", {machine.gpus} GPU{'s' * (machine.gpus > 1)}" if machine.gpus else ""
+                gpus = f", {counted(machine.gpus, 'GPU')}" if machine.gpus else ""
                 show(f"  {machine.name} ({machine.address}{gpus})")
             given.append(answer)
             machines = found

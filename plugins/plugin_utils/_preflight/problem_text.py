@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from ...module_utils._acceptance.summary import counted
 from .._progress.text import clip, columns, names, one_line
-from .access import CAUSES
+from .access import CAUSES, UNREACHABLE, UNREADABLE
 
 # A terminal has 24 lines: the other six are for the prompt and for what the callback adds.
 LINES, COLUMNS = 18, 80
@@ -28,7 +29,6 @@ _ADDRESS = re.compile(
 )
 FIELDS = ("kind", "host", "what", "where", "why", "do")
 _QUOTED = 60
-_UNSPECIFIC = ("The host can't be reached", "The host can't be read")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _short(what: str) -> str:
     """Return what is wrong; if that is only that a host can't be reached or read, with the end of the message."""
     head, _colon, message = what.partition(": ")
     last = re.split(r": | / ", one_line(message).rstrip(".: "))[-1]
-    return f"{head}: {last}" if head in _UNSPECIFIC and 0 < len(last) <= _QUOTED else head
+    return f"{head}: {last}" if head in (UNREACHABLE, UNREADABLE) and 0 < len(last) <= _QUOTED else head
 
 
 def note(answers: Mapping[str, str]) -> str:
@@ -155,7 +155,7 @@ def screen(
 
 
 def _headline(found: Sequence[Cause]) -> str:
-    return f"{len(found)} problem{'s' * (len(found) != 1)} found before anything was changed."
+    return f"{counted(len(found), 'problem')} found before anything was changed."
 
 
 def _whole(found: Sequence[Cause], ending: Sequence[str]) -> list[str]:
