@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.text import printable
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._progress.text import said
 
 DOCUMENTATION = r"""
 name: gpulab_closing
@@ -38,10 +38,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def v2_runner_on_ok(self, result: Any) -> None:
         if result._task.vars.get("progress_closing"):
-            message = result._result.get("msg", "")
-            self._lines = list(map(str, message)) if isinstance(message, list) else str(message).splitlines()
+            self._lines = said(result._result).splitlines()
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         color = constants.COLOR_ERROR if stats.failures else constants.COLOR_OK
         for line in self._lines:
-            self._display.display(printable(line), color=color)
+            self._display.display(line, color=color)

@@ -18,7 +18,7 @@ from ..module_utils._errors import REPORTED, DomainError, reported
 from ..module_utils._files import difference
 from ..module_utils._problem import Problem
 from ..plugin_utils._inventory.variables import specification
-from ..plugin_utils._new_cluster.contents import closing, new_files
+from ..plugin_utils._new_cluster.contents import COLLECTIONS, closing, new_files
 from ..plugin_utils._new_cluster.files import obstacles, write_new
 from ..plugin_utils._new_cluster.machines import FORM, Machine, read_machines, read_user
 from ..plugin_utils._new_cluster.questions import ask_machines, ask_user
@@ -29,13 +29,11 @@ SPEC = {
     "user": {"type": "str"},
 }
 NAMES = ("my.ini", "group_vars/all.yml", "ansible.cfg")
-_SEARCHED = ("~/.ansible/collections", "/usr/share/ansible/collections")
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     TRANSFERS_FILES = False
     _VALID_ARGS = frozenset(SPEC)
-    _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
@@ -99,7 +97,7 @@ def _own_name() -> str:
 
 
 def _own_collections() -> str:
-    """Return the path in which this collection was found, empty if Ansible looks there by itself."""
+    """Return the path in which this collection was found, empty if Ansible searches it by default."""
     path = Path(__file__).parents[5]
-    searched = [Path(each).expanduser() for each in _SEARCHED]
+    searched = [Path(each).expanduser() for each in COLLECTIONS]
     return "" if path in searched or path.name in ("site-packages", "dist-packages") else str(path)

@@ -45,8 +45,6 @@ _value:
 """
 
 _NEXT = ("success_nodes", "failure_nodes", "always_nodes")
-
-
 # Setting -> what it is.
 _NEEDED = {
     "awx_configure_image": "the address of the execution environment in your registry",

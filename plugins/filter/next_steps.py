@@ -13,6 +13,7 @@ from ansible import context
 
 from ..module_utils._training.judge import largest_training
 from ..plugin_utils._inventory.access import Access
+from .run_commands import asks_password
 
 DOCUMENTATION = r"""
 name: next_steps
@@ -93,7 +94,7 @@ def next_steps(
         kubectl=delegate == "localhost" and not tunnel and shutil.which("kubectl") is not None,
         inventory=inventories,
         training=largest_training(free_gpus or {}),
-        asks_password=any(context.CLIARGS.get(name) for name in ("become_ask_pass", "become_password_file")),
+        asks_password=asks_password(),
     )
     return access.next_steps(Path.cwd(), terse=kept or is_job)
 

@@ -45,10 +45,14 @@ _value:
 """
 
 
+def asks_password() -> bool:
+    """Return whether this run was given a become password."""
+    return any(context.CLIARGS.get(name) for name in ("become_ask_pass", "become_password_file"))
+
+
 def run_commands(value: Any, is_job: bool = False) -> Any:
-    asks_password = any(context.CLIARGS.get(name) for name in ("become_ask_pass", "become_password_file"))
     inventory = [str(each) for each in context.CLIARGS.get("inventory") or ()]
-    options = access.run_options([] if is_job else inventory, asks_password, Path.cwd())
+    options = access.run_options([] if is_job else inventory, asks_password(), Path.cwd())
     return access.run_commands(value, options)
 
 

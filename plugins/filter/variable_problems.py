@@ -116,8 +116,8 @@ def variable_problems(
     if groups is not None:
         found += variables.addresses(members_values)
         found += variables.servers(members_values, known, groups, hostvars)
-        for first in [values[host] for host in hosts[:1]]:
-            found += files.by_default(first, variables.known_values([files.PREFIX], first), later)
+        first = values[hosts[0]] if hosts else {}
+        found += files.by_default(first, variables.known_values([files.PREFIX], first), later)
     raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
     modes = variables.by_host(names.MODE, values)
     raw = {host: raw_of(host) for host in hosts}

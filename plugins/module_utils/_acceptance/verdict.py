@@ -250,7 +250,7 @@ def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
 
 
 def _reason(target: Target, proofs: Sequence[PodProof], unnamed: int, pods: str) -> tuple[str, str]:
-    """Kind and words of why a GPU was not verified. Which pod would have got it is not known: all are told."""
+    """Kind and words of why a GPU was not verified. Which pod would have got it is unknown, so all are named."""
     troubles = list(dict.fromkeys(proof.trouble for proof in proofs if proof.kind == "gpu" and proof.trouble))
     kind = _kind_of(troubles) if troubles else "gpu_not_given"
     reason = "; ".join(troubles) or "no pod was given this GPU"

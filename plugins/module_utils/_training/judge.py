@@ -100,7 +100,7 @@ def _free(node: Object, held: Mapping[str, int]) -> int:
 def free_gpus(
     nodes: Iterable[Object], pods: Iterable[Object], claims: Claims, tolerations: Sequence[Object]
 ) -> dict[str, int]:
-    """Node -> how many GPUs a pod of a training can be given now, of the nodes where it is any.
+    """Return how many GPUs a pod of a training can get now on each node, without nodes where it gets none.
 
     A pod is never given two shares or two MIG devices: they would be the same GPU, or one more than CUDA uses.
     """

@@ -15,9 +15,14 @@ from typing import Any
 from ...module_utils._acceptance.summary import counted
 from ...module_utils._training.judge import Wanted
 
-# In commands that are written before it is known which inventory the reader has.
+# Stands for the reader's inventory in commands.
 _UNKNOWN_INVENTORY = "-i INVENTORY"
 _ON_CONTROL_PLANE = "sudo kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes"
+
+
+def inventory_paths(sources: Sequence[str]) -> list[Path]:
+    """Return the files and directories of the inventory that exist; a list of hosts has commas."""
+    return [Path(source) for source in sources if "," not in source and Path(source).exists()]
 
 
 def kubeconfig_path(sources: Sequence[str], is_job: bool) -> str:
@@ -27,7 +32,7 @@ def kubeconfig_path(sources: Sequence[str], is_job: bool) -> str:
 
     is_job: the run is a job of AWX, whose directory is removed, or is a checkout that several jobs share.
     """
-    found = next((Path(source) for source in sources if "," not in source and Path(source).exists()), None)
+    found = next(iter(inventory_paths(sources)), None)
     if is_job or found is None or not os.access(found.parent, os.W_OK):
         return ""
     return str(found.with_name(f"{found.name if found.is_dir() else found.stem}-admin.conf"))
@@ -39,14 +44,13 @@ def report_prefix(sources: Sequence[str], directory: str) -> str:
     Inside an inventory that is a directory Ansible would read reports as inventories, so they are next to it, and begin
     with its name.
     """
-    inventories = [Path(source) for source in sources if "," not in source and Path(source).is_dir()]
-    around = [path for path in inventories if Path(directory).is_relative_to(path)]
+    around = [path for path in inventory_paths(sources) if path.is_dir() and Path(directory).is_relative_to(path)]
     found = min(around, key=lambda path: len(path.parts), default=None)
     return f"{found}-" if found and os.access(found.parent, os.W_OK) else f"{directory}/"
 
 
 def run_options(inventory: Sequence[str], asks_password: bool, here: Path) -> str:
-    """Return what a command has to repeat of this run, as typed in ``here``: ``-i my.ini -K``. Empty for nothing."""
+    """Return the options of this run that its next commands need, as typed in ``here``, such as ``-i my.ini -K``."""
     given = [f"-i {shlex.quote(typed(source, here))}" for source in inventory]
     return " ".join([*given, *["-K"] * asks_password])
 

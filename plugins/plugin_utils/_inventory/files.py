@@ -103,7 +103,7 @@ def writable(value: Any, here: Path = Path()) -> Iterator[str]:
 
 
 def _is_replaceable(path: Path) -> bool:
-    """Whether a file can be replaced in a directory in which one may write: in one such as /tmp, only its owner can."""
+    """Whether a file can be replaced in a writable directory: in one such as /tmp, only its owner can."""
     owners = {0, path.parent.stat().st_uid, path.stat().st_uid} if path.exists() else {os.geteuid()}
     return os.geteuid() in owners or not path.parent.stat().st_mode & stat.S_ISVTX
 

@@ -1,15 +1,15 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of variables that people set for what this collection calls differently: guesses, and other projects' names.
+"""Names that people set instead of this collection's variables: guesses, and names from other projects.
 
 Data. A name that is also a variable of this collection does not belong here.
 """
 
 from __future__ import annotations
 
-# By our variable the names that are set instead of it; among them are those of Kubespray, k3s-ansible, DeepOps,
-# NVIDIA's role nvidia_driver and Jeff Geerling's roles.
+# Our variable -> names that are set instead, among them those of Kubespray, k3s-ansible, DeepOps, NVIDIA's role
+# nvidia_driver and Jeff Geerling's roles.
 _NAMES = {
     "cluster_kubernetes_version": "kubernetes_version k8s_version kube_version kubernetes_release k8s_release "
     "kubeadm_version kubeadm_kubernetes_version kubelet_version kubectl_version k3s_version rke2_version "
@@ -83,7 +83,7 @@ _NAMES = {
     "minikube_kubernetes_version": "minikube_k8s_version",
 }
 
-# By our variable what its value is, if that is not what the guessed name says.
+# Our variable -> the form of its value, if the guessed name suggests another one.
 _VALUES = {
     "nvidia_driver_version": "auto, or a whole version such as 595.91.07",
     "nvidia_driver_reboot": "true lets hosts reboot if the driver needs it",
@@ -101,9 +101,9 @@ _VALUES = {
     "containerd_cri_settings": "a mapping of settings of containerd's CRI plugin",
 }
 
-OURS = {guess: name for name, guesses in _NAMES.items() for guess in guesses.split()}
+MEANT = {guess: name for name, guesses in _NAMES.items() for guess in guesses.split()}
 
-# What can't be set, and what there is instead.
+# Name without a variable of ours -> why there is none.
 NOTHING = {
     "cluster_name": "The cluster's name is always kubernetes, as kubeadm sets it; in Kubespray it is the DNS domain, "
     "which is cluster_dns_domain here",

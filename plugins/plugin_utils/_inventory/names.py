@@ -13,18 +13,17 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ...module_utils._problem import Problem
 from . import guesses
 from .cluster import GROUP_VARIABLES
 from .hosts import letters
-from .references import words
+from .references import texts_of_roles, words
 
 MODE = "cluster_unknown_variables"
-# How the names of our variables begin. Nothing else is known to use the first ones, other projects use the second.
-OURS = (
+# Prefixes of our variables: those that nothing else is known to use, and those that other projects use, too.
+PREFIXES = (
     "acceptance_",
     "cluster_",
     "cuda_toolkit_",
@@ -37,7 +36,7 @@ OURS = (
     "torch_ddp_",
     "wandb_launch_",
 )
-SHARED = (
+SHARED_PREFIXES = (
     "containerd_",
     "docker_",
     "drift_",
@@ -52,18 +51,17 @@ SHARED = (
 )
 # What Ansible and AWX set, and what is free for users.
 _NEVER = re.compile(r"(?:ansible|awx|tower|gpulab)_.*|_.*")
-# Names of one's own that are merely similar stay below it.
-_MISSPELT = 0.9
+# Users' own names that are merely similar are below it.
+_LIKENESS = 0.9
 _NEAREST = 3
 _OR_WARN = f", or set {MODE}=warn"
-_COLLECTION = Path(__file__).resolve().parents[3]
 _REGISTERED = re.compile(r"^ +register: (\w+)$", re.MULTILINE)
 _SET = re.compile(r"^( +)(?:ansible\.builtin\.)?set_fact:\n((?:\1 +.*\n)+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """A variable that nothing reads; ``certain``: it can't be meant for anything else."""
+    """A variable that nothing reads; ``certain``: it can only be meant for this collection."""
 
     problem: Problem
     certain: bool
@@ -73,19 +71,17 @@ class Unknown:
 def facts() -> frozenset[str]:
     """Return the names that roles and playbooks set while they run, which then are among the variables of hosts."""
     found: set[str] = set()
-    for folder in ("roles", "playbooks"):
-        for path in (_COLLECTION / folder).rglob("*.yml"):
-            text = path.read_text(encoding="utf-8")
-            found.update(_REGISTERED.findall(text))
-            for indent, block in _SET.findall(text):
-                found.update(re.findall(rf"^{indent}  (\w+):", block, re.MULTILINE))
+    for text in texts_of_roles():
+        found.update(_REGISTERED.findall(text))
+        for indent, block in _SET.findall(text):
+            found.update(re.findall(rf"^{indent}  (\w+):", block, re.MULTILINE))
     return frozenset(found)
 
 
 def find(
     hosts: Mapping[str, Mapping[str, Any]], modes: Mapping[str, Any], options: Iterable[str], are_errors: bool
 ) -> Iterator[Problem]:
-    """Yield those that are errors, or the others; ``hosts`` have their variables as they are written.
+    """Yield the unknown variables that are errors, or those that are notes; ``hosts`` have variables as written.
 
     ``modes``: by host the value of cluster_unknown_variables.
     """
@@ -96,7 +92,7 @@ def find(
     for host, variables in hosts.items():
         for name in variables:
             unknown = found.get(name)
-            # What another variable refers to is read; it may be misspelt all the same.
+            # What another variable refers to is read, but may be misspelled.
             if unknown and (name not in used or unknown.problem.kind == "variable_unknown"):
                 is_error = unknown.certain and str(modes.get(host, "error")) != "warn"
                 if is_error == are_errors:
@@ -110,36 +106,38 @@ def _used(hosts: Iterable[Mapping[str, Any]]) -> set[str]:
 
 @cache
 def judge(name: str, known: frozenset[str]) -> Unknown | None:
-    """Judge a name by itself: what it was probably meant for. None if it is known, or probably someone else's."""
+    """Return what a name was probably meant for. None if it is known, or probably someone else's."""
     low = name.lower()
     if name in known or _NEVER.fullmatch(low):
         return None
-    is_ours = low.startswith(OURS)
-    if low in guesses.OURS or low in guesses.NOTHING:
+    is_ours = low.startswith(PREFIXES)
+    if low in guesses.MEANT or low in guesses.NOTHING:
         return _guess(name, low, is_ours)
-    if low.startswith((*OURS, *SHARED)) and name in facts():
+    if low.startswith((*PREFIXES, *SHARED_PREFIXES)) and name in facts():
         return None
-    near = _misspelt(low, known)
+    near = _correct_name(low, known)
     if near:
         why = f"It looks like a misspelling of {near}, which would keep its default value"
         do = f"Write {near}, or choose a more different name for your own variable"
         return Unknown(Problem("variable_unknown", f"There is no variable {name}", name, why, do), True)
-    if not low.startswith((*OURS, *SHARED)):
+    if not low.startswith((*PREFIXES, *SHARED_PREFIXES)):
         return None
     nearest = ", ".join(_nearest(low, known))
     if not is_ours:
         do = f"If it is not your own, see docs/variables.md; the nearest names are {nearest}"
         return Unknown(_problem(name, f"Nothing of this collection reads {name}", "", do), False)
-    prefix = next(prefix for prefix in OURS if low.startswith(prefix))
+    prefix = next(prefix for prefix in PREFIXES if low.startswith(prefix))
     why = f"Nothing reads it: names that begin with {prefix} belong to this collection"
-    return Unknown(_problem(name, f"There is no variable {name}", why, f"Write one of {nearest}{_own(name)}"), True)
+    return Unknown(
+        _problem(name, f"There is no variable {name}", why, f"Write one of {nearest}{_rename_hint(name)}"), True
+    )
 
 
 def _guess(name: str, low: str, is_ours: bool) -> Unknown:
-    ours = guesses.OURS.get(low, "")
+    ours = guesses.MEANT.get(low, "")
     if is_ours:
         why = f"This collection calls it {ours}" if ours else guesses.NOTHING[low]
-        do = f"{f'Write {guesses.instead(ours)}' if ours else 'Remove it'}{_own(name)}"
+        do = f"{f'Write {guesses.instead(ours)}' if ours else 'Remove it'}{_rename_hint(name)}"
         return Unknown(_problem(name, f"There is no variable {name}", why, do), True)
     what = f"Nothing of this collection reads {name}"
     do = f"Unless it is your own, write {guesses.instead(ours)}" if ours else "Unless it is your own, remove it"
@@ -150,14 +148,14 @@ def _problem(name: str, what: str, why: str, do: str) -> Problem:
     return Problem("variable_unread", what, name, why, do)
 
 
-def _own(name: str) -> str:
+def _rename_hint(name: str) -> str:
     return f". If it is your own, rename it, such as to gpulab_{name} (gpulab_ is free for yours){_OR_WARN}"
 
 
-def _misspelt(low: str, known: Collection[str]) -> str:
+def _correct_name(low: str, known: Collection[str]) -> str:
     """Return the variable of which a name is a misspelling, empty for none. Capitals and signs don't count."""
     alike = [option for option in known if letters(option) == letters(low)]
-    near = difflib.get_close_matches(low, known, n=1, cutoff=_MISSPELT)
+    near = difflib.get_close_matches(low, known, n=1, cutoff=_LIKENESS)
     return next(iter(alike or near), "")
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What may be a mistake in an inventory, or may be right: shown, and no reason to stop."""
+"""What may be a mistake in an inventory: shown as notes, without stopping the run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from ...module_utils._problem import Problem
-from .._preflight.model import listing
+from .._progress.text import names
 
 # Of connection variables, those whose values are judged here.
 CONNECTION = ("ansible_host", "ansible_ssh_host", "ansible_ssh_private_key_file", "ansible_private_key_file")
+_MOST_HOSTS = 5
 
 
 def connections(host: str, values: Mapping[str, Any]) -> Iterator[Problem]:
-    """What ssh may accept all the same; ``values`` are those of CONNECTION that are known."""
+    """Yield what ssh may accept nevertheless; ``values`` are those of CONNECTION that are known."""
     for name in CONNECTION[:2]:
         user, at, address = str(values.get(name, "")).partition("@")
         if at:
@@ -37,7 +38,7 @@ def connections(host: str, values: Mapping[str, Any]) -> Iterator[Problem]:
                 "key_file_missing",
                 f"{name} is {path}, and there is no such file",
                 name,
-                "ssh would go on with other keys, of the agent or in ~/.ssh",
+                "ssh would use other keys instead, of its agent or in ~/.ssh",
                 "Correct the path, or remove the variable",
                 host,
             )
@@ -47,7 +48,7 @@ def _exists(path: str) -> bool:
     try:
         return Path(path).expanduser().exists()
     except (OSError, RuntimeError):
-        # It may be there for a user with more rights.
+        # It may exist where only a user with more rights can look.
         return True
 
 
@@ -57,13 +58,8 @@ def texts(problems: Iterable[Problem]) -> list[str]:
     for problem in problems:
         hosts.setdefault(replace(problem, host=""), []).append(problem.host)
     found = []
-    for problem, names in hosts.items():
+    for problem, having in hosts.items():
         sentences = " ".join(f"{part}." for part in (problem.what, problem.why, problem.do) if part)
-        title = _shown(list(filter(None, dict.fromkeys(names))))
+        title = names(list(filter(None, dict.fromkeys(having))), _MOST_HOSTS)
         found.append(f"{title}: {sentences}" if title else sentences)
     return found
-
-
-def _shown(hosts: list[str]) -> str:
-    more = len(hosts) - 5
-    return f"{listing(hosts[:5])} and {more} more" if more > 0 else listing(hosts)

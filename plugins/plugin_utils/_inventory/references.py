@@ -65,10 +65,16 @@ CONNECTION = frozenset(
 
 
 @cache
+def texts_of_roles() -> tuple[str, ...]:
+    """Return the YAML files of roles and playbooks."""
+    files = (path for folder in ("roles", "playbooks") for path in (_COLLECTION / folder).rglob("*.yml"))
+    return tuple(path.read_text(encoding="utf-8") for path in files)
+
+
+@cache
 def _names_in_roles() -> set[str]:
     """Return the names that roles and playbooks define while they run, and further keys of their files."""
-    files = [path for folder in ("roles", "playbooks") for path in (_COLLECTION / folder).rglob("*.yml")]
-    found = {name for path in files for pair in _DEFINED.findall(path.read_text(encoding="utf-8")) for name in pair}
+    found = {name for text in texts_of_roles() for pair in _DEFINED.findall(text) for name in pair}
     return {name for name in found if "_" in name}
 
 

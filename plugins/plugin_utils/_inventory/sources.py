@@ -16,6 +16,7 @@ from ansible.inventory.manager import IGNORED
 
 from ...module_utils._problem import Problem
 from .._preflight.model import listing
+from .access import inventory_paths
 from .reading import YAML, Source, as_ansible, decode, encoding_problem, has_content, written
 
 _NOT_READ = (".json", ".toml", ".html")
@@ -79,10 +80,7 @@ def _lost(source: Source, text: str, is_named: bool, encoding: str, known: Colle
 
 def _files(sources: Sequence[str]) -> Iterator[tuple[Path, bool]]:
     """Each plain file of the inventory, and whether it is named, and not one of a directory."""
-    for source in sources:
-        path = Path(source)
-        if "," in source or not path.exists():
-            continue
+    for path in inventory_paths(sources):
         for file in _listed(path) if path.is_dir() else [path]:
             if file.is_file() and not os.access(file, os.X_OK) and file.suffix not in _NOT_READ:
                 yield file, file == path

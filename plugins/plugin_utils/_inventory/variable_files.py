@@ -17,12 +17,13 @@ from pathlib import Path
 from ansible.inventory.manager import IGNORED
 
 from ...module_utils._problem import Problem
-from .._preflight.model import listing
+from .._progress.text import names as names_of
+from .access import inventory_paths
 from .hosts import letters
 
 _EXTENSIONS = (".yml", ".yaml", ".json")
-# Copies and texts that people put next to them, beside those that Ansible ignores in an inventory.
-_ASIDE = re.compile(r"\..*|README|.*\.(?:old|save|sample|example|dist|disabled|tmp|j2|ini|toml|adoc)")
+# Copies and notes that people keep there, in addition to what Ansible ignores in an inventory.
+_NOT_VARIABLES = re.compile(r"\..*|README|.*\.(?:old|save|sample|example|dist|disabled|tmp|j2|ini|toml|adoc)")
 _LARGEST = 256 * 1024
 _WHY = "Ansible reads the variables of groups and hosts from files with exactly their names"
 
@@ -34,9 +35,9 @@ def find(
     hosts: Collection[str],
     are_errors: bool,
 ) -> Iterator[Problem]:
-    """Yield those that were meant for a group or host of this inventory, or the others."""
-    inventories = [Path(source) for source in sources if "," not in source and Path(source).exists()]
-    folders = {*map(_beside, inventories), *map(Path, [playbook_directory] if playbook_directory else [])}
+    """Yield the files that were meant for a group or host of this inventory, or the others."""
+    inventories = inventory_paths(sources)
+    folders = {*map(_directory, inventories), *map(Path, [playbook_directory] if playbook_directory else [])}
     for folder in sorted(folders):
         for kind, names, others in (("group", groups, hosts), ("host", [*hosts, "localhost"], groups)):
             for path, name in _unread(folder / f"{kind}_vars", names):
@@ -51,8 +52,8 @@ def of_importing_playbooks(
     playbooks: Sequence[str], sources: Sequence[str], playbook_directory: str
 ) -> Iterator[Problem]:
     """Yield directories next to the playbooks of the command: for what these import, Ansible does not read them."""
-    inventories = [Path(source).absolute() for source in sources if "," not in source and Path(source).exists()]
-    read = {Path(playbook_directory), *map(_beside, inventories)}
+    inventories = [path.absolute() for path in inventory_paths(sources)]
+    read = {Path(playbook_directory), *map(_directory, inventories)}
     for folder in dict.fromkeys(Path(playbook).absolute().parent for playbook in playbooks):
         for path in (folder / "group_vars", folder / "host_vars"):
             if path.is_dir() and folder not in read and inventories:
@@ -61,20 +62,20 @@ def of_importing_playbooks(
                     f"{path} has no effect on the playbooks of this collection",
                     str(path),
                     "Ansible reads it for the plays of the playbook next to it, and not for those that it imports",
-                    f"Move it next to the inventory, to {_beside(inventories[0]) / path.name}",
+                    f"Move it next to the inventory, to {_directory(inventories[0]) / path.name}",
                 )
 
 
-def _beside(inventory: Path) -> Path:
+def _directory(inventory: Path) -> Path:
     return inventory if inventory.is_dir() else inventory.parent
 
 
 def _unread(folder: Path, names: Collection[str]) -> Iterator[tuple[Path, str]]:
-    """Each file and directory that looks as if it had variables and has the name of nothing, with that name."""
+    """Yield each file and directory of variables that has the name of no group or host, with that name."""
     for path in sorted(folder.glob("*")):
         name = next((path.name.removesuffix(end) for end in _EXTENSIONS if path.name.endswith(end)), path.name)
-        aside = _ASIDE.fullmatch(path.name) or IGNORED.search(os.fsencode(path.name))
-        if not aside and path.name not in names and name not in names:
+        ignored = _NOT_VARIABLES.fullmatch(path.name) or IGNORED.search(os.fsencode(path.name))
+        if not ignored and path.name not in names and name not in names:
             yield path, name
 
 
@@ -91,19 +92,18 @@ def _meant(path: Path, name: str, kind: str, names: Collection[str], others: Col
 
 def _listed(kind: str, names: Iterable[str]) -> str:
     shown = [name for name in names if name not in ("all", "ungrouped", "localhost")]
-    more = f" and {len(shown) - 10} more" if len(shown) > 10 else ""
-    return f"The {kind}s are {listing(shown[:10])}{more}" if shown else f"There are no {kind}s"
+    return f"The {kind}s are {names_of(shown, 10)}" if shown else f"There are no {kind}s"
 
 
 def _near(name: str, names: Collection[str]) -> str:
-    # Addresses without their dots may be equal.
+    # Without their dots, different addresses may be equal.
     alike = [other for other in names if letters(other) == letters(name) and not name[0].isdigit()]
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.85)
     return next(iter(alike or [other for other in near if _is_misspelling(name.lower(), other.lower())]), "")
 
 
 def _is_misspelling(one: str, other: str) -> bool:
-    """Whether they differ in words of letters alone: site1 and site2, or a and b, are two names."""
+    """Whether they differ only in words of letters: site1 and site2, or a and b, are two names."""
     pairs = zip(re.split(r"[^a-z0-9]+", one), re.split(r"[^a-z0-9]+", other))
     return all(a == b or (len(a) > 3 and f"{a}{b}".isalpha()) for a, b in pairs)
 

@@ -93,7 +93,7 @@ def find(
                 name,
                 "The role that reads it would refuse it when earlier ones have changed hosts",
                 "Correct the value, or remove the variable to get its default. docs/variables.md describes it: "
-                f"{_first_line(known[name]['description'])}",
+                f"{first_line(known[name]['description'])}",
                 host,
             )
     sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
@@ -216,7 +216,8 @@ def _values(names: Iterable[str], variables: Mapping[str, Any], known: Specifica
     return found
 
 
-def _first_line(description: str | list[str]) -> str:
+def first_line(description: str | Sequence[str]) -> str:
+    """Return the first paragraph of a description without its markup."""
     first = description if isinstance(description, str) else description[0]
     return _MARKUP.sub(r"\1", " ".join(first.split()))
 

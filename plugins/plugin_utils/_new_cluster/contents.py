@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from .._inventory.variables import first_line
 from .machines import Machine
 
 GUIDES = "https://github.com/gpulab/kubernetes/blob/main/"
@@ -60,12 +60,13 @@ EXAMPLES: Mapping[str, Any] = {
     "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "https://mirror.example.org"}],
     "nvidia_device_plugin_sharing": {"mode": "time_slicing", "replicas": 4},
 }
-_MARKUP = re.compile(r"\b[COV]\(([^)]*)\)")
+# Where Ansible looks for collections by default.
+COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")
 _MOST_FORKS = 50
 
 _INVENTORY = """\
 # Add a machine by a line below [workers], and run gpulab.kubernetes.site again. Settings for all machines are in
-# group_vars/all.yml, those of one machine belong into host_vars/NAME.yml, in this directory:
+# group_vars/all.yml, those of one machine belong in host_vars/NAME.yml, in this directory:
 # {guides}docs/own-machines.md#where-settings-go
 [control_plane]
 {control_plane}
@@ -112,9 +113,9 @@ def new_files(
 ) -> dict[str, str]:
     """Return the texts by name; the first machine is the control plane.
 
-    ``collections`` is where this collection is installed if Ansible does not look there by itself.
+    ``collections`` is where this collection is installed if Ansible does not look there by default.
     """
-    path = f"collections_path = {collections}:~/.ansible/collections:/usr/share/ansible/collections\n"
+    path = f"collections_path = {':'.join((collections, *COLLECTIONS))}\n"
     forks = min(max(20, len(machines)), _MOST_FORKS)
     return {
         "my.ini": _inventory(machines, user),
@@ -147,16 +148,11 @@ def _settings(specification: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield f"\n# --- {title}: {GUIDES}{guide}\n"
         for name in names:
             option = specification[name]
-            text = _first(option["description"])
+            text = first_line(option["description"])
             text += f" One of {', '.join(option['choices'])}." if "choices" in option else ""
             text += f" For example: {_yaml(EXAMPLES[name])}" if name in EXAMPLES else ""
             lines = textwrap.wrap(text, 116, break_long_words=False, break_on_hyphens=False)
             yield "\n" + "".join(f"# {line}\n" for line in lines) + f"#{name}: {_yaml(option['default'])}\n"
-
-
-def _first(description: str | Sequence[str]) -> str:
-    first = description if isinstance(description, str) else description[0]
-    return _MARKUP.sub(r"\1", " ".join(first.split()))
 
 
 def _yaml(value: Any) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machines of a new cluster and their user, as somebody types them. Pure: text in, machines and problems out."""
+"""The machines of a new cluster and their user, read from what a person typed. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...module_utils._problem import Problem
 from .._preflight.model import listing
 
 FORM = "NAME:ADDRESS or NAME:ADDRESS:GPUS, such as gpu1:192.0.2.21:4"
-# Of a label of a host name (RFC 1123).
+# A host name (RFC 1123).
 _NAME = re.compile(r"(?=.{1,253}\Z)(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.(?!\Z)|\Z))+")
 # What the last label of a DNS name never is, and Ansible would read as a number.
 _NUMBER = re.compile(r"[0-9]+(?:e[0-9]+)?|0[xob][0-9a-f]*", re.IGNORECASE)
@@ -105,7 +105,7 @@ def _machine(text: str) -> Machine:
 
 
 def _wrong(text: str) -> Iterator[Wrong]:
-    """Yield what is wrong with one machine. Of its parts each is looked at, if they are its parts."""
+    """Yield what is wrong with one machine: with the whole text, or else with each of its parts."""
     name, address, gpus = _parts(text)
     if "@" in text:
         why = "The user is the same for all machines"
@@ -139,7 +139,7 @@ def _wrong_name(name: str) -> Iterator[Wrong]:
 
 def _wrong_address(name: str, address: str | None) -> Iterator[Wrong]:
     why = "SSH connects to it"
-    if address is None or (_is_ipv4(address) and _is_of_a_host(address)):
+    if address is None or (_is_ipv4(address) and _is_single_host(address)):
         return
     shown = name if _NAME.fullmatch(name) else "gpu1"
     if address == "" or address.isdigit():
@@ -185,13 +185,13 @@ def _is_ipv4(text: str) -> bool:
     return True
 
 
-def _is_of_a_host(address: str) -> bool:
+def _is_single_host(address: str) -> bool:
     known = ipaddress.IPv4Address(address)
     return not (known.is_unspecified or known.is_multicast or known.is_reserved)
 
 
 def _has_ipv6(text: str) -> bool:
-    """Whether it is an IPv6 address, or one with a name before and perhaps a number behind it."""
+    """Whether it is an IPv6 address, perhaps after a name or before a number of GPUs."""
     rest = text.partition(":")[2]
     for part in (text, rest, rest.rpartition(":")[0]):
         try:

@@ -1,17 +1,18 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked on a terminal about a new cluster: once more after a wrong answer."""
+"""Questions about a new cluster on a terminal; each is repeated after a wrong answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ...module_utils._acceptance.summary import counted
 from ...module_utils._problem import Problem
 from .machines import Machine, read_machines, read_user
 
 Ask = Callable[[str], str]
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 
 _CONTROL_PLANE = (
     "Control plane, as NAME:ADDRESS, such as cp1:192.0.2.11\n"
@@ -24,7 +25,7 @@ _FIRST = (
 _NEXT = "GPU host {} (press Enter if there are no more):"
 
 
-def ask_machines(ask: Ask, tell: Tell) -> list[Machine]:
+def ask_machines(ask: Ask, show: Show) -> list[Machine]:
     """Ask for one machine after another; the first is the control plane."""
     given: list[str] = []
     machines: list[Machine] = []
@@ -34,28 +35,28 @@ def ask_machines(ask: Ask, tell: Tell) -> list[Machine]:
         if machines and not answer:
             return machines
         found, problems = read_machines([*given, answer])
-        _show(problems, tell)
+        _show_problems(problems, show)
         if not problems:
-            # The terminal does not keep an answer on its screen.
+            # The answer itself does not stay on the screen.
             for machine in found[len(machines) :]:
-                gpus = f", {machine.gpus} GPU{'s' * (machine.gpus > 1)}" if machine.gpus else ""
-                tell(f"  {machine.name} ({machine.address}{gpus})")
+                gpus = f", {counted(machine.gpus, 'GPU')}" if machine.gpus else ""
+                show(f"  {machine.name} ({machine.address}{gpus})")
             given.append(answer)
             machines = found
 
 
-def ask_user(ask: Ask, tell: Tell, own: str) -> str:
-    """Ask for the user with sudo rights; ``own`` is who is asked, and the default if it is a valid name."""
+def ask_user(ask: Ask, show: Show, own: str) -> str:
+    """Ask for the user with sudo rights; ``own`` is who runs Ansible, and the default if it is a valid name."""
     default = "" if read_user(own) else own
     while True:
         user = ask(f"User with sudo rights on the machines{f' [{default}]' if default else ''}:").strip() or default
         problems = read_user(user)
         if not problems:
-            tell(f"  {user}")
+            show(f"  {user}")
             return user
-        _show(problems, tell)
+        _show_problems(problems, show)
 
 
-def _show(problems: Iterable[Problem], tell: Tell) -> None:
+def _show_problems(problems: Iterable[Problem], show: Show) -> None:
     for problem in problems:
-        tell(f"  {f'{problem.host}: ' if problem.host else ''}{problem.what}. {problem.do}.")
+        show(f"  {f'{problem.host}: ' if problem.host else ''}{problem.what}. {problem.do}.")

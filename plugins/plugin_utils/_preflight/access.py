@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass, replace
 
 PYTHON = "3.9"
+UNREACHABLE, UNREADABLE = "The host can't be reached", "The host can't be read"
 _ROOT = "Root is required to install packages and services"
 _NO_SHELL = "Nothing can be done on the host"
 # By sudo-rs, which wraps the prompt that Ansible passes: https://github.com/ansible/ansible/issues/85837
@@ -519,7 +520,7 @@ _NETWORK = (
         "host_name_unknown",
         r"(?:[Cc]ould not resolve hostname|unable to resolve host(?:name)?) \[?" + _ADDRESS + r"|Name or service not "
         r"known|[Nn]odename nor servname|Temporary failure in name resolution",
-        "The host can't be reached",
+        UNREACHABLE,
         "ansible_host",
         "Its name is not in DNS or /etc/hosts of the controller",
         "Set ansible_host of {host} to its address, or correct the name",
@@ -528,7 +529,7 @@ _NETWORK = (
     _cause(
         "ssh_refused",
         r"Connection refused|Unable to connect to port",
-        "The host can't be reached",
+        UNREACHABLE,
         "ansible_host, ansible_port",
         "The host answers, but no SSH server listens there, or a firewall rejects it",
         "Check ansible_port, and on the host: systemctl status ssh; apt-get install openssh-server",
@@ -538,7 +539,7 @@ _NETWORK = (
         "host_silent",
         r"timed out(?! during banner)|No route to host|port \d+: Resource temporarily unavailable|[Nn]etwork is "
         r"unreachable|Host is (?:down|unreachable)|Connection timeout",
-        "The host can't be reached",
+        UNREACHABLE,
         "ansible_host, ansible_port",
         "Nothing answers at this address: the machine is off, its address is another one, or a firewall is in the way",
         "Check that it runs and that ansible_host is right, and let this controller through to its SSH port (firewall, "
@@ -550,7 +551,7 @@ _NETWORK = (
         r"[Ss]ession open refused|Timeout, server \S+ not responding|[Cc]onnection (?:to \S+ "
         r")?(?:closed|reset)|[Bb]roken pipe|banner exchange|kex_exchange_identification|Shared connection to|Data "
         r"could not be sent",
-        "The host can't be reached",
+        UNREACHABLE,
         "SSH server of the host",
         "It limits new connections, has blocked this controller, or is not an SSH server",
         "Read journalctl -u ssh on the host (MaxStartups, fail2ban, AllowUsers), check ansible_port, and try with "

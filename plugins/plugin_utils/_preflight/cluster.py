@@ -144,7 +144,7 @@ def _left_out(cluster: Cluster) -> Iterator[Problem]:
 
 
 def forks(cluster: Cluster) -> Iterator[Problem]:
-    """Whether more forks would save more than every second round."""
+    """Whether more forks would save more than half of the rounds."""
     hosts, given = sum(not reading.left_out for reading in cluster.readings), int(cluster.settings["forks"])
     useful = min(hosts, _MOST_FORKS)
     if useful > 2 * given:

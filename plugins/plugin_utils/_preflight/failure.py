@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
-from .access import CAUSES, PYTHON
+from .access import CAUSES, PYTHON, UNREACHABLE, UNREADABLE
 from .model import Cluster, Facts, Reading
 
 __all__ = ["PYTHON", "core_for_python", "failure"]
@@ -53,7 +53,7 @@ def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if unreachable:
         yield reading.problem(
             "host_unreachable",
-            f"The host can't be reached: {said}",
+            f"{UNREACHABLE}: {said}",
             "ansible_host, ansible_user, ansible_port, SSH keys",
             "Nothing can be done on it",
             f"Try: ansible {reading.host} -i INVENTORY -b -m ansible.builtin.ping",
@@ -61,7 +61,7 @@ def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     yield reading.problem(
         "host_unreadable",
-        f"The host can't be read: {said}",
+        f"{UNREADABLE}: {said}",
         "host",
         "No facts about this host could be read",
         f"Try: ansible {reading.host} -i INVENTORY -b -m gpulab.kubernetes.preflight_info",

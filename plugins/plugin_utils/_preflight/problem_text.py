@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from ...module_utils._acceptance.summary import counted
 from .._progress.text import clip, columns, names, one_line
-from .access import CAUSES
+from .access import CAUSES, UNREACHABLE, UNREADABLE
 
 # A terminal has 24 lines: the other six are for the prompt and for what the callback adds.
 LINES, COLUMNS = 18, 80
@@ -26,9 +27,8 @@ _ACCESS = _NOT_READ | {cause.kind for cause in CAUSES}
 _ADDRESS = re.compile(
     r"(?<=\w@)[\w.:%-]*\w|(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){3,7})\b"
 )
-_FIELDS = ("kind", "host", "what", "where", "why", "do")
+FIELDS = ("kind", "host", "what", "where", "why", "do")
 _QUOTED = 60
-_UNSPECIFIC = ("The host can't be reached", "The host can't be read")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def causes(problems: Iterable[Mapping[str, Any]]) -> list[Cause]:
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for problem in problems:
         kind, what = str(problem.get("kind", "")), _shared(problem, "what")
-        # What SSH prints differs in banners, too. It decides only about causes without a name.
+        # Messages of SSH differ in their banners, too. Only those of unrecognized causes are compared.
         what = what.partition(": ")[0] if kind in _ACCESS - _NOT_READ else what
         words = (kind, what, problem["where"], problem["why"], _shared(problem, "do"), _keep(problem))
         found.setdefault(words, []).append(problem)
@@ -85,7 +85,7 @@ def _keep(problem: Mapping[str, Any]) -> str:
 
 
 def _shared(problem: Mapping[str, Any], name: str) -> str:
-    """Return a text about one host so that it is about all of its cause."""
+    """Return a text about one host as one about all hosts of its cause."""
     host, text = problem["host"], str(problem[name])
     named = re.sub(rf"(?<![\w.@-]){re.escape(host)}(?![\w-])", "HOST", text) if host else text
     return _ADDRESS.sub("ADDRESS", named) if problem.get("kind") in _ACCESS else named
@@ -95,7 +95,7 @@ def _short(what: str) -> str:
     """Return what is wrong; if that is only that a host can't be reached or read, with the end of the message."""
     head, _colon, message = what.partition(": ")
     last = re.split(r": | / ", one_line(message).rstrip(".: "))[-1]
-    return f"{head}: {last}" if head in _UNSPECIFIC and 0 < len(last) <= _QUOTED else head
+    return f"{head}: {last}" if head in (UNREACHABLE, UNREADABLE) and 0 < len(last) <= _QUOTED else head
 
 
 def note(answers: Mapping[str, str]) -> str:
@@ -114,7 +114,7 @@ def note(answers: Mapping[str, str]) -> str:
 
 def known_fields(problems: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the fields that every problem has, for programs."""
-    return [{name: str(problem.get(name, "")) for name in _FIELDS} for problem in problems]
+    return [{name: str(problem.get(name, "")) for name in FIELDS} for problem in problems]
 
 
 def full_text(problems: Iterable[Mapping[str, Any]], noted: str = "") -> str:
@@ -145,23 +145,17 @@ def screen(
     whole = _whole(found, ending)
     if _rows(whole) <= LINES:
         return whole, False
-    told = (
-        f"Error while writing {file}: {clip(error, 2 * COLUMNS)}"
-        if error
-        else f"Every problem in full: {file}"
-        if file
-        else ""
-    )
-    # A path is not broken, so that it can be copied; the terminal breaks it.
-    end = [*([""] if ending else []), *ending, *([told] if told else [])]
+    end = [*([""] if ending else []), *ending]
     if error:
         # There is no file that has the rest.
-        return [*_whole(found, []), *end], False
+        return [*_whole(found, []), *end, f"Error while writing {file}: {clip(error, 2 * COLUMNS)}"], False
+    # A path is not broken, so that it can be copied; the terminal breaks it.
+    end += [f"Every problem in full: {file}"] * bool(file)
     return [_headline(found), *_brief(found, LINES - 1 - _rows(end)), *end], True
 
 
 def _headline(found: Sequence[Cause]) -> str:
-    return f"{len(found)} problem{'s' * (len(found) != 1)} found before anything was changed."
+    return f"{counted(len(found), 'problem')} found before anything was changed."
 
 
 def _whole(found: Sequence[Cause], ending: Sequence[str]) -> list[str]:
@@ -177,7 +171,7 @@ def _whole(found: Sequence[Cause], ending: Sequence[str]) -> list[str]:
 
 
 def _brief(found: Sequence[Cause], room: int) -> list[str]:
-    """Return every cause with its remedy in so many lines, the longest texts shortened; without remedies if need be."""
+    """Return every cause with its remedy in ``room`` lines: the longest are shortened, or remedies left out."""
     parts = []
     for cause in found:
         parts.append(_wrapped(f"{names(cause.hosts, 3) or cause.title}: {cause.short}", "", "    "))
@@ -201,7 +195,7 @@ def _shortened(lines: list[str]) -> list[str]:
 
 
 def _cut(line: str) -> str:
-    """Return a line without its last word, or without the end of it if it is most of the line."""
+    """Return a line without its last word, or cut if that word is most of the line."""
     head = line.rpartition(" ")[0]
     return head if len(head) > COLUMNS // 2 else line[: COLUMNS - 2]
 

@@ -20,7 +20,7 @@ BAD = ("failed", "unreachable")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # Printed elsewhere, or of no use in an error.
 NOISE = ("changed", "failed", "unreachable", "invocation", "warnings", "deprecations", "diff", "results")
-# Ansible's own words around a sentence of this collection, which says all that a person needs.
+# What Ansible puts before a message of this collection, which is complete by itself.
 WRAPPED = re.compile(r"^Task failed: .*The \w+ plugin '[\w.]+' failed: (?=Error while )", re.DOTALL)
 COPIES = ("msg", "exception", "stdout_lines", "stderr_lines", "attempts", "retries", "start", "end", "delta")
 

@@ -33,7 +33,7 @@ _KUBERNETES = "/etc/kubernetes/"
 
 
 def renewal(host: str, names: Collection[str]) -> str:
-    """What to do on the control plane ``host`` for the certificates of these names."""
+    """Return what to do on the control plane ``host`` for the certificates of these names."""
     which = next(iter(names)) if len(names) == 1 else "all"
     pods = sorted({pod for name in names for pod in _READERS.get(name, _ALL)})
     parts = [f"On {host}: sudo kubeadm certs renew {which}."]
@@ -45,7 +45,7 @@ def renewal(host: str, names: Collection[str]) -> str:
 
 
 def restart(pods: Collection[str]) -> str:
-    """The command that restarts these static pods."""
+    """Return the command that restarts these static pods."""
     files = next(iter(pods)) if len(pods) == 1 else f"{{{','.join(pods)}}}"
     there, aside = f"{_KUBERNETES}manifests/{files}.yaml", f"{_KUBERNETES}{files}.yaml"
     return f"sudo mv {there} {_KUBERNETES} && sleep 30 && sudo mv {aside} {_KUBERNETES}manifests/"

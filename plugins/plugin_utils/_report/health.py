@@ -19,8 +19,7 @@ Gpu = tuple[str, dict[str, Any], int, dict[str, Any]]
 
 
 def unhealthy_gpus(report: Report) -> tuple[tuple[str, ...], tuple[Row, ...], str, bool]:
-    """Columns and rows of the GPUs that are not healthy; the words in their place if there are none, and whether the
-    state of all GPUs is known."""
+    """Return columns and rows of unhealthy GPUs, the words if there are none, and whether all states are known."""
     gpus = list(_gpus(report))
     # A host that was not reached is named as such, not GPU by GPU.
     rows = [gpu for gpu in gpus if _reached(gpu) and gpu[3].get("healthy") is not True]

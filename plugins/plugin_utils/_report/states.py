@@ -13,7 +13,7 @@ from typing import Any
 from ...module_utils._acceptance.summary import counted
 from .read import Report, dictionaries, dictionary, number, text
 
-# State -> its word. The page has a colour, a pattern and a sign for each, so that no one depends on colours.
+# State -> its word. The page has a color, a pattern and a sign for each, so that no one depends on colors.
 WORDS = {
     "verified": "verified",
     "in_use": "in use",
@@ -45,7 +45,7 @@ def gpu_state(device: Mapping[str, Any], reachable: bool) -> str:
 
 
 def count_gpus(report: Report) -> dict[str, int]:
-    """Return state -> number of GPUs, which together are all GPUs, those that a host should have included."""
+    """Return the number of GPUs in each state. Together they are all GPUs, including those that hosts lack."""
     counts: Counter[str] = Counter()
     for entry in report["hosts"].values():
         reachable = entry.get("reachable") is not False

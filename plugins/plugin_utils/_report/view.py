@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from .todo import Todo, todo
 
 # More than these are folded.
 MOST_TODO = 20
+# Key, title and tables.
+Section = tuple[str, str, tuple[Table, ...]]
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Page:
     network: str
     isolation: str
     tables: tuple[Table, ...]
-    quiet: tuple[tuple[str, str, tuple[Table, ...]], ...]
+    quiet: tuple[Section, ...]
     phases: tuple[words.Phase, ...]
     total: str
     history: tuple[Run, ...]
@@ -89,9 +91,9 @@ class Page:
 def page(report: Report) -> Page:
     """What to show of a report, whatever is missing in it."""
     actions = listed(report)
-    drawn, tables_ = drawing(report, actions), tables.of(report, is_fleet(report))
-    shown = tuple(table for table in tables_ if table.rows)
-    quiet = tuple(_quiet(table for table in tables_ if not table.rows))
+    drawn, every = drawing(report, actions), tables.of(report, is_fleet(report))
+    shown = tuple(table for table in every if table.rows)
+    quiet = tuple(_quiet([table for table in every if not table.rows]))
     errors = sum(each["severity"] == "error" for each in actions)
     phases, total = words.phases(dictionaries(report.get("phases")))
     options = text(dictionary(report.get("origin")).get("options"))
@@ -127,11 +129,10 @@ def _state(errors: int, problems: int) -> str:
     return "bad" if errors else "warn" if problems else "ok"
 
 
-def _quiet(without_rows: Iterable[Table]) -> Iterator[tuple[str, str, tuple[Table, ...]]]:
-    found = tuple(without_rows)
+def _quiet(without_rows: Sequence[Table]) -> Iterator[Section]:
     for key, title, unchecked in (("unchecked", "Not checked", True), ("passed", "Passed", False)):
-        if listed := tuple(table for table in found if table.unchecked is unchecked):
-            yield key, title, listed
+        if own := tuple(table for table in without_rows if table.unchecked is unchecked):
+            yield key, title, own
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
@@ -170,13 +171,13 @@ def _contents(
     found: tuple[Todo, ...],
     drawn: Drawing,
     shown: tuple[Table, ...],
-    quiet: tuple[tuple[str, str, tuple[Table, ...]], ...],
+    quiet: tuple[Section, ...],
 ) -> Iterator[tuple[str, str, int]]:
     yield "actions", "What to do", len(found)
     yield "cluster", "The cluster", sum(1 for node in drawn.nodes if node.state != "ok")
     for table in shown:
         yield table.key, table.title, len(table.rows)
-    for key, title, _listed in quiet:
+    for key, title, _tables in quiet:
         yield key, title, 0
 
 
@@ -188,8 +189,8 @@ def _history(report: Report) -> tuple[Run, ...]:
 
 def _run(run: dict[str, Any]) -> Run:
     gpus, verified, used, errors, warnings = (number(run.get(key)) or 0 for key in COUNTS)
-    said = (
-        f"{verified} of {counted(gpus, 'GPU')} verified" + f", {used} in use" * bool(used) if gpus else "No GPUs found"
-    )
+    verdict = "No GPUs found"
+    if gpus:
+        verdict = f"{verified} of {counted(gpus, 'GPU')} verified{f', {used} in use' * bool(used)}"
     found = _problems(errors, warnings) or "no problems"
-    return Run(words.moment(text(run.get("time"))), said, found, _state(errors, errors + warnings))
+    return Run(words.moment(text(run.get("time"))), verdict, found, _state(errors, errors + warnings))

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from ...module_utils._json import as_text
 from .._preflight.access import CAUSES
+from .._preflight.problem_text import FIELDS
 from .._progress.text import one_line, printable
 
 # Name of the custom statistic in which preflight hands over what it found.
 PROBLEMS = "gpulab_preflight_problems"
-FIELDS = ("kind", "host", "what", "where", "why", "do")
 # Kinds of problems that only hosts have that do not answer, and those that others have, too.
 _UNREACHABLE = {"host_unreachable", *(cause.kind for cause in CAUSES if cause.only_unreachable)}
 # Ansible reports some failures to become root as failed connections.
@@ -27,7 +27,7 @@ _ON_CONTROLLER |= {"validate_argument_spec"}
 
 
 class Watch:
-    """What events say about how a run ends; `feed` takes any event and never raises."""
+    """How a run ends, read from its events; `feed` takes any event and never raises."""
 
     def __init__(self) -> None:
         self.problems: tuple[dict[str, str], ...] = ()
@@ -74,7 +74,7 @@ def _delegate(data: Mapping[Any, Any]) -> str:
 
 
 def read_problems(given: Any) -> tuple[dict[str, str], ...]:
-    """Return the known fields of each problem as printable text; whatever has another shape is left out."""
+    """Return the known fields of each problem as printable text; anything else is left out."""
     found = [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
     return tuple({field: printable(as_text(each.get(field))) for field in FIELDS} for each in found)
 
@@ -122,7 +122,7 @@ class Refusal(NamedTuple):
     do: str
 
 
-# What to do if ansible-playbook refuses to start, by its own words.
+# Words of an ansible-playbook that refuses to start -> what to do.
 _REMEDIES = (
     ("could not be found", "Give the path of a playbook, or the name of one, such as gpulab.kubernetes.site"),
     ("no hosts to target", "Give a limit that names hosts or groups of the inventory"),

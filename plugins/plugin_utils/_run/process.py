@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-# Ansible ignores signals while it forks, so it is asked again.
+# Ansible ignores signals while it forks, so they are repeated.
 _REPEAT = 10
 # Seconds after which an Ansible that was asked to stop is killed.
 _GRACE = 60
@@ -43,7 +43,7 @@ class Job:
 
         handlers = {"event_handler": self._handle, "cancel_callback": self._must_end, "status_handler": self._at_status}
         self._runner = init_command_config("ansible-playbook", command, quiet=True, **handlers, **settings)
-        # So often it looks whether the run is to end; a setting of that name is ignored without env/settings.
+        # Seconds between two calls of cancel_callback. Without env/settings, the setting of this name is ignored.
         self._runner.config.pexpect_timeout = 1
         try:
             with self._signals_handled():

@@ -55,7 +55,7 @@ def notes(variables: dict[str, Any]) -> list[str]:
         # The nearest names.
         ("gpu_operator_version", "Write one of gpu_operator_chart_version, gpu_operator_"),
         ("torch_ddp_image_name", "Write one of torch_ddp_image, torch_ddp_name, torch_ddp_image_script"),
-        *((f"{prefix}zzz", f"names that begin with {prefix} belong to this collection") for prefix in names.OURS),
+        *((f"{prefix}zzz", f"names that begin with {prefix} belong to this collection") for prefix in names.PREFIXES),
         # Misspellings, of whatever prefix.
         ("Cluster_Kubernetes_Version", "It looks like a misspelling of cluster_kubernetes_version"),
         ("clusterKubernetesVersion", "a misspelling of cluster_kubernetes_version"),
@@ -89,7 +89,7 @@ def test_a_name_that_must_be_meant_for_this_collection_is_an_error(name: str, wo
         ("container_manager", "always containerd"),
         ("containerd_root", "mount a larger disk there"),
         ("docker_daemon_options", "write docker_daemon_settings"),
-        *((f"{prefix}zzz", "the nearest names are ") for prefix in names.SHARED),
+        *((f"{prefix}zzz", "the nearest names are ") for prefix in names.SHARED_PREFIXES),
     ],
 )
 def test_a_name_that_others_use_too_is_a_note(name: str, words: str) -> None:
@@ -141,10 +141,10 @@ def test_hosts_are_named_together_and_each_has_its_own_setting() -> None:
 
 def test_the_table_of_guesses_names_what_there_is() -> None:
     known = specification()
-    assert set(guesses.OURS.values()) <= set(known)
+    assert set(guesses.MEANT.values()) <= set(known)
     listed = [name for text in guesses._NAMES.values() for name in text.split()]
     assert len({*listed, *guesses.NOTHING}) == len([*listed, *guesses.NOTHING])
-    for name in (*guesses.OURS, *guesses.NOTHING):
+    for name in (*guesses.MEANT, *guesses.NOTHING):
         assert name not in known and name == name.lower() and name not in names.facts()
     for name, value in guesses._VALUES.items():
         choices = known[name].get("choices")
@@ -153,7 +153,7 @@ def test_the_table_of_guesses_names_what_there_is() -> None:
 
 
 def test_every_variable_begins_with_a_known_prefix() -> None:
-    assert [name for name in specification() if not name.startswith((*names.OURS, *names.SHARED))] == []
+    assert [name for name in specification() if not name.startswith((*names.PREFIXES, *names.SHARED_PREFIXES))] == []
 
 
 INVENTORIES = [*ROOT.glob("inventories/*.ini"), *ROOT.glob("inventories/*/hosts.ini"), *ROOT.glob("examples/**/*.ini")]
