@@ -58,7 +58,7 @@ _value:
   elements: str
   sample:
     - >-
-      gpu1, gpu2: Nothing of this collection reads driver_version. Unless it is your own, write nvidia_driver_version
+      gpu1, gpu2: Nothing in this collection reads driver_version. Unless it is your own, write nvidia_driver_version
       (auto, or a whole version such as 595.91.07).
 """
 

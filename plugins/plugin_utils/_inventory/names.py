@@ -125,7 +125,7 @@ def judge(name: str, known: frozenset[str]) -> Unknown | None:
     nearest = ", ".join(_nearest(low, known))
     if not is_ours:
         do = f"If it is not your own, see docs/variables.md; the nearest names are {nearest}"
-        return Unknown(_problem(name, f"Nothing of this collection reads {name}", "", do), False)
+        return Unknown(_problem(name, f"Nothing in this collection reads {name}", "", do), False)
     prefix = next(prefix for prefix in PREFIXES if low.startswith(prefix))
     why = f"Nothing reads it: names that begin with {prefix} belong to this collection"
     return Unknown(
@@ -139,7 +139,7 @@ def _guess(name: str, low: str, is_ours: bool) -> Unknown:
         why = f"This collection calls it {ours}" if ours else guesses.NOTHING[low]
         do = f"{f'Write {guesses.instead(ours)}' if ours else 'Remove it'}{_rename_hint(name)}"
         return Unknown(_problem(name, f"There is no variable {name}", why, do), True)
-    what = f"Nothing of this collection reads {name}"
+    what = f"Nothing in this collection reads {name}"
     do = f"Unless it is your own, write {guesses.instead(ours)}" if ours else "Unless it is your own, remove it"
     return Unknown(_problem(name, what, "" if ours else guesses.NOTHING[low], do), False)
 

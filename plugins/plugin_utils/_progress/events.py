@@ -314,6 +314,12 @@ class Progress:
             "slowest": slowest,
             "explained": self._explained,
             "hosts": {
-                h.name: {"state": state.get(h.state, h.state), "task": h.task, **h.counts} for h in self.hosts.values()
+                h.name: {"state": state.get(h.state, h.state), "task": h.task, **h.counts} for h in self._worked()
             },
         }
+
+    def _worked(self) -> list[Host]:
+        """Return the hosts, without the controller if a play named it only to skip its tasks."""
+        hosts = list(self.hosts.values())
+        kept = [h for h in hosts if h.name != "localhost" or any(n for key, n in h.counts.items() if key != "skipped")]
+        return kept or hosts

@@ -349,7 +349,7 @@ def test_variables_that_nothing_reads_are_named(tmp_path: Path, setting: str) ->
     text = " ".join(output.split())
     assert (status == 0) == (setting == "warn") and "s3cret" not in output and "gpulab_mine" not in output, output
     for name, words in {**UNSEEN, **(NOTED if setting == "warn" else {})}.items():
-        assert f"There is no variable {name}" in text or f"Nothing of this collection reads {name}" in text, name
+        assert f"There is no variable {name}" in text or f"Nothing in this collection reads {name}" in text, name
         assert words in text, words
 
 

@@ -95,7 +95,7 @@ def test_a_name_that_must_be_meant_for_this_collection_is_an_error(name: str, wo
 def test_a_name_that_others_use_too_is_a_note(name: str, words: str) -> None:
     assert errors({name: "s3cret"}) == []
     (note,) = notes({name: "s3cret"})
-    assert f"a: Nothing of this collection reads {name}." in note and words in note and "s3cret" not in note
+    assert f"a: Nothing in this collection reads {name}." in note and words in note and "s3cret" not in note
 
 
 @pytest.mark.parametrize(

@@ -432,3 +432,12 @@ def test_the_phases_of_well_formed_runs_sum_to_the_whole(steps: list[tuple[str, 
         events += [task(at, "t", f"role_{number % 3}"), *starts(at, host), ok(at := at + seconds, host)]
     progress, _lines = fed(*events, event(at, "playbook_on_stats", ok={}))
     assert sum(phase["seconds"] for phase in progress.result()["phases"]) == pytest.approx(at - 1000, abs=0.05)
+
+
+def test_the_controller_is_no_host_of_the_run_if_it_only_skipped_tasks() -> None:
+    stats = event(110, "playbook_on_stats", ok={"cp1": 2}, skipped={"cp1": 1, "localhost": 3})
+    progress, _lines = fed(play(100, "p"), task(101, "t"), *starts(101, "cp1", "localhost"), ok(103, "cp1"), stats)
+    assert set(progress.result(110)["hosts"]) == {"cp1"}
+    stats = event(110, "playbook_on_stats", ok={"localhost": 1}, skipped={"localhost": 3})
+    progress, _lines = fed(play(100, "p"), task(101, "t"), *starts(101, "localhost"), ok(103, "localhost"), stats)
+    assert set(progress.result(110)["hosts"]) == {"localhost"}
