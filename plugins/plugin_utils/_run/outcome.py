@@ -70,7 +70,10 @@ def _delegate(data: Mapping[Any, Any]) -> str:
     """Return the host to which a task was delegated, empty if it was not; events of unreachable hosts lack it."""
     res = data.get("res")
     given = res.get("_ansible_delegated_vars") if isinstance(res, Mapping) else None
-    return as_text(given.get("ansible_delegated_host")) if isinstance(given, Mapping) else ""
+    if not isinstance(given, Mapping):
+        return ""
+    # ansible-core 2.19 gives only its address.
+    return as_text(given.get("ansible_delegated_host")) or as_text(given.get("ansible_host"))
 
 
 def read_problems(given: Any) -> tuple[dict[str, str], ...]:

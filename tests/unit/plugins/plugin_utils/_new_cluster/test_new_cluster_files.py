@@ -181,10 +181,11 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._new_cluster imp
 link = os.link
 def killed(source, target):
     link(source, target)
-    os.kill(os.getpid(), int(sys.argv[2]))
+    os.kill(os.getpid(), how)
 os.link = killed
-# A shell lets what it starts in the background ignore it.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+# Who runs the tests may ignore it, as nohup does.
+how = int(sys.argv[2])
+signal.signal(how, signal.default_int_handler if how == signal.SIGINT else signal.SIG_DFL)
 files.write_new(Path("new"), {"my.ini": "a", "group_vars/all.yml": "b", "ansible.cfg": "c"})
 """
 
