@@ -189,6 +189,15 @@ def test_an_interrupted_run_still_restarts_later(host: Host) -> None:
     assert host.config()["services"] == []
 
 
+@pytest.mark.parametrize("reload", [False, True])
+def test_a_change_that_did_not_reach_the_file_has_noted_the_restart(host: Host, reload: bool) -> None:
+    host.unit("active")
+    (host.root / "etc").symlink_to("nowhere")
+    file = {"path": CONFIG, "content": MARKER, "service": "containerd", "reload": reload}
+    assert host.files(file)["failed"]
+    assert host.service(check=True)["actions"] == ["reload" if reload else "restart"]
+
+
 def test_a_service_that_reads_its_files_again_is_reloaded_even_after_an_interrupted_run(host: Host) -> None:
     host.unit("active")
     file = {"path": CONFIG, "content": MARKER, "service": "containerd", "reload": True}
