@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Sequence
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ KERNEL_PACKAGES = {
     "newer_without_headers": [],
     "headers_found": False,
 }
-READING = {
+READING: dict[str, Any] = {
     "pci": [],
     "packages": {},
     "driver": {},
@@ -134,7 +135,9 @@ def containerd_pending(place: Path, *workers: str) -> Story:
     story = Story(place, finished=("cp1", *workers))
     for name in workers:
         story.answer("managed_files", {"changed": True}, "/etc/containerd/config.toml", name)
-        story.answer("managed_service", {"changed": True, "actions": ["restart"], "restart": True}, '"containerd"', name)
+        story.answer(
+            "managed_service", {"changed": True, "actions": ["restart"], "restart": True}, '"containerd"', name
+        )
         # The plan looks before the configuration has changed.
         story.answer("managed_service", {"actions": [], "restart": False}, '"when_missing": "changed"', name)
         pod = {"namespace": "team", "name": f"train-{name}", "empty_dirs": []}
@@ -189,4 +192,6 @@ def test_site_does_what_its_trace_says(tmp_path: Path, situation: Callable[[Path
     path = TRACES / f"{situation.__name__}.txt"
     if os.environ.get("UPDATE_TRACES"):
         path.write_text(found)
-    assert found.splitlines() == path.read_text().splitlines(), output
+    told = path.read_text().splitlines()
+    difference = unified_diff(told, found.splitlines(), path.name, "this run", n=5, lineterm="")
+    assert found.splitlines() == told, "\n".join([*difference, f"The output ends with:\n{output[-3000:]}"])
