@@ -24,6 +24,7 @@ TRACES = Path(__file__).with_name("traces")
 PLAYBOOK = "- name: Run site.yml\n  ansible.builtin.import_playbook: gpulab.kubernetes.site\n"
 NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13}
 DRIVER = "595.91.07"
+A100 = "0x20b0"
 KUBECONFIG = "clusters: [{cluster: {server: https://192.168.7.11:6443}}]\nusers: [{user: {token: t}}]\n"
 FURTHER = (
     *("api_reach_info", "cluster_lease", "cluster_state", "containerd_info", "gpu_plugins_info", "kubeadm_images"),
@@ -88,6 +89,7 @@ class Story(Site):  # type: ignore[misc]
 
     def host(self, name: str, finished: bool) -> None:
         found = facts(name, NUMBERS[name], 2 if name.startswith("gpu") else 0)
+        found["gpus"] = [{**gpu, "device_id": A100} for gpu in found["gpus"]]
         found["os"] |= {"id": "debian", "codename": "bookworm", "repository_name": "debian12"}
         found |= {"nvswitches": 0, "network_manager": False, "kernel_packages": KERNEL_PACKAGES}
         address = {"address": f"192.168.7.{NUMBERS[name]}"}
@@ -154,10 +156,12 @@ def containerd_refused(place: Path) -> Story:
 
 
 def sharing_pending(place: Path) -> Story:
-    """Four pods are to share each GPU of gpu1."""
+    """Each GPU of gpu1 is to be partitioned into MIG devices."""
     story = finished(place)
-    story.settings["nvidia_device_plugin_sharing"] = {"mode": "time_slicing", "replicas": 4}
-    shared = {"differs": True, "drained": False, "summary": "gpu1 nvidia.com/gpu 2 -> 8"}
+    story.settings["nvidia_device_plugin_sharing"] = {"mode": "mig", "layout": ["3g.20gb", "3g.20gb"]}
+    gpus = [{"index": index, "profiles": ["3g.20gb", "3g.20gb"]} for index in range(2)]
+    story.answer("nvidia_mig", {"changed": True, "differs": True, "gpus": gpus})
+    shared = {"differs": True, "drained": False, "summary": "gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-3g.20gb 4"}
     story.answer("gpu_sharing_info", {"nodes": {"gpu1": shared}})
     story.answer("gpu_sharing", {"changed": True})
     return story
