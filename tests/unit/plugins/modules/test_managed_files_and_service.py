@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.managed_files import Prune
 
 MARKER = "# Managed by gpulab.kubernetes\n"
 CONFIG = "/etc/containerd/config.toml"
@@ -320,6 +321,17 @@ def test_prune_by_age_removes_own_files_that_a_killed_run_left(
     result = host.files(PRIVATE, prune=prune, marker="")
     assert os.path.lexists(file) == stays and target.exists()
     assert ("/tmp/" + name in result["files"]) == (not stays)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_prune_by_age_leaves_the_files_of_other_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    file = tmp_path / "gpulab-abcd.conf"
+    file.touch()
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user if own else user + 1)
+    assert Prune(str(tmp_path), "*", age=10).takes(file, time.time() + 60) is own
 
 
 PRIVATE = {"path": "/etc/proxy", "mode": "0600", "secret_content": f"{MARKER}S3CRET-new\n"}
