@@ -2,7 +2,8 @@
 
 Lines: ``{"event": "result", host, role, task, status, message}`` with status ok, changed, skipped, failed or
 unreachable; ``{"event": "execution", host, module, role, task}`` for every module run on a remote host;
-``{"event": "task", role, task, at}`` at the start of each task; ``{"event": "stats", host, ok, changed, ...}``;
+``{"event": "play", name, strategy}`` and ``{"event": "task", role, task, at}`` at the start of each play (of each batch
+of its hosts, if it has a serial) and task; ``{"event": "stats", host, ok, changed, ...}``;
 ``{"event": "problem", host, what, where, why, do, kind}`` for what preflight found.
 
 ``$GPULAB_KILL_IN=role`` kills ansible-playbook with SIGKILL at the first change that this role made, or at the start of
@@ -106,6 +107,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def _kill(task: Any) -> None:
         write(event="killed", role=role_of(task), task=task.get_name())
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        if not self.disabled:
+            write(event="play", name=play.get_name(), strategy=play.strategy)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         if self.disabled:

@@ -675,6 +675,15 @@ def test_a_new_cluster_begins_with_its_control_plane(forms: bool, hosts: dict[st
     )
 
 
+@pytest.mark.parametrize(("ahead", "named"), [(30, []), (31, ["cp1", "gpu1"]), (-31, ["cp1", "gpu1"])])
+def test_of_two_hosts_with_different_clocks_both_are_named(ahead: int, named: list[str]) -> None:
+    hosts = {name: each for name, each in machines().items() if name != "gpu2"}
+    for name, offset in {"cp1": 0.5, "gpu1": 0.5 + ahead}.items():
+        hosts[name]["facts"]["clock_offset"] = offset
+    problems = find(hosts, SETTINGS)
+    assert [(each["kind"], each["host"]) for each in problems] == [("clock_differs", name) for name in named]
+
+
 def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
     problems = check({}, cluster_pod_network="192.168.0.0/16")
     assert {problem["host"] for problem in problems} == {"cp1", "gpu1", "gpu2"}

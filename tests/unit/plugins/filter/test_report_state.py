@@ -93,6 +93,16 @@ def test_a_host_that_is_well_adds_its_state_and_nothing_to_do() -> None:
     assert report["observed"] == "2026-11-22T02:00:00Z"
 
 
+@pytest.mark.parametrize("health", [{}, {"healthy": False, "problems": ["GPU is lost"]}], ids=["healthy", "unhealthy"])
+def test_a_mig_device_has_the_health_of_its_gpu(health: dict[str, Any]) -> None:
+    report, said = proof(), seen()
+    report["hosts"]["gpu1"]["devices"] = [{"uuid": "MIG-1", "state": "proven"}, {"uuid": "MIG-2", "state": "proven"}]
+    said["driver"]["gpus"][0] |= {"mig": {"devices": [{"uuid": "MIG-1"}]}, **health}
+    mine, gone = state(report, {"gpu1": said}, SETTINGS)["hosts"]["gpu1"]["devices"]
+    assert (mine["index"], mine["healthy"], mine["health"]) == (0, not health, health.get("problems", []))
+    assert (gone["healthy"], gone["health"]) == (False, ["nvidia-smi does not list it"])
+
+
 @pytest.mark.parametrize(
     ("versions", "wanted"), [(["570.1.02", "580.178.04"], "580.178.04"), (["570.1.02"], "a version in the table")]
 )

@@ -7,8 +7,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import source
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.keyring import armored, public_keys
 from openpgp_keys import fingerprint, public_key
 
@@ -464,3 +466,12 @@ def test_the_password_in_a_source_of_others_is_not_shown(apply: Apply, host: Hos
     (host.etc / "sources.list").write_text(f"deb {URI} /\ndeb https://me:S3CRET@mirror.example/debs /\n")
     result = apply(replace_conflicting=True)
     assert result["changed"] and "S3CRET" not in str(result)
+
+
+def test_a_source_is_written_after_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed in between leaves no source that apt refuses."""
+    written: list[Path] = []
+    monkeypatch.setattr(source, "put_file", lambda path, *_more: written.append(path))
+    wanted = source.Wanted("test", etc=tmp_path)
+    source.apply(wanted, source.Plan(files={wanted.path: b"", wanted.key_path: b""}), Mock(), 0)
+    assert written == [wanted.key_path, wanted.path]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.managed_files import Prune
 
 MARKER = "# Managed by gpulab.kubernetes\n"
 CONFIG = "/etc/containerd/config.toml"
@@ -189,6 +190,15 @@ def test_an_interrupted_run_still_restarts_later(host: Host) -> None:
     assert host.config()["services"] == []
 
 
+@pytest.mark.parametrize("reload", [False, True])
+def test_a_change_that_did_not_reach_the_file_has_noted_the_restart(host: Host, reload: bool) -> None:
+    host.unit("active")
+    (host.root / "etc").symlink_to("nowhere")
+    file = {"path": CONFIG, "content": MARKER, "service": "containerd", "reload": reload}
+    assert host.files(file)["failed"]
+    assert host.service(check=True)["actions"] == ["reload" if reload else "restart"]
+
+
 def test_a_service_that_reads_its_files_again_is_reloaded_even_after_an_interrupted_run(host: Host) -> None:
     host.unit("active")
     file = {"path": CONFIG, "content": MARKER, "service": "containerd", "reload": True}
@@ -311,6 +321,17 @@ def test_prune_by_age_removes_own_files_that_a_killed_run_left(
     result = host.files(PRIVATE, prune=prune, marker="")
     assert os.path.lexists(file) == stays and target.exists()
     assert ("/tmp/" + name in result["files"]) == (not stays)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_prune_by_age_leaves_the_files_of_other_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    file = tmp_path / "gpulab-abcd.conf"
+    file.touch()
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user if own else user + 1)
+    assert Prune(str(tmp_path), "*", age=10).takes(file, time.time() + 60) is own
 
 
 PRIVATE = {"path": "/etc/proxy", "mode": "0600", "secret_content": f"{MARKER}S3CRET-new\n"}

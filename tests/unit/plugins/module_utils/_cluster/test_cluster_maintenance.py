@@ -59,7 +59,8 @@ class FakeApi:
     def __init__(self, *pods: dict[str, Any], cordoned: bool = False) -> None:
         labels = {"nvidia.com/gpu.deploy.dcgm-exporter": "true", "kubernetes.io/os": "linux"}
         spec = {"unschedulable": True} if cordoned else {}
-        self.node: dict[str, Any] = {"metadata": {"name": "gpu1", "labels": labels, "annotations": {}}, "spec": spec}
+        metadata = {"name": "gpu1", "labels": labels, "annotations": {}, "resourceVersion": "7"}
+        self.node: dict[str, Any] = {"metadata": metadata, "spec": spec}
         self.pods = [*pods, pod("plugin-x", "DaemonSet")]
         self.protected: set[str] = set()
         self.refusal = BUDGET
@@ -85,6 +86,8 @@ class FakeApi:
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         self.merges += 1
+        version = self.node["metadata"]["resourceVersion"]
+        assert body["metadata"].get("resourceVersion") == version, "a change by others in between would be lost"
         for part in ("labels", "annotations"):
             for key, value in body["metadata"].get(part, {}).items():
                 self.node["metadata"][part][key] = value

@@ -1,0 +1,201 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What site.yml does on which host, in which order, compared with a file for each situation.
+
+``UPDATE_TRACES=1`` writes the files again. Each line of their difference is a change of behavior.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preflight_facts import facts
+from site_trace import trace
+from stubbed_site import Site
+
+TRACES = Path(__file__).with_name("traces")
+PLAYBOOK = "- name: Run site.yml\n  ansible.builtin.import_playbook: gpulab.kubernetes.site\n"
+NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13}
+DRIVER = "595.91.07"
+A100 = "0x20b0"
+KUBECONFIG = "clusters: [{cluster: {server: https://192.168.7.11:6443}}]\nusers: [{user: {token: t}}]\n"
+FURTHER = (
+    *("api_reach_info", "cluster_lease", "cluster_state", "containerd_info", "gpu_plugins_info", "kubeadm_images"),
+    *("kubeadm_init", "node_pools", "temporary_file"),
+)
+KERNEL_PACKAGES = {
+    "image": "linux-image-6.1.0-40-amd64",
+    "meta": "linux-image-amd64",
+    "headers": ["linux-headers-6.1.0-40-amd64", "linux-headers-amd64"],
+    "compiler": "gcc-12",
+    "newer_without_headers": [],
+    "headers_found": False,
+}
+READING: dict[str, Any] = {
+    "pci": [],
+    "packages": {},
+    "driver": {},
+    "kernel": {},
+    "swap": [],
+    "held": {},
+    "containerd_files": [],
+    "certificates": {},
+    "apt_keys": [],
+    "nvidia_smi": {},
+}
+REPORT = {"kept": True, "hosts": {}, "totals": {}, "problems": []}
+CHANGING = ["apt_packages", "apt_source", "kernel_settings", "kubeadm_join", "managed_files", "nvidia_cdi_spec", "swap"]
+CONTAINERD = (
+    "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n"
+    "runtime_type = 'io.containerd.runc.v2'\noptions = {SystemdCgroup = true}\n"
+)
+
+
+class Story(Site):  # type: ignore[misc]
+    """A control plane and workers with GPUs."""
+
+    def __init__(self, place: Path, *, bare: Sequence[str] = (), finished: Sequence[str] = ()) -> None:
+        workers = [name for name in NUMBERS if name in {*bare, *finished} and name != "cp1"]
+        super().__init__(place, workers, FURTHER)
+        self.settings: dict[str, Any] = {
+            "ansible_become": False,
+            "cluster_report_prefix": "",
+            "__cluster_api_file": {"content": base64.b64encode(KUBECONFIG.encode()).decode()},
+        }
+        self.answer("preflight_info", {"repositories": []})
+        packages = {"kubernetes": "37.0.2", "yaml": "6.0.2"}
+        reach = {"reach": "answered", "error": "", "python": "/usr/bin/python3", "packages": packages}
+        self.answer("api_reach_info", reach)
+        self.answer("cluster_lease", {"held": True, "api_silent": False})
+        self.answer("gpu_host_info", READING)
+        self.answer("gpu_plugins_info", {"plugins": [], "policies": [], "problems": []})
+        self.answer("gpu_pods_info", {"pods": []})
+        self.answer("gpu_sharing_info", {"nodes": {}})
+        self.answer("kubeadm_join_info", {"token": "t", "ca_certificates": "", "ca_cert_hashes": ["sha256:0"]})
+        self.answer("managed_service", {"actions": [], "restart": False})
+        self.answer("nvidia_smi_info", {"state": "ok", "driver_version": DRIVER, "gpus": []})
+        self.answer("k8s_info", {"resources": []})
+        self.answer("containerd_info", {"config_error": "", "version": "2.3.6", "config_dump": CONTAINERD, "files": []})
+        self.answer("gpu_acceptance", {"problems": [], "report": REPORT, "summary": [], "free_gpus": {}})
+        for name in [*bare, *finished]:
+            self.host(name, finished=name in finished)
+
+    def host(self, name: str, finished: bool) -> None:
+        found = facts(name, NUMBERS[name], 2 if name.startswith("gpu") else 0)
+        found["gpus"] = [{**gpu, "device_id": A100} for gpu in found["gpus"]]
+        found["os"] |= {"id": "debian", "codename": "bookworm", "repository_name": "debian12"}
+        found |= {"nvswitches": 0, "network_manager": False, "kernel_packages": KERNEL_PACKAGES}
+        address = {"address": f"192.168.7.{NUMBERS[name]}"}
+        found["ansible_facts"] = {"nodename": name, "kernel": found["kernel"], "default_ipv4": address}
+        if finished:
+            role = "worker" if found["gpus"] else "control_plane"
+            found["cluster"] |= {"role": role, "begun": True, "finished": True, "server": "https://192.168.7.11:6443"}
+            found["nvidia_driver"] |= {"loaded_version": DRIVER, "origin": "cuda_repository"} if found["gpus"] else {}
+        else:
+            for module in CHANGING:
+                self.answer(module, {"changed": True}, host=name)
+            toolkit = {"changed": True, "services": ["containerd"]}
+            self.answer("managed_files", toolkit, "50-nvidia.toml", name)
+            self.answer("managed_service", {"changed": True, "actions": ["start"], "restart": False}, host=name)
+            self.answer("nvidia_driver_module", {"changed": True, "reboot_required": False}, host=name)
+            self.answer("kubeadm_init", {"changed": True}, host=name)
+        self.answer("preflight_info", found, "gather_subset", name)
+
+
+def bare(place: Path) -> Story:
+    """Three bare machines become a cluster."""
+    return Story(place, bare=("cp1", "gpu1", "gpu2"))
+
+
+def finished(place: Path) -> Story:
+    """Nothing is pending: a second run reads the hosts and the cluster, and changes nothing."""
+    return Story(place, finished=("cp1", "gpu1"))
+
+
+def worker_joins(place: Path) -> Story:
+    """gpu2 is new in the inventory of a finished cluster."""
+    return Story(place, bare=["gpu2"], finished=("cp1", "gpu1"))
+
+
+def driver_pending(place: Path) -> Story:
+    """The kernel module of the driver has to be loaded on gpu1, a node in use."""
+    story = finished(place)
+    story.answer("nvidia_driver_module", {"changed": True, "reboot_required": False}, host="gpu1")
+    return story
+
+
+def containerd_pending(place: Path, *workers: str) -> Story:
+    """A setting of containerd changes, both workers run a pod with a GPU, and cluster_disruption_policy is drain."""
+    workers = workers or ("gpu1", "gpu2")
+    story = Story(place, finished=("cp1", *workers))
+    for name in workers:
+        story.answer("managed_files", {"changed": True}, "/etc/containerd/config.toml", name)
+        story.answer(
+            "managed_service", {"changed": True, "actions": ["restart"], "restart": True}, '"containerd"', name
+        )
+        # The plan looks before the configuration has changed.
+        story.answer("managed_service", {"actions": [], "restart": False}, '"when_missing": "changed"', name)
+        pod = {"namespace": "team", "name": f"train-{name}", "empty_dirs": []}
+        story.answer("gpu_pods_info", {"pods": [pod]}, host=name)
+    story.settings["cluster_disruption_policy"] = "drain"
+    return story
+
+
+def containerd_refused(place: Path) -> Story:
+    """A setting of containerd changes, gpu1 runs a pod with a GPU, and cluster_disruption_policy is the default."""
+    story = containerd_pending(place, "gpu1")
+    del story.settings["cluster_disruption_policy"]
+    return story
+
+
+def sharing_pending(place: Path) -> Story:
+    """Each GPU of gpu1 is to be partitioned into MIG devices."""
+    story = finished(place)
+    story.settings["nvidia_device_plugin_sharing"] = {"mode": "mig", "layout": ["3g.20gb", "3g.20gb"]}
+    gpus = [{"index": index, "profiles": ["3g.20gb", "3g.20gb"], "create": "9:0,9:4"} for index in range(2)]
+    story.answer("nvidia_mig", {"changed": True, "differs": True, "gpus": gpus})
+    shared = {"differs": True, "drained": False, "summary": "gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-3g.20gb 4"}
+    story.answer("gpu_sharing_info", {"nodes": {"gpu1": shared}})
+    story.answer("gpu_sharing", {"changed": True})
+    return story
+
+
+def silent_host(place: Path) -> Story:
+    """gpu1 does not answer: nothing changes on any host."""
+    story = Story(place, bare=("cp1", "gpu1"))
+    story.answer("preflight_info", {"unreachable": True, "msg": "No route to host"}, host="gpu1")
+    return story
+
+
+def failing_host(place: Path) -> Story:
+    """The driver can't be installed on gpu1: cp1 becomes a cluster, and the verification knows of gpu1."""
+    story = Story(place, bare=("cp1", "gpu1"))
+    story.answer("apt_packages", {"failed": True, "msg": "There is no such package"}, "nvidia-driver-cuda", "gpu1")
+    story.answer("nvidia_dkms_info", {"reason": [], "log": ""})
+    return story
+
+
+SITUATIONS = [
+    *(bare, finished, worker_joins, driver_pending, containerd_pending, containerd_refused),
+    *(sharing_pending, silent_host, failing_host),
+]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
+def test_site_does_what_its_trace_says(tmp_path: Path, situation: Callable[[Path], Story]) -> None:
+    story = situation(tmp_path)
+    status, output = story.play(PLAYBOOK, story.settings)
+    found = f"# {situation.__doc__}\n\n{trace(story.events())}\nExit status {status}\n"
+    path = TRACES / f"{situation.__name__}.txt"
+    if os.environ.get("UPDATE_TRACES"):
+        path.write_text(found)
+    told = path.read_text().splitlines()
+    difference = unified_diff(told, found.splitlines(), path.name, "this run", n=5, lineterm="")
+    assert found.splitlines() == told, "\n".join([*difference, f"The output ends with:\n{output[-3000:]}"])

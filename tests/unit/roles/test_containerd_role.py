@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""containerd is not restarted with a configuration that it can't read, or that Kubernetes can't use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from stubbed_site import Site
+
+PLAYBOOK = """
+- name: Restart
+  hosts: workers
+  gather_facts: false
+  tasks:
+    - name: Restart
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.containerd
+        tasks_from: service
+"""
+RUNC = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n"
+BROKEN = {"config_error": "/etc/containerd/conf.d/x.toml: invalid character", "config_dump": "", "files": []}
+CGROUPFS = {"config_error": "", "config_dump": f"version = 3\n{RUNC}options = {{SystemdCgroup = false}}\n", "files": []}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, str]:
+    site = Site(tmp_path_factory.mktemp("site"), workers=["gpu1", "gpu2"], further=["containerd_info"])
+    site.answer("managed_service", {"changed": True, "actions": ["restart"], "restart": True})
+    site.answer("containerd_info", {"version": "2.3.6", **BROKEN}, host="gpu1")
+    site.answer("containerd_info", {"version": "2.3.6", **CGROUPFS}, host="gpu2")
+    status, output = site.play(PLAYBOOK, {"preflight_host": {"installed": {}}, "cluster_disruption_policy": "ignore"})
+    assert status != 0
+    return site, " ".join(output.split())
+
+
+def test_the_errors_name_what_to_correct(ended: tuple[Site, str]) -> None:
+    _site, output = ended
+    assert f"Error while reading containerd's configuration: {BROKEN['config_error']}. Correct or remove" in output
+    assert "the runtime runc has no SystemdCgroup. Correct the drop-in that sets this" in output
+
+
+def test_containerd_is_not_restarted(ended: tuple[Site, str]) -> None:
+    site, output = ended
+    assert output.count("containerd has not been restarted") >= 2
+    calls: list[dict[str, Any]] = [event for event in site.events() if event["event"] == "call"]
+    assert [call["check"] for call in calls if call["module"] == "managed_service"] == [True, True]
