@@ -181,7 +181,7 @@ def clocks(cluster: Cluster) -> Iterator[Problem]:
     middle, most, spread = median(offsets), float(cluster.settings["clock_skew_s"]), max(offsets) - min(offsets)
     for reading, offset in zip(cluster.read, offsets):
         # With two hosts both are equally far from the middle, and both are named.
-        if spread > most and abs(offset - middle) >= spread / 2:
+        if spread > most and abs(offset - middle) >= spread / 2 - 0.001:
             ahead = "ahead of" if offset > middle else "behind"
             yield reading.problem(
                 "clock_differs",

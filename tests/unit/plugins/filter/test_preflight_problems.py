@@ -684,6 +684,12 @@ def test_of_two_hosts_with_different_clocks_both_are_named(ahead: int, named: li
     assert [(each["kind"], each["host"]) for each in problems] == [("clock_differs", name) for name in named]
 
 
+def test_two_clocks_are_both_named_whatever_rounding_does() -> None:
+    hosts = {name: each for name, each in machines().items() if name != "gpu2"}
+    hosts["cp1"]["facts"]["clock_offset"], hosts["gpu1"]["facts"]["clock_offset"] = 65.24, 16.949
+    assert {each["host"] for each in find(hosts, SETTINGS) if each["kind"] == "clock_differs"} == {"cp1", "gpu1"}
+
+
 def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
     problems = check({}, cluster_pod_network="192.168.0.0/16")
     assert {problem["host"] for problem in problems} == {"cp1", "gpu1", "gpu2"}
