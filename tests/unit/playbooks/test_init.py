@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pexpect
@@ -24,10 +27,15 @@ WRITTEN = ["ansible.cfg", "group_vars/all.yml", "my.ini"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "cluster"
     path.mkdir()
-    return path
+    yield path
+    # Ansible's workers outlive a parent that was killed.
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").readlink().is_relative_to(tmp_path) and int(process.name) != os.getpid():
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
