@@ -139,7 +139,7 @@ def playbook_directory(hosts: Iterable[Mapping[str, Any]]) -> str:
 
 def written(raw: Mapping[str, Mapping[str, Any]], hostvars: Any) -> dict[str, dict[str, Any]]:
     """Return the variables of hosts without those that earlier plays of the run have set (set_fact, register)."""
-    manager = getattr(hostvars, "_variable_manager", None)
+    manager, given = getattr(hostvars, "_variable_manager", None), set(_extra_variables())
     found = {}
     for host, own in raw.items():
         facts: set[str] = set()
@@ -147,7 +147,7 @@ def written(raw: Mapping[str, Mapping[str, Any]], hostvars: Any) -> dict[str, di
         for cache in ("_nonpersistent_fact_cache", "_fact_cache"):
             with contextlib.suppress(KeyError):
                 facts.update(getattr(manager, cache, {}).get(host) or ())
-        facts.difference_update(_extra_variables())
+        facts -= given
         found[host] = {name: value for name, value in own.items() if name not in facts}
     return found
 

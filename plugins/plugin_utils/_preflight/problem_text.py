@@ -147,7 +147,7 @@ def screen(
         return whole, False
     end = [*([""] if ending else []), *ending]
     if error:
-        # There is no file that has the rest.
+        # The file could not be written, so everything is shown.
         return [*_whole(found, []), *end, f"Error while writing {file}: {clip(error, 2 * COLUMNS)}"], False
     # A path is not broken, so that it can be copied; the terminal breaks it.
     end += [f"Every problem in full: {file}"] * bool(file)
@@ -203,7 +203,7 @@ def _cut(line: str) -> str:
 def _wrapped(text: str, first: str, others: str, breaks: bool = True) -> list[str]:
     """Return a text in lines, with words that are longer than a line broken or whole."""
     line = one_line(text)
-    # Half as many characters if some of them take two columns.
+    # A character may take two columns: then half as many fit.
     width = COLUMNS if columns(line) <= len(line) else COLUMNS // 2
     words = textwrap.TextWrapper(
         width, first, others, break_on_hyphens=False, break_long_words=breaks, drop_whitespace=True

@@ -159,7 +159,7 @@ def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> It
             yield _certificate(host, [name], days, "Its CA is managed outside the cluster: renew it there.")
         else:
             renewable.setdefault(max(days, -1), []).append(name)
-    # kubeadm has created most of them in the same minute, and one command renews them.
+    # kubeadm creates most of them in the same minute, and one command renews them all.
     for days, names in renewable.items():
         yield _certificate(host, names, days, renewal(host, names))
 
