@@ -1,0 +1,98 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run does with each node and with the cluster, decided from what was read of the hosts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+NONE, SKIP, CREATE, JOIN, JOIN_CONTROL_PLANE, CHANGE = "none", "skip", "create", "join", "join_control_plane", "change"
+_JOINS = (JOIN, JOIN_CONTROL_PLANE)
+# These roles may restart or replace what running pods need.
+_INTERRUPTING = frozenset({"nvidia_driver", "containerd", "nvidia_container_toolkit"})
+Variables = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Host:
+    """``member``: whether the host is a node of a cluster, None if it was not read. ``pending`` is by role."""
+
+    name: str
+    control_plane: bool
+    member: bool | None
+    pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    serial: str = "1"
+
+
+@dataclass(frozen=True)
+class Node:
+    """``member``: whether the host is a node already. ``interrupts``: whether its pods may be interrupted."""
+
+    step: str
+    member: bool
+    interrupts: bool
+    why: str
+
+
+def host_of(name: str, variables: Variables, control_planes: Sequence[str]) -> Host:
+    """A host by the facts that the roles preflight and plan set."""
+    found = variables.get("preflight_host") or {}
+    return Host(
+        name,
+        name in control_planes,
+        bool(found["cluster"]["finished"]) if found else None,
+        variables.get("plan_pending") or {},
+        str(variables.get("plan_serial", "1")),
+    )
+
+
+def plan(hosts: Sequence[Host]) -> dict[str, Any]:
+    """The plan (see the filter's documentation) of hosts in the order of the inventory."""
+    control_planes = [host for host in hosts if host.control_plane]
+    # A control plane that could not be read may have a cluster.
+    exists = any(host.member is not False for host in control_planes)
+    nodes = {host.name: _node(host, exists, control_planes) for host in hosts}
+    members = [host.name for host in control_planes if host.member]
+    return {
+        "hosts": {name: asdict(node) for name, node in nodes.items()},
+        "cluster": {
+            "exists": exists,
+            "control_planes": [host.name for host in control_planes],
+            "api_host": next(iter([*members, *(host.name for host in control_planes)]), ""),
+            "joining": [name for name, node in nodes.items() if node.step in _JOINS],
+            **_order(hosts, nodes),
+        },
+    }
+
+
+def _node(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:
+    if host.member is None:
+        return Node(SKIP, False, False, "the host was not read")
+    if not host.member:
+        return Node(*_entry(host, exists, control_planes))
+    if not host.pending:
+        return Node(NONE, True, False, "")
+    return Node(CHANGE, True, not _INTERRUPTING.isdisjoint(host.pending), f"pending: {', '.join(host.pending)}")
+
+
+def _entry(host: Host, exists: bool, control_planes: Sequence[Host]) -> tuple[str, bool, bool, str]:
+    """How a host that is not a node becomes one."""
+    if not host.control_plane:
+        return JOIN, False, False, "the host is not a node yet"
+    if exists or host != control_planes[0]:
+        return JOIN_CONTROL_PLANE, False, False, "the host is not a control plane yet"
+    return CREATE, False, False, "there is no cluster yet"
+
+
+def _order(hosts: Sequence[Host], nodes: Mapping[str, Node]) -> dict[str, str]:
+    """Bare hosts do not wait for each other. Nodes are changed in order, and few at a time if that interrupts pods."""
+    pending = [host for host in hosts if host.pending]
+    interrupted = [host for host in pending if nodes[host.name].interrupts]
+    waits = not pending or any(nodes[host.name].member for host in pending)
+    return {
+        "strategy": f"ansible.builtin.{'linear' if waits else 'free'}",
+        "serial": interrupted[0].serial if interrupted else "100%",
+    }
