@@ -19,20 +19,20 @@ PLAYBOOK = """
   tasks:
     - name: Ask
       ansible.builtin.include_role:
-        name: gpulab.kubernetes.host
-        tasks_from: disruption
+        name: gpulab.kubernetes.node_change
+        tasks_from: hold
       vars:
-        host_disruption_reason: a restart
+        node_change_reason: a restart
     - name: Check that it is known
       ansible.builtin.assert:
-        that: host_drained
+        that: node_change_drained
     - name: Go on
       ansible.builtin.include_role:
-        name: gpulab.kubernetes.host
-        tasks_from: disruption_end
+        name: gpulab.kubernetes.node_change
+        tasks_from: release
     - name: Check that it is over
       ansible.builtin.assert:
-        that: not host_drained
+        that: not node_change_drained
 """
 
 
