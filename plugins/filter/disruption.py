@@ -15,7 +15,7 @@ short_description: Decide what happens to the users of GPUs before a change that
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
-positional: _input, policy, node, change, processes
+positional: _input, policy, node, change, processes, held
 options:
   _input:
     description: Running pods that hold GPUs, as M(gpulab.kubernetes.gpu_pods_info) returns them.
@@ -39,6 +39,12 @@ options:
     type: list
     elements: dict
     default: []
+  held:
+    description: >-
+      Whether the node was cordoned, and drained if the policy says so. Pods that it runs now have started meanwhile,
+      and are refused unless O(policy=ignore).
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -77,8 +83,9 @@ def disruption(
     node: str,
     change: str,
     processes: Sequence[Mapping[str, Any]] = (),
+    held: bool = False,
 ) -> dict[str, Any]:
-    return decide(policy, node, change, pods, processes)
+    return decide(policy, node, change, pods, processes, held)
 
 
 class FilterModule:

@@ -151,7 +151,7 @@ def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park,
         "nvidia_driver_upgrade : Stop the services that use the driver",
         "nvidia_driver : Add NVIDIA's CUDA repository, keep nouveau out, and install what the driver is built with",
         "nvidia_driver : Load the kernel module, and start the services of the driver",
-        "nvidia_driver_upgrade : Let the device plugin return",
+        "node_change : Let the pods return that have left the node",
     ],
 )
 def test_interrupted_anywhere_the_next_run_goes_on(park: Park, task: str) -> None:

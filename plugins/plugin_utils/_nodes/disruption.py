@@ -12,8 +12,13 @@ IGNORE, DRAIN = "ignore", "drain"
 Entry = Mapping[str, Any]
 
 
-def decide(policy: str, node: str, change: str, pods: Sequence[Entry], processes: Sequence[Entry]) -> dict[str, Any]:
+def decide(
+    policy: str, node: str, change: str, pods: Sequence[Entry], processes: Sequence[Entry], held: bool = False
+) -> dict[str, Any]:
     """The decision (see the filter's documentation). A policy that is not known here refuses."""
+    if held:
+        # Whatever a drain has evicted is gone.
+        policy, processes = (policy if policy == IGNORE else ""), ()
     users = [*map(_pod, pods), *map(_process, processes)]
     volumes = "; ".join(f"{_pod(pod)}: {', '.join(pod['empty_dirs'])}" for pod in pods if pod.get("empty_dirs"))
     lost = f"Draining {node} deletes what pods have in emptyDir volumes: {volumes}" if volumes else ""

@@ -39,6 +39,13 @@ def test_the_policy_decides_what_happens_to_users_of_gpus(
     assert (bool(found["refusal"]), found["drain"], found["warning"]) == (refused, drain, warning)
 
 
+@pytest.mark.parametrize(("policy", "refused"), [("refuse", True), ("drain", True), ("ignore", False)])
+def test_a_pod_that_has_started_after_the_cordon_is_not_interrupted(policy: str, refused: bool) -> None:
+    found = disruption([TRAIN], policy, "gpu1", "a restart", [SHELL], held=True)
+    assert (bool(found["refusal"]), found["drain"], found["warning"]) == (refused, False, "")
+    assert not disruption([], policy, "gpu1", "a restart", [SHELL], held=True)["refusal"]
+
+
 def test_a_refusal_names_each_user_and_the_ways_out() -> None:
     refusal = disruption([TRAIN, NAMELESS], "refuse", "gpu1", "a restart of containerd", [SHELL, DAEMON])["refusal"]
     assert refusal.startswith(
