@@ -15,8 +15,22 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._states.several 
 from stubbed_site import REPOSITORY
 
 MODULE = "gpulab.kubernetes.host_state"
-# States that their roles apply with the state's own module, after a check that lies between.
-DIRECTLY = {"containerd_states": ["service"], "_kubeadm_host_states": ["kubelet"]}
+ROLES = {path.parents[1].name: yaml.safe_load(path.read_text()) for path in REPOSITORY.glob("roles/*/vars/main.yml")}
+VARIABLES = {name: value for variables in ROLES.values() for name, value in variables.items()}
+# By role. The role plan has those of all roles.
+LISTS = {
+    role: variables[name]
+    for role, variables in ROLES.items()
+    for name in (f"{role}_states", f"_{role}_states")
+    if name in variables and role != "plan"
+}
+# States that the role applies with the state's own module, by role.
+DIRECTLY = {
+    "acceptance": ["host"],
+    "containerd": ["service"],
+    "gpu_sharing": ["parts"],
+    "kubeadm": ["kubelet", "control plane", "worker"],
+}
 
 
 def options_in(value: Any) -> Iterator[dict[str, Any]]:
@@ -31,47 +45,29 @@ def options_in(value: Any) -> Iterator[dict[str, Any]]:
             yield from options_in(value.get(part))
 
 
-def names(value: Any, variables: dict[str, Any]) -> list[str] | None:
-    """Return the names in a list, in a variable, or in the lists of an expression."""
+def entries(value: Any) -> list[dict[str, Any]]:
+    """Return the states of a list, which may consist of variables."""
     if isinstance(value, str):
-        variable = re.fullmatch(r"{{ (\w+) }}", value)
-        return variables[variable[1]] if variable else re.findall(r"(?<![\w\]])\['(\w+)'\]", value)
-    return value
+        return [entry for name in re.findall(r"\w+_states?\b", value) for entry in entries(VARIABLES[name])]
+    return [value] if isinstance(value, dict) else [entry for each in value for entry in entries(each)]
 
 
-def entries(value: Any, variables: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the states of a list that may consist of others."""
-    if isinstance(value, str):
-        return [entry for name in re.findall(r"\w+_states?\b", value) for entry in entries(variables[name], variables)]
-    return [value] if isinstance(value, dict) else [entry for each in value for entry in entries(each, variables)]
+def names(value: Any) -> list[str] | None:
+    """Return the names in a list, or in the lists of an expression."""
+    return re.findall(r"(?<![\w\]])\['(\w+)'\]", value) if isinstance(value, str) else value
 
 
-def selections() -> Iterator[Any]:
-    for role in sorted(path.parents[1] for path in REPOSITORY.glob("roles/*/vars/main.yml")):
-        variables = yaml.safe_load((role / "vars/main.yml").read_text())
-        lists: dict[str, list[dict[str, Any]]] = {}
-        for path in sorted(role.glob("tasks/*.yml")):
-            for options in options_in(yaml.safe_load(path.read_text())):
-                variable = re.fullmatch(r"{{ (\w+) }}", str(options["states"]))
-                # The role minikube also applies a state of another role.
-                if variable and role.name != "minikube":
-                    lists.setdefault(variable[1], []).append(options)
-        for name, tasks in lists.items():
-            yield pytest.param(name, tasks, variables, id=name)
-
-
-@pytest.mark.parametrize(("name", "tasks", "variables"), list(selections()))
-def test_tasks_of_a_role_apply_each_of_its_states(
-    name: str, tasks: list[dict[str, Any]], variables: dict[str, Any]
-) -> None:
-    states = entries(variables[name], variables)
-    selected = [
+@pytest.mark.parametrize("role", LISTS)
+def test_tasks_of_a_role_apply_each_of_its_states(role: str) -> None:
+    applied = [
         state["name"]
-        for options in tasks
-        for state in select(states, *(names(options.get(option), variables) for option in ("only", "except")))
+        for path in REPOSITORY.glob(f"roles/{role}/tasks/*.yml")
+        for options in options_in(yaml.safe_load(path.read_text()))
+        for state in select(entries(options["states"]), names(options.get("only")), names(options.get("except")))
     ]
-    assert {state["name"] for state in states} - set(selected) == set(DIRECTLY.get(name, []))
+    planned = [entry["name"] for entry in entries(LISTS[role])]
+    assert [name for name in planned if name not in applied] == DIRECTLY.get(role, [])
 
 
-def test_selections_are_found() -> None:
-    assert len(list(selections())) > 6
+def test_lists_are_found() -> None:
+    assert {*DIRECTLY, "docker", "host", "minikube", "nvidia_driver"} <= set(LISTS)
