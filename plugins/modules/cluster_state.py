@@ -22,7 +22,7 @@ options:
     type: path
     required: true
   states:
-    description: States to apply or read, in this order.
+    description: States to apply or read, in this order. The list must not be empty.
     type: list
     elements: dict
     required: true
@@ -89,22 +89,18 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._module import QuietModule, run
-from ..module_utils._states import (
-    cluster_objects,
-    gpu_plugins_info,
-    gpu_sharing_info,
-    node_pools,
-    wait_for_rollout,
-)
-from ..module_utils._states.several import by_name, ensure, specification
 
-STATES = by_name(
+# The only list of the states, in full because Ansible copies to a host what a module imports.
+from ..module_utils._states import (  # noqa: F401  # pylint: disable=unused-import
     cluster_objects,
     gpu_plugins_info,
     gpu_sharing_info,
     node_pools,
     wait_for_rollout,
 )
+from ..module_utils._states.several import ensure, specification, states_in
+
+STATES = states_in(globals())
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:

@@ -19,7 +19,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   states:
-    description: States to apply, in this order.
+    description: States to apply, in this order. The list must not be empty.
     type: list
     elements: dict
     required: true
@@ -55,6 +55,14 @@ options:
         description: Arguments of the module.
         type: dict
         default: {}
+  only:
+    description: Names of the states to apply; all if not specified. The order is that of O(states).
+    type: list
+    elements: str
+  except:
+    description: Names of the states that are not applied.
+    type: list
+    elements: str
   apt:
     description:
       - Common options for all states that use M(gpulab.kubernetes.apt_source) or M(gpulab.kubernetes.apt_packages). The
@@ -149,25 +157,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._module import QuietModule, run
-from ..module_utils._states import (
-    apt_packages,
-    apt_source,
-    docker_daemon_config,
-    gpu_host_info,
-    kernel_settings,
-    kubeadm_images,
-    kubeadm_init,
-    kubeadm_join,
-    managed_files,
-    managed_service,
-    nvidia_cdi_spec,
-    nvidia_driver_module,
-    nvidia_mig,
-    swap,
-)
-from ..module_utils._states.several import by_name, ensure, specification
 
-STATES = by_name(
+# The only list of the states, in full because Ansible copies to a host what a module imports.
+from ..module_utils._states import (  # noqa: F401  # pylint: disable=unused-import
     apt_packages,
     apt_source,
     docker_daemon_config,
@@ -183,6 +175,9 @@ STATES = by_name(
     nvidia_mig,
     swap,
 )
+from ..module_utils._states.several import ensure, specification, states_in
+
+STATES = states_in(globals())
 
 
 def _without_default(name: str) -> dict[str, Any]:
@@ -203,8 +198,11 @@ def main() -> None:
     module = QuietModule(
         argument_spec={
             "states": specification(STATES),
+            "only": {"type": "list", "elements": "str"},
+            "except": {"type": "list", "elements": "str"},
             "apt": {"type": "dict", "default": {}, "options": APT},
         },
+        mutually_exclusive=[("only", "except")],
         supports_check_mode=True,
     )
     run(module, run_module)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ModuleArgumentSpecValidator
@@ -13,6 +13,7 @@ from ansible.module_utils.errors import UnsupportedError
 
 from .._errors import REPORTED, DomainError, reported
 
+Entry = Mapping[str, Any]
 OPTIONS: dict[str, Any] = {
     "name": {"type": "str", "required": True},
     "module": {"type": "str", "required": True},
@@ -27,8 +28,35 @@ def specification(modules: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "list", "elements": "dict", "required": True, "options": options}
 
 
-def by_name(*states: Any) -> dict[str, Any]:
-    return {state.__name__.rpartition(".")[2]: state for state in states}
+def states_in(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the states among the names of a module: those that it imports from this package."""
+    return {name: value for name, value in namespace.items() if hasattr(value, "SPECIFICATION")}
+
+
+def select(states: Sequence[Entry], only: Sequence[str] | None, without: Sequence[str] | None) -> list[Entry]:
+    """Return the states that ``only`` names, or all but those that ``without`` names, in their own order.
+
+    Raises DomainError if a name is not unique or unknown, or if there is nothing to apply.
+    """
+    names = [state["name"] for state in states]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DomainError(f"Error while reading states: {', '.join(twice)}: each needs a unique name")
+    for option, chosen in (("only", only), ("except", without)):
+        unknown = [name for name in chosen or [] if name not in names]
+        if unknown:
+            raise DomainError(
+                f"Error while reading {option}: there is no state {', '.join(unknown)}."
+                f" Use the names in states: {', '.join(names)}."
+            )
+    selected = [
+        state for state in states if (only is None or state["name"] in only) and state["name"] not in (without or [])
+    ]
+    if not selected:
+        raise DomainError(
+            "Error while reading states: none is selected. Specify at least one state in states and only."
+        )
+    return selected
 
 
 class Part:
@@ -43,21 +71,18 @@ class Part:
 
 
 def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Bring one state after the other about. Raises DomainError with the results of those before.
+    """Apply the selected states in order. Raises DomainError with the results of those before.
 
     Stops after a state that requires a reboot: the states after it need the reboot, too.
 
     ``common`` are arguments of those states that have such an option, unless a state brings its own.
     """
-    wanted = [entry for entry in module.params["states"] if entry["when"]]
+    selected = select(module.params["states"], module.params.get("only"), module.params.get("except"))
+    wanted = [entry for entry in selected if entry["when"]]
     parts = [
         (entry["name"], modules[entry["module"]], _part(module, entry, modules[entry["module"]], common or {}))
         for entry in wanted
     ]
-    names = [name for name, _state, _part in parts]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DomainError(f"Error while reading states: {', '.join(twice)}: each needs a unique name")
     results: dict[str, Any] = {}
     for name, state, part in parts:
         try:

@@ -100,7 +100,7 @@ class Story(Site):  # type: ignore[misc]
             found["nvidia_driver"] |= {"loaded_version": DRIVER, "origin": "cuda_repository"} if found["gpus"] else {}
         else:
             for module in CHANGING:
-                self.answer(module, {"changed": True}, host=name)
+                self.answer(module, {"changed": True, "missing": []}, host=name)
             toolkit = {"changed": True, "services": ["containerd"]}
             self.answer("managed_files", toolkit, "50-nvidia.toml", name)
             self.answer("managed_service", {"changed": True, "actions": ["start"], "restart": False}, host=name)

@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._module import QuietModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._states import several
-from ansible_collections.gpulab.kubernetes.plugins.modules import host_state
+from ansible_collections.gpulab.kubernetes.plugins.modules import cluster_state, host_state
 
 Run = Callable[..., dict[str, Any]]
 
@@ -86,6 +87,7 @@ def test_what_follows_a_state_that_requires_a_reboot_is_left_out() -> None:
         ({"args": {"no_such": 1}}, "; unsupported: no_such. Supported parameters include: "),
         ({"args": {}}, "two: managed_files: missing required arguments: files"),
         ({"name": "one"}, "Error while reading states: one: each needs a unique name"),
+        ({"name": "one", "when": False}, "Error while reading states: one: each needs a unique name"),
     ],
 )
 def test_wrong_arguments_are_found_before_anything_changes(
@@ -94,6 +96,54 @@ def test_wrong_arguments_are_found_before_anything_changes(
     result = run_module("host_state", {"states": [file(root, "one"), {**file(root, "two"), **change}]})
     assert result["failed"] and said in result["msg"]
     assert not (root / "etc").exists()
+
+
+UNKNOWN = "Error while reading {}: there is no state {}. Use the names in states: one, two, three."
+EMPTY = "Error while reading states: none is selected. Specify at least one state in states and only."
+
+
+@pytest.mark.parametrize(
+    ("options", "applied"),
+    [
+        ({"only": ["three", "one"]}, ["one", "three"]),
+        ({"except": ["two"]}, ["one", "three"]),
+        ({"except": []}, ["one", "three"]),
+        # Its when is false, so there is nothing to apply.
+        ({"only": ["two"]}, []),
+    ],
+)
+def test_only_selected_states_are_applied(
+    run_module: Run, root: Path, options: dict[str, Any], applied: list[str]
+) -> None:
+    states = [file(root, "one"), {**file(root, "two"), "when": False}, file(root, "three")]
+    assert list(run_module("host_state", {"states": states, **options})["states"]) == applied
+    assert sorted(path.name for path in root.glob("etc/*")) == applied
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"only": ["one", "fuor"]}, UNKNOWN.format("only", "fuor")),
+        ({"except": ["fuor", "five"]}, UNKNOWN.format("except", "fuor, five")),
+        ({"only": ["one"], "except": ["two"]}, "parameters are mutually exclusive: only|except"),
+        ({"only": []}, EMPTY),
+        ({"except": ["one", "two", "three"]}, EMPTY),
+        ({"states": []}, EMPTY),
+    ],
+)
+def test_a_selection_that_fits_no_state_is_refused(
+    run_module: Run, root: Path, options: dict[str, Any], message: str
+) -> None:
+    states = [file(root, name) for name in ("one", "two", "three")]
+    result = run_module("host_state", {"states": states, **options})
+    assert result["failed"] and result["msg"] == message
+    assert not (root / "etc").exists()
+
+
+@pytest.mark.parametrize("module", [host_state, cluster_state])
+def test_documentation_lists_the_states_that_the_module_imports(module: Any) -> None:
+    documented = yaml.safe_load(module.DOCUMENTATION)["options"]["states"]["suboptions"]["module"]["choices"]
+    assert documented == list(module.STATES)
 
 
 def test_secrets_of_a_state_stay_secret(run_module: Run, root: Path) -> None:

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tasks of a role select states that its list has, and together they apply each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._states.several import select
+from stubbed_site import REPOSITORY
+
+MODULE = "gpulab.kubernetes.host_state"
+ROLES = {path.parents[1].name: yaml.safe_load(path.read_text()) for path in REPOSITORY.glob("roles/*/vars/main.yml")}
+VARIABLES = {name: value for variables in ROLES.values() for name, value in variables.items()}
+# By role. The role plan has those of all roles.
+LISTS = {
+    role: variables[name]
+    for role, variables in ROLES.items()
+    for name in (f"{role}_states", f"_{role}_states")
+    if name in variables and role != "plan"
+}
+# States that the role applies with the state's own module, by role.
+DIRECTLY = {
+    "acceptance": ["host"],
+    "containerd": ["service"],
+    "gpu_sharing": ["parts"],
+    "kubeadm": ["kubelet", "control plane", "worker"],
+}
+
+
+def options_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the options of each task that applies states, also within blocks."""
+    if isinstance(value, list):
+        for each in value:
+            yield from options_in(each)
+    elif isinstance(value, dict):
+        if MODULE in value:
+            yield value[MODULE]
+        for part in ("block", "rescue", "always"):
+            yield from options_in(value.get(part))
+
+
+def entries(value: Any) -> list[dict[str, Any]]:
+    """Return the states of a list, which may consist of variables."""
+    if isinstance(value, str):
+        return [entry for name in re.findall(r"\w+_states?\b", value) for entry in entries(VARIABLES[name])]
+    return [value] if isinstance(value, dict) else [entry for each in value for entry in entries(each)]
+
+
+def names(value: Any) -> list[str] | None:
+    """Return the names in a list, or in the lists of an expression."""
+    return re.findall(r"(?<![\w\]])\['(\w+)'\]", value) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("role", LISTS)
+def test_tasks_of_a_role_apply_each_of_its_states(role: str) -> None:
+    applied = [
+        state["name"]
+        for path in REPOSITORY.glob(f"roles/{role}/tasks/*.yml")
+        for options in options_in(yaml.safe_load(path.read_text()))
+        for state in select(entries(options["states"]), names(options.get("only")), names(options.get("except")))
+    ]
+    planned = [entry["name"] for entry in entries(LISTS[role])]
+    assert [name for name in planned if name not in applied] == DIRECTLY.get(role, [])
+
+
+def test_lists_are_found() -> None:
+    assert {*DIRECTLY, "docker", "host", "minikube", "nvidia_driver"} <= set(LISTS)
