@@ -50,5 +50,5 @@ def _with_commands(module: Any, result: Mapping[str, Any]) -> dict[str, Any]:
     if "cmd" in shown:
         shown["cmd"] = command_line(shown["cmd"], secrets)
     if ran and module._verbosity:
-        shown["commands"] = [f"{command_line(each.argv, secrets)}: {each.ended}, {each.seconds:.2f} s" for each in ran]
+        shown["commands"] = [f"{command_line(each.argv, secrets)} ({each.ended}, {each.seconds:.2f} s)" for each in ran]
     return shown

@@ -231,8 +231,8 @@ def test_a_failure_shows_its_command_without_secrets(
     assert result["stdout"].startswith("out: ") and result["stderr"].startswith("err: ")
     assert "S3CRET" not in str(result) and TOKEN not in str(result)
     ran = [each.rpartition(", ")[0] for each in result.get("commands", [])]
-    assert ran == ([f"{first} --state: exit status 1", f"{shown}: exit status 3"] if verbosity else [])
-    assert all(each.endswith(" s") for each in result.get("commands", []))
+    assert ran == ([f"{first} --state (exit status 1", f"{shown} (exit status 3"] if verbosity else [])
+    assert all(each.endswith(" s)") for each in result.get("commands", []))
 
 
 def test_a_result_lists_its_commands_with_v_alone(
@@ -250,8 +250,8 @@ def test_a_result_lists_its_commands_with_v_alone(
     result = ended(QuietModule, capsys, succeed, _ansible_verbosity=1)
     assert result["changed"]
     assert [each.rpartition(", ")[0] for each in result["commands"]] == [
-        "tool one: exit status 0",
-        "tool slow: killed by signal 9",
+        "tool one (exit status 0",
+        "tool slow (killed by signal 9",
     ]
     assert ended(QuietModule, capsys, succeed) == {"changed": True}
     assert ended(QuietModule, capsys, lambda _module: {}, _ansible_verbosity=1) == {"changed": False}

@@ -85,11 +85,11 @@ if [ "$2" = two.service ]; then echo "boom http://ci:S3CRET@proxy:3128" >&2; exi
         assert "S3CRET" not in str(result) and "WANDB_API_KEY=********" in result["msg"]
         ran = [command.split(",")[0] for command in result.get("commands", [])]
         assert [each for each in ran if " show " not in each] == [
-            "systemctl start one.service: exit status 0",
-            "systemctl start two.service: exit status 3",
-            "journalctl --unit two.service --lines 15 --output cat --no-pager: exit status 0",
+            "systemctl start one.service (exit status 0",
+            "systemctl start two.service (exit status 3",
+            "journalctl --unit two.service --lines 15 --output cat --no-pager (exit status 0",
         ] * bool(verbosity)
-        assert bool(verbosity) == any(" show " in each and each.endswith("one.service: exit status 0") for each in ran)
+        assert bool(verbosity) == any(" show " in each and each.endswith("one.service (exit status 0") for each in ran)
 
 
 def test_what_follows_a_state_that_requires_a_reboot_is_left_out() -> None:

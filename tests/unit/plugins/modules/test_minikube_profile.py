@@ -259,7 +259,7 @@ def test_the_password_of_a_proxy_is_not_shown(host: Host) -> None:
     host.write("status", json.dumps({}))
     result = host(http_proxy="http://ci:S3CRET@proxy:3128", _ansible_verbosity=3, _ansible_inject_invocation=True)
     assert result["invocation"] and "S3CRET" not in str(result)
-    assert any(" start " in each and each.endswith(" s") for each in result["commands"])
+    assert any(" start " in each and each.endswith(" s)") for each in result["commands"])
 
 
 IN_DOCKER = {"Driver": "docker", "kubernetes": {"ContainerRuntime": "docker"}}
