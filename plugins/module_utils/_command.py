@@ -9,12 +9,14 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ._errors import DomainError
+from ._secrets import mask
 
 _LOCALE = {"LC_ALL": "C", "LANGUAGE": "C"}
 
@@ -29,15 +31,27 @@ class Result:
     stderr: str
 
     @property
+    def ended(self) -> str:
+        return f"killed by signal {-self.rc}" if self.rc < 0 else f"exit status {self.rc}"
+
+    @property
     def said(self) -> str:
-        """The program's own words in one piece: stderr, else stdout, else its exit status."""
-        text = self.stderr.strip() or self.stdout.strip()
-        if text:
-            return text
-        return f"killed by signal {-self.rc}" if self.rc < 0 else f"nothing (exit status {self.rc})"
+        """The program's message in one piece: stderr, else stdout, else its exit status. Secrets are masked."""
+        text = mask(self.stderr.strip() or self.stdout.strip())
+        return text or (self.ended if self.rc < 0 else f"nothing ({self.ended})")
 
     def fields(self) -> dict[str, Any]:
-        return {"rc": self.rc, "stdout": self.stdout, "stderr": self.stderr}
+        """Return what an error shows of it. Secrets in ``cmd`` are masked when the module ends (see ``_module``)."""
+        return {"cmd": self.argv, "rc": self.rc, "stdout": mask(self.stdout), "stderr": mask(self.stderr)}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that has ended, and how long it took."""
+
+    argv: tuple[str, ...]
+    ended: str
+    seconds: float
 
 
 class CommandError(DomainError):
@@ -55,13 +69,15 @@ class CommandTimeoutError(CommandError):
 class Runner:
     """Runs programs through ``AnsibleModule.run_command``.
 
-    ``timeout`` (seconds, None for no limit) and ``environ`` are the defaults of each call.
+    ``timeout`` (seconds, None for no limit) and ``environ`` are the defaults of each call. Each command is added to the
+    module's ``commands_run``.
     """
 
     def __init__(self, module: Any, timeout: float | None = None, environ: Mapping[str, str] | None = None) -> None:
         self._module = module
         self._timeout = timeout
         self._environ = dict(_LOCALE, **(environ or {}))
+        self._ran: list[Ran] = getattr(module, "commands_run", [])
 
     def find(self, executable: str) -> str | None:
         """The path of a program given by name (looked for in PATH and the sbin directories) or by path."""
@@ -86,9 +102,11 @@ class Runner:
         """
         path = self.find(argv[0])
         if path is None:
-            raise CommandNotFoundError(f"Error while running {argv[0]}: there is no such program on this host", rc=127)
+            raise CommandNotFoundError(
+                f"Error while running {argv[0]}: there is no such program on this host", cmd=tuple(argv), rc=127
+            )
         limit = self._timeout if timeout is None else timeout
-        watch = _Watch(limit)
+        watch, begun = _Watch(limit), time.monotonic()
         try:
             rc, stdout, stderr = self._module.run_command(
                 [path, *argv[1:]],
@@ -104,10 +122,12 @@ class Runner:
         except BrokenPipeError:
             rc, stdout, stderr = -signal.SIGPIPE, b"", b"it stopped reading its input"
         except OSError as error:
-            raise CommandError(f"Error while running {path}: {error.strerror or error}", rc=126) from error
+            said = f"Error while running {path}: {error.strerror or error}"
+            raise CommandError(said, cmd=tuple(argv), rc=126) from error
         finally:
             watch.stop()
         result = Result(tuple(argv), rc, _text(stdout), _text(stderr))
+        self._ran.append(Ran(result.argv, result.ended, time.monotonic() - begun))
         if watch.fired:
             raise CommandTimeoutError(
                 f"Error while running {Path(path).name}: no response within {limit:g} s, so it was killed",

@@ -16,7 +16,7 @@ class DomainError(Exception):
     C(inconclusive) among them says that the failure proves nothing about what was to be checked.
     """
 
-    def __init__(self, message: str, **fields: Any) -> None:
+    def __init__(self, message: str, /, **fields: Any) -> None:
         super().__init__(message)
         self.fields = fields
 

@@ -11,6 +11,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ._errors import REPORTED, reported
+from ._secrets import command_line, mask
 
 
 class QuietModule(AnsibleModule):  # type: ignore[misc]  # Ansible has no types.
@@ -33,9 +34,21 @@ class QuietModule(AnsibleModule):  # type: ignore[misc]  # Ansible has no types.
 
 def run(module: Any, function: Callable[[Any], Mapping[str, Any]]) -> None:
     """Call ``function`` with the module and end the process with what it returns, or with the error that it raises."""
+    module.commands_run = []
     try:
         result = function(module)
     except REPORTED as error:
         said = reported(error)
-        module.fail_json(msg=str(said), **said.fields)
-    module.exit_json(**{"changed": False, **result})
+        module.fail_json(msg=mask(str(said)), **_with_commands(module, said.fields))
+    module.exit_json(**_with_commands(module, {"changed": False, **result}))
+
+
+def _with_commands(module: Any, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the failed command as one line and, with C(-v), all commands that ran."""
+    secrets = getattr(module, "no_log_values", ())
+    shown, ran = dict(result), module.commands_run
+    if "cmd" in shown:
+        shown["cmd"] = command_line(shown["cmd"], secrets)
+    if ran and module._verbosity:
+        shown["commands"] = [f"{command_line(each.argv, secrets)} ({each.ended}, {each.seconds:.2f} s)" for each in ran]
+    return shown

@@ -260,7 +260,7 @@ def run_module(module: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    texts = ("network", "cni", "base_image", "image_repository", "binary_mirror", "http_proxy", "https_proxy")
+    texts = ("network", "cni", "base_image", "image_repository", "binary_mirror")
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "default": "minikube"},
@@ -273,6 +273,7 @@ def main() -> None:
             "gpus": {"type": "str", "choices": ["all", "nvidia", "nvidia.com", "none"], "default": "none"},
             **{name: {"type": "int", "default": 0} for name in ("cpus", "memory", "disk")},
             **{name: {"type": "str", "default": ""} for name in texts},
+            **{name: {"type": "str", "default": "", "no_log": True} for name in ("http_proxy", "https_proxy")},
             **{
                 name: {"type": "list", "elements": "str", "default": []}
                 for name in ("addons", "extra_config", "options", "no_proxy")

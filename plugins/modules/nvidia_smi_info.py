@@ -482,6 +482,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._errors import DomainError
 from ..module_utils._module import run
 from ..module_utils._nvidia.gpu_state import gpu_state
 from ..module_utils._nvidia_smi.states import OK, STATES
@@ -492,7 +493,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     facts = gpu_state(module, **asked)
     if facts["state"] in module.params["fail_on"]:
         said = facts["message"] or facts["state"]
-        module.fail_json(msg=f"Error while reading the GPUs: {facts['state']}: {said}. {facts['advice']}", **facts)
+        raise DomainError(f"Error while reading the GPUs: {facts['state']}: {said}. {facts['advice']}", **facts)
     # Ansible takes a result with an rc other than 0 for a failure unless it's told otherwise.
     return {"failed": False, **facts}
 

@@ -243,15 +243,15 @@ class Packages:
         """Refresh the indexes when they lack a wanted version, and say whether that was done."""
         if not self._unknown(pending):
             return False
-        trouble = ""
+        trouble, fields = "", {}
         try:
             self._refresh()
         except CommandError as error:
             # A source of somebody else's may be broken; that matters only if our packages are still unknown.
-            trouble = f"\n{error}"
+            trouble, fields = f"\n{error}", error.fields
         unknown = self._unknown(pending)
         if unknown:
-            raise PackageError(f"Error while installing packages: {unknown_text(unknown)}{trouble}")
+            raise PackageError(f"Error while installing packages: {unknown_text(unknown)}{trouble}", **fields)
         return True
 
     def _predict(self, pending: Sequence[Wish], database: Database) -> dict[str, str]:

@@ -32,6 +32,7 @@ class Acceptance:
     def __init__(self, runner: Runner, image: str) -> None:
         self._runner = runner
         self._image = image
+        self._failed: Result | None = None
 
     def verify(self) -> dict[str, Any]:
         """Raises DomainError with everything that is not as it should be."""
@@ -54,6 +55,7 @@ class Acceptance:
                 + "\n".join(f"- {problem}" for problem in problems)
                 + f"\n{_ADVICE}",
                 problems=problems,
+                **(self._failed.fields() if self._failed else {}),
             )
         return {"gpus": there, "simulated": any(SIMULATED in text for text in said)}
 
@@ -70,11 +72,14 @@ class Acceptance:
 
     def _run(self, arguments: Sequence[str]) -> Result:
         try:
-            return self._runner.run(["docker", "run", "--rm", f"--name={_NAME}", "--network=none", *arguments])
+            done = self._runner.run(["docker", "run", "--rm", f"--name={_NAME}", "--network=none", *arguments])
         except CommandTimeoutError:
             # Docker's command line is gone; the container is not.
             self._runner.run(["docker", "rm", "--force", _NAME])
             raise
+        if done.rc != 0:
+            self._failed = self._failed or done
+        return done
 
     def _seen(self, what: str, request: str, wanted: Sequence[str]) -> list[str]:
         done = self._run(["--gpus", request, "--entrypoint=nvidia-smi", self._image, "-L"])

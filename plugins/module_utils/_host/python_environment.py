@@ -81,5 +81,6 @@ class PythonEnvironment:
             words = [line for line in done.said.splitlines() if line.startswith("ERROR")] or done.said.splitlines()
             raise DomainError(
                 f"Error while installing {package} {version} into {self._directory}: {words[-1]}. Check whether this "
-                "host can reach the Python package index, and whether the index has this version."
+                "host can reach the Python package index, and whether the index has this version.",
+                **done.fields(),
             )

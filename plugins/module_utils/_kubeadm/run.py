@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +41,11 @@ class Kubeadm:
         try:
             result = self.runner.run([self._executable, *arguments])
         except CommandTimeoutError as error:
-            fields = {key: mask(value) if isinstance(value, str) else value for key, value in error.fields.items()}
             said = str(error).removeprefix("Error while running ")
-            raise CommandError(f"Error while {doing}: {said}", **fields) from error
+            raise CommandError(f"Error while {doing}: {said}", **_masked(error.fields)) from error
         if result.rc != 0:
-            raise CommandError(
-                f"Error while {doing}: {complaint(result.stdout, result.stderr)}",
-                rc=result.rc,
-                stdout=mask(result.stdout),
-                stderr=mask(result.stderr),
-            )
+            said = complaint(result.stdout, result.stderr)
+            raise CommandError(f"Error while {doing}: {said}", **_masked(result.fields()))
         return result.stdout
 
     def run_known(self, calls: Sequence[Sequence[str]], doing: str) -> str:
@@ -108,6 +103,10 @@ class Kubeadm:
         result = self.runner.run(["systemctl", "stop", "kubelet"])
         if result.rc not in (0, 5):
             raise CommandError(f"Error while stopping the kubelet: {result.said}", **result.fields())
+
+
+def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: mask(value) if isinstance(value, str) else value for key, value in fields.items()}
 
 
 @contextlib.contextmanager

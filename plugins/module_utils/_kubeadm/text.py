@@ -13,16 +13,16 @@ from datetime import datetime, timezone
 from typing import Any
 
 from .._errors import DomainError
+from .._secrets import MASK
+from .._secrets import mask as mask_named
 
 ENDPOINT = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<name>[A-Za-z0-9](?:[\w.-]*\w)?)):(?P<port>\d{1,5})", re.ASCII
 )
 
-_MASK = "********"
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)|\ufeff")
 _LINE_END = re.compile(r"\r+\n?")
 _SECRETS = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}|(?<!sha256:)(?<![0-9a-fA-F])[0-9a-fA-F]{64,}")
-_SECRET_FLAGS = re.compile(r"(--(?:discovery-|tls-bootstrap-)?token|--certificate-key)([ \t]*=[ \t]*|[ \t]+)(?!--)\S+")
 _PIECES = re.compile(r"(?<=\.)[A-Za-z0-9]{8,}|(?=[A-Za-z]*[0-9])[A-Za-z0-9]{8,}|[a-z0-9]{16,}")
 _LONG_PIECES = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}")
 _PUBLIC_WORD = re.compile(rf"(?:--[a-z-]+=?)?(?:sha256:[0-9A-Fa-f]*|(?P<endpoint>{ENDPOINT.pattern}))?", re.ASCII)
@@ -45,8 +45,8 @@ def unreadable(what: str, wrong: str, shown: str | None = None) -> KubeadmTextEr
 
 
 def mask(text: str) -> str:
-    """The text without bootstrap tokens and certificate keys; CA hashes are no secret and stay."""
-    return _SECRETS.sub(_MASK, _SECRET_FLAGS.sub(rf"\1\2{_MASK}", text))
+    """The text without secrets, bare certificate keys included; CA hashes are no secret and stay."""
+    return _SECRETS.sub(MASK, mask_named(text))
 
 
 def mask_pieces(text: str) -> str:
@@ -139,4 +139,4 @@ def _masked_word(match: re.Match[str]) -> str:
     public = _PUBLIC_WORD.fullmatch(word)
     if public and not (public["endpoint"] and _LONG_PIECES.search(public["endpoint"])):
         return match[0]
-    return _PIECES.sub(_MASK, match[0])
+    return _PIECES.sub(MASK, match[0])

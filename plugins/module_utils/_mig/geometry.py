@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._command import CommandError, Runner
+from .._command import CommandError, Result, Runner
 from .._errors import DomainError
 from .._nvidia.root import NVIDIA_SMI
 from .._nvidia.sharing import layout_of
@@ -141,22 +141,23 @@ class Geometry:
     def apply(self, wanted: Sequence[Wish]) -> State:
         """Cut the GPUs that are not as wanted. Raises DomainError unless nvidia-smi shows them so afterwards."""
         state = self.read()
-        said: dict[int, list[str]] = {}
+        done: dict[int, list[Result]] = {}
         for wish in wanted:
             if not wish.fulfilled(state):
-                said[wish.gpu.index] = self._cut(wish, state)
+                done[wish.gpu.index] = self._cut(wish, state)
         state = self.read()
         wrong = [
             f"GPU {wish.gpu.index} ({wish.gpu.name}): {self._verdict(wish, state)}, after nvidia-smi printed: "
-            f"{' / '.join(said.get(wish.gpu.index, []))}"
+            f"{' / '.join(each.said for each in done.get(wish.gpu.index, []))}"
             for wish in wanted
             if not wish.fulfilled(state)
         ]
         if wrong:
-            raise DomainError(f"Error while partitioning the GPUs: {'; '.join(wrong)}")
+            failed = next((each.fields() for results in done.values() for each in results if each.rc != 0), {})
+            raise DomainError(f"Error while partitioning the GPUs: {'; '.join(wrong)}", **failed)
         return state
 
-    def _cut(self, wish: Wish, state: State) -> list[str]:
+    def _cut(self, wish: Wish, state: State) -> list[Result]:
         index, now = str(wish.gpu.index), next(gpu for gpu in state.gpus if gpu.index == wish.gpu.index)
         steps: list[list[str]] = []
         if state.of(now.index):
@@ -165,7 +166,7 @@ class Geometry:
             steps.append(["-i", index, "-mig", "1" if wish.parts else "0"])
         if wish.parts:
             steps.append(["mig", "-i", index, "-cgi", wish.create, "-C"])
-        return [self._runner.run([self._program, *step]).said for step in steps]
+        return [self._runner.run([self._program, *step]) for step in steps]
 
     def _verdict(self, wish: Wish, state: State) -> str:
         now = next((gpu for gpu in state.gpus if gpu.index == wish.gpu.index), None)

@@ -125,12 +125,12 @@ class CdiSpec:
         # Its path unit may have used up the starts that systemd allows in a short time.
         self._systemd.do("reset-failed", service)
         deadline = time.monotonic() + timeout
-        said = ""
+        said, fields = "", {}
         while True:
             try:
                 self._systemd.do("start", service)
             except DomainError as error:
-                said = f" {error}"
+                said, fields = f" {error}", error.fields
             lack = self._look(expected, outcome)
             if not lack:
                 return
@@ -140,5 +140,6 @@ class CdiSpec:
         said = said or self._systemd.journal(service)
         raise DomainError(
             f"Error while waiting for the CDI specification {self._path}: {lack}.{said}\n"
-            f"Compare `nvidia-smi -L` with `nvidia-ctk cdi list`; a lost GPU needs a reset or a reboot."
+            f"Compare `nvidia-smi -L` with `nvidia-ctk cdi list`; a lost GPU needs a reset or a reboot.",
+            **fields,
         )

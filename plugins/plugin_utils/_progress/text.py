@@ -105,7 +105,7 @@ def what_failed(res: Mapping[Any, Any]) -> str:
         if str(key) in (*NOISE, *COPIES) or str(key).startswith(("_", "ansible_")) or value in (None, "", [], {}):
             continue
         text = _value(value)
-        if key != "item" and text.strip() not in message:
+        if key != "item" and not (isinstance(value, str) and text.strip() in message):
             lines += [f"{key}:", *(f"  {line}" for line in text.splitlines())] if "\n" in text else [f"{key}: {text}"]
     return printable("\n".join(lines)).rstrip()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,10 @@ def test_a_token_that_could_not_be_had_is_told_without_secrets(run: Run, program
     assert "it names no endpoint host:port: kubeadm join 10.0.0.1 --token ********" in output
     assert "censored" in output, "the module ran"
     assert SECRET not in output
+    programs.add("kubeadm", f'echo "error: no API for {TOKEN}" >&2; exit 1')
+    status, output = run("join.yml")
+    assert status != 0 and SECRET not in output
+    assert re.search(r"no API for \*+\s+cmd: kubeadm token create .*--kubeconfig /etc/kubernetes/admin.conf", output)
     assert "Join the worker" not in output
 
 

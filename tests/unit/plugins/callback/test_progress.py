@@ -73,6 +73,12 @@ TASKS = {
       ansible.builtin.command: sh -c "echo heard; echo complaint >&2; exit 3"
       when: inventory_hostname == "b"
 """,
+    "systemctl": """
+    - name: Start x
+      gpulab.kubernetes.managed_service:
+        name: x
+      when: inventory_hostname == "b"
+""",
     "item": """
     - name: Break an item
       ansible.builtin.fail:
@@ -194,6 +200,20 @@ def test_an_error_is_shown_in_full_and_once(playbook: Path) -> None:
     assert re.search(r"^  b  failed .*failed=1", output, re.MULTILINE)
     assert output.splitlines()[-1].startswith("Failed on b: ") and "Where the time went" not in output
     assert "Where the time went" in plain(playbook, "-v")[1]
+
+
+@pytest.mark.parametrize("playbook", ["systemctl"], indirect=True)
+@pytest.mark.parametrize("verbosity", ["", "-v", "-vvv"])
+def test_a_failure_shows_its_command_and_v_lists_all(playbook: Path, verbosity: str) -> None:
+    program = playbook.parent / "systemctl"
+    program.write_text('#!/bin/sh\necho "boom http://ci:S3CRET@proxy" >&2\nexit 3\n')
+    program.chmod(0o755)
+    status, output = plain(playbook, *verbosity.split(), PATH=f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    assert status == 2 and "S3CRET" not in output
+    assert "b: FAILED: Start x: Error while reading the state of x.service: boom http://********@proxy" in output
+    assert re.search(r"^    cmd: systemctl show --property=\S+ .*x\.service$", output, re.MULTILINE)
+    assert re.search(r"^    rc: 3$", output, re.MULTILINE)
+    assert bool(re.search(r"systemctl show .* x\.service \(exit status 3, \d\.\d\d s\)", output)) == bool(verbosity)
 
 
 @pytest.mark.parametrize("playbook", ["item"], indirect=True)

@@ -3,13 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.module_utils import basic
+from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import (
     CommandError,
     CommandNotFoundError,
@@ -17,6 +20,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import 
     Result,
     Runner,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._module import QuietModule, run
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._secrets import command_line, mask
 
 
 @pytest.fixture
@@ -52,16 +57,18 @@ def test_bytes_that_are_not_utf8_are_replaced(runner: Runner, programs: Any) -> 
 
 @pytest.mark.parametrize("name", ["no-such-program-here", "/no/such/program"])
 def test_missing_program_is_an_error_of_its_own(runner: Runner, name: str) -> None:
-    with pytest.raises(CommandNotFoundError, match=name):
-        runner.run([name])
+    with pytest.raises(CommandNotFoundError, match=name) as caught:
+        runner.run([name, "--version"])
+    assert caught.value.fields == {"cmd": (name, "--version"), "rc": 127}
 
 
 def test_file_that_is_no_program(runner: Runner, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/no/such/interpreter\n")
     broken.chmod(0o755)
-    with pytest.raises(CommandError, match=r"Error while running .*broken"):
+    with pytest.raises(CommandError, match=r"Error while running .*broken") as caught:
         runner.run([str(broken)])
+    assert caught.value.fields["cmd"] == (str(broken),)
 
 
 def _ended(process: Path) -> bool:
@@ -78,7 +85,7 @@ def test_hung_program_is_killed_with_its_children(runner: Runner, programs: Any,
     with pytest.raises(CommandTimeoutError, match=r"stuck.*0\.5 s") as caught:
         runner.run([path], timeout=0.5)
     assert time.monotonic() - start < 10
-    assert caught.value.fields["stdout"] == "begun\n"
+    assert caught.value.fields["stdout"] == "begun\n" and caught.value.fields["cmd"] == (path,)
     child = Path("/proc") / (tmp_path / "child").read_text().strip()
     while time.monotonic() - start < 10 and not _ended(child):
         time.sleep(0.02)
@@ -102,7 +109,7 @@ def test_check_names_what_was_being_done(runner: Runner, programs: Any) -> None:
     with pytest.raises(CommandError) as caught:
         runner.check([path], "drying the pool")
     assert str(caught.value) == "Error while drying the pool: no such pool"
-    assert caught.value.fields == {"rc": 4, "stdout": "", "stderr": "no such pool\n"}
+    assert caught.value.fields == {"cmd": (path,), "rc": 4, "stdout": "", "stderr": "no such pool\n"}
 
 
 @pytest.mark.parametrize(
@@ -116,3 +123,135 @@ def test_check_names_what_was_being_done(runner: Runner, programs: Any) -> None:
 )
 def test_said(result: Result, said: str) -> None:
     assert result.said == said
+
+
+TOKEN = "8l4jks.lxh6hgeuqnq29tac"
+# Ansible's word for an argument that is the value of a secret option.
+HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("proxy http://ci:S3CRET@proxy:3128/x", "proxy http://********@proxy:3128/x"),
+        ("https://S3CRET@index.example.org/simple", "https://********@index.example.org/simple"),
+        ("http://ci:S3CR@ET@mirror", "http://********@mirror"),
+        (f"kubeadm join --token {TOKEN} --v=5", "kubeadm join --token ******** --v=5"),
+        ("--certificate-key=S3CRET --v=5", "--certificate-key=******** --v=5"),
+        ("--certificate-key S3CRET", "--certificate-key ********"),
+        ("--admin-password 'S3CRET with spaces' next", "--admin-password ******** next"),
+        ("WANDB_API_KEY=S3CRET", "WANDB_API_KEY=********"),
+        ('{"password": "S3CRET", "user": "ci"}', '{"password": ******** "user": "ci"}'),
+        ("login ci password: S3CRET", "login ci password: ********"),
+        ("Proxy-Authorization: Basic S3CRET", "Proxy-Authorization: Basic ********"),
+        (f"invalid token {TOKEN}.", "invalid token ********."),
+        ('TOKEN="S3CRET', "TOKEN=********"),
+    ],
+)
+def test_secrets_in_texts_are_masked(text: str, masked: str) -> None:
+    assert mask(text) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "unknown flag: --token\nTo see the stack trace",
+        "could not find a JWS signature for token ID 8l4jks",
+        "oci://registry:5000/image@sha256:" + "a" * 64,
+        "Hash Sum mismatch: SHA256:" + "0" * 64,
+        "http://mirror.example.org/dists/stable and root@gpu1",
+        "mirror.internalregistry1.example.org",
+        "-o Dpkg::Options::=--force-confold nvidia-driver-595=595.71-1",
+    ],
+)
+def test_other_texts_stay_as_they_are(text: str) -> None:
+    assert mask(text) == text
+
+
+def test_a_command_line_can_be_typed_again() -> None:
+    argv = ["sh", "-c", "echo $HOME; ls 'a b'"]
+    assert shlex.split(command_line(argv)) == argv
+
+
+# Quoting changes the first and the third.
+SECRETS = ["it's S3CRET", "S3CRET", 'S3"CRET $x']
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--token", "{}"], "--token '********'"),
+        (["--token={}", "x"], "'--token=********' x"),
+        (["-e", "WANDB_API_KEY={}", "-e", "X=1"], "-e 'WANDB_API_KEY=********' -e X=1"),
+        (["--certificate-key", "{}", "--v=5"], "--certificate-key '********' --v=5"),
+    ],
+)
+def test_a_named_secret_is_not_in_a_command_line(secret: str, words: list[str], shown: str) -> None:
+    assert command_line(["tool", *(word.replace("{}", secret) for word in words)]) == f"tool {shown}"
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_option_is_not_in_a_command_line(secret: str) -> None:
+    shown = f"tool --key 'x********' {HIDDEN}"
+    assert command_line(["tool", "--key", f"x{secret}", secret], [secret]) == shown
+
+
+def ended(
+    kind: type[basic.AnsibleModule], capsys: pytest.CaptureFixture[str], function: Any, **arguments: Any
+) -> dict[str, Any]:
+    """Return the result of a module with a secret option, as the controller gets it."""
+    with patch_module_args({"key": "it's S3CRET", **arguments}):
+        module = kind(argument_spec={"key": {"type": "str", "no_log": True}})
+        with pytest.raises(SystemExit):
+            run(module, function)
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+@pytest.mark.parametrize("kind", [basic.AnsibleModule, QuietModule])
+@pytest.mark.parametrize("verbosity", [0, 1, 3])
+def test_a_failure_shows_its_command_without_secrets(
+    kind: type[basic.AnsibleModule], verbosity: int, programs: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(programs.add("tool", 'cat >"$0.read"; echo "out: $*"; echo "err: $*" >&2; exit 3'))
+    first = str(programs.add("first", "exit 1"))
+
+    def fail(module: Any) -> Any:
+        Runner(module).run([first, "--state"])
+        argv = [path, "--key", module.params["key"], "--token", TOKEN, "http://ci:S3CRET@mirror", "--password=S3CRET"]
+        return Runner(module).check(argv, "reading http://ci:S3CRET@mirror", data="S3CRET of stdin")
+
+    given = {"_ansible_verbosity": verbosity, "_ansible_inject_invocation": verbosity >= 3}
+    result = ended(kind, capsys, fail, **given)
+    assert Path(f"{path}.read").read_text() == "S3CRET of stdin"
+    shown = f"{path} --key {HIDDEN} --token '********' 'http://********@mirror' '--password=********'"
+    assert (result["cmd"], result["rc"]) == (shown, 3)
+    assert result["msg"].startswith("Error while reading http://********@mirror: err: --key ********")
+    assert result["stdout"].startswith("out: ") and result["stderr"].startswith("err: ")
+    assert "S3CRET" not in str(result) and TOKEN not in str(result)
+    ran = [each.rpartition(", ")[0] for each in result.get("commands", [])]
+    assert ran == ([f"{first} --state (exit status 1", f"{shown} (exit status 3"] if verbosity else [])
+    assert all(each.endswith(" s)") for each in result.get("commands", []))
+
+
+def test_a_result_lists_its_commands_with_v_alone(
+    programs: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs.add("tool", 'test "$1" != slow || exec sleep 60')
+    monkeypatch.setenv("PATH", f"{programs.directory}{os.pathsep}{os.environ['PATH']}")
+
+    def succeed(module: Any) -> Any:
+        Runner(module).run(["tool", "one"])
+        with pytest.raises(CommandTimeoutError):
+            Runner(module, timeout=0.3).run(["tool", "slow"])
+        return {"changed": True}
+
+    result = ended(QuietModule, capsys, succeed, _ansible_verbosity=1)
+    assert result["changed"]
+    assert [each.rpartition(", ")[0] for each in result["commands"]] == [
+        "tool one (exit status 0",
+        "tool slow (killed by signal 9",
+    ]
+    assert ended(QuietModule, capsys, succeed) == {"changed": True}
+    assert ended(QuietModule, capsys, lambda _module: {}, _ansible_verbosity=1) == {"changed": False}

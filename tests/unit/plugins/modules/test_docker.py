@@ -128,11 +128,14 @@ def test_what_is_not_as_it_should_be_is_named(host: Host, file: str, text: str, 
     host.write(file, text)
     result = host.verify()
     assert result["failed"] and words in result["msg"] and "run again" in result["msg"]
+    assert result.get("cmd", "").startswith("docker run --rm --name=gpulab-check") == (file == "check")
 
 
 def test_an_image_that_can_not_be_pulled_is_named(host: Host) -> None:
     host.write("no-image", "")
-    assert "Error while pulling the image cuda: manifest unknown" in host.verify()["msg"]
+    result = host.verify()
+    assert "Error while pulling the image cuda: manifest unknown" in result["msg"]
+    assert result["cmd"] == "docker pull --quiet cuda"
 
 
 def test_mig_devices_count_in_place_of_their_gpu(host: Host) -> None:

@@ -68,6 +68,31 @@ def test_the_first_failure_ends_it_and_is_named(run_module: Run, root: Path) -> 
     assert list(result["states"]) == ["one"] and not (root / "etc/three").exists()
 
 
+def test_v_lists_the_commands_of_all_states_and_a_failure_its_own(run_module: Run, root: Path, programs: Any) -> None:
+    unit = "LoadState=loaded\\nActiveState=inactive\\nUnitFileState=enabled\\n"
+    body = f"""[ "$1" = show ] && {{ printf '{unit}'; exit; }}
+if [ "$2" = two.service ]; then echo "boom http://ci:S3CRET@proxy:3128" >&2; exit 3; fi"""
+    programs.add("systemctl", body)
+    programs.add("journalctl", "echo WANDB_API_KEY=S3CRET")
+    states = [
+        {"name": name, "module": "managed_service", "args": {"name": name, "run_dir": str(root)}}
+        for name in ("one", "two", "three")
+    ]
+    for verbosity in (0, 1, 3):
+        given = {"_ansible_verbosity": verbosity, "_ansible_inject_invocation": verbosity >= 3}
+        result = run_module("host_state", {"states": states, **given})
+        assert (result["failed_state"], result["cmd"], result["rc"]) == ("two", "systemctl start two.service", 3)
+        assert result["stderr"] == "boom http://********@proxy:3128\n"
+        assert "S3CRET" not in str(result) and "WANDB_API_KEY=********" in result["msg"]
+        ran = [command.split(",")[0] for command in result.get("commands", [])]
+        assert [each for each in ran if " show " not in each] == [
+            "systemctl start one.service (exit status 0",
+            "systemctl start two.service (exit status 3",
+            "journalctl --unit two.service --lines 15 --output cat --no-pager (exit status 0",
+        ] * bool(verbosity)
+        assert bool(verbosity) == any(" show " in each and each.endswith("one.service (exit status 0") for each in ran)
+
+
 def test_what_follows_a_state_that_requires_a_reboot_is_left_out() -> None:
     state = SimpleNamespace(
         SPECIFICATION={"argument_spec": {}}, ensure=lambda module: {"changed": True, "reboot_required": True}

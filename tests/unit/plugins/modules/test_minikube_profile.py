@@ -254,6 +254,14 @@ def test_only_a_start_goes_through_the_proxy(host: Host) -> None:
     assert (host.here / "proxies").read_text().splitlines()[-1].strip() == "start"
 
 
+def test_the_password_of_a_proxy_is_not_shown(host: Host) -> None:
+    host.profile()
+    host.write("status", json.dumps({}))
+    result = host(http_proxy="http://ci:S3CRET@proxy:3128", _ansible_verbosity=3, _ansible_inject_invocation=True)
+    assert result["invocation"] and "S3CRET" not in str(result)
+    assert any(" start " in each and each.endswith(" s)") for each in result["commands"])
+
+
 IN_DOCKER = {"Driver": "docker", "kubernetes": {"ContainerRuntime": "docker"}}
 DECLARED: dict[str, Any] = {"driver": "docker", "container_runtime": "docker"}
 

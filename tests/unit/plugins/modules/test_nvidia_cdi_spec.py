@@ -104,6 +104,7 @@ def test_a_service_that_fails_says_why(host: Host) -> None:
     host.systemctl(start="echo 'Job failed' >&2; exit 1")
     result = host.run()
     assert result["failed"] and "Job failed" in result["msg"]
+    assert (result["cmd"], result["rc"]) == ("systemctl start nvidia-cdi-refresh.service", 1)
 
 
 def test_the_units_are_kept_enabled(host: Host) -> None:

@@ -102,6 +102,7 @@ def test_what_cannot_be_is_one_error_before_anything_changes(
     [
         (a100(held=True), {}, "its MIG mode is still off and will change at the next GPU reset"),
         (a100(True), {"refuses": True}, "its MIG devices are nothing, not 1g.5gb, 1g.5gb"),
+        (a100(True), {"refuses": True, "refusal_rc": 6}, "its MIG devices are nothing, not 1g.5gb, 1g.5gb"),
     ],
 )
 def test_the_result_is_read_and_not_believed(
@@ -111,6 +112,9 @@ def test_the_result_is_read_and_not_believed(
     result = run_module("nvidia_mig", {"layout": "all-1g.5gb"})
     assert result["failed"]
     assert words in result["msg"] and "nvidia-smi printed" in result["msg"]
+    # Only a command that failed is shown; nvidia-smi may end with 0 although it did nothing.
+    assert result.get("rc") == more.get("refusal_rc")
+    assert ("nvidia-smi mig -i 0 -cgi " in result.get("cmd", "")) == ("refusal_rc" in more)
 
 
 @pytest.mark.parametrize("layout", [None, ["4g.20gb"]])

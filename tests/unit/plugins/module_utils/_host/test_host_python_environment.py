@@ -98,8 +98,9 @@ def test_the_reason_of_pip_is_said() -> None:
     with pytest.raises(
         DomainError,
         match=r"No matching distribution found.*Check whether this host can reach the Python package index, and",
-    ):
-        PythonEnvironment(Programs(Result((), 1, "", said)), "/opt/x").install("wandb", "0.31.0", {})  # type: ignore[arg-type]
+    ) as caught:
+        PythonEnvironment(Programs(Result(("pip",), 1, "", said)), "/opt/x").install("wandb", "0.31.0", {})  # type: ignore[arg-type]
+    assert (caught.value.fields["cmd"], caught.value.fields["stderr"]) == (("pip",), said)
 
 
 @pytest.mark.parametrize(("package", "found"), [("pytest", pytest.__version__), ("not-there", "")])

@@ -70,6 +70,8 @@ FAILURES: list[tuple[dict[str, Any], str]] = [
         "no\nrc: 3\nstdout: out\nstderr:\n  two\n  lines",
     ),
     ({"msg": "it said: out", "stdout": "out"}, "it said: out"),
+    # The message has this digit, and does not show the exit status by it.
+    ({"msg": "no 3.1", "cmd": "x --y", "rc": 3}, "no 3.1\ncmd: x --y\nrc: 3"),
     ({"msg": "no", "item": "x", "ansible_loop_var": "item"}, "x: no"),
     ({"msg": "no", "item": {"a": 1}, "_ansible_item_label": "short"}, "short: no"),
     ({}, "no reason given"),

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Masks secrets in command lines and in the output of programs. Values of ``no_log`` options are masked as well."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from ansible.module_utils.common.parameters import remove_values
+
+MASK = "********"
+_NAME = r"(?:passw(?:or)?d|passphrase|token|secret|(?:api|access|certificate)[_-]?key)"
+_FLAG = rf"--?[\w-]{{0,40}}{_NAME}"
+_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|\S)+"""
+_PATTERNS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(://)[^\s/]+(?=@)",
+        rf"(?i)({_NAME}[\"']?[ \t]*=[ \t]*){_VALUE}",
+        rf"(?i)({_FLAG}[ \t]+)(?!--){_VALUE}",
+        rf"(?i)((?:{_NAME}[\"']|passw(?:or)?d|passphrase)[ \t]*:[ \t]*){_VALUE}",
+        rf"(?i)(authorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:basic|bearer)?[ \t]*){_VALUE}",
+        # A bootstrap token of Kubernetes.
+        r"()(?<![\w.-])[a-z0-9]{6}\.[a-z0-9]{16}(?![\w-]|\.\w)",
+    )
+)
+
+_ASSIGNED = re.compile(rf"(?is)^([\w-]*{_NAME}=).*")
+
+
+def mask(text: str) -> str:
+    """Return the text without users and passwords in URLs, tokens, and values whose names say that they are secret."""
+    for pattern in _PATTERNS:
+        text = pattern.sub(rf"\1{MASK}", text)
+    return text
+
+
+def command_line(argv: Sequence[str], secrets: Iterable[str] = ()) -> str:
+    """Return a command as a user would type it, without ``secrets``. Quoting comes last, because it changes values."""
+    shown: list[str] = []
+    is_value = False
+    for word in remove_values(list(argv), set(secrets)):
+        shown.append(MASK if is_value else mask(_ASSIGNED.sub(rf"\1{MASK}", word)))
+        is_value = bool(re.fullmatch(_FLAG, word, re.IGNORECASE))
+    return shlex.join(shown)
