@@ -36,7 +36,7 @@ def imported(name: str, path: Path) -> Iterator[str]:
             source = resolve_name("." * node.level + (node.module or ""), package)
             yield from (f"{source}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            yield from (argument.value for argument in node.args if isinstance(argument, ast.Constant))
+            yield from (str(argument.value) for argument in node.args if isinstance(argument, ast.Constant))
 
 
 def circle(root: Path, package: str) -> list[str]:
