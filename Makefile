@@ -24,8 +24,6 @@ PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
 GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator dra metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms patience hostile kit scenarios older vm
-# CI does not select this one: it needs QEMU, and an emulated machine is slow.
-BY_HAND := vm
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -128,8 +126,8 @@ $(filter-out older scenarios,$(GROUPS)): venv
 	@echo "$@: $(tests_$@)"
 	$(PYTEST) $(addprefix tests/integration/,$(tests_$@))
 
-groups: # print the names of the groups that CI selects from
-	@echo $(filter-out $(BY_HAND),$(GROUPS))
+groups: # print the groups, each with its tests; .ci/select_group.py selects one of them
+	@$(foreach group,$(GROUPS),echo $(group) $(tests_$(group));)
 
 labs: # print the names of the labs that the long tests use
 	@echo molecule-default $(addprefix molecule-,$(SCENARIOS)) $(addprefix $${GPULAB_TEST_PREFIX:-it}-,$(LABS))
@@ -177,7 +175,7 @@ lint: venv ## ruff, mypy, yamllint, generated documents, ansible-lint (productio
 
 lint-rest: venv
 	@echo "lint: 4/6 mypy and yamllint"
-	mypy --no-error-summary plugins examples lab tests docs upstream
+	mypy --no-error-summary plugins examples lab tests docs upstream .ci/select_group.py
 	yamllint --strict .
 	echo "lint: 5/6 antsibull-docs, Galaxy's importer"
 	if .ci/make-venv $(DOCS) requirements-docs.txt 3.13 3.12; then $(MAKE) docs-lint

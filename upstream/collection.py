@@ -20,11 +20,11 @@ def _make_importable() -> None:
 
 _make_importable()
 
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.dpkg import compare_versions  # noqa: E402
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.keyring import (  # noqa: E402
     KeyFormatError,
     PublicKey,
     public_keys,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._versions import compare_versions  # noqa: E402
 
 __all__ = ["KeyFormatError", "PublicKey", "compare_versions", "public_keys"]

@@ -1,12 +1,12 @@
-"""The stand-in for NVIDIA's CUDA sample, which another part of the lab describes as a build context."""
+"""The stand-in for NVIDIA's CUDA sample, which lab.gpusim describes as a build context."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
-from lab import paths
-from lab.depot import cache, driver_debs, tools, versions
+from lab import gpusim, paths
+from lab.depot import cache, tools, versions
 from lab.depot.registry import Registry, holds
 
 _LOCAL = "localhost/gpulab-check"
@@ -19,14 +19,14 @@ def _stamp() -> Path:
 def is_stored() -> bool:
     """Say whether the registry has the image, made from the same."""
     stamp = _stamp()
-    return holds(versions.CHECK_IMAGE) and stamp.is_file() and stamp.read_text() == driver_debs.key()
+    return holds(versions.CHECK_IMAGE) and stamp.is_file() and stamp.read_text() == gpusim.key()
 
 
 def store(registry: Registry) -> None:
     """Build the context with podman and store the image. Raises DepotError."""
     with tempfile.TemporaryDirectory(prefix="gpulab-check-") as work:
-        context = driver_debs.simulation("check_image")(Path(work, "context"))
-        local = f"{_LOCAL}:{driver_debs.key()}"
+        context = gpusim.check_image(Path(work, "context"))
+        local = f"{_LOCAL}:{gpusim.key()}"
         doing = f"building {versions.CHECK_IMAGE}"
         tools.run(["podman", "build", "--quiet", "--tag", local, context], doing=doing, log="podman")
         target = f"docker://{registry.address}/{versions.CHECK_IMAGE}"
@@ -35,4 +35,4 @@ def store(registry: Registry) -> None:
             tools.run(argv, doing=f"storing {versions.CHECK_IMAGE}", log="podman")
         finally:
             tools.run(["podman", "rmi", local], doing="removing the local copy of the check image", log="podman")
-    cache.replace_text(_stamp(), driver_debs.key())
+    cache.replace_text(_stamp(), gpusim.key())

@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection
 from functools import lru_cache
 from pathlib import Path
 
-from lab.depot import cache, cuda_toolkits, docker, driver_debs, golang, recipes, scripts, signing, versions
+from lab.depot import cache, cuda_toolkits, docker_programs, golang, recipes, scripts, signing, versions
 from lab.depot.content import Content, Filling, placeholder
 from lab.depot.golang import Recipe
+from lab.gpusim import driver_content
 from upstream.lock import Package, Repository
 
 _KUBELET_UNIT = """\
@@ -80,7 +81,7 @@ def content(entry: Package, repository: Repository, kubernetes: Collection[str])
     if entry.name == "containerd.io":
         return _containerd(release) if release in versions.RUNC else None
     if entry.name in _DOCKER:
-        return _DOCKER[entry.name](release) if docker.is_built(release) else placeholder(entry.name)
+        return _DOCKER[entry.name](release) if docker_programs.is_built(release) else placeholder(entry.name)
     if entry.name in _DOCKER_PLUGINS:
         return _docker_plugin(entry.name, release)
     if entry.name in _TOOLKIT:
@@ -92,7 +93,7 @@ def content(entry: Package, repository: Repository, kubernetes: Collection[str])
         return placeholder(entry.name)
     found = cuda_toolkits.content(entry.name, entry.version)
     if found is None:
-        found = driver_debs.content(entry.name, entry.version, repository.name.removeprefix(_CUDA))
+        found = driver_content(entry.name, entry.version, repository.name.removeprefix(_CUDA))
     return found
 
 
@@ -205,9 +206,8 @@ def _docker_cli(version: str) -> Content:
 
 
 def _docker_plugin(package: str, version: str) -> Content:
-    source = next(
-        (each[package] for each in map(docker.plugins, versions.DOCKER) if each[package].version == f"v{version}"), None
-    )
+    known = (docker_programs.plugins(each)[package] for each in versions.DOCKER)
+    source = next((recipe for recipe in known if recipe.version == f"v{version}"), None)
     if source is None or not golang.is_built(source):
         return placeholder(package)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from lab.depot import cache, deb, tools
 from lab.depot.content import Content, Filling, merged, placeholder
-from lab.depot.driver_debs import key
 from lab.gpusim import library
 from lab.gpusim.nvidia_smi import nvidia_smi
 from lab.gpusim.packages import parts, virtual
@@ -41,6 +41,12 @@ _DKMS_INSTALL = (
 )
 # As DKMS has it: an upgrade, too, removes what the former version has built.
 _DKMS_REMOVE = f'#!/bin/sh\nset -e\ncase "$1" in remove | upgrade | deconfigure) {_LIB}/dkms remove || true ;; esac\n'
+
+
+@lru_cache
+def key() -> str:
+    """Key of everything that the simulation's results depend on."""
+    return cache.tree_digest(Path(__file__).parent, Path(deb.__file__))
 
 
 def driver_content(name: str, version: str, distribution: str) -> Content | None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab import paths, progress
-from lab.depot import cache, deb, driver_debs, images, oci, registry, versions
+from lab.depot import cache, deb, images, oci, registry, versions
 from lab.depot.oci import Settings
 from lab.gpusim import library
-from lab.gpusim.driver_debs import driver_part
+from lab.gpusim.driver_debs import driver_part, key
 
 _REPOSITORY = "ghcr.io/gpulab/driver-installer"
 _SUITE = "bookworm"
@@ -46,8 +46,8 @@ def _image(version: str, files: dict[str, oci.Content]) -> images.Image:
     }
     settings = Settings(("/install",), (), "", {}, labels)
     code = cache.tree_digest(_HERE / "installer", _HERE / "installer_image.py", _RECIPE / "install")
-    key = cache.digest(driver_debs.key(), code, version, settings)
-    return images.Image(reference(version), key, files, settings, on_base=True)
+    made_from = cache.digest(key(), code, version, settings)
+    return images.Image(reference(version), made_from, files, settings, on_base=True)
 
 
 def _files(version: str) -> Iterator[tuple[str, oci.Content]]:

@@ -107,9 +107,12 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         # ansible-runner's terminal is a program, which reads what it shows line by line.
         watched = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "AWX_ISOLATED_DATA_DIR" not in os.environ
         self._live = view == "live" or (view == "auto" and watched)
-        self._write = self._above(self._display.display) if self._live else self._display.display
-        self._display.display = self._show_cleaned
-        atexit.register(self._stop)
+        # A command line can name several playbooks.
+        self._progress, self._over, self._quiet = Progress(), threading.Event(), False
+        if self._display.display != self._show_cleaned:
+            self._write = self._above(self._display.display) if self._live else self._display.display
+            self._display.display = self._show_cleaned
+            atexit.register(self._stop)
         self._plays = [play._uuid for play in playbook.get_plays()]
         self._feed("playbook_on_start")
         threading.Thread(target=self._tick, daemon=True).start()

@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from ansible import context
 
-from ..module_utils._acceptance.summary import counted
+from ..module_utils._words import counted
 from ..plugin_utils._inventory import hosts, variables
 from ..plugin_utils._progress.text import printable
 from .run_commands import run_commands

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils._apt.credentials import basic
+from ..module_utils._basic_auth import basic
 from ..plugin_utils._containerd.registries import credential_problems, mirror_problems
 from .to_toml import to_toml
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from ..module_utils._acceptance.summary import counted
+from ..module_utils._words import counted
 
 DOCUMENTATION = r"""
 name: report_failure

@@ -130,7 +130,7 @@ from ..module_utils._cluster.isolation import isolate, result
 from ..module_utils._cluster.maintenance import Maintenance
 from ..module_utils._cluster.records import CORDON, ISOLATION, TAINT
 from ..module_utils._module import run
-from ..module_utils._nvidia.xid import written
+from ..module_utils._words import written
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:

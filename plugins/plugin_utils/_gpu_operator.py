@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from ..module_utils._problem import Problem
+from ..module_utils._words import listing
 from ._cuda import compatibility
-from ._preflight.model import listing
 
 Values = Mapping[str, Any]
 

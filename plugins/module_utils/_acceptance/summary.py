@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._problem import together
+from .._words import counted
 
 Report = Mapping[str, Any]
 
@@ -81,8 +82,3 @@ def _kept(report: Report) -> str:
     if report["kept"]:
         return f" (kept from the verification of {moments[0]}; nothing has changed since)"
     return " (partly kept from an earlier verification)"
-
-
-def counted(number: int, what: str) -> str:
-    """1 problem, 2 problems."""
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -11,9 +11,9 @@ from typing import Any
 from .._cluster import objects
 from .._cluster.isolation import isolation
 from .._problem import Problem
+from .._words import counted
 from .problems import IMAGE, POD_FAILED, SITE, UNOFFERED, find_remedy, problem
 from .run import PodProof
-from .summary import counted
 from .target import SILENT, PluginLog, Target, label_problem, lost_gpus
 
 Report = Mapping[str, Any]

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+from .._basic_auth import basic
 
 CREDENTIALS_OPTION: dict[str, dict[str, Any]] = {
     "credentials": {
@@ -64,10 +65,6 @@ def authorization(credentials: Credentials, url: str) -> str:
         if each.fits(url):
             return basic(each.username, each.password)
     return ""
-
-
-def basic(username: str, password: str) -> str:
-    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
 
 def problems(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -9,14 +9,12 @@ import platform
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 from .._files import read_text
 
 _FIELD = re.compile(r"^(Package|Status|Version|Architecture|Maintainer|Depends): (.*)$", re.MULTILINE)
 _NAME = re.compile(r"[^\s,|(:]+")
-_PARTS = re.compile(r"(\D*)(\d*)")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el", "armv7l": "armhf"}
 ABSENT_STATES = frozenset({"not-installed", "config-files"})
 
@@ -109,31 +107,3 @@ def read_status(text: str) -> Iterator[Package]:
                 maintainer=fields.get("Maintainer", ""),
                 relations=fields.get("Depends", ""),
             )
-
-
-def compare_versions(one: str, other: str) -> int:
-    """-1, 0 or 1 as the first version is lower than, equal to or higher than the second (deb-version(7))."""
-    for left, right in zip(_split(one), _split(other)):
-        for (left_text, left_number), (right_text, right_number) in zip_longest(
-            _PARTS.findall(left), _PARTS.findall(right), fillvalue=("", "")
-        ):
-            a = ([*map(_weight, left_text), 0], int(left_number or 0))
-            b = ([*map(_weight, right_text), 0], int(right_number or 0))
-            if a != b:
-                return -1 if a < b else 1
-    return 0
-
-
-def _split(version: str) -> tuple[str, str, str]:
-    epoch, colon, rest = version.strip().partition(":")
-    if not colon:
-        epoch, rest = "0", version.strip()
-    upstream, _dash, revision = rest.rpartition("-")
-    return (epoch, upstream, revision) if _dash else (epoch, rest, "")
-
-
-def _weight(character: str) -> int:
-    """A tilde sorts before the end of a part, letters before everything else."""
-    if character == "~":
-        return -1
-    return ord(character) if character.isalpha() else ord(character) + 256

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._command import CommandError
+from .._versions import compare_versions
 from .cli import Apt
-from .dpkg import Database, compare_versions, read_database
+from .dpkg import Database, read_database
 from .lists import indexes_fresh, note_refresh
 from .wishes import (
     Follow,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import Any
 
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?", re.ASCII)
 _PREFIXES = "KMGTPE"
@@ -22,3 +23,8 @@ def read_quantity(text: str) -> Fraction | None:
         return number / 1000 if unit else number
     power: int = (1024 if unit.endswith("i") else 1000) ** (_PREFIXES.index(unit[0].upper()) + 1)
     return number * power
+
+
+def quantity(text: Any) -> Fraction | None:
+    """An amount of bytes as Kubernetes writes it (100Gi, 2T), None for anything else."""
+    return None if str(text).endswith("m") else read_quantity(str(text))

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .._apt.dpkg import Database, compare_versions
+from .._apt.dpkg import Database
+from .._versions import compare_versions
 
 # How the packages of kernels and of their headers are called: by Debian and Ubuntu, by Proxmox VE 8 and later, before.
 _NAMES = {

@@ -16,8 +16,8 @@ from typing import Any
 from .._nvidia_smi.faults import DO_LINKS, DO_REBOOT
 from .._nvidia_smi.values import bus_id
 from .._problem import Problem
+from .._words import written
 from .kernel_records import BROKEN, LONGEST, Record
-from .xid import written
 from .xid_catalog import CRITICAL, INFO, WARNING
 
 _MOST_LINES = 8

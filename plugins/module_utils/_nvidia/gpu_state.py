@@ -12,12 +12,13 @@ from typing import Any
 from .._command import Runner
 from .._errors import DomainError
 from .._nvidia_smi.facts import NvidiaSmi
+from .._words import moment, written
 from .driver_messages import read_messages
 from .health import UNEXPLAINED, complete
 from .kernel_log import boot_id, kernel_records
 from .pci import address_of, left_out
 from .root import NVIDIA_SMI, nvidia_smi
-from .xid import findings, moment, read_records, written
+from .xid import findings, read_records
 
 
 def gpu_state(

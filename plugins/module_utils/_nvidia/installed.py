@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._apt.dpkg import Database, compare_versions, read_database
+from .._apt.dpkg import Database, read_database
 from .._files import read_text, under
 from .._host.swap_origins import blamed, origins
 from .._host.swap_state import active_swaps
+from .._versions import compare_versions
 from .kernel_module import parse_version
 
 _LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+(?:\.\d+)+)\Z")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from .._command import CommandError, Result
 from .._files import text_or_nothing
+from .._words import moment
 from .kernel_records import Record, dmesg_records, journal_records
-from .xid import moment
 
 # The identifier is the kernel's also where a daemon hands its log on, as in containers and with ReadKMsg=no.
 _JOURNAL = (

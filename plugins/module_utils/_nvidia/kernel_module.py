@@ -17,10 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .._apt.dpkg import compare_versions
 from .._command import Result, Runner
 from .._errors import DomainError
 from .._files import read_text, under
+from .._versions import compare_versions
 from .driver_messages import read_messages
 from .kernel_log import kernel_records
 from .signing import certificate

@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any
 
 from .._nvidia_smi.values import bus_id
 from .._problem import Problem
+from .._words import written
 from . import xid_catalog as data
 from .kernel_records import BROKEN, LONGEST, Record, dmesg_records, journal_records
 
@@ -145,20 +145,6 @@ def recovery_action(text: str) -> str | None:
     """What the driver asks for now, by the message of Xid 154; None for any other message."""
     match = _RECOVERY.search(text)
     return match["action"] if match else None
-
-
-def written(time: float | None) -> str | None:
-    """A time in UTC as the module returns it."""
-    return None if time is None else datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def moment(text: str) -> float | None:
-    """The seconds of such a text, None for any other."""
-    try:
-        found = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
-        return found.replace(tzinfo=timezone.utc).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def _finding(group: list[Event], over: bool) -> Finding:

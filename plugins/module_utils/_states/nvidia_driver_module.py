@@ -10,7 +10,7 @@ from typing import Any
 
 from .._command import Runner
 from .._nvidia.kernel_module import Driver
-from .._nvidia.xid import written
+from .._words import written
 
 
 def ensure(module: Any) -> dict[str, Any]:

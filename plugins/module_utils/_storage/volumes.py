@@ -6,22 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from typing import Any
 
 from .._cluster import objects
 from .._cluster.objects import Object
-from .._cluster.quantities import read_quantity
+from .._cluster.quantities import quantity
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _RENAME = "Choose another nfs_cache_claim."
 _REMOVE = "First remove the claim and the volume (nfs_cache_state=absent, which keeps the data), and run again."
 _STALE = ("Released", "Failed")
-
-
-def quantity(text: Any) -> Fraction | None:
-    """An amount of bytes as Kubernetes writes it (100Gi, 2T), None for anything else."""
-    return None if str(text).endswith("m") else read_quantity(str(text))
 
 
 def obstacle(found: Object | None, wanted: Object) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...module_utils._apt.dpkg import compare_versions
+from ...module_utils._versions import compare_versions
 from .fit import KINDS, OPEN
 
 # Of hosts whose apt does not know the archive's packages (yet): what the stable releases have.

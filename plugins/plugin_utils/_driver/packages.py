@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._nvidia.driver import is_helper
+from ...module_utils._versions import compare_versions
 from .fit import OPEN, PROPRIETARY, branch_of, devices_of, kind_for
 
 COMPUTE, FULL = "compute", "full"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...module_utils._acceptance.summary import counted
 from ...module_utils._training.judge import Wanted
+from ...module_utils._words import counted
 
 # Stands for the reader's inventory in commands.
 _UNKNOWN_INVENTORY = "-i INVENTORY"

@@ -12,9 +12,9 @@ from typing import Any
 
 from ansible.module_utils.common.yaml import yaml_load
 
-from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
-from .._preflight.model import listing
+from ...module_utils._versions import compare_versions
+from ...module_utils._words import listing
 from .hosts import likely_group, rename
 
 Values = Mapping[str, Any]

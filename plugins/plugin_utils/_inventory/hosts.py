@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._problem import Problem
-from .._preflight.model import listing
+from ...module_utils._words import listing
 from .references import CONNECTION
 
 Groups = Mapping[str, Sequence[str]]

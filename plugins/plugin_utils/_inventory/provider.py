@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from .._preflight.model import listing
+from ...module_utils._words import listing
 
 _KUBEADM, _MINIKUBE = "kubeadm", "minikube"
 _BOTH = "Set -e cluster_provider=kubeadm or -e cluster_provider=minikube"

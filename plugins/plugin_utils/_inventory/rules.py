@@ -19,13 +19,13 @@ from ...module_utils._apt import credentials
 from ...module_utils._apt.key import AptKeyError, read_pins, unpinned
 from ...module_utils._benchmark.pods import LONGEST_TIMEOUT, SHORTEST_TIMEOUT
 from ...module_utils._cluster import pools
+from ...module_utils._cluster.quantities import quantity
 from ...module_utils._nvidia import sharing
 from ...module_utils._problem import Problem
-from ...module_utils._storage.volumes import quantity
+from ...module_utils._words import listing
 from .. import _images, _nfs
 from .._containerd import registries
 from .._cuda.plan import MINOR_VERSION, RELEASE
-from .._preflight.model import listing
 from .._preflight.network import is_node_name
 from . import files
 

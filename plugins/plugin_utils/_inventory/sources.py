@@ -15,7 +15,7 @@ from pathlib import Path
 from ansible.inventory.manager import IGNORED
 
 from ...module_utils._problem import Problem
-from .._preflight.model import listing
+from ...module_utils._words import listing
 from .access import inventory_paths
 from .reading import YAML, Source, as_ansible, decode, encoding_problem, has_content, written
 

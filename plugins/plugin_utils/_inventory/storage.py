@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ...module_utils._problem import Problem
-from .._preflight.model import listing
+from ...module_utils._words import listing
 
 Values = Mapping[str, Any]
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...module_utils._problem import Problem
+from ...module_utils._words import listing
 from .._inventory.files import writable
-from .._preflight.model import listing
 
 # Ansible reads only the first of these, so another one would hide group_vars/all.yml or be hidden by it.
 _SAME = {"group_vars/all.yml": ("group_vars/all", "group_vars/all.yaml", "group_vars/all.json")}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...module_utils._problem import Problem
-from .._preflight.model import listing
+from ...module_utils._words import listing
 
 FORM = "NAME:ADDRESS or NAME:ADDRESS:GPUS, such as gpu1:192.0.2.21:4"
 # A host name (RFC 1123).

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ...module_utils._acceptance.summary import counted
 from ...module_utils._problem import Problem
+from ...module_utils._words import counted
 from .machines import Machine, read_machines, read_user
 
 Ask = Callable[[str], str]

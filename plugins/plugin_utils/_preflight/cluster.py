@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
-from .model import Cluster, ClusterRule, Reading, listing
+from ...module_utils._versions import compare_versions
+from ...module_utils._words import listing
+from .model import Cluster, ClusterRule, Reading
 
 # Interfaces that the pod network makes on a node.
 _OF_THE_CLUSTER = re.compile(r"(?:cni|flannel|veth|kube-|nodelocaldns|tunl|cali|cilium|lxc|weave)")

@@ -11,9 +11,10 @@ from pathlib import PurePosixPath
 
 from ...module_utils._errors import DomainError
 from ...module_utils._problem import Problem
+from ...module_utils._words import listing
 from .._containerd import conflicts
 from .._containerd.config import Configuration, merge, parse, parse_release
-from .model import Cluster, Facts, HostRule, Reading, listing
+from .model import Cluster, Facts, HostRule, Reading
 
 _OPERATOR = re.compile(r"/toolkit/nvidia-container-runtime(?:\.\w+)?\Z")
 _WHY = "containerd merges the drop-ins into the configuration that this collection writes, and would not work correctly"

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...module_utils._problem import Problem
+from ...module_utils._words import listing
 from .._cuda import compatibility
 from .._driver.archive import builds
 from .._driver.fit import AUTO, branch_of, devices_of, kind_for
 from .._driver.packages import available, foreign_kernel, headers_problem, installed_versions, modules_of, newest
 from .._driver.plan import INSTALLED
 from .._driver.version import Host, fitting
-from .model import Cluster, Facts, Reading, listing
+from .model import Cluster, Facts, Reading
 from .remedies import INSTEAD
 
 # Where a distribution keeps its own driver.

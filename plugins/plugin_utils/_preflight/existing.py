@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
-from .model import Cluster, HostRule, Reading, listing
+from ...module_utils._versions import compare_versions
+from ...module_utils._words import listing
+from .model import Cluster, HostRule, Reading
 
 SETTING = "cluster_existing_packages"
 CONTAINERD, KUBERNETES, TOOLKIT = "containerd", "Kubernetes", "container toolkit"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
+from ...module_utils._versions import compare_versions
 from .access import CAUSES, PYTHON, UNREACHABLE, UNREADABLE
 from .model import Cluster, Facts, Reading
 

@@ -11,6 +11,7 @@ from itertools import chain
 
 from ...module_utils._nvidia.pci import PASSED_THROUGH, address_of, selects
 from ...module_utils._problem import Problem, Remedy
+from ...module_utils._words import listing
 from .._cuda import compatibility
 from .._cuda import data as families
 from .._cuda.families import by_device_id
@@ -28,7 +29,7 @@ from .driver import (
     modules_to_be,
     secure_boot,
 )
-from .model import Cluster, ClusterRule, Facts, HostRule, Reading, listing
+from .model import Cluster, ClusterRule, Facts, HostRule, Reading
 from .remedies import IGNORED, IMAGE, INSTEAD, describe_remedies, remedies
 
 # SXM modules of HGX systems; GB200 and GB300 are arm64.

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from ...module_utils._apt.dpkg import compare_versions
 from ...module_utils._problem import Problem
+from ...module_utils._versions import compare_versions
+from ...module_utils._words import listing
 from . import network, packages
 from .failure import PYTHON, core_for_python
-from .model import Cluster, Facts, HostRule, Reading, listing
+from .model import Cluster, Facts, HostRule, Reading
 
 # kube-proxy works with either.
 _PACKET_FILTERS = {"ip_tables", "nf_tables"}

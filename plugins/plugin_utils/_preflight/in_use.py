@@ -15,8 +15,9 @@ import yaml
 from ...module_utils._cluster.dra import twice_problem
 from ...module_utils._kubeadm import init_decision
 from ...module_utils._problem import Problem
+from ...module_utils._words import listing
 from .differences import differences
-from .model import Cluster, ClusterRule, Facts, HostRule, Reading, listing
+from .model import Cluster, ClusterRule, Facts, HostRule, Reading
 
 _VERSION = "cluster_kubernetes_version"
 # The one that kubeadm takes for an address without one.

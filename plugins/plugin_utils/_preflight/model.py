@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +72,3 @@ class Cluster:
 
 HostRule = Callable[[Reading, Cluster], Iterator[Problem]]
 ClusterRule = Callable[[Cluster], Iterator[Problem]]
-
-
-def listing(values: Iterable[Any]) -> str:
-    return ", ".join(map(str, values))

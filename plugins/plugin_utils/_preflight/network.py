@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator
 
 from ...module_utils._problem import Problem
+from ...module_utils._words import listing
 from .._resolver import resolv_conf, usable
-from .model import Cluster, HostRule, Reading, listing
+from .model import Cluster, HostRule, Reading
 
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _CLUSTER_PROGRAMS = (

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator
 
 from ...module_utils._problem import Problem
+from ...module_utils._words import listing
 from .existing import REPLACE, SETTING, kept_version
-from .model import Cluster, Facts, HostRule, Reading, listing
+from .model import Cluster, Facts, HostRule, Reading
 
 # What distributions call them; containerd.io can't be installed next to them.
 _FOREIGN_RUNTIMES = ("containerd", "docker.io", "runc")

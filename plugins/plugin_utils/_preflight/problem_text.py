@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from ...module_utils._acceptance.summary import counted
+from ...module_utils._words import counted
 from .._progress.text import clip, columns, names, one_line
 from .access import CAUSES, UNREACHABLE, UNREADABLE
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...module_utils._acceptance.problems import PROVE, SITE
-from ...module_utils._acceptance.summary import counted
 from ...module_utils._files import ASIDE
 from ...module_utils._nvidia_smi.faults import DO_LOOK
 from ...module_utils._problem import Problem, read, together
+from ...module_utils._words import counted
 from .certificates import renewal
 from .drift import Row
 from .launch import problems as launch_problems

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...module_utils._acceptance.summary import counted
 from ...module_utils._benchmark.figures import FIGURES, ON_CPU, label
 from ...module_utils._benchmark.log import read_facts, read_figures
 from ...module_utils._benchmark.peers import pcie
+from ...module_utils._words import counted
 from .read import Report, dictionaries, dictionary, number, text, texts
 from .table import MOST_ROWS, Cell, Fold, Row, Table
 from .words import moment

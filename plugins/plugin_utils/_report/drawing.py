@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...module_utils._acceptance.summary import counted
+from ...module_utils._words import counted
 from . import words
 from .links import Links, links
 from .read import Report, dictionaries, dictionary, number, text, texts

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ...module_utils._acceptance.summary import counted
+from ...module_utils._words import counted
 from .read import Report, dictionaries, number, text, texts
 from .table import Cell, Fold, Row
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...module_utils._acceptance.summary import counted
+from ...module_utils._words import counted
 from .read import Report, dictionaries, dictionary, number, text
 
 # State -> its word. The page has a color, a pattern and a sign for each, so that no one depends on colors.

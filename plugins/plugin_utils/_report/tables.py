@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ...module_utils._acceptance.summary import counted
+from ...module_utils._words import counted
 from .benchmark import benchmark_tables
 from .health import healthy_gpus, unhealthy_gpus
 from .read import Report, dictionaries, dictionary, number, text

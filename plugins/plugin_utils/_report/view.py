@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...module_utils._acceptance.summary import counted
+from ...module_utils._words import counted
 from . import tables, words
 from .actions import listed
 from .drawing import Drawing, drawing, is_fleet

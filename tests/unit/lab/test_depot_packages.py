@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.depot import apt, catalog, debian, docker, recipes, signing, versions
+from lab.depot import apt, catalog, debian, docker_programs, recipes, signing, versions
 from lab.depot.cache import DepotError, fresh
 from lab.depot.golang import Recipe
 from upstream.lock import load
@@ -117,7 +117,7 @@ def test_what_the_lab_does_not_know_is_an_empty_placeholder(lab_cache: Path) -> 
 def test_plugins_of_docker_lie_where_its_command_line_looks_for_them(lab_cache: Path) -> None:
     pretend(recipes.containerd("2.3.6"), **{"containerd.service": ""})
     assert contents(packed("docker-debian13")["docker-buildx-plugin"]) == set(), "it is not built"
-    for recipe in docker.plugins("29.8.2").values():
+    for recipe in docker_programs.plugins("29.8.2").values():
         pretend(recipe)
     for path in (packed(f"docker-{name}") for name in ("debian12", "debian13", "ubuntu2604")):
         for name in ("docker-buildx", "docker-compose"):

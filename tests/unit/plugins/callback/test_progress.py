@@ -180,6 +180,17 @@ def test_plain_lines_tell_phase_message_change_and_account(playbook: Path) -> No
     assert "\x1b" not in output
 
 
+@pytest.mark.parametrize("playbook", ["says"], indirect=True)
+@pytest.mark.parametrize("view", ["plain", "live"])
+def test_each_playbook_of_a_command_line_has_its_own_account(playbook: Path, view: str) -> None:
+    status, output = plain(playbook, str(playbook), GPULAB_PROGRESS_VIEW=view)
+    assert status == 0
+    assert output.count("[0:00] 1/1 Do it all") == output.count("Where the time went (") == 2
+    # Ansible's own recap adds them up, too.
+    accounts = re.findall(r"^Succeeded in .* s: (.*) on 2 hosts\.$", output, re.MULTILINE)
+    assert accounts == ["1 change", "2 changes"]
+
+
 @pytest.mark.parametrize("playbook", ["closes"], indirect=True)
 def test_what_is_worth_reading_last_comes_last(playbook: Path) -> None:
     status, output = plain(playbook)

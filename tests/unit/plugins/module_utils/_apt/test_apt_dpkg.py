@@ -7,7 +7,8 @@ import shutil
 import subprocess
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.dpkg import Database, compare_versions, read_status
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.dpkg import Database, read_status
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._versions import compare_versions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

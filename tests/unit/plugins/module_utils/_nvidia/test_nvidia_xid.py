@@ -17,13 +17,12 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.xid impo
     Event,
     Finding,
     findings,
-    moment,
     problems_of,
     read_dmesg,
     read_journal,
     read_message,
-    written,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._words import moment, written
 
 ROOT = Path(__file__).resolve().parents[5]
 FALLEN = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."

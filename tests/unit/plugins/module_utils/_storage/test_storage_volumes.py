@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.quantities import quantity
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage import volumes
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage.nfs_volume import Wanted
 
@@ -37,7 +38,7 @@ TEAM, TEAM_A = (
     ],
 )
 def test_amounts(text: Any, expected: float | None) -> None:
-    assert volumes.quantity(text) == expected
+    assert quantity(text) == expected
 
 
 def found(body: dict[str, Any], *, labels: dict[str, str] | None = None, phase: str = "Bound", **spec: Any) -> Any:

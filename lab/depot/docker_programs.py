@@ -1,0 +1,26 @@
+"""Programs of Docker Engine, its command line and plugins, which are built only for those that need them."""
+
+from __future__ import annotations
+
+from lab.depot import golang, recipes, versions
+from lab.depot.golang import Recipe
+
+
+def is_built(version: str) -> bool:
+    """Say whether the packages of this version hold programs; otherwise they are empty."""
+    return version in versions.DOCKER and all(golang.is_built(recipe) for recipe in engine(version))
+
+
+def engine(version: str) -> tuple[Recipe, Recipe]:
+    """Return how the engine and the command line of a version of Docker are built."""
+    return recipes.docker_engine(version), recipes.docker_cli(version)
+
+
+def plugins(version: str) -> dict[str, Recipe]:
+    """Return how the plugins are built that belong to a version of Docker, by the names of their packages."""
+    entry = versions.table()["docker"][version]
+    numbers = {name: next(iter(entry[name].values())).partition("-")[0] for name in ("buildx", "compose")}
+    return {
+        "docker-buildx-plugin": recipes.docker_buildx(numbers["buildx"]),
+        "docker-compose-plugin": recipes.docker_compose(numbers["compose"]),
+    }

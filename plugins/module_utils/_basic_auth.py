@@ -1,0 +1,13 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The header of HTTP's Basic authentication. Pure."""
+
+from __future__ import annotations
+
+import base64
+
+
+def basic(username: str, password: str) -> str:
+    """Return the value of the header Authorization."""
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compares versions by the rule of dpkg, which also fits those of programs and of Python packages. Pure."""
+
+from __future__ import annotations
+
+import re
+from itertools import zip_longest
+
+_PARTS = re.compile(r"(\D*)(\d*)")
+
+
+def compare_versions(one: str, other: str) -> int:
+    """-1, 0 or 1 as the first version is lower than, equal to or higher than the second (deb-version(7))."""
+    for left, right in zip(_split(one), _split(other)):
+        for (left_text, left_number), (right_text, right_number) in zip_longest(
+            _PARTS.findall(left), _PARTS.findall(right), fillvalue=("", "")
+        ):
+            a = ([*map(_weight, left_text), 0], int(left_number or 0))
+            b = ([*map(_weight, right_text), 0], int(right_number or 0))
+            if a != b:
+                return -1 if a < b else 1
+    return 0
+
+
+def _split(version: str) -> tuple[str, str, str]:
+    epoch, colon, rest = version.strip().partition(":")
+    if not colon:
+        epoch, rest = "0", version.strip()
+    upstream, _dash, revision = rest.rpartition("-")
+    return (epoch, upstream, revision) if _dash else (epoch, rest, "")
+
+
+def _weight(character: str) -> int:
+    """A tilde sorts before the end of a part, letters before everything else."""
+    if character == "~":
+        return -1
+    return ord(character) if character.isalpha() else ord(character) + 256
