@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def run(tmp_path: Path, programs: Any) -> Run:
         (tmp_path / "site.yml").write_text(PLAYBOOK.format(part=part))
         (tmp_path / "hosts.ini").write_text(inventory)
         # Nobody is a worker, so this machine joins nothing.
-        settings = {"_kubeadm_joining": ["gpu1", "gpu2"], "_kubeadm_is_control_plane": True}
+        settings = {"_kubeadm_needs_token": True, "_kubeadm_is_control_plane": True}
         arguments = ["-i", "hosts.ini", "site.yml", "-vvv", "-e", json.dumps(settings)]
         return run_ansible(tmp_path, *arguments, PATH=f"{programs.directory}{os.pathsep}{os.environ['PATH']}")
 
@@ -102,7 +103,8 @@ def test_only_a_node_that_is_new_is_that_of_the_host_that_has_joined(
     known = {"__kubeadm_join_info": {"token": TOKEN, "ca_cert_hashes": [PINNED], "ca_certificates": "-----BEGIN"}}
     settings = {
         **known,
-        "_kubeadm_joining": ["gpu1"],
+        "_kubeadm_needs_token": True,
+        "_kubeadm_joins": True,
         "_kubeadm_is_control_plane": False,
         "_kubeadm_join_file": "",
         "_kubeadm_discovery": {},
@@ -114,6 +116,44 @@ def test_only_a_node_that_is_new_is_that_of_the_host_that_has_joined(
     status, output = site.play(JOIN, settings)
     assert status == 0, output
     assert seen in output
+
+
+WHO_JOINS = """
+- name: Ask who joins
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Load the settings
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: settings
+    - name: Show the answers
+      ansible.builtin.debug:
+        msg: "{{ inventory_hostname }} {{ _kubeadm_joins | ternary('joins', 'stays') }}, {{ _kubeadm_needs_token }}."
+"""
+
+
+@pytest.mark.parametrize(
+    ("finished", "run", "answers"),
+    [
+        ("", "all", "cp1 stays, True. gpu1 joins, True. gpu2 joins, True."),
+        ("cp1 gpu1", "all", "cp1 stays, True. gpu1 stays, True. gpu2 joins, True."),
+        ("cp1 gpu1 gpu2", "all", "cp1 stays, False. gpu1 stays, False. gpu2 stays, False."),
+        # No token is made for a host that is not in this run, or for a control plane.
+        ("cp1 gpu1", "cp1:gpu1", "cp1 stays, False. gpu1 stays, False."),
+        ("gpu1 gpu2", "all", "cp1 stays, False. gpu1 stays, False. gpu2 stays, False."),
+    ],
+)
+def test_a_worker_joins_unless_it_has_joined(tmp_path: Path, finished: str, run: str, answers: str) -> None:
+    (tmp_path / "site.yml").write_text(WHO_JOINS)
+    # A control plane can be a worker, too, and does not join either.
+    (tmp_path / "hosts.ini").write_text(INVENTORY + "cp1\n")
+    settings = {"preflight_host": f"{{{{ {{'cluster': {{'finished': inventory_hostname in '{finished}'.split()}}}} }}}}"}
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/all.json").write_text(json.dumps(settings))
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "--limit", run)
+    assert status == 0, output
+    assert " ".join(sorted(re.findall(r"\w+ (?:joins|stays), \w+\.", output))) == answers
 
 
 RENDER = """
