@@ -150,9 +150,11 @@ options:
     default: true
     version_added: 0.2.0
   timeout:
-    description: Seconds to wait until all pods have reported.
+    description:
+      - Seconds to wait until all pods have reported.
+      - With V(0), it is 300 seconds and one more for each 4 pods that request a GPU.
     type: int
-    default: 300
+    default: 0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
 attributes:
@@ -372,7 +374,7 @@ def main() -> None:
             "tolerations": {"type": "list", "elements": "dict", "default": []},
             "force": {"type": "bool", "default": False},
             "verify": {"type": "bool", "default": True},
-            "timeout": {"type": "int", "default": 300},
+            "timeout": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )

@@ -19,6 +19,9 @@ LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": PART}
 CHECK, HOLD = "check", "hold"
 SERVICE, PORT = "network", 8080
 
+# Pulling the image takes as long on one node as on many, which do it simultaneously. The API creates pods in turn.
+_LEAST_TIME, _PODS_PER_SECOND = 300, 4
+
 _END = "acceptance: end of list"
 _ROW = re.compile(r"^((?:GPU|MIG)-[0-9A-Za-z/-]+), (.+)$")
 _PART = re.compile(r"^MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)$")
@@ -34,7 +37,7 @@ _ISOLATION = (
 
 @dataclass(frozen=True)
 class Settings:
-    """``holder``: who runs the verification; ``timeout`` in seconds.
+    """``holder``: who runs the verification; ``timeout`` in seconds, 0 for one by the number of GPUs.
 
     ``tolerations``: those of the pods for which free GPUs are counted; the verification's own tolerate every taint.
     """
@@ -46,6 +49,14 @@ class Settings:
     holder: str = ""
     plugin_namespace: str = "nvidia-device-plugin"
     tolerations: Sequence[Mapping[str, Any]] = ()
+
+
+def time_limit(timeout: int, gpu_pods: int) -> tuple[int, str]:
+    """Seconds until all pods must have reported, and in words where they come from."""
+    if timeout:
+        return timeout, "acceptance_timeout"
+    words = f"{_LEAST_TIME} s and 1 s for each {_PODS_PER_SECOND} of {gpu_pods} GPU pods; or set acceptance_timeout"
+    return _LEAST_TIME + gpu_pods // _PODS_PER_SECOND, words
 
 
 def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .._cluster import objects
 from .._cluster.api import Api
@@ -54,7 +54,7 @@ class Run:
         self._own = OwnNamespace(api, settings.namespace, manifests.PART, "acceptance_namespace", settings.holder)
         # Pods that did not report while the API was away may have done so.
         self._clock = api.clock
-        self._deadline = self._clock() + settings.timeout
+        self._began, self._deadline = self._clock(), 0.0
         self.proofs: list[PodProof] = []
 
     @property
@@ -67,6 +67,9 @@ class Run:
 
     def verify(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
         """Make all pods at once, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
+        limit, limit_words = manifests.time_limit(self._settings.timeout, sum(target.free for target in targets))
+        self._settings = replace(self._settings, timeout=limit)
+        self._deadline = self._began + limit
         bodies = [
             manifests.gpu_pod(self._settings, target.name, number, resource)
             for target in targets
@@ -82,6 +85,9 @@ class Run:
             proof = PodProof(objects.name(body), node_of(body), kind, resource=_resource(body), body=body)
             self.proofs.append(proof)
         self._watch()
+        for proof in self.proofs:
+            if not proof.done and not self.remaining:
+                proof.trouble += f" after {limit} s ({limit_words})"
         if self._own.taken_over:
             raise DomainError(
                 f"Error while verifying the GPUs: another run has taken over namespace {self._settings.namespace}."

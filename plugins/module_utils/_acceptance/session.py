@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
-from .._cluster import device_plugins
+from .._cluster import device_plugins, objects
 from .._cluster.api import Api, ApiError
 from .._cluster.dra import read_claims
 from .._cluster.watching import Watch
@@ -108,18 +108,17 @@ class Session:
                     run.until(lambda: self._labelled(watch), _LABELLING, watch)
             after = {target.name: target for target in self._look()}
         network["nodes"] = [after[target.name].identity for target in nodes]
-        moment = _now()
+        proofs, moment = objects.grouped(run.proofs, lambda proof: proof.node), _now()
         proven = {}
         for target in todo:
             # Who held a GPU at any time of the verification counts: what was in use then could not be proven.
             now = after[target.name]
             held = {name: {**pods, **now.held.get(name, {})} for name, pods in target.held.items()}
             final = replace(now, held=held)
-            proofs = [proof for proof in run.proofs if proof.node == target.name]
             proven[target.name] = {
                 **reports.host_entry(
                     final,
-                    proofs,
+                    proofs.get(target.name, []),
                     self._settings.image,
                     self._plugin_log(final),
                     self._earlier[target.name],

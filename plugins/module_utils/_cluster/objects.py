@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from .dra import Claims
 
 Object = Mapping[str, Any]
+Thing = TypeVar("Thing")
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-"
 OWNER_LABEL = "app.kubernetes.io/managed-by"
@@ -58,8 +59,21 @@ def words(thing: Object) -> str:
     return f"{kind} {namespace}/{own}" if namespace else f"{kind} {own}"
 
 
+def grouped(things: Iterable[Thing], key: Callable[[Thing], str]) -> dict[str, list[Thing]]:
+    """Things by a key, so that who asks for each key in turn need not go through all of them each time."""
+    found: dict[str, list[Thing]] = {}
+    for thing in things:
+        found.setdefault(key(thing), []).append(thing)
+    return found
+
+
 def node_of(pod: Object) -> str:
     return pod["spec"].get("nodeName") or ""
+
+
+def subject(event: Object) -> str:
+    """The UID of the object that an event is about."""
+    return (event.get("involvedObject") or {}).get("uid") or ""
 
 
 def phase(pod: Object) -> str:

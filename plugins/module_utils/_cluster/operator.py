@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from . import objects
 from .objects import Object
@@ -38,7 +38,7 @@ OPERANDS = {
 _STATES = re.compile(r"states not ready: \[([^\]]*)\]")
 
 
-def missing(name: str, seen: Seen, gpu_nodes: Sequence[str] = (), only: Sequence[str] = ()) -> list[Missing]:
+def missing(name: str, seen: Seen, gpu_nodes: Collection[str] = (), only: Collection[str] = ()) -> list[Missing]:
     """Why the operator is not ready yet, operand by operand; nothing when it is.
 
     ``gpu_nodes`` are those that it has to serve: until Node Feature Discovery has labelled one, the operator makes no
@@ -81,14 +81,14 @@ def _age(policy: Object) -> tuple[str, str]:
     return str(policy["metadata"].get("creationTimestamp") or ""), objects.name(policy)
 
 
-def _unlabelled(gpu_nodes: Sequence[str], seen: Seen) -> Iterator[Missing]:
+def _unlabelled(gpu_nodes: Collection[str], seen: Seen) -> Iterator[Missing]:
     for node in seen.nodes:
         labels = node["metadata"].get("labels") or {}
         if objects.name(node) in gpu_nodes and labels.get(_GPU_LABEL) != "true":
             yield Missing(objects.name(node), f"the operator has not found its GPUs yet (label {_GPU_LABEL}=true)")
 
 
-def _upgrading(gpu_nodes: Sequence[str], seen: Seen) -> Iterator[Missing]:
+def _upgrading(gpu_nodes: Collection[str], seen: Seen) -> Iterator[Missing]:
     for node in seen.nodes:
         state = (node["metadata"].get("labels") or {}).get(_UPGRADE_LABEL, "")
         if objects.name(node) in gpu_nodes and state not in _UPGRADED:
@@ -104,7 +104,7 @@ def _leader(seen: Seen) -> Iterator[Missing]:
             yield Missing("", f"the operator is not the leader yet (lease {LEASE}, held by {holder or 'no pod'})")
 
 
-def _late(seen: Seen, unlabelled: bool, only: Sequence[str]) -> Iterator[Missing]:
+def _late(seen: Seen, unlabelled: bool, only: Collection[str]) -> Iterator[Missing]:
     """Operands that are not complete, and, while nodes are unlabelled, what finds their features."""
     for daemonset in seen.daemonsets:
         owners = [owner["kind"] for owner in daemonset["metadata"].get("ownerReferences") or []]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from . import objects
 from .objects import Object
@@ -41,6 +42,14 @@ class Seen:
     pods: Sequence[Object] = ()
     events: Sequence[Object] = ()
     leases: Sequence[Object] = ()
+
+    @cached_property
+    def pods_by_node(self) -> Mapping[str, Sequence[Object]]:
+        return objects.grouped(self.pods, objects.node_of)
+
+    @cached_property
+    def events_by_pod(self) -> Mapping[str, Sequence[Object]]:
+        return objects.grouped(self.events, objects.subject)
 
 
 @dataclass(frozen=True)
@@ -82,9 +91,7 @@ def selects(workload: Object, pod: Object) -> bool:
 
 def unready(pod: Object, what: str, seen: Seen) -> Missing:
     """Why a pod of ``what`` is not ready."""
-    uid = pod["metadata"].get("uid")
-    events = [event for event in seen.events if (event.get("involvedObject") or {}).get("uid") == uid]
-    found = objects.trouble(pod, events) or objects.Trouble(
+    found = objects.trouble(pod, seen.events_by_pod.get(pod["metadata"].get("uid") or "", ())) or objects.Trouble(
         f"pod {objects.name(pod)} is not ready yet ({objects.phase(pod)})"
     )
     return Missing(
@@ -99,13 +106,13 @@ def acceptable(wanted: Wanted, found: Iterable[Missing]) -> bool:
 
 def missing(wanted: Wanted, seen: Seen) -> list[Missing]:
     """Everything that is not yet as wanted, nodes in the order given; for a ClusterPolicy see operator."""
-    nodes = {objects.name(node): node for node in seen.nodes}
+    nodes, chosen = {objects.name(node): node for node in seen.nodes}, set(wanted.nodes)
     found = [entry for deployment in wanted.deployments for entry in _deployment(deployment, seen)]
     for node in dict.fromkeys([*wanted.nodes, *wanted.allocatable]):
         if node not in nodes:
             found.append(Missing(node, objects.NO_NODE, final=True))
             continue
-        if node in wanted.nodes:
+        if node in chosen:
             for daemonset in wanted.daemonsets:
                 found += _daemonset(daemonset, nodes[node], seen)
         if wanted.nodes_ready and not objects.is_ready(nodes[node]):
@@ -134,7 +141,7 @@ def _daemonset(wanted: str, node: Object, seen: Seen) -> Iterable[Missing]:
     if found is None:
         yield Missing(where, f"there is no DaemonSet {wanted}")
         return
-    pods = [pod for pod in seen.pods if _of(found, pod) and objects.node_of(pod) == where]
+    pods = [pod for pod in seen.pods_by_node.get(where, ()) if _of(found, pod)]
     if not pods:
         yield Missing(where, f"DaemonSet {wanted} has no pod on this node{_asks(found)}")
     elif not any(objects.is_ready(pod) and _current(pod, found) for pod in pods):
@@ -153,8 +160,10 @@ def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
         for name, want in {**former, **amounts}.items()
         if objects.quantity(node, "allocatable", name) != want
     }
+    if not wrong:
+        return
     sets = [found for found in seen.daemonsets if objects.name(found) in wanted.daemonsets]
-    pods = [pod for pod in seen.pods if objects.node_of(pod) == where and any(_of(found, pod) for found in sets)]
+    pods = [pod for pod in seen.pods_by_node.get(where, ()) if any(_of(found, pod) for found in sets)]
     pod = objects.name(pods[0]) if pods else ""
     for name, want in wrong.items():
         have, capacity = objects.quantity(node, "allocatable", name), objects.quantity(node, "capacity", name)

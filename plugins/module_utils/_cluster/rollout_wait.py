@@ -54,8 +54,8 @@ class Waiter:
         """What is missing now."""
         self._seen = self._look()
         policy = self._wanted.cluster_policy
-        gpu_nodes = [name for name, amounts in self._wanted.allocatable.items() if any(amounts.values())]
-        operands = operator.missing(policy, self._seen, gpu_nodes, self._wanted.nodes) if policy else []
+        gpu_nodes = {name for name, amounts in self._wanted.allocatable.items() if any(amounts.values())}
+        operands = operator.missing(policy, self._seen, gpu_nodes, set(self._wanted.nodes)) if policy else []
         return [*operands, *rollout.missing(self._wanted, self._seen)]
 
     def wait(self, timeout: float, settle: float = 0) -> list[Missing]:

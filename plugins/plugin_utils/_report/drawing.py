@@ -90,7 +90,8 @@ class Drawing:
 def drawing(report: Report, actions: list[dict[str, str]]) -> Drawing:
     fleet = is_fleet(report)
     errors = Counter(each["host"] for each in actions if each["severity"] == "error")
-    nodes = [_node(report, name, entry, fleet, errors) for name, entry in report["hosts"].items()]
+    network = words.link_states(dictionary(report.get("network")))
+    nodes = [_node(name, entry, fleet, errors, network) for name, entry in report["hosts"].items()]
     nodes.sort(key=lambda node: _WORST_FIRST.index(node.state))
     shown = {state for node in nodes for state in (*node.dots, *(tile.state for tile in node.tiles))}
     legend = tuple((state, word) for state, word in WORDS.items() if state in shown)
@@ -119,13 +120,14 @@ def _pools(nodes: list[Node]) -> tuple[Pool, ...]:
     )
 
 
-def _node(report: Report, name: str, entry: dict[str, Any], fleet: bool, errors: Mapping[str, int]) -> Node:
+def _node(name: str, entry: dict[str, Any], fleet: bool, errors: Mapping[str, int], network: Mapping[str, str]) -> Node:
     reachable = entry.get("reachable") is not False
     sharing = words.sharing(dictionary(entry.get("labels")))
     devices = dictionaries(entry.get("devices"))
     tiles = tuple(_tile(place, device, reachable, sharing) for place, device in enumerate(devices))
-    link = words.link(dictionary(report.get("network")), name, reachable)
+    link = network.get(name, "unknown")
     if not reachable:
+        link = link if link == "broken" else "unknown"
         state, word = "unknown", "not reached"
     elif link == "broken":
         state, word = "bad", "pod network broken"

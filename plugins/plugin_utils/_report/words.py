@@ -28,14 +28,15 @@ def sharing(labels: dict[str, Any]) -> str:
     return f"{strategy} by {replicas}" if strategy not in ("", "none") and replicas not in ("", "0", "1") else ""
 
 
-def link(network: dict[str, Any], name: str, reachable: bool) -> str:
-    """A path that fails is attributed to an end that reaches no other node, if one of the two is such an end."""
-    paths = [(text(each.get("from")), text(each.get("to")), each.get("ok") is True) for each in _paths(network)]
-    ends = {end for path in paths for end in path[:2]}
-    cut_off = {end for end in ends if not any(ok for a, b, ok in paths if end in (a, b))}
-    if any(not ok and name in (a, b) and (name in cut_off or not {a, b} & cut_off) for a, b, ok in paths):
-        return "broken"
-    return "ok" if name in ends and reachable else "unknown"
+def link_states(network: dict[str, Any]) -> dict[str, str]:
+    """Return ok or broken for each node that a path of the pod network begins or ends at.
+
+    A path that fails is attributed to an end that reaches no other node, if one of the two is such an end.
+    """
+    paths = [({text(each.get("from")), text(each.get("to"))}, each.get("ok") is True) for each in _paths(network)]
+    connected = {end for ends, ok in paths if ok for end in ends}
+    broken = {end for ends, ok in paths if not ok for end in ends - connected or ends}
+    return {end: "broken" if end in broken else "ok" for ends, _ok in paths for end in ends}
 
 
 def _paths(network: dict[str, Any]) -> list[dict[str, Any]]:

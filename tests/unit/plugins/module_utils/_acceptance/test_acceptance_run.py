@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from acceptance_lab import T4
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import run as verification
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.pods import Settings
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.pods import Settings, time_limit
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import Gpu, Host, targets
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.dra import NO_CLAIMS
@@ -37,3 +37,36 @@ def test_a_pod_whose_log_was_lost_gets_a_second_one(
     [proof] = run.of("isolation")
     assert (proof.name, proof.trouble) == (last, trouble)
     assert all(proof.done for proof in run.proofs)
+
+
+BY_PODS = "300 s and 1 s for each 4 of {} GPU pods; or set acceptance_timeout"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "gpu_pods", "limit", "words"),
+    [
+        (0, 0, 300, BY_PODS.format(0)),
+        (0, 24, 306, BY_PODS.format(24)),
+        (0, 1600, 700, BY_PODS.format(1600)),
+        # What a person has set stays as it is.
+        (60, 1600, 60, "acceptance_timeout"),
+    ],
+)
+def test_the_time_limit_grows_with_the_pods(timeout: int, gpu_pods: int, limit: int, words: str) -> None:
+    assert time_limit(timeout, gpu_pods) == (limit, words)
+
+
+def test_a_pod_that_did_not_report_in_time_is_told_the_limit(tmp_path: Path) -> None:
+    cluster = FakeCluster(FakeNode("gpu1", T4))
+    cluster.no_logs = {"gpu-1-gpu1"}
+    with cluster.serve(tmp_path) as kubeconfig:
+        api = Api(str(kubeconfig))
+        run = verification.Run(api, Settings("proof", "check:1", "agnhost:1", 1))
+        host = Host("gpu1", tuple(Gpu(uuid, "Tesla T4") for uuid in T4), len(T4))
+        with run.namespace():
+            run.verify(targets([host], api.items("/api/v1/nodes"), [], NO_CLAIMS, "proof"), [])
+    assert [proof.trouble for proof in run.of("gpu")] == [
+        "",
+        "pod gpu-1-gpu1 has not reported (Running) after 1 s (acceptance_timeout)",
+        "",
+    ]
