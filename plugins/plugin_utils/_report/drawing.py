@@ -120,9 +120,7 @@ def _pools(nodes: list[Node]) -> tuple[Pool, ...]:
     )
 
 
-def _node(
-    name: str, entry: dict[str, Any], fleet: bool, errors: Mapping[str, int], network: Mapping[str, str]
-) -> Node:
+def _node(name: str, entry: dict[str, Any], fleet: bool, errors: Mapping[str, int], network: Mapping[str, str]) -> Node:
     reachable = entry.get("reachable") is not False
     sharing = words.sharing(dictionary(entry.get("labels")))
     devices = dictionaries(entry.get("devices"))

@@ -148,7 +148,7 @@ def test_a_worker_joins_unless_it_has_joined(tmp_path: Path, finished: str, run:
     (tmp_path / "site.yml").write_text(WHO_JOINS)
     # A control plane can be a worker, too, and does not join either.
     (tmp_path / "hosts.ini").write_text(INVENTORY + "cp1\n")
-    settings = {"preflight_host": f"{{{{ {{'cluster': {{'finished': inventory_hostname in '{finished}'.split()}}}} }}}}"}
+    settings = {"preflight_host": {"cluster": {"finished": f"{{{{ inventory_hostname in '{finished}'.split() }}}}"}}}
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars/all.json").write_text(json.dumps(settings))
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "--limit", run)
