@@ -20,6 +20,7 @@ import report_samples
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import session as verification
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.memory import Memory
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.pods import Settings
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.run import PodProof
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import Gpu, Host
@@ -89,7 +90,7 @@ def look_at_rollout(count: int, problems: bool) -> Callable[[], Any]:
         }
         for name in sets
     ]
-    pods = [
+    pods: list[dict[str, Any]] = [
         {
             "metadata": {"name": f"{name}-{where}", "uid": Name(f"{name}-{where}"), "labels": {"app": name}},
             "spec": {"nodeName": where},
@@ -105,7 +106,7 @@ def look_at_rollout(count: int, problems: bool) -> Callable[[], Any]:
         pods=pods,
         events=events,
     )
-    amounts = {name: {GPU: 1 + problems} for name in names(count)}
+    amounts: dict[str, dict[str, int]] = {name: {GPU: 1 + problems} for name in names(count)}
     wanted = rollout.Wanted(daemonsets=sets, nodes=tuple(names(count)), nodes_ready=True, allocatable=amounts)
 
     def look() -> None:
@@ -174,7 +175,7 @@ def entries_of_hosts(count: int, problems: bool, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(verification, "Run", Run)
     monkeypatch.setattr(verification, "Network", Run)
-    monkeypatch.setattr(verification.Memory, "save", lambda *_bodies: True)
+    monkeypatch.setattr(Memory, "save", lambda *_bodies: True)
     gpus = (Gpu("GPU-1", "Tesla T4"),)
     hosts = [Host(name, gpus, 1, driver="580.1", known=1, physical=gpus) for name in names(count)]
     api: Any = FakeApi([FakeNode(name, ["GPU-1"]) for name in names(count)])

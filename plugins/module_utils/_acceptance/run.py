@@ -30,7 +30,8 @@ _CONNECTIONS = 16
 _LOG_GRACE = 10
 
 
-Thing, Found = TypeVar("Thing"), TypeVar("Found")
+Thing = TypeVar("Thing")
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -87,8 +88,7 @@ class Run:
         bodies += [manifests.network_pod(self._settings, target.name) for target in nodes]
         if nodes:
             self._own.create(manifests.service(self._settings))
-        # Those of a node in their order.
-        in_parallel(lambda own: [self._own.create(body) for body in own], objects.grouped(bodies, node_of).values())
+        in_parallel(self._create, objects.grouped(bodies, node_of).values())
         self.proofs = [
             PodProof(
                 objects.name(body),
@@ -115,6 +115,11 @@ class Run:
     def until(self, good: Callable[[], bool], limit: float, watch: Watch | None = None) -> bool:
         """Ask repeatedly, until it's good or the time is over; returns whether it is."""
         return until(good, bool, min(limit, self.remaining), self._clock, watch=watch)
+
+    def _create(self, bodies: Iterable[Object]) -> None:
+        """Create the pods of one node, in their order."""
+        for body in bodies:
+            self._own.create(body)
 
     def _watch(self) -> None:
         stuck = StuckFor()
