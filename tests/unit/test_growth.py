@@ -19,6 +19,7 @@ import pytest
 import report_samples
 from ansible_collections.gpulab.kubernetes.plugins.filter import node_plan as nodes
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import session as verification
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.memory import Memory
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.pods import Settings
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.run import PodProof
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import Gpu, Host
@@ -88,7 +89,7 @@ def look_at_rollout(count: int, problems: bool) -> Callable[[], Any]:
         }
         for name in sets
     ]
-    pods = [
+    pods: list[dict[str, Any]] = [
         {
             "metadata": {"name": f"{name}-{where}", "uid": Name(f"{name}-{where}"), "labels": {"app": name}},
             "spec": {"nodeName": where},
@@ -104,7 +105,7 @@ def look_at_rollout(count: int, problems: bool) -> Callable[[], Any]:
         pods=pods,
         events=events,
     )
-    amounts = {name: {GPU: 1 + problems} for name in names(count)}
+    amounts: dict[str, dict[str, int]] = {name: {GPU: 1 + problems} for name in names(count)}
     wanted = rollout.Wanted(daemonsets=sets, nodes=tuple(names(count)), nodes_ready=True, allocatable=amounts)
 
     def look() -> None:
@@ -116,7 +117,7 @@ def look_at_rollout(count: int, problems: bool) -> Callable[[], Any]:
 def node_plan(count: int, finished: bool) -> Callable[[], Any]:
     every = [Name("cp1"), *names(count)]
     variables = {"preflight_host": {"cluster": {"finished": finished}}, "plan_pending": {"containerd": ["packages"]}}
-    hostvars = dict.fromkeys(every, variables)
+    hostvars: dict[str, Any] = dict.fromkeys(every, variables)
     return lambda: nodes.node_plan(every, hostvars, ["cp1"])
 
 
@@ -159,7 +160,7 @@ def entries_of_hosts(count: int, problems: bool, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(verification, "Run", Run)
     monkeypatch.setattr(verification, "Network", Run)
-    monkeypatch.setattr(verification.Memory, "save", lambda *_bodies: True)
+    monkeypatch.setattr(Memory, "save", lambda *_bodies: True)
     gpus = (Gpu("GPU-1", "Tesla T4"),)
     hosts = [Host(name, gpus, 1, driver="580.1", known=1, physical=gpus) for name in names(count)]
     api: Any = FakeApi([FakeNode(name, ["GPU-1"]) for name in names(count)])

@@ -90,7 +90,8 @@ class Memory:
 
         with ThreadPoolExecutor(_CONNECTIONS) as pool:
             list(pool.map(write, bodies))
-        for name, error in failed[:1]:
+        order = {objects.name(body): place for place, body in enumerate(bodies)}
+        for name, error in sorted(failed, key=lambda each: order[each[0]])[:1]:
             others = len(bodies) - len(written) - 1
             self.warnings.append(
                 f"The verification could not be stored in the ConfigMap {_NAMESPACE}/{name}"

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from .._cluster import objects
 from .._cluster.api import Api
@@ -22,8 +24,14 @@ from . import pods as manifests
 from .pods import Settings
 from .target import Gpu, Target
 
+# How many requests are in flight at a time.
+_CONNECTIONS = 16
 # The last lines of a container can reach its log after its end is known.
 _LOG_GRACE = 10
+
+
+Thing = TypeVar("Thing")
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -38,6 +46,7 @@ class PodProof:
     gpus: list[Gpu] = field(default_factory=list)
     leaked: list[str] = field(default_factory=list)
     output: str = ""
+    log: str = ""
     address: str = ""
     resource: str = objects.GPU
     ended: float | None = None
@@ -79,11 +88,17 @@ class Run:
         bodies += [manifests.network_pod(self._settings, target.name) for target in nodes]
         if nodes:
             self._own.create(manifests.service(self._settings))
-        for body in bodies:
-            self._own.create(body)
-            kind = body["metadata"]["labels"]["acceptance"]
-            proof = PodProof(objects.name(body), node_of(body), kind, resource=_resource(body), body=body)
-            self.proofs.append(proof)
+        in_parallel(self._create, objects.grouped(bodies, node_of).values())
+        self.proofs = [
+            PodProof(
+                objects.name(body),
+                node_of(body),
+                body["metadata"]["labels"]["acceptance"],
+                resource=_resource(body),
+                body=body,
+            )
+            for body in bodies
+        ]
         self._watch()
         for proof in self.proofs:
             if not proof.done and not self.remaining:
@@ -101,6 +116,11 @@ class Run:
         """Ask repeatedly, until it's good or the time is over; returns whether it is."""
         return until(good, bool, min(limit, self.remaining), self._clock, watch=watch)
 
+    def _create(self, bodies: Iterable[Object]) -> None:
+        """Create the pods of one node, in their order."""
+        for body in bodies:
+            self._own.create(body)
+
     def _watch(self) -> None:
         stuck = StuckFor()
         with self._own.watched() as watch:
@@ -116,6 +136,8 @@ class Run:
         """Read what is new; returns the pods whose trouble seldom ends by itself."""
         pods = self._own.pods()
         waiting = [proof for proof in self.proofs if not proof.done]
+        started = [proof for proof in waiting if objects.phase(pods.get(proof.name, {})) in ("Running", "Succeeded")]
+        in_parallel(self._read, started)
         final = []
         for proof in waiting:
             trouble = self._look(proof, pods.get(proof.name))
@@ -137,11 +159,9 @@ class Run:
             if objects.is_ready(pod):
                 proof.done, proof.trouble, proof.address = True, "", pod["status"]["podIP"]
                 return None
-        elif phase in ("Running", "Succeeded"):
-            log = self._own.log(proof.name, manifests.HOLD if proof.kind == "gpu" else manifests.CHECK)
-            if manifests.ended(log):
-                self._report(proof, log)
-                return None
+        elif proof.log:
+            self._report(proof)
+            return None
         trouble = self._own.trouble(pod)
         proof.trouble = trouble.text if trouble else f"pod {proof.name} has not reported ({phase})"
         if phase == "Succeeded" and proof.ended is None:
@@ -163,16 +183,26 @@ class Run:
         """Once, under another name."""
         self._own.delete_pod(proof.name, gracePeriodSeconds="0")
         proof.body, proof.retried, proof.ended = retry_pod(proof.body), True, None
+        proof.log = ""
         proof.name = objects.name(proof.body)
         self._own.create(proof.body)
 
-    def _report(self, proof: PodProof, log: str) -> None:
+    def _read(self, proof: PodProof) -> None:
+        """Keep the log of a pod that has said all that it has to say."""
+        if proof.kind == "network":
+            return
+        log = self._own.log(proof.name, manifests.HOLD if proof.kind == "gpu" else manifests.CHECK)
+        if manifests.ended(log):
+            proof.log = log
+            if proof.kind == "gpu":
+                proof.output = manifests.last_words(self._own.log(proof.name, manifests.CHECK))
+
+    def _report(self, proof: PodProof) -> None:
         proof.done, proof.trouble = True, ""
         if proof.kind == "gpu":
-            proof.gpus = manifests.reported(log)
-            proof.output = manifests.last_words(self._own.log(proof.name, manifests.CHECK))
+            proof.gpus = manifests.reported(proof.log)
         else:
-            proof.leaked = manifests.leaked(log)
+            proof.leaked = manifests.leaked(proof.log)
 
     def _leave_taken(self, waiting: Sequence[PodProof], pods: Mapping[str, Object], watch: Watch) -> None:
         """Where others took a GPU in the meantime, the pods that wait for one are withdrawn: it's in use."""
@@ -195,6 +225,12 @@ class Run:
             for proof in waiting[: max(0, min(surplus, taken))]:
                 self._own.delete_pod(proof.name)
                 self.proofs.remove(proof)
+
+
+def in_parallel(ask: Callable[[Thing], Found], things: Iterable[Thing]) -> list[Found]:
+    """Ask the API about several things, many at a time; after an error no more are asked, and it is raised."""
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        return list(pool.map(ask, things))
 
 
 def _resource(body: Object) -> str:

@@ -46,6 +46,8 @@ class OwnNamespace:
         self.labels = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": part}
         self._uid = ""
         self._watch: Watch | None = None
+        # By the UID of the pod.
+        self._events: dict[str, list[Object]] | None = None
 
     @contextlib.contextmanager
     def created(self) -> Iterator[None]:
@@ -101,12 +103,16 @@ class OwnNamespace:
         self._api.delete(f"{self.path}/pods/{name}", **query)
 
     def pods(self) -> dict[str, Object]:
-        """The pods by name."""
+        """The pods by name, as they are now; ``trouble`` is about them."""
+        self._events = None
         return {objects.name(pod): pod for pod in self._items(f"{self.path}/pods")}
 
     def trouble(self, pod: Object) -> objects.Trouble | None:
         """What keeps a pod from running, None if nothing is known."""
-        return objects.trouble(pod, self._events(pod) if objects.phase(pod) == "Pending" else ())
+        if objects.phase(pod) == "Pending" and self._events is None:
+            listed = self._items(f"{self.path}/events", fieldSelector="involvedObject.kind=Pod")
+            self._events = objects.grouped(listed, objects.subject)
+        return objects.trouble(pod, (self._events or {}).get(pod["metadata"]["uid"], ()))
 
     def log(self, pod: str, container: str, patience: float | None = None, **query: str) -> str:
         """What a container printed. ``patience``: ask only once, for so many seconds."""
@@ -116,10 +122,6 @@ class OwnNamespace:
             path = f"{self.path}/pods/{pod}/log"
             return self._api.text_within(patience, path, **query) if patience else self._api.text(path, **query)
         return ""
-
-    def _events(self, pod: Object) -> list[dict[str, Any]]:
-        events = self._items(f"{self.path}/events", fieldSelector="involvedObject.kind=Pod")
-        return [each for each in events if (each.get("involvedObject") or {}).get("uid") == pod["metadata"]["uid"]]
 
     def _items(self, path: str, **query: str) -> list[dict[str, Any]]:
         return (self._watch or self._api).items(path, **query)

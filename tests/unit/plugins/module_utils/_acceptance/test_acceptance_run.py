@@ -3,15 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acceptance_lab import T4
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import run as verification
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.network import Network
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.pods import Settings, time_limit
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import Gpu, Host, targets
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.dra import NO_CLAIMS
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.words import link_states
 from fake_cluster import FakeCluster, FakeNode
 
 FIRST, SECOND = "isolation-gpu1", "isolation-gpu1-again"
@@ -70,3 +75,53 @@ def test_a_pod_that_did_not_report_in_time_is_told_the_limit(tmp_path: Path) -> 
         "pod gpu-1-gpu1 has not reported (Running) after 1 s (acceptance_timeout)",
         "",
     ]
+
+
+def test_sixteen_requests_are_in_flight_and_none_follows_an_error() -> None:
+    together = threading.Barrier(16)
+    assert verification.in_parallel(lambda thing: (together.wait(60), thing)[1], range(16)) == list(range(16))
+    asked: list[int] = []
+
+    def fail(thing: int) -> None:
+        asked.append(thing)
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        verification.in_parallel(fail, range(10_000))
+    assert len(asked) < 10_000
+
+
+class SilentNodes:
+    """200 nodes, 10 of which answer nothing. Its clock runs while a dial is repeated, of which 16 are in flight."""
+
+    def __init__(self) -> None:
+        self.dead = {f"n{place}" for place in range(5, 200, 20)}
+        self.now, self._lock = 0.0, threading.Lock()
+
+    def clock(self) -> float:
+        return self.now
+
+    def get(self, _path: str) -> dict[str, Any]:
+        return {"spec": {"clusterIP": "10.96.0.99"}}
+
+    def text(self, path: str, host: str, **_query: str) -> str:
+        here = path.split("/pods/")[1].partition(":")[0]
+        return json.dumps({"errors": ["timeout"]} if self.dead & {here, host} else {"responses": [host]})
+
+    def of(self, kind: str) -> list[verification.PodProof]:
+        return [verification.PodProof(f"n{place}", f"n{place}", kind, address=f"n{place}") for place in range(200)]
+
+    def until(self, once: Any, limit: float) -> None:
+        if not once():
+            with self._lock:
+                self.now += limit / 16
+
+
+def test_nodes_that_answer_nothing_cost_themselves_alone() -> None:
+    fake: Any = SilentNodes()
+    found = Network(fake, fake, "proof").verify()
+    states = link_states(found)
+    assert {name for name, state in states.items() if state == "broken"} == fake.dead and len(states) == 200
+    for kind in ("service_not_reached", "dns_not_reached"):
+        assert {each["host"] for each in found["problems"] if each["kind"] == kind} == fake.dead
+    assert fake.now < 120

@@ -177,3 +177,14 @@ def test_a_run_whose_namespace_was_replaced_renews_and_removes_nothing(runs: Run
         time.sleep(0.2)
         assert own.taken_over
     assert "annotations" not in runs.metadata
+
+
+def test_events_are_read_once_per_look(runs: Runs) -> None:
+    own = runs.run("one")
+    with own.created():
+        for _look in range(2):
+            runs.cluster.listed.clear()
+            own.pods()
+            for name in ("a", "b", "c"):
+                own.trouble({"metadata": {"name": name, "uid": name}, "status": {"phase": "Pending"}})
+            assert runs.cluster.listed.count(f"{own.path}/events") == 1
