@@ -15,13 +15,18 @@ MASK = "********"
 _NAME = r"(?:passw(?:or)?d|passphrase|token|secret|(?:api|access|certificate)[_-]?key)"
 _FLAG = rf"--?[\w-]{{0,40}}{_NAME}"
 _VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|\S)+"""
+# In a sentence about an option, and in the value of one that only turns something on.
+_PROSE = r"(?!(?:is|was|are|has|had|must|may|can|cannot|could|should|needs|not|and|or|of|to|for|in|from|path|file)\b)"
+_SWITCH = r"(?!(?:true|false|null|none)\b)"
 _PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
         r"(://)[^\s/]+(?=@)",
-        rf"(?i)({_NAME}[\"']?[ \t]*=[ \t]*){_VALUE}",
-        rf"(?i)({_FLAG}[ \t]+)(?!--){_VALUE}",
-        rf"(?i)((?:{_NAME}[\"']|passw(?:or)?d|passphrase)[ \t]*:[ \t]*){_VALUE}",
+        rf"(?i)({_NAME}[\"']?[ \t]*=[ \t]*){_SWITCH}{_VALUE}",
+        rf"(?i)({_FLAG}[ \t]+)(?!--){_PROSE}{_VALUE}",
+        rf"(?i)({_NAME}[\"'][ \t]*:[ \t]*){_VALUE}",
+        # A sentence goes on after its colon.
+        rf"(?im)((?:passw(?:or)?d|passphrase)[ \t]*:[ \t]*){_VALUE}(?=[ \t]*$)",
         rf"(?i)(authorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:basic|bearer)?[ \t]*){_VALUE}",
         # A bootstrap token of Kubernetes.
         r"()(?<![\w.-])[a-z0-9]{6}\.[a-z0-9]{16}(?![\w-]|\.\w)",

@@ -98,14 +98,14 @@ CHECK_THEMSELVES = {"site.yml", "plan.yml", "report.yml"}
 
 def test_every_task_that_changes_a_node_says_for_which_host() -> None:
     found = [
-        (path.relative_to(ROOT), entry["name"], entry[f"gpulab.kubernetes.{module}"])
+        (module, path.relative_to(ROOT), entry["name"], entry[f"gpulab.kubernetes.{module}"])
         for path in FILES
         for entry in tasks(load(path))
         for module in CHANGE_NODES
         if f"gpulab.kubernetes.{module}" in entry
     ]
-    assert len(found) >= 10
-    assert [task for task in found if task[2].get("identity") != "{{ cluster_node_identity }}"] == []
+    assert {module for module, *_task in found} == CHANGE_NODES
+    assert [task for task in found if task[3].get("identity") != "{{ cluster_node_identity }}"] == []
     pools = yaml.safe_load((ROOT / "roles/node_pools/vars/main.yml").read_text())["node_pools_node"]
     assert pools["identity"] == "{{ cluster_node_identity }}"
 

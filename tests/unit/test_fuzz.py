@@ -458,7 +458,7 @@ CAMPAIGNS: dict[str, Campaign] = {
     ),
     "dpkg's status": Campaign(listed(named("module_utils._apt.dpkg.read_status")), [DPKG]),
     "versions of packages": Campaign(
-        through("module_utils._apt.dpkg.compare_versions", "1:2.3~rc1-4+b1"), ["1:2.3-4", "2.3~rc1"]
+        through("module_utils._versions.compare_versions", "1:2.3~rc1-4+b1"), ["1:2.3-4", "2.3~rc1"]
     ),
     "sources of apt": Campaign(through("module_utils._apt.sources_list.read_sources", "/etc/apt/x.list"), SOURCES),
     "index of packages": Campaign(

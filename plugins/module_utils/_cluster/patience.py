@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from pathlib import Path
 
@@ -34,7 +35,8 @@ class Patience:
         self._limit = _LIMIT_WHEN_DOWN if self._down else LIMIT
         self._away_since: float | None = None
         self._lost = 0.0
-        self._pause = _FIRST_PAUSE
+        self._pause, self._tried = _FIRST_PAUSE, 0.0
+        self._lock = threading.Lock()
         self._noticed = False
 
     def clock(self) -> float:
@@ -47,8 +49,9 @@ class Patience:
 
     def answered(self) -> None:
         """The API is there."""
-        self._lost += min(self._away(), self._limit)
-        self._away_since, self._pause, self._noticed = None, _FIRST_PAUSE, False
+        with self._lock:
+            self._lost += min(self._away(), self._limit)
+            self._away_since, self._pause, self._noticed = None, _FIRST_PAUSE, False
         self._limit = LIMIT
         self._note(down=False)
 
@@ -70,8 +73,12 @@ class Patience:
         if now - since >= _NOTICE and not self._noticed:
             self._noticed = True
             warn(f"The API at {self._server} has not answered for {_NOTICE:g} s; waiting up to {self._limit:g} s.")
-        time.sleep(min(left, max(self._pause, at_least)))
-        self._pause = min(_LONGEST_PAUSE, self._pause * 2)
+        with self._lock:
+            pause = self._pause
+            # Requests that fail together are one try.
+            if asked >= self._tried:
+                self._pause, self._tried = min(_LONGEST_PAUSE, pause * 2), now
+        time.sleep(min(left, max(pause, at_least)))
         return True
 
     def _away(self) -> float:

@@ -44,6 +44,7 @@ SHARED_PREFIXES = (
     "host_",
     "minikube_",
     "nfs_server_",
+    "node_change_",
     "node_pools_",
     "plan_",
     "preflight_",

@@ -16,22 +16,22 @@ def decide(
     policy: str, node: str, change: str, pods: Sequence[Entry], processes: Sequence[Entry], held: bool = False
 ) -> dict[str, Any]:
     """The decision (see the filter's documentation). A policy that is not known here refuses."""
-    if held:
-        # Whatever a drain has evicted is gone.
-        policy, processes = (policy if policy == IGNORE else ""), ()
-    users = [*map(_pod, pods), *map(_process, processes)]
+    # What still runs on a node that is held has started meanwhile, and has not been asked about.
+    refuses = policy != IGNORE if held else policy not in (IGNORE, DRAIN)
+    users = [*map(_pod, pods), *([] if held else map(_process, processes))]
     volumes = "; ".join(f"{_pod(pod)}: {', '.join(pod['empty_dirs'])}" for pod in pods if pod.get("empty_dirs"))
     lost = f"Draining {node} deletes what pods have in emptyDir volumes: {volumes}" if volumes else ""
     return {
-        "refusal": _refusal(node, change, users, lost) if users and policy not in (IGNORE, DRAIN) else "",
-        "drain": policy == DRAIN and bool(pods),
-        "warning": lost if policy == DRAIN else "",
+        "refusal": _refusal(node, change, users, lost, held) if users and refuses else "",
+        "drain": policy == DRAIN and bool(pods) and not refuses,
+        "warning": lost if policy == DRAIN and not refuses else "",
     }
 
 
-def _refusal(node: str, change: str, users: Sequence[str], lost: str) -> str:
+def _refusal(node: str, change: str, users: Sequence[str], lost: str, held: bool) -> str:
+    what = "pods that have been started meanwhile use" if held else "it would interrupt what uses"
     return (
-        f"Error while preparing {change}: it would interrupt what uses the GPUs of {node}: {', '.join(users)}. Wait "
+        f"Error while preparing {change}: {what} the GPUs of {node}: {', '.join(users)}. Wait "
         "until they finish and run again, or choose with -e cluster_disruption_policy=drain (evict pods first) or "
         "=ignore (continue at their risk)." + (f" {lost}." if lost else "")
     )

@@ -22,7 +22,7 @@ from stubbed_site import Site
 
 TRACES = Path(__file__).with_name("traces")
 PLAYBOOK = "- name: Run site.yml\n  ansible.builtin.import_playbook: gpulab.kubernetes.site\n"
-NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13}
+NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13, "gpu3": 14}
 DRIVER = "595.91.07"
 A100 = "0x20b0"
 KUBECONFIG = "clusters: [{cluster: {server: https://192.168.7.11:6443}}]\nusers: [{user: {token: t}}]\n"
@@ -148,6 +148,13 @@ def containerd_pending(place: Path, *workers: str) -> Story:
     return story
 
 
+def lost_host(place: Path) -> Story:
+    """The same, and gpu1 is lost after the check: the others are still changed one after the other."""
+    story = containerd_pending(place, "gpu1", "gpu2", "gpu3")
+    story.answer("kernel_settings", {"unreachable": True, "msg": "No route to host"}, host="gpu1")
+    return story
+
+
 def containerd_refused(place: Path) -> Story:
     """A setting of containerd changes, gpu1 runs a pod with a GPU, and cluster_disruption_policy is the default."""
     story = containerd_pending(place, "gpu1")
@@ -183,7 +190,7 @@ def failing_host(place: Path) -> Story:
 
 
 SITUATIONS = [
-    *(bare, finished, worker_joins, driver_pending, containerd_pending, containerd_refused),
+    *(bare, finished, worker_joins, driver_pending, containerd_pending, lost_host, containerd_refused),
     *(sharing_pending, silent_host, failing_host),
 ]
 

@@ -36,7 +36,9 @@ WANTED = {
 
 def rendered(tmp_path: Path, installed: dict[str, str], policy: str = "refuse", **settings: Any) -> dict[str, Any]:
     host = {"os": {"key": "Debian 13"}, "installed": installed, "gpus": [], "cluster": {"finished": False}}
-    given = {"preflight_host": {**host, "other_clusters": []}, "cluster_existing_packages": policy, **settings}
+    node = {"member": host["cluster"]["finished"]}
+    found = {"preflight_host": {**host, "other_clusters": []}, "cluster_node": node}
+    given = {**found, "cluster_existing_packages": policy, **settings}
     out = tmp_path / "out.json"
     (tmp_path / "play.yml").write_text(PLAYBOOK.format(files=json.dumps(list(map(str, FILES))), out=out))
     status, output = run_ansible(tmp_path, "play.yml", "-e", json.dumps(given))

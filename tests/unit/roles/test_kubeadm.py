@@ -45,9 +45,7 @@ def run(tmp_path: Path, programs: Any) -> Run:
         (tmp_path / "site.yml").write_text(PLAYBOOK.format(part=part))
         (tmp_path / "hosts.ini").write_text(inventory)
         # Nobody is a worker, so this machine joins nothing.
-        nodes = {name: {"step": "join", "member": False} for name in ("cp1", "gpu1", "gpu2")}
-        plan = {"hosts": nodes, "cluster": {"joining": list(nodes)}}
-        settings = {"node_plan": plan, "_kubeadm_is_control_plane": True}
+        settings = {"_kubeadm_joining": ["gpu1", "gpu2"], "_kubeadm_is_control_plane": True}
         arguments = ["-i", "hosts.ini", "site.yml", "-vvv", "-e", json.dumps(settings)]
         return run_ansible(tmp_path, *arguments, PATH=f"{programs.directory}{os.pathsep}{os.environ['PATH']}")
 
@@ -109,7 +107,8 @@ def test_only_a_node_that_is_new_is_that_of_the_host_that_has_joined(
     known = {"__kubeadm_join_info": {"token": TOKEN, "ca_cert_hashes": [PINNED], "ca_certificates": "-----BEGIN"}}
     settings = {
         **known,
-        "node_plan": {"hosts": {"gpu1": {"step": "join"}}, "cluster": {"joining": ["gpu1"]}},
+        "_kubeadm_joining": ["gpu1"],
+        "node_plan": {"hosts": {"gpu1": {"step": "join"}}},
         "_kubeadm_is_control_plane": False,
         "_kubeadm_join_file": "",
         "_kubeadm_discovery": {},

@@ -43,6 +43,7 @@ def test_the_policy_decides_what_happens_to_users_of_gpus(
 def test_a_pod_that_has_started_after_the_cordon_is_not_interrupted(policy: str, refused: bool) -> None:
     found = disruption([TRAIN], policy, "gpu1", "a restart", [SHELL], held=True)
     assert (bool(found["refusal"]), found["drain"], found["warning"]) == (refused, False, "")
+    assert not refused or "pods that have been started meanwhile use the GPUs of gpu1: team/train" in found["refusal"]
     assert not disruption([], policy, "gpu1", "a restart", [SHELL], held=True)["refusal"]
 
 

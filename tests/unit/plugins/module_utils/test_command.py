@@ -146,6 +146,7 @@ HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
         ("Proxy-Authorization: Basic S3CRET", "Proxy-Authorization: Basic ********"),
         (f"invalid token {TOKEN}.", "invalid token ********."),
         ('TOKEN="S3CRET', "TOKEN=********"),
+        ("wrong\nPassword: S3CRET\nnext", "wrong\nPassword: ********\nnext"),
     ],
 )
 def test_secrets_in_texts_are_masked(text: str, masked: str) -> None:
@@ -156,6 +157,10 @@ def test_secrets_in_texts_are_masked(text: str, masked: str) -> None:
     "text",
     [
         "unknown flag: --token\nTo see the stack trace",
+        "--token is required, --access-key path was not found",
+        "the source requires a user and a password: set cluster_apt_credentials",
+        "password: authentication failed",
+        "automountServiceAccountToken=false",
         "could not find a JWS signature for token ID 8l4jks",
         "oci://registry:5000/image@sha256:" + "a" * 64,
         "Hash Sum mismatch: SHA256:" + "0" * 64,
