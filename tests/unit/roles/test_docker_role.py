@@ -36,7 +36,7 @@ WANTED = {
 
 def rendered(tmp_path: Path, installed: dict[str, str], policy: str = "refuse", **settings: Any) -> dict[str, Any]:
     host = {"os": {"key": "Debian 13"}, "installed": installed, "gpus": [], "cluster": {"finished": False}}
-    node = {"member": host["cluster"]["finished"]}
+    node = {"member": False}
     found = {"preflight_host": {**host, "other_clusters": []}, "cluster_node": node}
     given = {**found, "cluster_existing_packages": policy, **settings}
     out = tmp_path / "out.json"
