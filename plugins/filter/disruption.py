@@ -15,6 +15,9 @@ short_description: Decide what happens to the users of GPUs before a change that
 version_added: 0.2.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
+description:
+  - Users of GPUs are the pods to which the kubelet gave a GPU, and all other processes that have one open.
+  - A policy other than V(drain) and V(ignore) refuses the change.
 positional: _input, policy, node, change, processes, held
 options:
   _input:
