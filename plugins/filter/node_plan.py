@@ -41,7 +41,7 @@ options:
 EXAMPLES = r"""
 - name: Decide what the run does with each node
   ansible.builtin.set_fact:
-    node_plan: "{{ ansible_play_hosts | gpulab.kubernetes.node_plan(hostvars, groups['control_plane']) }}"
+    plan_nodes: "{{ ansible_play_hosts | gpulab.kubernetes.node_plan(hostvars, groups['control_plane']) }}"
 """
 
 RETURN = r"""

@@ -108,7 +108,7 @@ def test_only_a_node_that_is_new_is_that_of_the_host_that_has_joined(
     settings = {
         **known,
         "_kubeadm_joining": ["gpu1"],
-        "node_plan": {"hosts": {"gpu1": {"step": "join"}}},
+        "plan_nodes": {"hosts": {"gpu1": {"step": "join"}}},
         "_kubeadm_is_control_plane": False,
         "_kubeadm_join_file": "",
         "_kubeadm_discovery": {},
