@@ -55,13 +55,14 @@ def plan(hosts: Sequence[Host]) -> dict[str, Any]:
     # A control plane that could not be read may have a cluster.
     exists = any(host.member is not False for host in control_planes)
     nodes = {host.name: _node(host, exists, control_planes) for host in hosts}
+    names = [host.name for host in control_planes]
     members = [host.name for host in control_planes if host.member]
     return {
         "hosts": {name: asdict(node) for name, node in nodes.items()},
         "cluster": {
             "exists": exists,
-            "control_planes": [host.name for host in control_planes],
-            "api_host": next(iter([*members, *(host.name for host in control_planes)]), ""),
+            "control_planes": names,
+            "api_host": (members or names or [""])[0],
             "joining": [name for name, node in nodes.items() if node.step in _JOINS],
             **_order(hosts, nodes),
         },
@@ -72,19 +73,19 @@ def _node(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:
     if host.member is None:
         return Node(SKIP, False, False, "the host was not read")
     if not host.member:
-        return Node(*_entry(host, exists, control_planes))
+        return _entry(host, exists, control_planes)
     if not host.pending:
         return Node(NONE, True, False, "")
     return Node(CHANGE, True, not _INTERRUPTING.isdisjoint(host.pending), f"pending: {', '.join(host.pending)}")
 
 
-def _entry(host: Host, exists: bool, control_planes: Sequence[Host]) -> tuple[str, bool, bool, str]:
+def _entry(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:
     """How a host that is not a node becomes one."""
     if not host.control_plane:
-        return JOIN, False, False, "the host is not a node yet"
+        return Node(JOIN, False, False, "the host is not a node yet")
     if exists or host != control_planes[0]:
-        return JOIN_CONTROL_PLANE, False, False, "the host is not a control plane yet"
-    return CREATE, False, False, "there is no cluster yet"
+        return Node(JOIN_CONTROL_PLANE, False, False, "the host is not a control plane yet")
+    return Node(CREATE, False, False, "there is no cluster yet")
 
 
 def _order(hosts: Sequence[Host], nodes: Mapping[str, Node]) -> dict[str, str]:
