@@ -149,9 +149,15 @@ docs-lint: docs-tools
 
 site: docs-tools ## build the documentation's site, .cache/site/html/index.html (half a minute)
 	@echo "site: guides, and the reference by antsibull-docs"
-	export PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=collections
+	export PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=.cache/site/collections
 	rm -rf .cache/site
 	install -d -m 755 .cache/site/source/reference
+	# Only the public filters, which have their own documentation.
+	collection=.cache/site/collections/ansible_collections/gpulab/kubernetes
+	mkdir -p $$collection
+	git ls-files -co --exclude-standard galaxy.yml meta docs/docsite plugins roles | tar -cf - -T - | tar -xf - -C $$collection
+	rm $$collection/plugins/filter/*.py
+	cp docs/docsite/public_filters.py $$collection/plugins/filter/
 	antsibull-docs collection --use-current --squash-hierarchy --fail-on-error --dest-dir .cache/site/source/reference gpulab.kubernetes
 	git ls-files -co --exclude-standard '*.md' CHANGELOG.rst docs/images | tar -cf - -T - | tar -xf - -C .cache/site/source
 	mv .cache/site/source/README.md .cache/site/source/index.md

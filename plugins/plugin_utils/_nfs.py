@@ -82,7 +82,7 @@ def _is_identity(text: str) -> bool:
     return bool(_IDENTITY.fullmatch(text)) and int(text) <= _LARGEST_IDENTITY
 
 
-def differences(etab: str, path: str, line: str) -> list[str]:
+def differences(etab: str, path: str, line: str = "") -> list[str]:
     """How the exports of a directory in /var/lib/nfs/etab, the server's table, differ from a line of exports(5).
 
     An empty line stands for no export. The server knows a host by its canonical name, so only the number of names can

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import report_samples
-from ansible_collections.gpulab.kubernetes.plugins.filter import node_plan as nodes
+from ansible_collections.gpulab.kubernetes.plugins.filter import plan as nodes
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import session as verification
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.memory import Memory
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.pods import Settings

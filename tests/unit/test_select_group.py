@@ -45,7 +45,7 @@ def files() -> list[str]:
         # What belongs to a module, wherever it is.
         ("plugins/module_utils/_states/nvidia_mig.py", ["sharing"]),
         ("plugins/modules/wandb_queue.py", ["launch", "tutorial"]),
-        ("plugins/filter/wandb_queues.py", ["launch", "tutorial"]),
+        ("plugins/filter/wandb.py", ["launch", "tutorial"]),
         ("plugins/plugin_utils/_inventory/wandb_x.py", ["first-run", "wrong-input"]),
         # The Makefile names the tests of each group.
         ("tests/integration/test_second_run.py", ["check-mode"]),

@@ -21,7 +21,13 @@ Facts = Mapping[str, Any]
 
 
 def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
-    """The driver of a host (see the filter's documentation); ``host`` is empty for one that was not read."""
+    """Return the driver of a host; ``host`` is the result of preflight_info, empty for one that was not read.
+
+    ``version``, the kind of its ``modules``, and ``problem`` if its packages are not known; whether it is installed
+    ``by_packages`` or ``by_pod``, is ``loaded``, and ``interrupts`` another one; ``reboot`` with ``why``, ``allowed``
+    and what to ``do``; ``packages`` with ``pinning``, ``preferences``, ``follow`` and ``fabric_manager``; ``headers``
+    and ``headers_problem`` if a module must be built; ``pending``, what NVIDIA's repository must provide.
+    """
     found, problem = Packages((), ()), ""
     if host and wanted.source in INSTALLED:
         try:

@@ -20,6 +20,12 @@ class Reading:
     """One host: the result of preflight_info, or how reading it failed; ``settings`` are those of this host.
 
     A host that is ``left_out`` of the run is there to be compared with, and is not judged by itself.
+
+    Settings that need a word: ``become`` (whether the inventory lets Ansible become root), ``proxied`` (whether the
+    host uses a proxy), ``sysctls`` (as in ``host_sysctls``), ``packages`` (by component the names, the version, and the
+    minimum that may be kept, empty for none), ``nvidia_driver_upgrading`` (whether this run changes the driver),
+    ``containerd_files`` (those that will be written, the base first, each with path, text and ``gpus``, which is true
+    for those of hosts with GPUs).
     """
 
     host: str
@@ -38,7 +44,7 @@ class Reading:
 
 
 def readings(hosts: Facts) -> tuple[Reading, ...]:
-    """Return the readings of hosts (see the filter's documentation), without the GPUs that are to be left out."""
+    """Return the readings of hosts, by name ``facts``, ``failure`` and ``settings``, without the GPUs to leave out."""
     return tuple(
         Reading(
             name,
@@ -53,7 +59,14 @@ def readings(hosts: Facts) -> tuple[Reading, ...]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """All readings of a run, and the settings that hosts share (see the filter's documentation)."""
+    """All readings of a run, and the settings that hosts share, as declared.
+
+    Settings that need a word: ``api`` (the result of api_reach_info), ``gpu_manager_changing`` (whether this run
+    changes the GPU manager), ``nvidia_driver_versions`` (for each version, the distributions that have it),
+    ``device_plugin_root`` (where the device plugin looks for the driver), ``minimum`` (``memory_mib`` and ``cpus`` of
+    ``control_plane`` and ``worker``), ``disk_mib`` and ``driver_disk_mib`` (by path, the latter in addition if a driver
+    will be installed).
+    """
 
     readings: tuple[Reading, ...]
     settings: Facts

@@ -59,7 +59,13 @@ def settle(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def compare(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Row]:
-    """Versions one by one, and of the rest what differs, on a host that was read (see the filter's documentation)."""
+    """Return the versions of a host one by one, and of the rest what differs.
+
+    ``seen`` is the result of gpu_host_info, with ``files`` for the paths of configuration files that differ. ``wanted``
+    has versions by ``packages`` and ``gpu_packages`` (on hosts with GPUs), those that are not held (``loose``), those
+    that may stay (``minimums``, ``existing``), and ``source`` and version of the ``driver``. If it is empty, nothing is
+    compared.
+    """
     if not wanted:
         return
     has_gpus = bool(seen["pci"])

@@ -36,7 +36,13 @@ _CERTIFICATE = ("name", "expires", "days_left", "externally_managed")
 
 
 def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any]) -> Report:
-    """The report with what was ``seen``, by inventory name (see the filter's documentation), and what to do."""
+    """Return the report with what was ``seen``, by inventory name, and what to do.
+
+    ``seen`` is what the filter acceptance_seen returns, or has a ``failure``. ``settings`` has ``observed`` and ``now``
+    (the time as text and in seconds), ``phases`` (their starts in seconds), ``earlier_phases``, ``certificate_days``,
+    ``api_failure``, ``launch``, ``inventory_sources``, ``cluster_name``, ``controller``, ``options`` (what stands for
+    ``-i INVENTORY`` in commands), and ``earlier``, the text of the report that is replaced.
+    """
     known = {text(entry.get("inventory_name")): node for node, entry in report["hosts"].items()}
     hosts = {node: dict(entry) for node, entry in report["hosts"].items()}
     pinned = settle({name: {"seen": said.get("installed"), "wanted": said.get("pins")} for name, said in seen.items()})

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import pytest
 import report_samples
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import report_state
-from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import variable_problems
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import report_state
+from ansible_collections.gpulab.kubernetes.plugins.filter.variables import variable_problems
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import summary
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.network import Network
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import REMEDIES

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_config import containerd_config
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd import containerd_config
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd.info import parse_unit, parse_version
 
 CONTAINERD = """

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import smi_texts as smi
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance_seen import acceptance_seen
+from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance import acceptance_seen
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.hosts import read_hosts
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import targets
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.verdict import host_entry

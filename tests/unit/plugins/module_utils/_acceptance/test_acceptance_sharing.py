@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_sharing import gpu_sharing
+from ansible_collections.gpulab.kubernetes.plugins.filter.sharing import gpu_sharing
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import pods as manifests
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.hosts import read_hosts
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.run import PodProof

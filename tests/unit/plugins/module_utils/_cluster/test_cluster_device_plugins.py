@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_pods import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.sharing import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.device_plugins import (
     managed,
     plugins,

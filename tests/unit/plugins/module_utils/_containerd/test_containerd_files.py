@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import tomllib
-from ansible_collections.gpulab.kubernetes.plugins.filter.to_toml import to_toml
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd import to_toml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd import files as reader
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from hypothesis import assume, example, given

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_config import device_plugin_config
-from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_sharing import gpu_sharing
+from ansible_collections.gpulab.kubernetes.plugins.filter.sharing import device_plugin_config, gpu_sharing
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia import sharing
 from hypothesis import given

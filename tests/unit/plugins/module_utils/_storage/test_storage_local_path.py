@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.filter.local_path_plan import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.storage import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage.volumes import DEFAULT_CLASS
 
 plan = FilterModule().filters()["local_path_plan"]

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.next_steps import next_steps
+from ansible_collections.gpulab.kubernetes.plugins.filter.access import next_steps
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.dra import Claim, Claims, Device
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._training import judge
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.judge import Seen, Wanted
