@@ -11,14 +11,15 @@ from ansible.errors import AnsibleFilterError
 
 from ..plugin_utils._cuda.compatibility import RUNS, CudaError
 from ..plugin_utils._cuda.inputs import text
-from ..plugin_utils._cuda.plan import packages_of, plan, shown
-from ..plugin_utils._cuda.plan import problem as cuda_toolkit_problem
+from ..plugin_utils._cuda.plan import packages_of, plan, problem, shown
 
 DOCUMENTATION = r"""
 name: cuda_toolkit
 short_description: Internal filters for CUDA toolkits
 extends_documentation_fragment: gpulab.kubernetes.internal
 """
+
+cuda_toolkit_problem = problem
 
 
 def cuda_packages(names: Iterable[str], minors: Iterable[Any]) -> list[str]:

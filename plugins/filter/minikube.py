@@ -9,13 +9,15 @@ from typing import Any, Callable
 
 from ..plugin_utils._docker import problems as docker
 from ..plugin_utils._minikube import problems as minikube
-from ..plugin_utils._minikube.settings import resolve_settings as minikube_settings
+from ..plugin_utils._minikube.settings import resolve_settings
 
 DOCUMENTATION = r"""
 name: minikube
 short_description: Internal filters for minikube and Docker
 extends_documentation_fragment: gpulab.kubernetes.internal
 """
+
+minikube_settings = resolve_settings
 
 
 def docker_problems(found: Mapping[str, Any], *settings: Any) -> list[str]:
