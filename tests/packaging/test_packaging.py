@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support import releases
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / "inventories" / "three-machines.ini"
@@ -148,6 +149,15 @@ def test_the_version_is_that_of_a_release_or_of_the_next_one() -> None:
     texts = [path.read_text() for path in (ROOT / "plugins").rglob("*.py")]
     added = {each for text in texts for each in re.findall(r"^ *version_added: ([\d.]+)$", text, re.MULTILINE)}
     assert max(added, key=lambda each: [int(part) for part in each.split(".")]) == version
+
+
+def test_the_last_release_is_built_from_its_commit(tmp_path: Path) -> None:
+    if run("git", "rev-parse", "--is-shallow-repository", cwd=ROOT).strip() == "true":
+        pytest.skip("a shallow clone has no earlier commits")
+    (version, *_earlier) = re.findall(r"^v(\d+\.\d+\.\d+)$", (ROOT / "CHANGELOG.rst").read_text(), re.MULTILINE)
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(releases.install(version, tmp_path / "release"))}
+    listed = run("ansible-galaxy", "collection", "list", "gpulab.kubernetes", cwd=tmp_path, env=env)
+    assert re.search(rf"^gpulab\.kubernetes +{re.escape(version)} *$", listed, re.MULTILINE)
 
 
 def statically_named_roles(playbook: str) -> set[str]:

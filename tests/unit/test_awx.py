@@ -301,6 +301,10 @@ def test_the_execution_environment_has_the_versions_of_the_controller(path: Path
     archive = f"{galaxy['namespace']}-{galaxy['name']}-{galaxy['version']}.tar.gz"
     assert [one["name"] for one in dependencies["galaxy"]["collections"]] == [f"/build/collection/{archive}"]
     assert {one["src"] for one in definition["additional_build_files"]} == {archive, "meta/ee-helm.py"}
+    label = f"org.opencontainers.image.version={galaxy['version']}"
+    assert [step.split()[-1] for step in definition["additional_build_steps"]["append_final"] if "LABEL" in step] == [
+        label
+    ]
 
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: str(path.stem))
@@ -316,7 +320,8 @@ def test_ansible_builder_takes_the_definition(path: Path, tmp_path: Path) -> Non
     (tmp_path / "meta").mkdir()
     for name in (path.name, "meta/ee-bindep.txt", "meta/ee-helm.py"):
         (tmp_path / name).write_text((ROOT / name).read_text())
-    (tmp_path / "gpulab-kubernetes-0.2.0-dev0.tar.gz").touch()
+    (archive,) = re.findall(r"src: (.+\.tar\.gz)$", path.read_text(), re.MULTILINE)
+    (tmp_path / archive).touch()
     argv = [str(Path(sys.executable).with_name("ansible-builder")), "create", f"--file={path.name}"]
     subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
     assert "ee-helm.py" in (tmp_path / "context" / "Containerfile").read_text()
