@@ -115,11 +115,10 @@ OLDER := plugins/module_utils plugins/modules roles
 older: # the rest of the unit tests on Python 3.11
 	@$(MAKE) unit-old OLD_TESTS="$(OLDER)"
 
-# Each scenario's name is that of the part of the lab that it needs.
 SCENARIOS := $(filter-out default,$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
 scenarios: venv # molecule's scenarios of single roles
 	@echo "scenarios: $(SCENARIOS)"
-	python -m lab build $(addprefix --with ,$(SCENARIOS))
+	python -m lab build --with docker --with minikube
 	for scenario in $(SCENARIOS); do molecule test --scenario-name "$$scenario"; done
 
 $(filter-out older scenarios,$(GROUPS)): venv

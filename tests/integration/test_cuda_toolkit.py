@@ -1,4 +1,4 @@
-"""Roles alone on a host that is in no cluster, and CUDA toolkits side by side: compared, installed, chosen, removed."""
+"""CUDA toolkits side by side on the nodes of a cluster: compared, installed, chosen, removed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,6 @@ OLD, NEW = "12.9.1", "13.0.2"
 AHEAD = "13.1.1"
 PROFILE = "/etc/profile.d/gpulab-cuda.sh"
 DRIVER = "nvidia_driver_version=580.178.04"
-ALONE = f"""
-- hosts: spare
-  become: true
-  roles:
-    - gpulab.kubernetes.containerd
-    - gpulab.kubernetes.nvidia_driver
-    - role: gpulab.kubernetes.cuda_toolkit
-      vars:
-        cuda_toolkit_versions: ["{OLD}"]
-"""
 
 # The calls of libcuda that the toolkit makes, for CUDA 13.0 and a Tesla T4. The simulated driver has no libcuda.
 LIBCUDA = """
@@ -54,17 +44,6 @@ def lab() -> Iterator[Lab]:
     """Ubuntu 24.04 has all of these toolkits and driver 580, which `auto` keeps once it is there."""
     with running("cuda", ROOT / "lab" / "specs" / "shapes.yml") as lab:
         yield lab
-
-
-@pytest.fixture(scope="module")
-def alone(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The inventory of a single host that is in no cluster, and a playbook with three roles for it."""
-    directory = tmp_path_factory.mktemp("alone")
-    text = lab.path.read_text()
-    host = next(line for line in text.splitlines() if line.startswith("gpu1 "))
-    (directory / "spare.ini").write_text(f"[spare]\n{host}\n\n{text[text.index('[all:vars]') :]}")
-    (directory / "alone.yml").write_text(ALONE)
-    return directory / "spare.ini", directory / "alone.yml"
 
 
 @pytest.fixture(scope="module")
@@ -91,21 +70,6 @@ def nvcc(host: Host, path: str) -> str:
 
 def homes(host: Host) -> set[str]:
     return set(host.run("ls -d /usr/local/cuda-*.* 2>/dev/null || true").split())
-
-
-def test_roles_work_alone_on_a_host_in_no_cluster(lab: Lab, alone: tuple[Path, Path]) -> None:
-    inventory, playbook = alone
-    run = play(inventory, "--check", "--extra-vars", DRIVER, playbook=str(playbook)).expect_success()
-    assert run.changed()
-    play(inventory, "--extra-vars", DRIVER, playbook=str(playbook)).expect_success()
-    host = lab.inventory().workers[0]
-    assert host.run("systemctl is-active containerd").strip() == "active"
-    assert "580.178.04" in host.run("cat /proc/driver/nvidia/version")
-    assert homes(host) == {"/usr/local/cuda-12.9"}
-    play(inventory, "--extra-vars", DRIVER, playbook=str(playbook)).expect_unchanged()
-    remove = json.dumps({"cuda_toolkit_versions": [], "cuda_toolkit_remove": ["12.9"]})
-    play(inventory, "--extra-vars", DRIVER, "--extra-vars", remove, playbook=str(playbook)).expect_success()
-    assert homes(host) == set()
 
 
 def test_check_mode_predicts_and_changes_nothing(built: Built, host: Host) -> None:
