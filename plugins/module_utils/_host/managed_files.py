@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Small files of a role as one state: written, removed and pruned together."""
+"""Write, remove and prune the small files of a role."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .._errors import DomainError
 from .._files import difference, file_mode, put_file, read_text, under
 from .._systemd import Restarts
 
-# Halves of characters, but for those that stand for bytes that are not UTF-8.
+# Lone surrogates, except those that represent bytes that are not UTF-8.
 _NOT_TEXT = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _KEPT = ".before-gpulab"
 _REPLACED = ".replaced-gpulab"
@@ -27,9 +27,10 @@ _READ_BY_OTHERS = 0o044
 
 @dataclass(frozen=True)
 class Wanted:
-    """``text`` is None for a file to remove. ``service`` must restart, or with ``reload`` reload, when it changes.
+    """The wanted state of a file; ``text`` is None to remove it.
 
-    ``keep`` saves what another hand wrote there, ``keep_replaced`` also a file of ours that a hand may have changed.
+    ``service`` is restarted, or with ``reload`` reloaded, after a change. ``keep`` saves unmanaged content before it is
+    overwritten, ``keep_replaced`` also a managed file, which may have been edited.
     """
 
     path: str
@@ -59,9 +60,9 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Prune:
-    """Marked files in a directory (glob) that are not wanted are removed.
+    """Files with the marker in a directory that match a glob and are not wanted; they are removed.
 
-    With an ``age`` only those of this user that were last changed so many seconds ago.
+    With ``age``, only this user's files that were last changed at least so many seconds ago.
     """
 
     directory: str
@@ -72,7 +73,7 @@ class Prune:
         try:
             state = file.lstat()
         except FileNotFoundError:
-            # Another run has just removed its own.
+            # Another run has just removed its own file.
             return False
         aged = state.st_uid == os.geteuid() and state.st_mtime < now - self.age
         return stat.S_ISREG(state.st_mode) and (aged or not self.age)
@@ -88,7 +89,7 @@ class Outcome:
 
 @dataclass
 class ManagedFiles:
-    """``marker`` is what tells files of this collection from those of another hand, empty for no such check."""
+    """Ensures files. ``marker`` identifies this collection's files; if empty, all files are considered managed."""
 
     root: str
     marker: str
@@ -103,7 +104,7 @@ class ManagedFiles:
         return outcome
 
     def _add_service(self, entry: Wanted, outcome: Outcome) -> None:
-        # Noted by a run that was interrupted before it came to the restart.
+        # Recorded by a run that was interrupted before the restart.
         name = entry.service
         if name and name not in outcome.services and self.restarts.noted(name, entry.verb):
             outcome.services.append(name)
@@ -162,5 +163,5 @@ class ManagedFiles:
 
 
 def _hidden(before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Whether there is a text, in the place of the text."""
+    """Replace texts by a note that there is content."""
     return before and "The old content is not shown.\n", after and "The new content is not shown.\n"
