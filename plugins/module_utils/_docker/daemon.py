@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Docker's daemon.json as a state: certain settings are in it, or an error says why not."""
+"""Ensure settings in Docker's daemon.json, or raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _WITHOUT_CDI = {"features": {"cdi": False}}
 
 
 class DaemonFile:
-    """``module`` is an AnsibleModule, ``service`` the unit that reads the file when it starts, or empty.
+    """The file. ``module`` is an AnsibleModule, ``service`` the unit that reads the file at its start, or empty.
 
-    ``programs`` are files that the service looks for when it starts. ``record`` is the file that keeps which settings
-    were written here, so that those that are not wanted any more go; empty to keep none.
+    ``programs`` are files that the service looks for at its start. ``record`` is the file that records the settings
+    written by this collection, so that obsolete ones can be removed; empty for no record.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class DaemonFile:
     def ensure(
         self, settings: Mapping[str, Any], replace: bool, log_options: Mapping[str, Any], cdi: bool
     ) -> dict[str, Any]:
-        """The fields that the module docker_daemon_config returns. Raises DomainError, and nothing is changed then.
+        """Return the result of the module docker_daemon_config. Raise DomainError before anything changes.
 
-        ``log_options`` are added as far as the log driver has them. With ``cdi`` the feature must not be disabled.
+        ``log_options`` are added if the log driver supports them. With ``cdi``, the feature must not be disabled.
         """
         before = read_text(self._file)
         try:
@@ -83,14 +83,15 @@ class DaemonFile:
         diff, backup, keys = [], None, list(docker.changes(values, merged.values))
         reload = docker.reloaded(values, merged.values)
         if keys:
-            # In the order of the file.
+            # Keep the order of the file.
             after = docker.written(
                 {**{key: 0 for key in values if key in merged.values}, **merged.values}, before or ""
             )
             self._validate(after)
             diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
             if not self._module.check_mode:
-                # Both are on record until the file is written, so that a run that is killed leaves none to others.
+                # Both versions are recorded until the file is written, so that after a killed run no setting counts as
+                # unmanaged.
                 records = self._keep([*records, *([kept] if kept not in records else [])], records)
                 backup = self._write(before, after, "reload" if reload else "restart")
         if not self._module.check_mode:
@@ -112,9 +113,9 @@ class DaemonFile:
         }
 
     def _records(self) -> list[dict[str, Any]]:
-        """The settings that were written here: a JSON object on each line, two lines while the file is changed."""
+        """Return the recorded settings: one JSON object per line, two lines while the file is being changed."""
         text = read_text(self._record) if self._record else None
-        # One that can't be read is of no use, and its settings count as those of others.
+        # If the record can't be read, its settings count as unmanaged.
         with contextlib.suppress(DomainError):
             return [docker.read_daemon(line) for line in (text or "").split("\n")]
         return [{}]
@@ -132,7 +133,7 @@ class DaemonFile:
         return backup
 
     def _validate(self, text: str) -> None:
-        """Ask the Docker that is there, if one is, whether it starts with these settings."""
+        """Have an installed dockerd validate the settings."""
         if not self._program.exists():
             return
         with tempfile.NamedTemporaryFile("w", dir=self._module.tmpdir, suffix=".json", encoding="utf-8") as file:
@@ -159,7 +160,7 @@ class DaemonFile:
         return bool(self._service) and self._restarts.noted(self._service, verb)
 
     def _newer(self) -> list[str]:
-        """The programs that were installed after Docker was started."""
+        """Return the programs that were installed after Docker was started."""
         try:
             started = self._started.stat().st_mtime
         except OSError:
@@ -185,7 +186,7 @@ class DaemonFile:
 def _complete_settings(
     others: Mapping[str, Any], settings: Mapping[str, Any], log_options: Mapping[str, Any], cdi: bool
 ) -> dict[str, Any]:
-    """Return the settings with log options that the driver has, and with CDI if the file disables it."""
+    """Return the settings with the log options that the driver supports, and with CDI if the file disables it."""
     wanted = dict(settings)
     own = wanted.get("log-opts", {})
     if isinstance(own, Mapping):
