@@ -147,7 +147,7 @@ from ..module_utils._states.managed_files import SPECIFICATION, ensure
 
 
 def main() -> None:
-    # The host's log shows the list of files as one text, in which a secret of several lines would not be recognized.
+    # The host's log would show the files as one text, in which a multi-line secret is not recognized.
     module: AnsibleModule = QuietModule(**SPECIFICATION)
     run(module, ensure)
 

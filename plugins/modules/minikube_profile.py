@@ -225,7 +225,7 @@ def _present(machine: Machine, found: Profile | None, state: str, module: Any) -
 def run_module(module: Any) -> dict[str, Any]:
     home = Path(module.params["home"])
     places = {"HOME": str(home), "MINIKUBE_HOME": str(home / ".minikube"), "KUBECONFIG": str(home / ".kube" / "config")}
-    # Its messages are for a terminal otherwise.
+    # Otherwise its messages are formatted for a terminal.
     environ = {**places, "MINIKUBE_IN_STYLE": "false", "MINIKUBE_WANTUPDATENOTIFICATION": "false"}
     runner = Runner(module, timeout=module.params["timeout"], environ=environ)
     machine = Machine(runner, module.params["binary"], module.params["name"], home, module.check_mode)
