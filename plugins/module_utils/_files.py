@@ -108,16 +108,13 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
         raise DomainError(f"Error while writing {path}: {error.strerror}") from error
 
 
-def back_up(path: Path) -> Path:
-    """Keep a copy of a file next to it, with its mode and owner; only the one from before the first change."""
-    backup = path.with_name(path.name + BACKUP)
-    if not backup.exists():
-        try:
-            state = path.stat()
-            put_file(backup, path.read_bytes(), stat.S_IMODE(state.st_mode), (state.st_uid, state.st_gid))
-        except OSError as error:
-            raise DomainError(f"Error while writing {backup}: {error.strerror}") from error
-    return backup
+def sync_directory(path: Path) -> None:
+    """Make new names of files in a directory survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def difference(path: Path, before: str | None, after: str | None) -> dict[str, str]:

@@ -185,6 +185,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
 from ..module_utils._errors import DomainError
+from ..module_utils._first_run import FirstRun
 from ..module_utils._minikube import leftovers, profile
 from ..module_utils._minikube.machine import Machine
 from ..module_utils._minikube.profile import Profile
@@ -244,7 +245,8 @@ def run_module(module: Any) -> dict[str, Any]:
             result["content"] = machine.content()
             machine.delete()
         if (found.driver if found else module.params["driver"]) == "none":
-            removed = leftovers.remove(runner, module.params["root"], module.check_mode)
+            root = module.params["root"]
+            removed = leftovers.remove(runner, root, module.check_mode, FirstRun(module, root))
     return {
         **result,
         "changed": bool(machine.done or removed),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._command import CommandError
+from .._first_run import FirstRun
 from .._versions import compare_versions
 from .cli import Apt
 from .dpkg import Database, read_database
@@ -47,8 +48,9 @@ class Directories:
 class Packages:
     """Ensures the wanted packages on this host."""
 
-    def __init__(self, apt: Apt, policy: Policy, directories: Directories) -> None:
+    def __init__(self, apt: Apt, policy: Policy, directories: Directories, first_run: FirstRun) -> None:
         self._apt = apt
+        self._first_run = first_run
         self._policy = policy
         self._directories = directories
         self._dpkg = directories.dpkg
@@ -73,9 +75,12 @@ class Packages:
             after = self._predict(pending, database)
             outcome.held = outcome.held_before | set(loose)
         else:
+            self._first_run.keep_packages({n: first.get(n) for n in [*(wish.name for wish in pending), *loose]})
             after = self._install(pending, trouble) if pending else versions_of(database)
             outcome.held = self._hold(wishes)
         outcome.show(versions_of(first), after, wishes)
+        # What apt adds, replaces and removes for their sake is known only now.
+        self._first_run.keep_packages({name: first.get(name) for name in outcome.differing()})
         return outcome
 
     def _settle(self, wish: Wish, database: Database, check_mode: bool) -> Wish:

@@ -14,6 +14,7 @@ from pathlib import Path
 from .._command import CommandError
 from .._errors import DomainError
 from .._files import file_mode, put_file, read_file
+from .._first_run import FirstRun
 from .cli import Apt
 from .credentials import Credentials, auth_conf
 from .dpkg import native_architecture
@@ -179,12 +180,13 @@ def _warn(todo: Plan, wanted: Wanted, words: str, now: float) -> None:
         todo.warnings.append(f"The key of {wanted.label} expires on {date(todo.key.expires)}, {words}")
 
 
-def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float) -> None:
+def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float, first_run: FirstRun) -> None:
     """Bring the plan about. When the index can't be had every file is put back as it was."""
     files = dict(todo.files)
     if todo.key_needed:
         todo.key = _fetch_key(wanted, now)
         files[wanted.key_path] = todo.key.text.encode()
+    first_run.keep_files({f"/etc/apt/{path.relative_to(wanted.etc)}": path for path in files})
     with _put_back_on_error([*files, wanted.key_path]):
         # Write the key first, so that the source is never without it.
         for path in sorted(files, key=lambda path: path != wanted.key_path):

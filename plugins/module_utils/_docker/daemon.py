@@ -13,7 +13,8 @@ from typing import Any
 
 from .._command import Runner
 from .._errors import DomainError
-from .._files import back_up, difference, put_file, read_text, under, write_text
+from .._files import difference, put_file, read_text, under, write_text
+from .._first_run import FirstRun
 from .._systemd import Restarts
 from . import logs
 from . import settings as docker
@@ -45,6 +46,7 @@ class DaemonFile:
     ) -> None:
         self._module = module
         self._path = path
+        self._first_run = FirstRun(module, root)
         self._file = under(root, path)
         self._restarts = restarts
         self._service = service
@@ -93,7 +95,7 @@ class DaemonFile:
                 # Both versions are recorded until the file is written, so that after a killed run no setting counts as
                 # unmanaged.
                 records = self._keep([*records, *([kept] if kept not in records else [])], records)
-                backup = self._write(before, after, "reload" if reload else "restart")
+                backup = self._write(after, "reload" if reload else "restart")
         if not self._module.check_mode:
             self._keep([kept], records)
         newer = self._newer() if self._service else []
@@ -125,8 +127,8 @@ class DaemonFile:
             put_file(self._record, "\n".join(map(json.dumps, records)).encode(), 0o600)
         return records
 
-    def _write(self, before: str | None, after: str, verb: str) -> str | None:
-        backup = str(back_up(self._file)) if before is not None else None
+    def _write(self, after: str, verb: str) -> str | None:
+        backup = self._first_run.keep_file(self._path, self._file)
         if self._service:
             self._restarts.note(self._service, verb)
         write_text(self._file, after)

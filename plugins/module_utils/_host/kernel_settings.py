@@ -14,6 +14,7 @@ from typing import Any
 from .._command import Runner
 from .._errors import DomainError
 from .._files import difference, read_text, under, write_text
+from .._first_run import FirstRun
 from . import kernel
 
 _SYSCTL_DIRECTORIES = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d")
@@ -43,6 +44,7 @@ class KernelSettings:
     def __init__(self, module: Any, root: str) -> None:
         self._root = root
         self._runner = Runner(module, timeout=120)
+        self._first_run = FirstRun(module, root)
         self._check: bool = module.check_mode
         self._outcome = Outcome()
 
@@ -149,6 +151,7 @@ class KernelSettings:
         if before == text or (before is None and not needed):
             return
         if not self._check:
+            self._first_run.keep_file(path, file)
             write_text(file, text)
         self._outcome.diff.append(difference(file, before, text))
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from .._errors import DomainError
 from .._files import difference, file_mode, put_file, read_text, under
+from .._first_run import FirstRun
 from .._systemd import Restarts
 
 # Lone surrogates, except those that represent bytes that are not UTF-8.
 _NOT_TEXT = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-_KEPT = ".before-gpulab"
 _REPLACED = ".replaced-gpulab"
 _READ_BY_OTHERS = 0o044
 
@@ -94,12 +94,17 @@ class ManagedFiles:
     root: str
     marker: str
     restarts: Restarts
+    first_run: FirstRun
     check: bool
 
     def ensure(self, wanted: Sequence[Wanted], prune: Sequence[Prune]) -> Outcome:
         outcome = Outcome()
-        for entry in [*wanted, *self._leftovers(wanted, prune)]:
-            self._ensure(entry, outcome)
+        entries = [*wanted, *self._leftovers(wanted, prune)]
+        files = {entry.path: under(self.root, entry.path) for entry in entries if not self._is_right(entry)}
+        first = self.first_run.keep_files(files)
+        for entry in entries:
+            if entry.path in files:
+                self._change(entry, entry.path in first, outcome)
             self._add_service(entry, outcome)
         return outcome
 
@@ -120,14 +125,15 @@ class ManagedFiles:
                     found.append(Wanted(path, None))
         return found
 
-    def _ensure(self, entry: Wanted, outcome: Outcome) -> None:
+    def _is_right(self, entry: Wanted) -> bool:
         file = under(self.root, entry.path)
         if file.is_dir():
             raise DomainError(f"Error while writing {entry.path}: there is a directory with this name")
+        return read_text(file) == entry.text and (entry.text is None or file_mode(file) == entry.mode)
+
+    def _change(self, entry: Wanted, first: bool, outcome: Outcome) -> None:
+        file = under(self.root, entry.path)
         before = read_text(file)
-        right_mode = entry.text is None or file_mode(file) == entry.mode
-        if before == entry.text and right_mode:
-            return
         outcome.changed.append(entry.path)
         if before != entry.text:
             private = not (entry.mode & _READ_BY_OTHERS and (file_mode(file) or 0o644) & _READ_BY_OTHERS)
@@ -140,22 +146,20 @@ class ManagedFiles:
             outcome.services.append(entry.service)
         foreign = entry.keep and bool(self.marker) and before is not None and self.marker not in before
         try:
-            self._apply(entry, file, before if foreign else None, outcome)
+            self._apply(entry, file, bool(foreign and before and before.strip()), first, outcome)
         except OSError as error:
             raise DomainError(f"Error while writing {file}: {error.strerror or error}") from error
 
-    def _apply(self, entry: Wanted, file: Path, foreign: str | None, outcome: Outcome) -> None:
-        kept = file.with_name(file.name + _KEPT)
-        keep = bool(foreign and foreign.strip()) and not kept.exists()
-        if keep:
-            outcome.kept.append(str(kept))
-        replaced = entry.keep_replaced and not keep and file.exists() and (read_text(file) or "") != (entry.text or "")
-        if replaced:
-            kept = file.with_name(file.name + _REPLACED)
-            outcome.kept.append(str(kept))
+    def _apply(self, entry: Wanted, file: Path, foreign: bool, first: bool, outcome: Outcome) -> None:
+        recorded = foreign and first
+        edited = entry.keep_replaced and file.exists() and (read_text(file) or "") != (entry.text or "")
+        replaced = not recorded and (foreign or edited)
+        kept = file.with_name(file.name + _REPLACED)
+        if recorded or replaced:
+            outcome.kept.append(str(kept if replaced else self.first_run.copy_of(entry.path)))
         if self.check:
             return
-        if keep or replaced:
+        if replaced:
             put_file(kept, file.read_bytes(), file_mode(file) or 0o644)
         if entry.service:
             self.restarts.note(entry.service, entry.verb)

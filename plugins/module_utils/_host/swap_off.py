@@ -14,7 +14,8 @@ from typing import Any
 
 from .._command import Result, Runner
 from .._errors import DomainError
-from .._files import BACKUP, back_up, difference, printable, read_text, under, write_text
+from .._files import BACKUP, difference, printable, read_text, under, write_text
+from .._first_run import FirstRun
 from . import swap_state as swap
 from .swap_origins import MASKS, WAAGENT, blamed, origins, units_to_mask
 
@@ -47,6 +48,8 @@ class SwapOff:
         self._module = module
         self._runner = Runner(module, timeout=1800)
         self._root = root
+        self._first_run = FirstRun(module, root)
+        self._fstab_name = fstab
         self._fstab = under(root, fstab)
         self._waagent = under(root, WAAGENT)
         self._proc_swaps = under(root, proc_swaps)
@@ -85,10 +88,10 @@ class SwapOff:
     def _keep_off(self, outcome: Outcome, text: str, waagent: str) -> None:
         self._mask(outcome.units)
         if outcome.fstab:
-            outcome.backup = str(back_up(self._fstab))
+            outcome.backup = self._first_run.keep_file(self._fstab_name, self._fstab)
             write_text(self._fstab, swap.without_swap(text))
         if outcome.configuration:
-            back_up(self._waagent)
+            self._first_run.keep_file(WAAGENT, self._waagent)
             write_text(self._waagent, waagent)
         self._reload()
         self._mask_what_the_reload_made(outcome)
@@ -184,6 +187,7 @@ class SwapOff:
 
     def _mask(self, units: list[str]) -> None:
         directory = under(self._root, MASKS)
+        self._first_run.keep_files({f"{MASKS}/{unit}": directory / unit for unit in units})
         for unit in units:
             path = directory / unit
             try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from .._command import Runner
 from .._errors import DomainError
 from .._files import put_file, text_or_nothing, under
+from .._first_run import FirstRun
 from .._json import read_object
 
 NETWORK = "/etc/cni/net.d/1-k8s.conflist"
@@ -42,7 +43,7 @@ def is_drop_in(text: str) -> bool:
     return any(line.startswith(f"ExecStart={_PROGRAMS}") for line in text.splitlines())
 
 
-def remove(runner: Runner, root: str, check: bool) -> list[str]:
+def remove(runner: Runner, root: str, check: bool, first_run: FirstRun) -> list[str]:
     """Return what was removed, or would be with ``check``. Raises CommandError and OSError."""
     network, drop_in = is_network(text_or_nothing(root, NETWORK)), is_drop_in(text_or_nothing(root, DROP_IN))
     # Nothing names the interface's owner; it is minikube's if minikube's configuration exists.
@@ -51,6 +52,7 @@ def remove(runner: Runner, root: str, check: bool) -> list[str]:
     if not check:
         if bridge:
             runner.check(["ip", "link", "delete", BRIDGE, "type", "bridge"], f"removing minikube's interface {BRIDGE}")
+        first_run.keep_files({path: under(root, path) for path in files})
         for path in files:
             put_file(under(root, path), None)
         if drop_in:

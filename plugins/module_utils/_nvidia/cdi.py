@@ -13,6 +13,7 @@ from pathlib import Path
 from .._command import CommandNotFoundError, Runner
 from .._errors import DomainError
 from .._files import read_text
+from .._first_run import FirstRun
 from .._systemd import Systemd, needed
 
 _INTERVAL = 1.0
@@ -74,10 +75,11 @@ def vanished(text: str) -> str:
 
 
 class CdiSpec:
-    def __init__(self, runner: Runner, path: Path, kind: str, units: tuple[str, str]) -> None:
+    def __init__(self, runner: Runner, first_run: FirstRun, path: Path, kind: str, units: tuple[str, str]) -> None:
         """``units`` are the service that writes the file and the path unit that triggers it."""
         self._runner = runner
         self._systemd = Systemd(runner)
+        self._first_run = first_run
         self._path = path
         self._kind = kind
         self._units = units
@@ -111,14 +113,15 @@ class CdiSpec:
     def _enable(self, outcome: Outcome, check: bool) -> None:
         service, trigger = (self._systemd.unit(name) for name in self._units)
         # What has changed about the service itself counts, too: it is started next.
-        plan = [(service.name, verb) for verb in needed(service, False, True) if verb in ("daemon-reload", "enable")]
-        known = {verb for _name, verb in plan} & {"daemon-reload"}
-        plan += [(trigger.name, verb) for verb in needed(trigger, False, True) if verb not in known]
-        for name, verb in plan:
+        plan = [(service, verb) for verb in needed(service, False, True) if verb in ("daemon-reload", "enable")]
+        known = {verb for _unit, verb in plan} & {"daemon-reload"}
+        plan += [(trigger, verb) for verb in needed(trigger, False, True) if verb not in known]
+        for unit, verb in plan:
             outcome.changed = True
-            outcome.actions.append(f"{verb} {name}")
+            outcome.actions.append(f"{verb} {unit.name}")
             if not check:
-                self._systemd.do(verb, "" if verb == "daemon-reload" else name)
+                self._first_run.keep_unit(unit, [verb])
+                self._systemd.do(verb, "" if verb == "daemon-reload" else unit.name)
 
     def _refresh(self, expected: Expected, timeout: float, outcome: Outcome) -> None:
         service = self._units[0]

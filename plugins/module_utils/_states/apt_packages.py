@@ -13,6 +13,7 @@ from .._apt.fetch import PROXY_OPTIONS, use_proxies
 from .._apt.packages import Directories, Packages
 from .._apt.wishes import Follow, Policy, Wish
 from .._command import Runner
+from .._first_run import FirstRun
 
 _POLICY = ("hold", "allow_downgrade", "allow_change_held", "allow_removal")
 
@@ -25,7 +26,7 @@ def ensure(module: Any) -> dict[str, Any]:
     follow = module.params["follow"]
     release = Follow(follow["version"], tuple(follow["replaces"])) if follow else None
     directories = Directories(*(Path(module.params[name]) for name in ("dpkg_dir", "etc_dir", "lists_dir")))
-    outcome = Packages(apt, policy, directories).ensure(wishes, module.check_mode, release)
+    outcome = Packages(apt, policy, directories, FirstRun(module)).ensure(wishes, module.check_mode, release)
     asked = {wish.name for wish in wishes}
     for text in apt.notes():
         module.warn(text)

@@ -473,5 +473,5 @@ def test_a_source_is_written_after_its_key(tmp_path: Path, monkeypatch: pytest.M
     written: list[Path] = []
     monkeypatch.setattr(source, "put_file", lambda path, *_more: written.append(path))
     wanted = source.Wanted("test", etc=tmp_path)
-    source.apply(wanted, source.Plan(files={wanted.path: b"", wanted.key_path: b""}), Mock(), 0)
+    source.apply(wanted, source.Plan(files={wanted.path: b"", wanted.key_path: b""}), Mock(), 0, Mock())
     assert written == [wanted.key_path, wanted.path]

@@ -121,23 +121,29 @@ def test_mode_alone_is_a_change(host: Host) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_foreign_file_is_kept_beside(host: Host) -> None:
+def test_an_unmanaged_file_is_kept_in_the_record(host: Host) -> None:
     file = host.root / "etc/containerd/config.toml"
     file.parent.mkdir(parents=True)
     file.write_text("disabled_plugins = ['cri']\n")
+    predicted = host.config(check=True)
     result = host.config()
-    kept = file.with_name("config.toml.before-gpulab")
-    assert result["kept"] == [str(kept)]
+    kept = host.root / f"var/lib/gpulab/first-run/files{CONFIG}"
+    assert predicted["kept"] == result["kept"] == [str(kept)]
     assert kept.read_text() == "disabled_plugins = ['cri']\n"
     # A later change of our own file is no reason to keep it.
     assert host.config("b = 2\n")["kept"] == []
+    # One that replaces ours later must not be lost, nor take the place of the first one.
+    file.write_text("version = 3\n")
+    again = file.with_name("config.toml.replaced-gpulab")
+    assert host.config()["kept"] == [str(again)]
+    assert again.read_text() == "version = 3\n"
     assert kept.read_text() == "disabled_plugins = ['cri']\n"
 
 
 def test_generated_files_are_not_kept(host: Host) -> None:
     (host.root / "generated").write_text("x\n")
     host.files({"path": "/generated", "content": MARKER, "keep_foreign": False})
-    assert not (host.root / "generated.before-gpulab").exists()
+    assert not list(host.root.rglob("generated?*")) and not (host.root / "var").exists()
 
 
 def test_absent_removes_and_needs_nothing_to_be_there(host: Host) -> None:
@@ -286,12 +292,12 @@ def test_a_managed_file_that_was_changed_by_hand_is_kept_beside(host: Host) -> N
     assert not host.config(keep_replaced=True)["changed"]
 
 
-def test_a_file_of_another_hand_is_kept_once_under_its_own_name(host: Host) -> None:
+def test_an_unmanaged_file_is_kept_in_the_record_alone(host: Host) -> None:
     file = host.root / CONFIG[1:]
     file.parent.mkdir(parents=True)
     file.write_text("version = 2\n")
     host.config(keep_replaced=True)
-    assert file.with_name("config.toml.before-gpulab").read_text() == "version = 2\n"
+    assert (host.root / f"var/lib/gpulab/first-run/files{CONFIG}").read_text() == "version = 2\n"
     assert not file.with_name("config.toml.replaced-gpulab").exists()
 
 

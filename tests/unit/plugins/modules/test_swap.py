@@ -342,7 +342,7 @@ def test_swap_of_azures_agent(host: Host) -> None:
     assert (result["changed"], result["configuration"]) == (True, ["/etc/waagent.conf"])
     assert agent.read_text() == WAAGENT.replace("Swap=y # 2 GB", "Swap=n")
     assert agent.stat().st_mode & 0o777 == 0o640
-    assert agent.with_name("waagent.conf.gpulab-backup").read_text() == WAAGENT
+    assert (host.root / "var/lib/gpulab/first-run/files/etc/waagent.conf").read_text() == WAAGENT
     assert [entry["after_header"] for entry in result["diff"]] == [str(agent)]
     assert not host.run()["changed"]
 
