@@ -39,7 +39,7 @@ _PLACES = ("/etc/", "/usr/local/")
 # Where earlier versions kept the original of a file, next to it.
 _EARLIER = (".before-gpulab", BACKUP)
 _OURS = re.compile(rb"Managed by (?:Ansible \()?gpulab\.kubernetes")
-_LONGEST_LINE = 16 * 1024
+_LONGEST_LINE = 64 * 1024
 
 Before = Mapping[str, Any]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from first_run_record import recorded
 
 # One program plays apt-get, apt-cache and dpkg upon a small world: state.json holds the packages
 # {name: [want, flag, state, version]}, what the index knows, and what the servers hold.
@@ -175,6 +176,30 @@ def test_bare_host_then_nothing_to_do(ensure: Ensure, world: World) -> None:
     again = ensure()
     assert not again["changed"] and world.calls() == []
     assert again["installed"] == again["before"] == result["installed"]
+
+
+def test_packages_are_recorded_as_they_were_before_the_first_change(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.35.9-1.1", "install"), "other": installed("1")})
+    ensure(check=True)
+    assert recorded(world.directory) == {}
+    ensure()
+    before = {"kubelet": {"version": "1.35.9-1.1", "held": False}, "kubectl": None, "dependency": None}
+    assert recorded(world.directory) == before
+    world.set(packages={"kubelet": installed("1.36.4-1.1", "install"), "kubectl": installed("1.36.4-1.1")})
+    assert ensure()["changed"]
+    assert recorded(world.directory) == before
+
+
+def test_a_package_that_is_only_held_is_recorded_as_not_held(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.36.4-1.1", "install")})
+    ensure([KUBELET])
+    assert recorded(world.directory) == {"kubelet": {"version": "1.36.4-1.1", "held": False}}
+
+
+def test_what_is_as_wanted_is_not_recorded(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.36.4-1.1")})
+    assert not ensure([KUBELET])["changed"]
+    assert recorded(world.directory) == {}
 
 
 def test_index_is_not_refreshed_when_the_version_is_known(ensure: Ensure, world: World) -> None:

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import source
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.keyring import armored, public_keys
+from first_run_record import recorded
 from openpgp_keys import fingerprint, public_key
 
 KEY = public_key(1)
@@ -226,6 +228,19 @@ def test_conflict_is_disabled_on_request(apply: Apply, host: Host, file: str) ->
     after = (host.etc / file).read_text()
     assert "http://d/" in after and all(line.startswith("#") for line in after.splitlines() if "depot.example" in line)
     assert not apply()["changed"]
+
+
+def test_the_files_of_a_source_are_recorded_as_they_were(apply: Apply, host: Host) -> None:
+    other = host.etc / "sources.list"
+    other.write_text(ONE_LINE)
+    apply(check=True, replace_conflicting=True)
+    assert recorded(host.directory) == {}
+    apply(replace_conflicting=True)
+    found = recorded(host.directory)
+    assert found.pop("/etc/apt/sources.list")["sha256"] == hashlib.sha256(ONE_LINE.encode()).hexdigest()
+    assert found == {"/etc/apt/sources.list.d/test.sources": None, "/etc/apt/keyrings/test.asc": None}
+    (copy,) = host.directory.rglob("files/etc/apt/sources.list")
+    assert copy.read_text() == ONE_LINE
 
 
 def test_an_entry_is_disabled_without_changing_other_bytes(apply: Apply, host: Host) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from first_run_record import recorded
 
 FORWARD = "net.ipv4.ip_forward"
 BRIDGE = "net.bridge.bridge-nf-call-iptables"
@@ -58,6 +59,7 @@ def test_bare_host(run_module: Any, root: Path) -> None:
     assert found[MODULES_FILE].splitlines()[1:] == ["overlay", "br_netfilter"]
     assert found[SYSCTL_FILE].splitlines()[1:] == [f"{BRIDGE} = 1", f"{FORWARD} = 1"]
     assert (root / SYSCTL_FILE).stat().st_mode & 0o777 == 0o644
+    assert recorded(root) == {f"/{MODULES_FILE}": None, f"/{SYSCTL_FILE}": None}
 
 
 def test_second_run_changes_nothing(run_module: Any, root: Path) -> None:

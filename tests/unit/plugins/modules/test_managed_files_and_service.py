@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.managed_files import Prune
+from first_run_record import recorded
 
 MARKER = "# Managed by gpulab.kubernetes\n"
 CONFIG = "/etc/containerd/config.toml"
@@ -97,6 +98,27 @@ def test_writes_into_missing_directories_and_says_what(host: Host) -> None:
     assert file.read_text() == MARKER + "a = 1\n"
     assert file.stat().st_mode & 0o777 == 0o644
     assert file.parent.stat().st_mode & 0o777 == 0o755
+
+
+def test_files_and_units_are_recorded_as_they_were(host: Host) -> None:
+    host.unit("inactive", UnitFileState="disabled")
+    host.config(check=True)
+    host.service(check=True)
+    assert recorded(host.root.parent) == {}
+    host.config()
+    host.service()
+    before = {CONFIG: None, "containerd.service": {"enabled": "disabled", "active": "inactive"}}
+    assert recorded(host.root.parent) == before
+    host.config("b = 2\n")
+    assert host.service()["actions"] == ["restart"]
+    assert recorded(host.root.parent) == before
+
+
+def test_a_restart_alone_is_not_recorded(host: Host) -> None:
+    host.unit("active")
+    host.config()
+    assert host.service()["actions"] == ["restart"]
+    assert recorded(host.root.parent) == {CONFIG: None}
 
 
 def test_second_run_changes_nothing(host: Host) -> None:

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._minikube import profile
 from damaged import damaged_json
+from first_run_record import recorded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -417,6 +418,7 @@ def test_only_what_minikube_left_on_the_host_is_removed(
     result = host(**settings)
     assert (result["changed"], result["removed"]) == (predicted["changed"], removed)
     assert {path for path in before if not (root / path).exists()} == {path for path in before if f"/{path}" in removed}
+    assert [*recorded(root)] == [path for path in removed if path.startswith("/")]
     calls = host.calls()
     assert ("ip link delete bridge type bridge" in calls) == ("interface bridge" in removed)
     assert ("systemctl daemon-reload" in calls) == (f"/{DROP_IN}" in removed)

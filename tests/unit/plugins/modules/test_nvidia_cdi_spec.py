@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fake_host import FakeHost
+from first_run_record import recorded
 
 DEVICES = ["0", "1", "GPU-a", "GPU-b", "all"]
 SHOW = "LoadState=loaded\\nActiveState={0}\\nUnitFileState={1}\\nInvocationID=\\nNeedDaemonReload=no\\n"
@@ -116,6 +117,9 @@ def test_the_units_are_kept_enabled(host: Host) -> None:
         "enable nvidia-cdi-refresh.path",
         "start nvidia-cdi-refresh.path",
     ]
+    disabled = {"enabled": "disabled", "active": "inactive"}
+    units = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+    assert recorded(host.root.parent) == dict.fromkeys(units, disabled)
 
 
 def test_without_the_toolkit_check_mode_predicts_nothing_and_a_run_fails(host: Host) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.swap_state import fstab_swaps
 from fake_host import FakeHost
+from first_run_record import recorded
 
 HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 FSTAB = "UUID=1 / ext4 defaults 0 1\n/swapfile\tnone\tswap\tsw\t0\t0\n/dev/sda3 /mnt/swap ext4 defaults 0 2"
@@ -68,6 +69,7 @@ def test_host_without_swap(host: Host) -> None:
     result = host.run()
     assert (result["changed"], result["diff"]) == (False, [])
     assert (result["active_before"], result["fstab_lines"], result["units"], result["backup"]) == ([], [], [], None)
+    assert recorded(host.root) == {}
     assert host.log == []
 
 
@@ -108,6 +110,7 @@ def test_backup_is_from_before_the_first_change(host: Host) -> None:
     host.fstab.write_text(FSTAB)
     host.fstab.chmod(0o600)
     backup = Path(host.run()["backup"])
+    assert recorded(host.root)["/etc/fstab"]["mode"] == "0600"
     assert backup.read_text() == FSTAB
     assert backup.stat().st_mode & 0o777 == 0o600
     host.fstab.write_text("/dev/sdz none swap sw 0 0\n")
@@ -305,6 +308,7 @@ def test_unit_written_by_hand_is_kept_beside_its_mask(host: Host) -> None:
     assert host.run()["units"] == ["srv-swap.swap"]
     assert host.masked() == ["srv-swap.swap"]
     assert unit.with_name("srv-swap.swap.gpulab-backup").read_text() == "[Swap]\nWhat=/srv/swap\n"
+    assert recorded(host.root)["/etc/systemd/system/srv-swap.swap"]["mode"] == "0644"
     assert not host.run()["changed"]
 
 
@@ -314,6 +318,8 @@ def test_services_that_make_swap_are_masked(host: Host) -> None:
     for name in ("zramswap.service", "dphys-swapfile.service", "ssh.service"):
         (services / name).write_text("[Service]\nExecStart=/bin/true\n")
     assert host.run()["units"] == ["dphys-swapfile.service", "zramswap.service"]
+    masks = [f"/etc/systemd/system/{name}" for name in ("dphys-swapfile.service", "zramswap.service")]
+    assert recorded(host.root) == dict.fromkeys(masks)
     assert not host.run()["changed"]
 
 
