@@ -249,7 +249,7 @@ CHECKS ?= test
 release: venv ## test and build a release of the collection, print the commands that publish it (CHECKS= builds only)
 	@version=$$(sed -n 's/^version: //p' galaxy.yml)
 	refuse() { echo "release: $$1. Nothing was built" >&2; exit 1; }
-	case $$version in *-*) refuse "galaxy.yml says $$version, which is no release; write the release's version there and in execution-environment*.yml, run antsibull-changelog release, and commit";; esac
+	case $$version in *-*) refuse "galaxy.yml says $$version, which is no release; write the release's version there, in execution-environment*.yml and in plugins/module_utils/_first_run.py, run antsibull-changelog release, and commit";; esac
 	[ -z "$$(git status --porcelain)" ] || refuse "the checkout has changes that are not committed (git status)"
 	grep -qx "v$$version" CHANGELOG.rst || refuse "CHANGELOG.rst has no v$$version; run antsibull-changelog release, and commit"
 	[ -z "$$(ls changelogs/fragments)" ] || refuse "changelogs/fragments has changes that are in no release; a release has taken them all into CHANGELOG.rst"

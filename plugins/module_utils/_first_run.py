@@ -184,7 +184,7 @@ class FirstRun:
             return None
         state = source.lstat()
         if stat.S_ISLNK(state.st_mode):
-            target = os.readlink(source)
+            target = str(source.readlink())
             if source != copy:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.symlink_to(target)
@@ -262,8 +262,6 @@ _SHAPES: Mapping[str, tuple[Mapping[str, Callable[[Any], bool]], ...]] = {
         {"mode": _matches("[0-7]{4}"), "uid": _is_id, "gid": _is_id, "sha256": _matches("[0-9a-f]{64}")},
         {"link": _matches(r"[^\0]{1,4095}")},
     ),
-    PACKAGE: (
-        {"version": _matches(r"[A-Za-z0-9.+~:-]{0,255}"), "held": lambda value: isinstance(value, bool)},
-    ),
+    PACKAGE: ({"version": _matches(r"[A-Za-z0-9.+~:-]{0,255}"), "held": lambda value: isinstance(value, bool)},),
     UNIT: ({"enabled": _matches("[a-z-]{0,32}"), "active": _matches("[a-z-]{1,32}")},),
 }

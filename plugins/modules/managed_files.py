@@ -11,7 +11,9 @@ short_description: Write a role's configuration files as one state
 version_added: 0.1.0
 description:
   - Writes and removes small files in one execution. Missing directories are created.
-  - An existing unmanaged file (without O(marker)) is saved next to the new one, with the suffix C(.before-gpulab).
+  - An existing unmanaged file (without O(marker)) is saved below C(/var/lib/gpulab/first-run/files). If a first version
+    is already there, or the file is neither in C(/etc) nor in C(/usr/local), it is saved next to the new one with the
+    suffix C(.replaced-gpulab).
   - Records which services run with an older configuration. M(gpulab.kubernetes.managed_service) restarts or reloads
     them, even if the run that changed the file was interrupted.
 author:

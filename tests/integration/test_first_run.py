@@ -18,6 +18,7 @@ from support.laptop import Laptop, laptop, only_ssh
 from support.play import Run
 
 SPECS = Path(__file__).parent / "specs"
+FIRST_RUN = "/var/lib/gpulab/first-run"
 
 
 @dataclass(frozen=True)
@@ -139,5 +140,25 @@ def test_nothing_was_done_as_root_on_the_laptop(machines: Machines) -> None:
 
 
 @pytest.mark.usefixtures("first")
+def test_what_was_there_before_is_recorded_on_each_host(machines: Machines) -> None:
+    for host, text in records(machines).items():
+        entries = [json.loads(line) for line in text.splitlines()]
+        before = {(entry["kind"], entry["name"]): entry["before"] for entry in entries}
+        assert len(before) == len(entries), host
+        assert before["package", "kubelet"] is None and before["file", "/etc/containerd/config.toml"] is None
+        assert before["file", "/etc/fstab"]["mode"] == "0644"
+        # The lab's machines have swap, which the run turns off.
+        run = machines.inventory().hosts[host].run
+        assert re.search(r"^/\S+ none swap ", run(f"cat {FIRST_RUN}/files/etc/fstab"), flags=re.MULTILINE)
+        assert run(f"stat --format=%a {FIRST_RUN} {FIRST_RUN}/record.jsonl").split() == ["700", "600"]
+
+
+def records(machines: Machines) -> dict[str, str]:
+    return {name: host.run(f"cat {FIRST_RUN}/record.jsonl") for name, host in machines.inventory().hosts.items()}
+
+
+@pytest.mark.usefixtures("first")
 def test_a_second_run_changes_nothing(machines: Machines) -> None:
+    before = records(machines)
     machines.play().expect_unchanged()
+    assert records(machines) == before

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils import _first_run
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import put_file
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._first_run import (
     DIRECTORY,
     RECORD,
@@ -167,7 +168,7 @@ def test_absent_files_and_links_are_recorded(host: Host) -> None:
     (host.root / "etc/link").symlink_to("real")
     host.keep("/etc/none", "/etc/link")
     assert (host.before("/etc/none"), host.before("/etc/link")) == (None, {"link": "real"})
-    assert os.readlink(host.copy("/etc/link")) == "real" and not host.copy("/etc/none").exists()
+    assert str(host.copy("/etc/link").readlink()) == "real" and not host.copy("/etc/none").exists()
 
 
 def test_a_file_that_is_changed_through_a_link_keeps_its_content(host: Host) -> None:
@@ -229,7 +230,6 @@ def test_a_run_that_is_killed_before_the_entry_is_written_loses_no_first_state(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.write("/etc/x", "first")
-    put_file = _first_run.put_file
 
     def killed(path: Path, *more: Any) -> None:
         if path == host.record:
@@ -248,7 +248,6 @@ def test_a_run_that_is_killed_before_the_entry_is_written_loses_no_first_state(
 def test_the_copy_survives_a_power_cut_if_its_entry_does(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.write("/etc/a/x", "first")
     done: list[str] = []
-    put_file = _first_run.put_file
 
     def written(path: Path, *more: Any) -> None:
         put_file(path, *more)
