@@ -183,23 +183,22 @@ class FirstRun:
         if source is None:
             return None
         state = source.lstat()
-        if stat.S_ISLNK(state.st_mode):
-            target = str(source.readlink())
-            if source != copy:
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.symlink_to(target)
-                self._sync(copy)
-            return {"link": target}
-        data = source.read_bytes()
-        if source == path and ("gpulab" in path.name or _OURS.search(data)):
+        target = str(source.readlink()) if stat.S_ISLNK(state.st_mode) else ""
+        data = b"" if target else source.read_bytes()
+        if source == path and not target and ("gpulab" in path.name or _OURS.search(data)):
             # An earlier version wrote it, and kept no original.
             return None
         mode = stat.S_IMODE(state.st_mode)
         if source != copy:
-            put_file(copy, data, mode, (state.st_uid, state.st_gid))
+            if target:
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.symlink_to(target)
+            else:
+                put_file(copy, data, mode, (state.st_uid, state.st_gid))
             self._sync(copy)
         digest = hashlib.sha256(data).hexdigest()
-        return {"mode": f"{mode:04o}", "uid": state.st_uid, "gid": state.st_gid, "sha256": digest}
+        regular = {"mode": f"{mode:04o}", "uid": state.st_uid, "gid": state.st_gid, "sha256": digest}
+        return {"link": target} if target else regular
 
     def _sync(self, copy: Path) -> None:
         for parent in copy.parents:
