@@ -1,4 +1,4 @@
-"""Earlier releases of the collection, built from their commits in the history of this checkout."""
+"""Earlier releases of the collection, built from their commits in this checkout's history."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.hosts import ROOT
 
 
 def commit(version: str) -> str:
-    """Return the commit of a release: that of its tag, else the one that wrote its version into galaxy.yml.
+    """Return the commit of a release: that of its tag, or else the commit that set its version in galaxy.yml.
 
     Raises LookupError if the history has neither, for example in a shallow clone.
     """
@@ -33,7 +33,7 @@ def commit(version: str) -> str:
 
 
 def install(version: str, directory: Path) -> Path:
-    """Build a release and install it without its dependencies; return the path for ANSIBLE_COLLECTIONS_PATH."""
+    """Build and install a release without its dependencies; return the path for ANSIBLE_COLLECTIONS_PATH."""
     source, collections = directory / "source", directory / "collections"
     source.mkdir(parents=True)
     archive = directory / "source.tar"
