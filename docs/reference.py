@@ -1,4 +1,4 @@
-"""The pages of docs/reference/, made of what `ansible-doc` knows of this collection."""
+"""Create the pages of docs/reference/ from ansible-doc's data about this collection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pages(root: Path, tools: Mapping[str, Callable[..., str]]) -> dict[Path, str
 
 
 def ask(root: Path) -> dict[str, dict[str, Doc]]:
-    """Return what ansible-doc knows of this collection: kind -> short name -> documentation. It is asked once."""
+    """Return ansible-doc's data about this collection: kind -> short name -> documentation. Cached."""
     command = [str(Path(sys.executable).with_name("ansible-doc")), "--metadata-dump", "--no-fail-on-errors", COLLECTION]
     done = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     found = json.loads(done.stdout)["all"]
@@ -55,7 +55,7 @@ def playbooks(root: Path) -> dict[str, list[str]]:
 
 
 def main_entry(points: Mapping[str, Doc]) -> Doc:
-    """Of a role's entry points the one that says what the role is; cluster has settings alone."""
+    """Return the entry point that describes a role; cluster has only ``settings``."""
     return points["main" if "main" in points else "settings"]
 
 

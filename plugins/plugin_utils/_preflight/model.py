@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What preflight's rules have in common. Rules are pure: readings and settings in, problems out."""
+"""The data of preflight's rules. Rules are pure: readings and settings in, problems out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Facts = Mapping[str, Any]
 class Reading:
     """One host: the result of preflight_info, or how reading it failed; ``settings`` are those of this host.
 
-    A host that is ``left_out`` of the run is there to be compared with, and is not judged by itself.
+    A host that is ``left_out`` of the run is only compared with others, and is not checked itself.
 
     Settings that need a word: ``become`` (whether the inventory lets Ansible become root), ``proxied`` (whether the
     host uses a proxy), ``sysctls`` (as in ``host_sysctls``), ``packages`` (by component the names, the version, and the
@@ -39,12 +39,12 @@ class Reading:
 
     @property
     def finished(self) -> bool:
-        """Whether the host is part of a cluster already, so that its own use of ports and disks is no problem."""
+        """Return whether the host is already part of a cluster, and may use its ports and disks."""
         return bool(self.facts["cluster"]["finished"])
 
 
 def readings(hosts: Facts) -> tuple[Reading, ...]:
-    """Return the readings of hosts, by name ``facts``, ``failure`` and ``settings``, without the GPUs to leave out."""
+    """Return the readings of hosts, by name ``facts``, ``failure`` and ``settings``, without GPUs that are left out."""
     return tuple(
         Reading(
             name,
@@ -77,7 +77,7 @@ class Cluster:
 
     @property
     def control_plane(self) -> Reading | None:
-        """The control plane's reading, None unless there is exactly one control plane, and it could be read."""
+        """Return the control plane's reading, None unless there is exactly one control plane, and it was read."""
         names = self.settings["control_plane"]
         found = [reading for reading in self.read if len(names) == 1 and reading.host == names[0]]
         return found[0] if found else None
