@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,25 @@ def test_a_default_fits_its_type_and_choices(role: str) -> None:
             assert isinstance(default, TYPES[kind]), f"{name}: {default!r} is no {kind}"
         for each in default if kind == "list" else [default]:
             assert each in option.get("choices", [each]), f"{name}: {each!r} is not a choice"
+
+
+# A play knows the settings of the roles that it loads. Where that isn't worth a role, their default is repeated.
+REPEATED = re.compile(r"\b(\w+) \| default\('([^']*)'\)")
+# Empty, not the default: preflight has no node network to compare with before the facts are read.
+EMPTY = {"cluster_node_name", "cluster_node_address", "cluster_pod_network"}
+
+
+def test_a_default_that_is_repeated_is_the_role_s() -> None:
+    defaults = {name: option.get("default") for role in ROLES for name, option in options_of(role).items()}
+    paths = [path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*.*") if path.is_file()]
+    found = {
+        (name, default)
+        for path in paths
+        for name, default in REPEATED.findall(path.read_text())
+        if name in defaults and (default or name not in EMPTY)
+    }
+    assert len(found) > 8
+    # Of a default that depends on other settings, the last value is meant.
+    assert [(name, default) for name, default in sorted(found) if not str(defaults[name]).endswith(default)] == [
+        ("nvidia_driver_root", "/")
+    ]

@@ -331,13 +331,6 @@ CAMPAIGNS: dict[str, Campaign] = {
     "kubeadm certs check-expiration": Campaign(
         through("module_utils._kubeadm.certs.expiration", NOW), [kubeadm_texts.certs_json(), kubeadm_texts.CERTS_TABLE]
     ),
-    "kubeadm upgrade plan": Campaign(
-        named("module_utils._kubeadm.upgrade_plan.upgrade_plan"), [kubeadm_texts.PLAN, kubeadm_texts.PLAN_YAML]
-    ),
-    "kubeadm version": Campaign(
-        named("module_utils._kubeadm.version.version"),
-        [kubeadm_texts.version_plain(), kubeadm_texts.version_json(), kubeadm_texts.VERSION_YAML],
-    ),
     "kubeconfig on a host": Campaign(
         named("module_utils._kubeadm.kubeconfig.read_kubeconfig"), [KUBECONFIG, KUBECONFIG_YAML, KUBECONFIG_FLOW]
     ),
