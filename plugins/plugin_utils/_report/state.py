@@ -39,7 +39,7 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
     """The report with what was ``seen``, by inventory name (see the filter's documentation), and what to do."""
     known = {text(entry.get("inventory_name")): node for node, entry in report["hosts"].items()}
     hosts = {node: dict(entry) for node, entry in report["hosts"].items()}
-    pinned = settle({name: {"seen": said.get("installed"), "wanted": said.get("pins")} for name, said in seen.items()})
+    pinned = settle({name: {"seen": said.get("reading"), "wanted": said.get("pins")} for name, said in seen.items()})
     for name, said in seen.items():
         node = text(said.get("node")) or known.get(name) or name
         hosts[node] = _host(hosts.get(node) or _bare(), name, said, pinned[name]["wanted"])
@@ -73,8 +73,8 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
     failure = text(said.get("failure"))
     if failure:
         return {**common, "reachable": False, "failure": failure, "roles": common["roles"] or texts(entry.get("roles"))}
-    driver = dictionary(said.get("driver"))
-    certificates = dictionary(said.get("certificates"))
+    reading = dictionary(said.get("reading"))
+    driver, certificates = dictionary(reading.get("nvidia_smi")), dictionary(reading.get("certificates"))
     return {
         **common,
         "reachable": True,
@@ -87,8 +87,8 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
         "topology": {key: dictionary(driver.get("topology")).get(key) for key in ("gpus", "matrix")}
         if driver.get("topology")
         else {},
-        "versions": [row.fields() for row in compare(dictionary(said.get("installed")), pins)],
-        "moved_aside": [each for each in texts(said.get("moved_aside")) if _TIME_STAMP.fullmatch(each)],
+        "versions": [row.fields() for row in compare(reading, pins)],
+        "moved_aside": [each for each in texts(reading.get("moved_aside")) if _TIME_STAMP.fullmatch(each)],
         "certificates": [
             {**{key: each.get(key) for key in _CERTIFICATE}, "authority": authority}
             for key, authority in (("certificates", False), ("certificate_authorities", True))
@@ -97,16 +97,19 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
         ]
         + [
             {**{key: each.get(key) for key in _CERTIFICATE}, "authority": False, "apt_key": True}
-            for each in dictionaries(said.get("apt_keys"))
+            for each in dictionaries(reading.get("apt_keys"))
         ],
         "certificates_failure": text(certificates.get("msg")) if "certificates" not in certificates else "",
     }
 
 
 def _devices(devices: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Devices of the verification with their health, then those that the verification knows nothing of."""
+    """Devices of the verification with their health, then those that the verification knows nothing of.
+
+    What pods verified is often older than this reading (kept, or from an earlier report), so both meet here by UUID.
+    """
     by_uuid = {text(gpu.get("uuid")): gpu for gpu in gpus if gpu.get("uuid")}
-    # A part of a GPU is as well as its GPU.
+    # A MIG device has the health of its GPU.
     parents = {
         text(part.get("uuid")): gpu for gpu in gpus for part in dictionaries(dictionary(gpu.get("mig")).get("devices"))
     }

@@ -146,7 +146,9 @@ def remedies() -> dict[str, list[Any]]:
     report = json.loads(json.dumps(whole(dict(hosts()), network, {}, "now")))
     found = [*report["problems"], *report["warnings"]]
     smi = gpus()
-    state = report_state(report, {"gpu1": {"driver": smi}, "gone": {"failure": "no route to host"}}, SETTINGS)
+    state = report_state(
+        report, {"gpu1": {"reading": {"nvidia_smi": smi}}, "gone": {"failure": "no route to host"}}, SETTINGS
+    )
     keys = ("problem", "host", "gpu", "do")
     variables = {"here": {"cuda_toolkit_default": "13.0.1", "cluster_expected_gpu": 1, "cluster_expected_gpus": "x"}}
     preflight = variable_problems(variables, ["here"])
