@@ -29,9 +29,9 @@ options:
     required: true
   seen:
     description:
-      - For each inventory name, a dictionary with C(node) (its name in the cluster), C(roles), C(reading) (the result of
-        M(gpulab.kubernetes.gpu_host_info)), and C(pins) (the C(wanted) state, as for P(gpulab.kubernetes.drift#filter)),
-        or with C(failure), the reason why the host could not be read.
+      - For each inventory name, a dictionary with C(node) (its name in the cluster), C(roles), C(reading) (the result
+        of M(gpulab.kubernetes.gpu_host_info)), and C(pins) (the C(wanted) state, as for
+        P(gpulab.kubernetes.drift#filter)), or with C(failure), the reason why the host could not be read.
     type: dict
     required: true
   settings:
