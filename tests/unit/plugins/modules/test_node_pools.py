@@ -54,6 +54,13 @@ def test_labels_and_taints_come_and_go(cluster: Cluster) -> None:
     assert not cluster.sort({"name": "gpu1"})["changed"]
 
 
+def test_before_there_is_a_cluster_check_mode_predicts_a_change(run_module: Callable[..., dict[str, Any]]) -> None:
+    given = {"kubeconfig": "", "nodes": [{"name": "gpu1"}]}
+    assert run_module("node_pools", given, check=True)["changed"]
+    refused = run_module("node_pools", given)
+    assert refused["failed"] and refused["msg"].startswith("Error while reading the kubeconfig")
+
+
 def test_what_a_record_claims_wrongly_stays_and_is_a_warning(cluster: Cluster) -> None:
     node = cluster.state.nodes["gpu1"]
     compromised = {"key": "compromised", "effect": "NoExecute"}
