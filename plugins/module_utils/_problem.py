@@ -29,6 +29,9 @@ class Remedy:
         return {"settings": dict(self.settings), **({"host": dict(self.host)} if self.host else {})}
 
 
+_OPTIONAL = ("answers", "remedies", "commands")
+
+
 @dataclass(frozen=True)
 class Problem:
     """``kind`` names it for programs, and stays when words change; ``where``: the variable, file or device to look at.
@@ -36,6 +39,7 @@ class Problem:
     ``host`` is empty for what concerns the whole cluster, ``gpu`` (a UUID) for what concerns no single GPU.
     ``answers``: variables and the values with which what is there is kept, and this problem does not occur again.
     ``remedies``: changes after which this problem does not occur again, the best one first.
+    ``commands`` are those in ``do``, in their order.
     """
 
     kind: str
@@ -47,17 +51,18 @@ class Problem:
     gpu: str = ""
     answers: tuple[tuple[str, str], ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    commands: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """As a dictionary, without a GPU, answers and remedies where there are none."""
+        """Return a dictionary, without a GPU, answers, remedies and commands where there are none."""
         remedies = [remedy.fields() for remedy in self.remedies]
-        fields = {**asdict(self), "answers": dict(self.answers), "remedies": remedies}
-        return {key: value for key, value in fields.items() if value or key not in ("gpu", "answers", "remedies")}
+        fields = {**asdict(self), "answers": dict(self.answers), "remedies": remedies, "commands": list(self.commands)}
+        return {key: value for key, value in fields.items() if value or key not in ("gpu", *_OPTIONAL)}
 
-    def entry(self) -> dict[str, str]:
-        """The fields as a report of acceptance holds them, where ``what`` is called cause."""
-        fields = {key: value for key, value in asdict(self).items() if key not in ("answers", "remedies")}
-        return {"cause": fields.pop("what"), **fields}
+    def entry(self) -> dict[str, Any]:
+        """Return the fields as a report of acceptance holds them, where ``what`` is called cause."""
+        fields = {key: value for key, value in asdict(self).items() if key not in _OPTIONAL}
+        return {"cause": fields.pop("what"), **fields, **({"commands": list(self.commands)} if self.commands else {})}
 
 
 def read(entry: Mapping[str, Any]) -> Problem:
@@ -66,7 +71,28 @@ def read(entry: Mapping[str, Any]) -> Problem:
     kind, what, where, why, do, host, gpu = (
         known.get(key, "") for key in ("kind", "cause", "where", "why", "do", "host", "gpu")
     )
-    return Problem(kind, what, where, why, do, host, gpu)
+    listed = entry.get("commands")
+    commands = [each for each in listed if isinstance(each, str) and each in do] if isinstance(listed, list) else []
+    return Problem(kind, what, where, why, do, host, gpu, commands=tuple(filter(None, commands)))
+
+
+def make_problem(kind: str, what: str, where: str, why: str, do: str, host: str = "", gpu: str = "") -> Problem:
+    """Return a problem whose commands are between backticks in the given ``do``."""
+    plain, commands = split_commands(do)
+    return Problem(kind, what, where, why, plain, host, gpu, commands=commands)
+
+
+def split_commands(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a text without its backticks, and the commands that they enclosed."""
+    parts = text.split("`")
+    return "".join(parts), tuple(parts[1::2])
+
+
+def mark_commands(text: str, commands: Iterable[str]) -> str:
+    """Enclose these commands in backticks, where they occur."""
+    for command in commands:
+        text = text.replace(command, f"`{command}`")
+    return text
 
 
 def together(entries: Iterable[Mapping[str, Any]]) -> list[Problem]:
